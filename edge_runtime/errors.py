@@ -1,0 +1,63 @@
+"""Every error EdgeVeil raises on purpose, and the exit code each one ends a command with.
+
+::
+
+    EdgeVeilError
+     +-- BadInput          2   the user's mistake: a wrong value, file or option
+     |    +-- BundleRefused    2   a bundle that is not exactly what a trusted key signed
+     +-- LimitNotMet       3   it worked, and the result is worse than the limit that was set
+     +-- DeviceFailed      4   the device or its environment failed
+     +-- PrivacyStop      70   stopped so that nothing more leaves
+    FrameDropped               one frame could not be perturbed; counted, never shown
+
+A message is one sentence or two: what was expected, what came, what to do next.
+It may name shapes, dtypes, counts and paths. It never holds a value of a frame.
+"""
+
+
+class EdgeVeilError(Exception):
+    """The base of every error raised on purpose. ``exit_code`` is what a command ends with."""
+
+    exit_code = 2
+
+
+class BadInput(EdgeVeilError):
+    """A value, file or option from the user is not what it must be."""
+
+
+class BundleRefused(BadInput):
+    """A bundle is not exactly what a trusted key signed.
+
+    ``reason`` is a short fixed word for the rule that was broken (``"truncated"``, ``"bad-signature"``),
+    so that tests, logs and counters can tell refusals apart; the message is for people.
+    """
+
+    def __init__(self, reason, message):
+        super(BundleRefused, self).__init__(message)
+        self.reason = reason
+
+
+class LimitNotMet(EdgeVeilError):
+    """The work was done and its result is worse than the limit that was set for it."""
+
+    exit_code = 3
+
+
+class DeviceFailed(EdgeVeilError):
+    """The device or its environment failed: no backend, no space, no camera."""
+
+    exit_code = 4
+
+
+class PrivacyStop(EdgeVeilError):
+    """Something says that raw data could leave: stop, and let nothing more out."""
+
+    exit_code = 70
+
+
+class FrameDropped(Exception):
+    """One frame could not be perturbed. ``reason`` is the counter it goes to; there is no message on purpose."""
+
+    def __init__(self, reason):
+        super(FrameDropped, self).__init__(reason)
+        self.reason = reason

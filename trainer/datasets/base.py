@@ -1,0 +1,96 @@
+"""What every loader returns: readings with their two labels, cut into slices before anything is fitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+SliceName = Literal["classifiers", "perturber", "test"]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """What a raw reading looks like; becomes ``input`` in the manifest.
+
+    A perturber's networks work in the *unit cube*: u = clip((x - low) / (high - low), 0, 1), float32.
+    ``low`` and ``high`` are in units of x; numbers for images, one value per feature for vectors.
+    """
+
+    kind: Literal["image", "vector"]
+    shape: tuple[int, ...]  # of one reading: (height, width, channels) or (features,)
+    dtype: str  # of x: "uint8", "float32", ...
+    low: float | tuple[float, ...]
+    high: float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Row numbers of the three parts of section 5.3. Subjects or sessions never straddle them."""
+
+    classifiers: np.ndarray  # trains D_y and D_z
+    perturber: np.ndarray  # trains the perturber
+    test: np.ndarray  # reported on, once
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Readings x (N, ...), target y (N,) and sensitive z (N,) as class numbers, with what is known about them.
+
+    ``theta`` is MED(z|y), shape (classes of y, classes of z), rows summing to 1: the public prior completed by
+    maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None where every
+    row is its own): intervals are taken over them.
+    """
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    y_names: tuple[str, ...]
+    z_names: tuple[str, ...]
+    theta: np.ndarray
+    input: InputSpec
+    slices: Slices
+    cluster: np.ndarray | None = None
+    cluster_kind: Literal["subject", "session"] | None = None
+
+    def part(self, name: SliceName) -> "Part":
+        """The rows of one slice, in the slice's own order."""
+        return self.rows(getattr(self.slices, name))
+
+    def rows(self, index: np.ndarray) -> "Part":
+        cluster = None if self.cluster is None else self.cluster[index]
+        return Part(self.x[index], self.y[index], self.z[index], cluster, index)
+
+    def for_training(self) -> "Dataset":
+        """The same data set with an empty test slice: all that ``fit`` may see."""
+        keep = np.sort(np.concatenate([self.slices.classifiers, self.slices.perturber]))
+        place = np.full(len(self.x), -1)
+        place[keep] = np.arange(len(keep))
+        slices = Slices(place[self.slices.classifiers], place[self.slices.perturber], np.empty(0, np.int64))
+        cluster = None if self.cluster is None else self.cluster[keep]
+        return replace(self, x=self.x[keep], y=self.y[keep], z=self.z[keep], cluster=cluster, slices=slices)
+
+    def unit(self, x: np.ndarray) -> np.ndarray:
+        """Raw readings (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""
+        low, high = np.asarray(self.input.low, np.float32), np.asarray(self.input.high, np.float32)
+        return np.clip((x.reshape((-1, *self.input.shape)).astype(np.float32) - low) / (high - low), 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a data set: x (n, ...) raw, y (n,), z (n,), cluster (n,) or None, and their row numbers."""
+
+    x: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    cluster: np.ndarray | None
+    index: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, rows: np.ndarray) -> "Part":
+        cluster = None if self.cluster is None else self.cluster[rows]
+        return Part(self.x[rows], self.y[rows], self.z[rows], cluster, self.index[rows])

@@ -1,0 +1,94 @@
+"""The one interface of every perturber: ``fit(dataset, rng, budget, run) -> FittedPerturber``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Mapping
+
+import numpy as np
+
+from edge_runtime.pipeline import Pipeline
+from trainer.datasets.base import InputSpec
+
+
+@dataclass(frozen=True)
+class FittedPerturber:
+    """A trained perturber as the manifest describes it: stages, the networks they name, and tables.
+
+    ``stages``, ``outputs`` and ``input`` are the manifest's own (docs/bundle-format.md), so the pipeline that runs on
+    the board runs here too, with Keras in place of an interpreter. ``models`` maps a model's name to a Keras model
+    whose input and output *names* are those the artefact stage uses. ``tables`` maps a name to an array.
+    """
+
+    kind: str
+    input: InputSpec
+    stages: tuple[dict[str, Any], ...]
+    outputs: tuple[dict[str, Any], ...]
+    models: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, np.ndarray] = field(default_factory=dict)
+    identity_allowed: bool = False
+    substituted: bool = False
+
+    def description(self) -> dict[str, Any]:
+        """The manifest's part that does not depend on how the networks are exported."""
+        return {
+            "perturber": {
+                "kind": self.kind,
+                "identity_allowed": self.identity_allowed,
+                "substituted": self.substituted,
+            },
+            "input": {"name": "x", **json.loads(json.dumps(asdict(self.input)))},
+            "stages": list(self.stages),
+            "outputs": list(self.outputs),
+        }
+
+    def perturb(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """Readings (n, ...) in, every output (n, ...) out by name, through the board's own pipeline code on Keras."""
+        pipeline = Pipeline(
+            self.description(),
+            tables=dict(self.tables),
+            runners={name: KerasRunner(model) for name, model in self.models.items()},
+        )
+        return pipeline.run(x)
+
+    def save(self, folder: Path) -> None:
+        """Write ``perturber.json``, ``NAME.keras`` and ``NAME.npy`` into an existing empty folder."""
+        for name, model in self.models.items():
+            model.save(folder / f"{name}.keras")
+        for name, table in self.tables.items():
+            np.save(folder / f"{name}.npy", table, allow_pickle=False)
+        text = self.description() | {"models": sorted(self.models), "tables": sorted(self.tables)}
+        (folder / "perturber.json").write_text(json.dumps(text, indent=1))
+
+    @classmethod
+    def load(cls, folder: Path) -> "FittedPerturber":
+        import keras
+
+        text = json.loads((folder / "perturber.json").read_text())
+        spec = {k: tuple(v) if isinstance(v, list) else v for k, v in text["input"].items() if k != "name"}
+        return cls(
+            kind=text["perturber"]["kind"],
+            input=InputSpec(**spec),
+            stages=tuple(text["stages"]),
+            outputs=tuple(text["outputs"]),
+            models={name: keras.models.load_model(folder / f"{name}.keras") for name in text["models"]},
+            tables={name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in text["tables"]},
+            identity_allowed=text["perturber"]["identity_allowed"],
+            substituted=text["perturber"]["substituted"],
+        )
+
+
+class KerasRunner:
+    """A Keras model behind the pipeline's runner interface: named float32 batches in and out."""
+
+    def __init__(self, model: Any, batch: int = 512) -> None:
+        self._model, self._batch = model, batch
+
+    def run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        names = [t.name for t in self._model.inputs]
+        values = [inputs[name] for name in names]
+        out = self._model.predict(values[0] if len(values) == 1 else values, batch_size=self._batch, verbose=0)
+        outs = out if isinstance(out, (list, tuple)) else [out]
+        return dict(zip(self._model.output_names, (np.asarray(o) for o in outs)))
