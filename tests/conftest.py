@@ -1,0 +1,20 @@
+"""What every test shares: quiet TensorFlow, the helper modules beside the tests, and the real data sets."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real data sets named by EDGEVEIL_DATA; tests that need it are skipped where it is absent."""
+    folder = os.environ.get("EDGEVEIL_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("EDGEVEIL_DATA does not name a folder: tests on real data sets are not run here")
+    return Path(folder).resolve()

@@ -1,0 +1,292 @@
+"""The ``edgeveil`` command: parse, call, print.
+
+Progress and prose go to stderr; ``--json`` puts exactly one document on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+from edge_runtime.errors import BadInput, EdgeVeilError
+
+app = typer.Typer(
+    name="edgeveil",
+    help="Train, audit, sign and run perturbers that keep the answer and hide the person.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+recipes = typer.Typer(help="Recipes: what to train on which data.", no_args_is_help=True)
+bundles = typer.Typer(help="Look at a sealed bundle, or check one.", no_args_is_help=True)
+boards = typer.Typer(help="The boards EdgeVeil knows.", no_args_is_help=True)
+app.add_typer(recipes, name="recipe")
+app.add_typer(bundles, name="bundle")
+app.add_typer(boards, name="devices")
+
+
+class Budget(str, Enum):
+    """How much work to put in: quick for a look, full for a result to rely on."""
+
+    quick = "quick"
+    full = "full"
+
+
+class AuditBudget(str, Enum):
+    """How hard the adversaries try."""
+
+    quick = "quick"
+    thorough = "thorough"
+
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Passphrase = Annotated[
+    Path | None, typer.Option(help="File that holds the key's passphrase; else EDGEVEIL_PASSPHRASE, else asked for.")
+]
+
+
+def _print_json(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+@app.command(epilog="Example: edgeveil train mnist --out runs/mnist")
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name (edgeveil recipe list) or a TOML file.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run; must not exist unless --resume.")],
+    budget: Annotated[Budget, typer.Option(help="quick cuts the recipe's epochs to a trial.")] = Budget.full,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train the classifiers and the perturber that a recipe describes."""
+    from trainer.recipe import Recipe
+    from trainer.train import train as train_recipe
+
+    run = train_recipe(Recipe.find(recipe), out, budget=budget.value, resume=resume)
+    if as_json:
+        _print_json(run.summary())
+    else:
+        _say(f"The run lies in {run.folder}. Next: edgeveil export {run.folder} --for raspberry-pi-cpu --out DIR")
+
+
+@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --out mine.toml")
+def recipe_new(
+    data: Annotated[str, typer.Option(help="npz:FILE with arrays x, y, z (and subject, session or groups).")],
+    out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
+) -> None:
+    """Look at your data and write a commented recipe that trains on it."""
+    from trainer.recipe_new import write_recipe
+
+    write_recipe(data, out)
+    _say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
+
+
+@recipes.command("list", epilog="Example: edgeveil recipe list")
+def recipe_list() -> None:
+    """Name the recipes that come with EdgeVeil."""
+    from trainer.recipe import Recipe
+
+    for name in Recipe.names():
+        print(f"{name:24} {Recipe.find(name).description}")
+
+
+@recipes.command("show", epilog="Example: edgeveil recipe show mnist > mine.toml")
+def recipe_show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.")]) -> None:
+    """Print a recipe, ready to be changed and trained."""
+    from trainer.recipe import Recipe
+
+    sys.stdout.write(Recipe.text(recipe))
+
+
+@app.command(
+    epilog="Example: edgeveil export runs/mnist --for coral-dev-board --for jetson-nano --out runs/mnist-export"
+)
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    profiles: Annotated[list[str], typer.Option("--for", help="Board profile, by name or TOML file; may be repeated.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    all_formats: Annotated[bool, typer.Option("--all-formats", help="Every format, wanted by a board or not.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Export a run as TFLite and ONNX for boards, linted and compared with Keras."""
+    from trainer.export import export as export_run
+
+    folder = export_run(run, profiles, out, all_formats=all_formats)
+    if as_json:
+        _print_json(folder.report)
+    else:
+        _say(folder.text())
+        _say(f"The artefacts lie in {out}. Next: edgeveil audit {out} --artefact tflite-int8")
+
+
+@app.command(epilog="Example: edgeveil audit runs/mnist-export --artefact tflite-int8")
+def audit(
+    target: Annotated[Path, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")],
+    artefact: Annotated[str, typer.Option(help="Which artefact to attack: the one that ships.")] = "tflite-int8",
+    run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
+    trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
+    budget: Annotated[AuditBudget, typer.Option(help="How hard the adversaries try.")] = AuditBudget.quick,
+    seed: Annotated[int, typer.Option(help="Seed of the adversaries.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Attack an artefact: how much does an adversary who retrains still learn?"""
+    from trainer.audit import as_text, save
+    from trainer.audit import audit as run_audit
+
+    document = run_audit(target, run=run, artefact=artefact, budget=budget.value, seed=seed, trust=trust)
+    if target.is_dir():
+        save(document, target)
+    if as_json:
+        _print_json(document)
+    else:
+        print(as_text(document))
+
+
+@app.command(epilog="Example: edgeveil keygen keys")
+def keygen(
+    folder: Annotated[Path, typer.Argument(help="Where signing.key and signing.pub go.")],
+    development: Annotated[
+        bool, typer.Option("--development", help="A throw-away key that every runtime announces.")
+    ] = False,
+    passphrase_file: Passphrase = None,
+    no_passphrase: Annotated[bool, typer.Option("--no-passphrase", help="Leave the key unencrypted.")] = False,
+) -> None:
+    """Make a signing key. Keep signing.key off the boards; signing.pub goes into their trust folder."""
+    from trainer.export.seal import keygen as make_keys
+
+    passphrase = None
+    if not (development or no_passphrase):
+        passphrase = _passphrase(passphrase_file, confirm=True)
+    public = make_keys(folder, passphrase=passphrase, development=development)
+    _say(f"Wrote {folder / 'signing.key'} (mode 600: keep it secret) and {public}.")
+
+
+@app.command(epilog="Example: edgeveil seal runs/mnist-export --key keys/signing.key --out mnist.veil")
+def seal(
+    folder: Annotated[Path, typer.Argument(help="Export folder that was audited.")],
+    key: Annotated[Path, typer.Option(help="signing.key of edgeveil keygen.")],
+    out: Annotated[Path, typer.Option(help="The .veil file to write.")],
+    no_audit: Annotated[bool, typer.Option("--no-audit", help='Seal unaudited; the card says "not audited".')] = False,
+    passphrase_file: Passphrase = None,
+) -> None:
+    """Sign artefacts, manifest and privacy card into one bundle."""
+    from trainer.export.seal import is_encrypted
+    from trainer.export.seal import seal as seal_folder
+
+    passphrase = _passphrase(passphrase_file) if is_encrypted(key) else None
+    path = seal_folder(folder, key, out, passphrase=passphrase, allow_unaudited=no_audit)
+    _say(f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)")
+
+
+def _passphrase(file: Path | None, *, confirm: bool = False) -> str:
+    if file is not None:
+        try:
+            return file.read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"The passphrase was expected in {file}, which cannot be read: {error}.") from None
+    if "EDGEVEIL_PASSPHRASE" in os.environ:
+        return os.environ["EDGEVEIL_PASSPHRASE"]
+    if not sys.stdin.isatty():
+        raise BadInput(
+            "A passphrase was expected and there is no terminal to ask on. "
+            "Name a file with --passphrase-file or set EDGEVEIL_PASSPHRASE (keygen also takes --no-passphrase)."
+        )
+    return typer.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True)
+
+
+Trust = Annotated[Path, typer.Option(help="Folder of the public keys that may sign.")]
+
+
+@bundles.command("inspect", epilog="Example: edgeveil bundle inspect mnist.veil --trust trust")
+def bundle_inspect(bundle: Annotated[Path, typer.Argument()], trust: Trust, as_json: Json = False) -> None:
+    """Show what a bundle holds and what its privacy card says. Nothing of an unverified bundle is shown."""
+    from trainer.export.bundle_view import inspect
+
+    view = inspect(bundle, trust)
+    if as_json:
+        _print_json(view.document())
+    else:
+        print(view.text())
+
+
+@bundles.command("verify", epilog="Example: edgeveil bundle verify mnist.veil --trust trust")
+def bundle_verify(bundle: Annotated[Path, typer.Argument()], trust: Trust, as_json: Json = False) -> None:
+    """Check signature, hashes and manifest of a bundle; exit code 0 when all of it holds."""
+    from trainer.export.bundle_view import verify
+
+    view = verify(bundle, trust)
+    if as_json:
+        _print_json(view.document())
+    else:
+        print(view.text())
+
+
+@boards.command("list", epilog="Example: edgeveil devices list")
+def devices_list() -> None:
+    """Name the board profiles."""
+    from devices import profiles
+
+    for name in profiles.names():
+        print(f"{name:24} {profiles.load(name).title}")
+
+
+@boards.command("show", epilog="Example: edgeveil devices show coral-dev-board")
+def devices_show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")]) -> None:
+    """Show one board's facts, and what was never run on the real board."""
+    from devices import profiles
+
+    print(profiles.load(profile).text())
+
+
+@app.command(epilog="Example: edgeveil report runs/demo/run --export runs/demo/export --out report.html")
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    export: Annotated[Path, typer.Option(help="Its audited export folder.")],
+    out: Annotated[Path, typer.Option(help="The HTML page to write.")],
+    bundle: Annotated[Path | None, typer.Option(help="The sealed bundle, for its hash.")] = None,
+    bench: Annotated[Path | None, typer.Option(help="bench.json of edgeveil-edge bench --json.")] = None,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Show raw readings beside perturbed ones: they are somebody's data.")
+    ] = False,
+) -> None:
+    """Write one page that shows a run: numbers, curves and, if asked for, pictures."""
+    from trainer.report.html import write_report
+
+    write_report(run=run, export=export, bundle=bundle, bench=bench, out=out, pictures=pictures)
+    _say(f"Wrote {out}.")
+
+
+def main() -> None:
+    """Run the command line; every expected failure is one line on stderr and its exit code."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        code = app(standalone_mode=False)
+    except EdgeVeilError as error:
+        _say(f"error: {error}")
+        code = error.exit_code
+    except typer.Abort:
+        _say("Interrupted.")
+        code = 130
+    except KeyboardInterrupt:
+        _say("Interrupted. What was finished is kept; train goes on with --resume.")
+        code = 130
+    except BrokenPipeError:
+        code = 0
+    except TyperException as error:  # a wrong option or argument: usage, what was wrong, how to get help
+        error.show()  # type: ignore[attr-defined]
+        code = error.exit_code  # type: ignore[attr-defined]
+    sys.exit(code or 0)
+
+
+if __name__ == "__main__":
+    main()
