@@ -41,7 +41,7 @@ _Seen = NamedTuple("_Seen", [("said", _Said), ("name", bytes), ("offset", int)])
 
 
 def read_archive(data: bytes) -> List[Tuple[str, bytes]]:
-    """The members (name, bytes) in file order. Raises ``BundleRefused`` unless ``data`` is what ``pack`` makes of them."""
+    """The members (name, bytes) in file order. Raises ``BundleRefused`` unless ``pack`` makes ``data`` of them."""
     if len(data) > MAX_BUNDLE_BYTES:
         _refuse("too-large", "it has {} bytes and {} are the most allowed".format(len(data), MAX_BUNDLE_BYTES))
     if not LOCAL.startswith(data[:4]) and data[:4] != END:
@@ -50,8 +50,8 @@ def read_archive(data: bytes) -> List[Tuple[str, bytes]]:
             _refuse("leading-data", "{} bytes stand in front of the first member".format(where))
         _refuse("not-a-bundle", "it does not begin as one")
     cursor = _Cursor(data)
-    members = []  # type: List[Tuple[str, bytes]]
-    seen = []  # type: List[_Seen]
+    members: List[Tuple[str, bytes]] = []
+    seen: List[_Seen] = []
     while cursor.next_signature(LOCAL):
         if len(seen) == MAX_MEMBERS:
             _refuse("too-many-members", "it has more than {} members".format(MAX_MEMBERS))
@@ -77,7 +77,8 @@ def pack(members: List[Tuple[str, bytes]]) -> bytes:
     front, directory = bytearray(), bytearray()
     for name, content in members:
         raw_name = name.encode("ascii")
-        said = (VERSION, 0, 0, 0, DATE, binascii.crc32(content) & 0xFFFFFFFF, len(content), len(content), len(raw_name), 0)
+        crc, size = binascii.crc32(content) & 0xFFFFFFFF, len(content)
+        said = (VERSION, 0, 0, 0, DATE, crc, size, size, len(raw_name), 0)
         directory += CENTRAL + _CENTRAL.pack(VERSION, *said + (0, 0, 0, 0, len(front))) + raw_name
         front += LOCAL + _LOCAL.pack(*said) + raw_name + content
     end = END + _END.pack(0, 0, len(members), len(members), len(directory), len(front), 0)
@@ -186,7 +187,8 @@ def _read_directory(cursor: _Cursor, seen: List[_Seen]) -> None:
         if cursor.take(said.name_length) != member.name:
             _refuse("header-mismatch", "the directory's name of member {} is not its own".format(number))
         if offset != member.offset:
-            _refuse("offset-mismatch", "the directory has member {} at {}, it is at {}".format(number, offset, member.offset))
+            problem = "the directory has member {} at {}, it is at {}"
+            _refuse("offset-mismatch", problem.format(number, offset, member.offset))
         if comment:
             _refuse("comment", "member {} has a comment".format(number))
         if disk:

@@ -2,7 +2,7 @@
 
 There is nothing to sign with here and nothing secret: every value is public, so no care is taken about timing.
 
-What is checked beyond the equation, so that one message and one key have one signature that every strict reader agrees on:
+What is checked beyond the equation, so that no signature can be turned into a second one without the private key:
 
 * the key is a canonical encoding (y < p, no "negative zero") of a point on the curve, and not of small order:
   for a key of order 1, 2, 4 or 8 anyone can make "signatures";
@@ -26,7 +26,7 @@ ROOT_OF_MINUS_ONE = pow(2, (P - 1) // 4, P)
 
 Point = Tuple[int, int, int, int]
 
-NEUTRAL = (0, 1, 1, 0)  # type: Point
+NEUTRAL: Point = (0, 1, 1, 0)
 
 
 class Rejected(ValueError):
@@ -46,9 +46,9 @@ def check_public_key(public_key: bytes) -> None:
 
 
 def verify(public_key: bytes, message: bytes, signature: bytes) -> None:
-    """Return if ``signature`` (64 bytes) is that of ``message`` by ``public_key`` (32 bytes), else raise :class:`Rejected`.
+    """Return if ``signature`` (64 bytes) is the one of ``message`` by ``public_key`` (32 bytes).
 
-    It raises instead of answering False so that a forgotten ``if`` cannot let anything in.
+    Raises :class:`Rejected` else. It raises instead of answering False so that a forgotten ``if`` cannot let anything in.
     """
     if len(signature) != 64:
         raise Rejected("length")

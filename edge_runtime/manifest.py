@@ -11,7 +11,20 @@ from typing import Any, Dict, List, Set
 
 from edge_runtime.archive import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
 from edge_runtime.checks import (
-    bounds, identifier, mapping, one_of, real, record, refuse, sequence, sha256, shape, show, text, truth, whole,
+    bounds,
+    identifier,
+    mapping,
+    one_of,
+    real,
+    record,
+    refuse,
+    sequence,
+    sha256,
+    shape,
+    show,
+    text,
+    truth,
+    whole,
 )
 from edge_runtime.manifest_flow import DTYPES, Flow
 
@@ -23,10 +36,10 @@ FOLDERS = ("artefacts", "golden", "privacy", "runtime", "tables")
 NO_MODEL = "numpy"  # the one variant of a pipeline without models, in golden outputs and in the privacy card
 TENSOR_DTYPES = {"int8": (-128, 127), "uint8": (0, 255), "int32": None, "int64": None, "float16": None, "float32": None}
 
-_KEYS = (
-    "schema name created development security_version audience perturber input stages outputs models preference "
-    "profiles tables golden privacy provenance"
-).split()
+_KEYS = ("schema", "name", "created", "development", "security_version", "audience", "perturber", "input", "stages")
+_KEYS += ("outputs", "models", "preference", "profiles", "tables", "golden", "privacy", "provenance")
+_PERTURBER_KEYS = ("kind", "identity_allowed", "substituted", "target", "sensitive", "target_classes")
+_ARTEFACT_KEYS = ("file", "format", "precision", "sha256", "weight_bytes", "inputs", "outputs", "tolerance")
 _CREATED = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
 
 
@@ -38,10 +51,10 @@ def check_manifest(manifest: Any, sealed: bool = True) -> None:
     if type(manifest) is dict and manifest.get("schema", SCHEMA) != SCHEMA:
         problem = "this runtime reads schema {}, not {}: use the EdgeVeil that made it"
         refuse("schema", "schema", problem.format(SCHEMA, show(manifest["schema"])))
-    record(manifest, "the manifest", _KEYS + ["members"] if sealed else _KEYS)
+    record(manifest, "the manifest", _KEYS + ("members",) if sealed else _KEYS)
     _check_head(manifest)
     _check_input(manifest["input"])
-    files = set()  # type: Set[str]
+    files: Set[str] = set()
     _check_tables(manifest["tables"], files)
     variants = _check_models(manifest["models"], files)
     flow = Flow(manifest)
@@ -75,13 +88,12 @@ def _check_head(manifest: Dict[str, Any]) -> None:
     whole(manifest["schema"], "schema", SCHEMA, SCHEMA)
     identifier(manifest["name"], "name")
     if not _CREATED.fullmatch(text(manifest["created"], "created")):
-        refuse("bad-value", "created", "expected a time as 2026-11-21T12:00:00Z, got {}".format(show(manifest["created"])))
+        expected = "expected a time as 2026-11-21T12:00:00Z, got {}"
+        refuse("bad-value", "created", expected.format(show(manifest["created"])))
     truth(manifest["development"], "development")
     whole(manifest["security_version"], "security_version", 0, 2**31 - 1)
     text(manifest["audience"], "audience")
-    perturber = record(
-        manifest["perturber"], "perturber", "kind identity_allowed substituted target sensitive target_classes".split()
-    )
+    perturber = record(manifest["perturber"], "perturber", _PERTURBER_KEYS)
     identifier(perturber["kind"], "perturber.kind")
     truth(perturber["identity_allowed"], "perturber.identity_allowed")
     truth(perturber["substituted"], "perturber.substituted")
@@ -135,7 +147,7 @@ def _check_models(models: Any, files: Set[str]) -> List[str]:
 
 
 def _check_artefact(artefact: Any, at: str, variant: str, files: Set[str]) -> None:
-    record(artefact, at, "file format precision sha256 weight_bytes inputs outputs tolerance".split())
+    record(artefact, at, _ARTEFACT_KEYS)
     _check_file(artefact["file"], at + ".file", "artefacts", files)
     kind = one_of(artefact["format"], at + ".format", ("tflite", "onnx"))
     precision = one_of(artefact["precision"], at + ".precision", ("float32", "float16", "int8"))
@@ -144,7 +156,7 @@ def _check_artefact(artefact: Any, at: str, variant: str, files: Set[str]) -> No
     sha256(artefact["sha256"], at + ".sha256")
     whole(artefact["weight_bytes"], at + ".weight_bytes", 0, MAX_BUNDLE_BYTES)
     for end in ("inputs", "outputs"):
-        names = set()  # type: Set[str]
+        names: Set[str] = set()
         for place, tensor in enumerate(sequence(artefact[end], "{}.{}".format(at, end), 1)):
             _check_tensor(tensor, "{}.{}[{}]".format(at, end, place))
             if tensor["name"] in names:
@@ -228,8 +240,9 @@ def _check_privacy(manifest: Dict[str, Any], variants: List[str], files: Set[str
         if set(mapping(hashes, at)) != set(manifest["models"]):
             refuse("privacy-mismatch", at, "expected the hashes of all models and no others")
         for model, value in hashes.items():
-            if sha256(value, "{}.{}".format(at, model)) != manifest["models"][model]["artefacts"][variant]["sha256"]:
-                refuse("privacy-mismatch", "{}.{}".format(at, model), "the audit is of another artefact: audit this one")
+            place = "{}.{}".format(at, model)
+            if sha256(value, place) != manifest["models"][model]["artefacts"][variant]["sha256"]:
+                refuse("privacy-mismatch", place, "the audit is of another artefact: audit this one")
 
 
 def _check_file(name: Any, at: str, folder: str, files: Set[str]) -> None:
@@ -248,7 +261,7 @@ def _check_all_used(what: str, there: Dict[str, Any], used: Set[str]) -> None:
 def _check_members(manifest: Dict[str, Any], files: Set[str]) -> None:
     """Members are exactly the files spoken of and the runtime, in order of their names, with the artefacts' hashes."""
     hashes = {}
-    names = []  # type: List[str]
+    names: List[str] = []
     for place, member in enumerate(sequence(manifest["members"], "members", 1, MAX_MEMBERS)):
         at = "members[{}]".format(place)
         record(member, at, ("name", "size", "sha256"))

@@ -24,6 +24,15 @@ from edge_runtime.checks import bounds, identifier, mapping, one_of, record, ref
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_STAGES = 64
 
+_STAGES = {
+    "preprocess": None,
+    "artefact": None,
+    "draw": ("distribution", ("uniform", "channel")),
+    "table": ("op", ("argmax",)),
+    "synthesis": ("op", ("row",)),
+    "output": None,
+}  # and what there is of each
+
 _KEYS = {
     "preprocess": ("stage", "input", "output", "low", "high"),
     "artefact": ("stage", "model", "inputs", "outputs"),
@@ -47,7 +56,7 @@ class Flow(object):
         self._models = manifest["models"]
         self._tables = manifest["tables"]
         self._values = {source["name"]: Value("raw", source["shape"], source["dtype"])}
-        self.draws = []  # type: List[str]  # what must be recorded beside the golden input
+        self.draws: List[str] = []  # what must be recorded beside the golden input
         self.used_models = set()
         self.used_tables = set()
 
@@ -61,17 +70,16 @@ class Flow(object):
     @staticmethod
     def _variant(stage: Any, at: str) -> str:
         """Which row of ``_KEYS`` a stage must look like: its name, or its distribution if it is a draw."""
-        known = {"draw": ("distribution", ("uniform", "channel")), "table": ("op", ("argmax",)), "synthesis": ("op", ("row",))}
         if type(stage) is not dict:
             refuse("wrong-type", at, "expected an object, got {}".format(show(stage)))
         if "stage" not in stage:
             refuse("missing-key", at, "the key 'stage' is missing")
         kind = stage["stage"]
-        if type(kind) is not str or kind not in ("preprocess", "artefact", "draw", "table", "synthesis", "output"):
+        if type(kind) is not str or kind not in _STAGES:
             refuse("unsupported-stage", at, "the stage {} is not known to this runtime".format(show(kind)))
-        if kind not in known:
+        if _STAGES[kind] is None:
             return kind
-        key, options = known[kind]
+        key, options = _STAGES[kind]
         if key not in stage:
             refuse("missing-key", at, "the key '{}' is missing".format(key))
         if type(stage[key]) is not str or stage[key] not in options:
@@ -168,7 +176,7 @@ class Flow(object):
 
     def check_outputs(self, outputs: Any) -> List[str]:
         """The names of the outputs, in order; the first is the main one."""
-        names = []  # type: List[str]
+        names: List[str] = []
         for number, output in enumerate(sequence(outputs, "outputs", 1)):
             at = "outputs[{}]".format(number)
             record(output, at, ("name", "kind", "tensor", "shape", "dtype"))
