@@ -31,13 +31,26 @@ _LOCAL = struct.Struct("<HHHHHIIIHH")
 _CENTRAL = struct.Struct("<HHHHHHIIIHHHHHII")
 _END = struct.Struct("<HHHHIIH")
 
-# What both headers of a member say of it, in the order in which both say it.
-_Said = NamedTuple(
-    "_Said",
-    [("needed", int), ("flags", int), ("method", int), ("time", int), ("date", int)]
-    + [("crc", int), ("packed", int), ("size", int), ("name_length", int), ("extra_length", int)],
-)
-_Seen = NamedTuple("_Seen", [("said", _Said), ("name", bytes), ("offset", int)])
+
+class _Said(NamedTuple):
+    """What both headers of a member say of it, in the order in which both say it."""
+
+    needed: int
+    flags: int
+    method: int
+    time: int
+    date: int
+    crc: int
+    packed: int
+    size: int
+    name_length: int
+    extra_length: int
+
+
+class _Seen(NamedTuple):
+    said: _Said
+    name: bytes
+    offset: int
 
 
 def read_archive(data: bytes) -> List[Tuple[str, bytes]]:

@@ -24,18 +24,17 @@ _SIGNATURE = re.compile(
     rb'{"algorithm":"ed25519","key":"([0-9a-f]{64})","schema":1,"signature":"([0-9a-f]{128})"}'
 )  # the one spelling: a bundle has no byte that could be changed and still be the same bundle
 
-Bundle = NamedTuple(
-    "Bundle",
-    [
-        ("manifest", Dict[str, Any]),
-        ("members", Dict[str, bytes]),  # all but the manifest and its signature
-        ("manifest_sha256", str),
-        ("key", str),  # of the signer, 64 hexadecimal digits
-        ("development", bool),  # by a throw-away key: say so, loudly
-    ],
-)
-
 __all__ = ["Bundle", "check_manifest", "read_bundle", "signature_member", "signed_message"]
+
+
+class Bundle(NamedTuple):
+    """What was verified. ``members`` has all files but the manifest and its signature, by name."""
+
+    manifest: Dict[str, Any]
+    members: Dict[str, bytes]
+    manifest_sha256: str
+    key: str  # of the signer, 64 hexadecimal digits
+    development: bool  # signed by a throw-away key: say so, loudly
 
 
 def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Trust) -> Bundle:

@@ -48,7 +48,7 @@ def check_public_key(public_key: bytes) -> None:
 def verify(public_key: bytes, message: bytes, signature: bytes) -> None:
     """Return if ``signature`` (64 bytes) is the one of ``message`` by ``public_key`` (32 bytes).
 
-    Raises :class:`Rejected` else. It raises instead of answering False so that a forgotten ``if`` cannot let anything in.
+    Raises :class:`Rejected` else, and never answers False, so that a forgotten ``if`` cannot let anything in.
     """
     if len(signature) != 64:
         raise Rejected("length")

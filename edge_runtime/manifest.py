@@ -32,12 +32,11 @@ MAX_MANIFEST_BYTES = 2**20
 SCHEMA = 1
 RUNTIME_MEMBER = "runtime/edgeveil-edge.pyz"
 PRIVACY_MEMBER = "privacy/audit.json"
-FOLDERS = ("artefacts", "golden", "privacy", "runtime", "tables")
 NO_MODEL = "numpy"  # the one variant of a pipeline without models, in golden outputs and in the privacy card
 TENSOR_DTYPES = {"int8": (-128, 127), "uint8": (0, 255), "int32": None, "int64": None, "float16": None, "float32": None}
 
-_KEYS = ("schema", "name", "created", "development", "security_version", "audience", "perturber", "input", "stages")
-_KEYS += ("outputs", "models", "preference", "profiles", "tables", "golden", "privacy", "provenance")
+_WHAT_IT_IS = ("schema", "name", "created", "development", "security_version", "audience", "perturber", "provenance")
+_WHAT_IT_DOES = ("input", "stages", "outputs", "models", "preference", "profiles", "tables", "golden", "privacy")
 _PERTURBER_KEYS = ("kind", "identity_allowed", "substituted", "target", "sensitive", "target_classes")
 _ARTEFACT_KEYS = ("file", "format", "precision", "sha256", "weight_bytes", "inputs", "outputs", "tolerance")
 _CREATED = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
@@ -51,7 +50,7 @@ def check_manifest(manifest: Any, sealed: bool = True) -> None:
     if type(manifest) is dict and manifest.get("schema", SCHEMA) != SCHEMA:
         problem = "this runtime reads schema {}, not {}: use the EdgeVeil that made it"
         refuse("schema", "schema", problem.format(SCHEMA, show(manifest["schema"])))
-    record(manifest, "the manifest", _KEYS + ("members",) if sealed else _KEYS)
+    record(manifest, "the manifest", _WHAT_IT_IS + _WHAT_IT_DOES + (("members",) if sealed else ()))
     _check_head(manifest)
     _check_input(manifest["input"])
     files: Set[str] = set()

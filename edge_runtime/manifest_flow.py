@@ -17,21 +17,21 @@ frame       output                                                 may leave as 
 ==========  =====================================================  ================================
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from edge_runtime.checks import bounds, identifier, mapping, one_of, record, refuse, sequence, shape, show
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_STAGES = 64
 
-_STAGES = {
-    "preprocess": None,
-    "artefact": None,
+_STAGES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
+    "preprocess": ("", ()),
+    "artefact": ("", ()),
     "draw": ("distribution", ("uniform", "channel")),
     "table": ("op", ("argmax",)),
     "synthesis": ("op", ("row",)),
-    "output": None,
-}  # and what there is of each
+    "output": ("", ()),
+}  # and the key that picks one of several kinds of it
 
 _KEYS = {
     "preprocess": ("stage", "input", "output", "low", "high"),
@@ -57,8 +57,8 @@ class Flow(object):
         self._tables = manifest["tables"]
         self._values = {source["name"]: Value("raw", source["shape"], source["dtype"])}
         self.draws: List[str] = []  # what must be recorded beside the golden input
-        self.used_models = set()
-        self.used_tables = set()
+        self.used_models: Set[str] = set()
+        self.used_tables: Set[str] = set()
 
     def walk(self, stages: Any) -> None:
         for number, stage in enumerate(sequence(stages, "stages", 1, MAX_STAGES)):
@@ -77,9 +77,9 @@ class Flow(object):
         kind = stage["stage"]
         if type(kind) is not str or kind not in _STAGES:
             refuse("unsupported-stage", at, "the stage {} is not known to this runtime".format(show(kind)))
-        if _STAGES[kind] is None:
-            return kind
         key, options = _STAGES[kind]
+        if not key:
+            return kind
         if key not in stage:
             refuse("missing-key", at, "the key '{}' is missing".format(key))
         if type(stage[key]) is not str or stage[key] not in options:

@@ -15,7 +15,13 @@ from edge_runtime.errors import BadInput, BundleRefused
 _LINE = re.compile(r"edgeveil-ed25519 ([0-9a-f]{64}) ([A-Za-z0-9][A-Za-z0-9._@-]{0,63})( development)?\n?")
 _MAX_FILE_BYTES = 4096
 
-Key = NamedTuple("Key", [("key", str), ("name", str), ("development", bool)])  # key: 64 hexadecimal digits
+
+class Key(NamedTuple):
+    """A public key as 64 hexadecimal digits, the name its owner gave it, and whether it is a throw-away one."""
+
+    key: str
+    name: str
+    development: bool
 
 
 class Trust(object):
@@ -64,7 +70,7 @@ class Trust(object):
     def check_policy(self, manifest: Dict[str, Any], key: Key) -> None:
         """Raise ``BundleRefused`` where a checked manifest says what this signer or this device does not allow."""
         if key.development and not manifest["development"]:
-            message = "It is signed by the development key {} and does not say that it is a development bundle. Seal it again."
+            message = "It is signed by the development key {} and does not call itself one. Seal it again."
             raise BundleRefused("development-mismatch", message.format(key.name))
         if manifest["development"] and not key.development:
             message = (
