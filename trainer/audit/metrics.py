@@ -19,7 +19,7 @@ FLOOR = 1e-6  # the smallest probability an attack may state; bounds the loss of
 
 
 class Chance(NamedTuple):
-    """Accuracies reached from y alone: ``prior`` guesses from theta_y, ``majority`` from the training rows' z given y."""
+    """Accuracies reached from y alone: ``prior`` guesses from theta_y, ``majority`` from z given y in training rows."""
 
     prior: float
     majority: float
@@ -62,8 +62,9 @@ def auc_within_y(probabilities: np.ndarray, y: np.ndarray, z: np.ndarray) -> flo
     return float(np.average(areas, weights=weights)) if areas else float("nan")
 
 
-def bits_beyond(prior: np.ndarray, probabilities: np.ndarray, y: np.ndarray, z: np.ndarray,
-                cluster: np.ndarray | None = None) -> Interval:
+def bits_beyond(
+    prior: np.ndarray, probabilities: np.ndarray, y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None = None
+) -> Interval:
     """Bits about z that the attack knows beyond ``prior`` (classes of y, classes of z), per row, with its interval.
 
     Cross-entropy of the prior minus that of the attack, base 2 (a lower bound of I(x'; z | y) where prior is true).

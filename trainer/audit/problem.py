@@ -46,7 +46,7 @@ class Released:
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, rows: np.ndarray) -> "Released":
+    def take(self, rows: np.ndarray) -> Released:
         return Released(
             self.x[rows],
             self.y[rows],
@@ -90,7 +90,7 @@ class Problem:
         """``fit`` and ``stop`` together, for families without early stopping."""
         return joined(self.fit, self.stop)
 
-    def capped(self, rows: int) -> "Problem":
+    def capped(self, rows: int) -> Problem:
         """The same question with at most ``rows`` rows in ``fit`` (they are in random order already)."""
         return self if len(self.fit) <= rows else replace(self, fit=self.fit.take(np.arange(rows)))
 

@@ -32,11 +32,11 @@ class Adversary(Protocol):
     kind: Kind
     seeded: bool  # whether another seed gives another attack
 
-    def why_not(self, problem: Problem) -> str | None:
+    def why_not(self, problem: Problem, /) -> str | None:
         """Why this family cannot attack here, or None; the reason is printed in its row."""
         ...
 
-    def fit(self, problem: Problem, seed: int) -> Attack: ...
+    def fit(self, problem: Problem, seed: int, /) -> Attack: ...
 
 
 def adversaries() -> tuple[Adversary, ...]:

@@ -33,7 +33,7 @@ class Standard:
     scale: np.ndarray
 
     @classmethod
-    def of(cls, features: np.ndarray) -> "Standard":
+    def of(cls, features: np.ndarray) -> Standard:
         spread = features.std(axis=0)
         with np.errstate(divide="ignore"):
             scale = np.where(spread > 1e-7, 1.0 / spread, 0.0)

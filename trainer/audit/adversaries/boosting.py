@@ -9,13 +9,14 @@ import numpy as np
 from trainer.audit import views
 from trainer.audit.adversaries.estimator import EstimatorAttack
 from trainer.audit.problem import Problem, Released
+from trainer.audit.registry import Kind
 
 MOST_CLASSES = 10  # each class of z is a forest of its own; beyond this a random forest does the work
 
 
 class GradientBoosting:
     name = "gradient boosting"
-    kind = "adaptive"
+    kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
@@ -29,8 +30,9 @@ class GradientBoosting:
         def view(part: Released) -> np.ndarray:
             return np.concatenate([views.flat(problem, part), views.side(problem, part)], axis=1)
 
-        model = boosted(view(problem.fit), problem.fit.z, view(problem.stop), problem.stop.z, problem.budget.trees, seed)
-        return EstimatorAttack(model, view, problem.z_classes, len(problem.fit) + len(problem.stop))
+        fit, stop = problem.fit, problem.stop
+        model = boosted(view(fit), fit.z, view(stop), stop.z, problem.budget.trees, seed)
+        return EstimatorAttack(model, view, problem.z_classes, len(fit) + len(stop))
 
 
 def boosted(x: np.ndarray, z: np.ndarray, x_stop: np.ndarray, z_stop: np.ndarray, trees: int, seed: int) -> Any:

@@ -6,13 +6,14 @@ from typing import Any
 
 from trainer.audit.adversaries.networks import NetworkAttack, train
 from trainer.audit.problem import Problem
+from trainer.audit.registry import Kind
 
 NOT_A_PICTURE = "x is a vector, not a picture"
 
 
 class PlainCNN:
     name = "CNN"
-    kind = "adaptive"
+    kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
@@ -25,7 +26,7 @@ class PlainCNN:
 
 class BatchNormCNN:
     name = "BatchNorm CNN"
-    kind = "adaptive"
+    kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:

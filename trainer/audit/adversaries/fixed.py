@@ -8,20 +8,22 @@ import numpy as np
 from scipy import special
 
 from trainer.audit import views
+from trainer.audit.adversaries.networks import logits
 from trainer.audit.problem import Problem, Released
+from trainer.audit.registry import Kind
 
 
 class Fixed:
-    """D_z on x'. It has never seen a perturbed reading, and the perturber has seen all of it: no evidence of privacy."""
+    """D_z on x'. It never saw a perturbed reading, and the perturber has seen all of it: no evidence of privacy."""
 
     name = "fixed D_z"
-    kind = "fixed"
+    kind: Kind = "fixed"
     seeded = False
 
     def why_not(self, problem: Problem) -> str | None:
         return "the run has no sensitive classifier" if problem.sensitive is None else None
 
-    def fit(self, problem: Problem, seed: int) -> "FixedAttack":
+    def fit(self, problem: Problem, _seed: int) -> FixedAttack:
         return FixedAttack(problem, 0 if problem.clean is None else len(problem.clean))
 
 
@@ -33,10 +35,10 @@ class FixedAttack:
     train_samples: int
 
     def probabilities(self, part: Released) -> np.ndarray:
-        logits = self.problem.sensitive.predict(views.unit(self.problem, part), batch_size=512, verbose=0)
-        return masked(np.asarray(logits, np.float64), self.problem.theta[part.y])
+        answers = logits(self.problem.sensitive, views.unit(self.problem, part))
+        return masked(answers, self.problem.theta[part.y])
 
 
-def masked(logits: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Softmax over the z with a positive prior; the others get probability 0."""
-    return special.softmax(np.where(allowed > 0, logits, -np.inf), axis=1)
+def masked(answers: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """Softmax of logits over the z with a positive prior; the others get probability 0."""
+    return special.softmax(np.where(allowed > 0, answers, -np.inf), axis=1)

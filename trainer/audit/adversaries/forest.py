@@ -8,11 +8,12 @@ from trainer.audit import views
 from trainer.audit.adversaries.boosting import MOST_CLASSES
 from trainer.audit.adversaries.estimator import EstimatorAttack
 from trainer.audit.problem import Problem, Released
+from trainer.audit.registry import Kind
 
 
 class Forest:
     name = "random forest"
-    kind = "adaptive"
+    kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
@@ -30,6 +31,4 @@ class Forest:
 
         training = problem.training()
         model = RandomForestClassifier(problem.budget.trees, min_samples_leaf=2, n_jobs=2, random_state=seed)
-        return EstimatorAttack(
-            model.fit(view(training), training.z), view, problem.z_classes, len(training)
-        )
+        return EstimatorAttack(model.fit(view(training), training.z), view, problem.z_classes, len(training))

@@ -12,19 +12,20 @@ import numpy as np
 
 from trainer.audit import views
 from trainer.audit.problem import Problem, Released
+from trainer.audit.registry import Kind
 
 COMPONENTS = 120
 
 
 class ShrinkageLDA:
     name = "shrinkage LDA on PCA"
-    kind = "adaptive"
+    kind: Kind = "adaptive"
     seeded = False
 
-    def why_not(self, problem: Problem) -> str | None:
+    def why_not(self, _problem: Problem) -> str | None:
         return None
 
-    def fit(self, problem: Problem, seed: int) -> "WithinY":
+    def fit(self, problem: Problem, seed: int) -> WithinY:
         from sklearn.decomposition import PCA
         from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 

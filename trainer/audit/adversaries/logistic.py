@@ -7,19 +7,20 @@ import numpy as np
 from trainer.audit import views
 from trainer.audit.adversaries.estimator import EstimatorAttack, log_loss
 from trainer.audit.problem import Problem, Released
+from trainer.audit.registry import Kind
 
 STRENGTHS = (0.003, 0.03, 0.3)  # inverse ridge penalties; the best on the stopping rows is kept
 
 
 class Logistic:
     name = "logistic regression"
-    kind = "adaptive"
+    kind: Kind = "adaptive"
     seeded = False
 
-    def why_not(self, problem: Problem) -> str | None:
+    def why_not(self, _problem: Problem) -> str | None:
         return None
 
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, _seed: int) -> EstimatorAttack:
         from sklearn.linear_model import LogisticRegression
 
         problem = problem.capped(problem.budget.rows)

@@ -15,16 +15,17 @@ from trainer.audit import views
 from trainer.audit.adversaries.boosting import MOST_CLASSES, boosted
 from trainer.audit.adversaries.estimator import EstimatorAttack
 from trainer.audit.problem import Problem, Released
+from trainer.audit.registry import Kind
 
 KEPT = 48
 
 
 class LowBits:
     name = "lowest bits"
-    kind = "adaptive"
+    kind: Kind = "adaptive"
     seeded = False
 
-    def why_not(self, problem: Problem) -> str | None:
+    def why_not(self, _problem: Problem) -> str | None:
         return None
 
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:

@@ -6,14 +6,15 @@ from typing import Any
 
 from trainer.audit.adversaries.networks import NetworkAttack, train
 from trainer.audit.problem import Problem
+from trainer.audit.registry import Kind
 
 
 class BatchNormMLP:
     name = "BatchNorm MLP"
-    kind = "adaptive"
+    kind: Kind = "adaptive"
     seeded = True
 
-    def why_not(self, problem: Problem) -> str | None:
+    def why_not(self, _problem: Problem) -> str | None:
         return None
 
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:

@@ -28,8 +28,7 @@ class NetworkAttack:
     train_samples: int
 
     def probabilities(self, part: Released) -> np.ndarray:
-        logits = self.model.predict(inputs(self.problem, self.standard, part), batch_size=1024, verbose=0)
-        return special.softmax(np.asarray(logits, np.float64), axis=1)
+        return special.softmax(logits(self.model, *inputs(self.problem, self.standard, part)), axis=1)
 
 
 def train(problem: Problem, trunk: Trunk, seed: int, *, fit: Released, stop: Released, rate: float) -> NetworkAttack:
@@ -74,6 +73,15 @@ def build(problem: Problem, trunk: Trunk, side_width: int) -> Any:
     late = keras.layers.Dense(64, activation="relu")(late)
     learned = keras.layers.Dense(problem.z_classes, kernel_initializer="zeros")(late)
     return keras.Model([reading, side, start], keras.layers.Add()([learned, start]))
+
+
+def logits(model: Any, *arrays: np.ndarray, rows_at_once: int = 2048) -> np.ndarray:
+    """The model's answers, float64 (n, classes). Called directly: ``predict`` would trace a graph for every model."""
+    pieces = []
+    for start in range(0, len(arrays[0]), rows_at_once):
+        chunk = [array[start : start + rows_at_once] for array in arrays]
+        pieces.append(np.asarray(model(chunk if len(chunk) > 1 else chunk[0], training=False), np.float64))
+    return np.concatenate(pieces)
 
 
 def inputs(problem: Problem, standard: views.Standard, part: Released) -> list[np.ndarray]:

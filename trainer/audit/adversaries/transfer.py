@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -10,19 +11,20 @@ from trainer.audit.adversaries.cnn import batch_norm_trunk
 from trainer.audit.adversaries.mlp import mlp_trunk
 from trainer.audit.adversaries.networks import NetworkAttack, train
 from trainer.audit.problem import Problem, Released, cut, joined
+from trainer.audit.registry import Kind
 
 
 class Transfer:
     name = "transfer"
-    kind = "transfer"
+    kind: Kind = "transfer"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
         return "no clean rows were given" if problem.clean is None else None
 
-    def fit(self, problem: Problem, seed: int) -> "TransferAttack":
-        assert problem.clean is not None
-        learn, stop, rest = cut(problem.clean, seed)
+    def fit(self, problem: Problem, seed: int) -> TransferAttack:
+        clean = cast(Released, problem.clean)  # why_not looked
+        learn, stop, rest = cut(clean, seed)
         learn = joined(learn, rest).take(np.arange(min(len(learn) + len(rest), problem.budget.rows)))
         trunk = batch_norm_trunk if problem.input.kind == "image" else mlp_trunk
         # Clean rows carry no outputs of a perturber beside the reading.
