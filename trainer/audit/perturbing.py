@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, cast
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def through_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict
         pipeline.close()
     cache.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as temporary:
-        np.savez(temporary, **outputs)
+        np.savez(temporary, **cast(Any, outputs))
     return outputs, backends
 
 
@@ -115,6 +115,6 @@ def _key(
         "models": hashes,
         "tables": {name: hashlib.sha256(data).hexdigest() for name, data in tables.items()},
         "backends": backends,
-        "x": [str(x.dtype), list(x.shape), hashlib.sha256(np.ascontiguousarray(x)).hexdigest()],
+        "x": [str(x.dtype), list(x.shape), hashlib.sha256(np.ascontiguousarray(x).data).hexdigest()],
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]

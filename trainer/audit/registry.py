@@ -12,9 +12,12 @@ Kind = Literal["fixed", "transfer", "adaptive"]
 
 
 class Attack(Protocol):
-    """A trained attack. ``train_samples`` is the number of rows it learned from, those for early stopping included."""
+    """A trained attack."""
 
-    train_samples: int
+    @property
+    def train_samples(self) -> int:
+        """How many rows it learned from, those for early stopping included."""
+        ...
 
     def probabilities(self, part: Released) -> np.ndarray:
         """P(z | x', y) of each row, (n, classes of z), rows summing to 1."""
