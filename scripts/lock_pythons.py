@@ -19,7 +19,7 @@ def main() -> int:
     for name in sys.argv[1:] or ROWS:
         version, wanted = ROWS[name]
         out = ROOT / "requirements" / f"{name}.txt"
-        # A file of requirements, and not pyproject.toml: these are older than anything the distribution itself asks for.
+        # Not from pyproject.toml: these are older than what the distribution itself asks for.
         command = [str(ROOT / ".venv/bin/uv"), "pip", "compile", "-", "--quiet", "--python-version", version]
         command += ["--only-binary", ":all:", "--generate-hashes", "--no-header", "--no-annotate", "--no-config"]
         command += ["--no-emit-index-url", "--no-emit-find-links"]
