@@ -18,7 +18,7 @@ MEMBERS = [
     ("manifest.json", b"{}"),
     ("signature.json", b""),
     ("artefacts/a.tflite", b"\x00" * 999),
-    ("golden/x.npy", b"PK"),
+    ("golden/x.npy", b"PK\x05\x06"),
 ]
 
 names = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,9}(/[a-z0-9][a-z0-9._-]{0,9}){0,2}", fullmatch=True)
@@ -44,12 +44,8 @@ def test_any_changed_byte_is_refused(data):
     place = data.draw(st.integers(0, len(packed) - 1))
     value = data.draw(st.integers(1, 255))
     changed = packed[:place] + bytes([packed[place] ^ value]) + packed[place + 1 :]
-    with pytest.raises(BundleRefused) as refusal:
-        members = read_archive(changed)
-        # The one thing a changed byte can do and stay well-formed is to name a member differently in both headers,
-        # which takes two bytes: so nothing may come this far.
-        raise AssertionError(members)
-    assert refusal.value.reason
+    with pytest.raises(BundleRefused):
+        read_archive(changed)
 
 
 def test_every_beginning_of_a_bundle_is_truncated():
@@ -99,6 +95,7 @@ def test_another_program_can_write_it():
             info = zipfile.ZipInfo(name)
             info.create_system = 0
             archive.writestr(info, data)
+            info.external_attr = 0  # it knows no other way to say that there are no file modes
     assert file.getvalue() == pack(MEMBERS)
 
 

@@ -28,8 +28,8 @@ def test_what_was_written_is_read(value):
     for data in (dumps(value), json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass")):
         try:
             again = loads(data)
-        except BadJson as error:
-            assert error.reason in ("json-depth", "json-encoding")
+        except BadJson:
+            assert not data.isascii()  # half of a surrogate pair, which UTF-8 has no way to write
             continue
         assert again == value
         assert dumps(again) == dumps(value)
