@@ -1,4 +1,4 @@
-"""Writes docs/results-mnist.md from docs/results/privacy/mnist-prgan.json; no measured number in it is typed by hand."""
+"""Writes docs/results-mnist.md from its record; no measured number in it is typed by hand."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,10 @@ def strongest(document: dict[str, Any], kind: str) -> dict[str, Any]:
 def page(record: dict[str, Any]) -> str:
     """The whole page as Markdown."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, keep_trailing_newline=True, autoescape=False
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=jinja2.select_autoescape(),
     )
     environment.filters.update(rate=rate, share=share, strongest=strongest)
     audits = record["audits"]
