@@ -26,7 +26,7 @@ def png(picture: np.ndarray, low: float, high: float) -> str:
 
 
 def curves(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Figures of metrics.jsonl, ``{"image": data URI, "alt": text}`` each: per stage its accuracies and all else.
+    """Figures of metrics.jsonl, ``{"image": data URI, "alt": text}`` each: per stage its accuracies, losses, rest.
 
     A line has ``stage``, ``step`` (an epoch) and numbers by name; lines of one stage may hold different numbers.
     """
@@ -38,12 +38,15 @@ def curves(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
                 for name, value in line.items():
                     if name not in ("stage", "step", "time_s") and isinstance(value, (int, float)):
                         series.setdefault(name, []).append((line["step"], value))
-        rates = {name: points for name, points in series.items() if "accuracy" in name}
-        others = {name: points for name, points in series.items() if "accuracy" not in name}
-        for what, chosen in (("loss", others), ("accuracy", rates)):
+        for what in ("accuracy", "loss", "further measures"):
+            chosen = {name: points for name, points in series.items() if _panel(name) == what}
             if chosen:
                 figures.append(_figure(stage, what, chosen))
     return figures
+
+
+def _panel(name: str) -> str:
+    return next((what for what in ("accuracy", "loss") if what in name.split("_")), "further measures")
 
 
 def _figure(stage: str, what: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, str]:
@@ -53,7 +56,7 @@ def _figure(stage: str, what: str, series: Mapping[str, Sequence[tuple[float, fl
 
     # Paths instead of fonts look alike everywhere; a fixed salt and no date make the same run the same bytes.
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgeveil", "font.size": 9}):
-        figure = Figure(figsize=(4.6, 2.9), layout="constrained")
+        figure = Figure(figsize=(4.6, 3.0), layout="constrained")
         axes = figure.subplots()
         for ink, (name, points) in zip(INKS * (1 + len(series) // len(INKS)), series.items(), strict=False):
             steps, values = zip(*points, strict=True)
@@ -66,7 +69,7 @@ def _figure(stage: str, what: str, series: Mapping[str, Sequence[tuple[float, fl
         axes.spines[["top", "right"]].set_visible(False)
         if what == "accuracy":
             axes.set_ylim(-0.02, 1.02)
-        axes.legend(frameon=False, fontsize=8)
+        figure.legend(loc="outside lower left", frameon=False, fontsize=8, ncols=2)
         data = io.BytesIO()
         figure.savefig(data, format="svg", transparent=True, metadata={"Date": None})
     ends = ", ".join(f"{_words(name)} {points[-1][1]:.3g}" for name, points in series.items())
