@@ -66,7 +66,7 @@ def values(audit: dict, **changes: object) -> dict:
         "speed": facts.headline(BENCH),
         "curves": pictures.curves(lines),
         "training_note": "as recorded",
-        "boards": [{"name": "coral-dev-board", "artefacts": "tflite-int8", "state": "exported"}],
+        "boards": [{"profile": "coral-dev-board", "artefact": "tflite-int8", "status": "exported", "audited": "it"}],
         "identities": facts.identities(audit, {"models": {}}, None),
         "pictures": [{"before": None, "after": picture, "label": "parity: even"}],
         "pictures_raw": False,
