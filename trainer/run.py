@@ -49,7 +49,7 @@ class Run:
         self._writer: Any = None
 
     @classmethod
-    def create(cls, folder: Path, recipe: Recipe, *, budget: str = "full", resume: bool = False) -> "Run":
+    def create(cls, folder: Path, recipe: Recipe, *, budget: str = "full", resume: bool = False) -> Run:
         """A new run in ``folder``, or with ``resume`` the one that is there, under a new ``[budget]`` if it changed.
 
         Raises ``BadInput`` where a folder is in the way, or where a run to resume is missing or of another recipe.
@@ -82,7 +82,7 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, folder: Path) -> "Run":
+    def open(cls, folder: Path) -> Run:
         """The run in ``folder``. Raises ``BadInput`` where there is none."""
         folder = Path(folder)
         try:
@@ -95,7 +95,7 @@ class Run:
         return cls(folder, recipe, facts)
 
     @classmethod
-    def _resume(cls, folder: Path, recipe: Recipe) -> "Run":
+    def _resume(cls, folder: Path, recipe: Recipe) -> Run:
         run = cls.open(folder)
         longer = run.recipe.model_copy(update={"budget": recipe.budget})
         if longer != recipe or run.recipe.budget.rows != recipe.budget.rows:
@@ -105,8 +105,8 @@ class Run:
                 if key != "budget" and getattr(recipe, key) != getattr(run.recipe, key)
             ] or ["budget.rows"]
             raise BadInput(
-                f"The run in {folder} was started with another recipe (`{changed[0]}` differs; of [budget] only the epochs and "
-                "the batch may). Resume with that recipe, or train into another folder."
+                f"The run in {folder} was started with another recipe (`{changed[0]}` differs; of [budget] only the "
+                "epochs and the batch may). Resume with that recipe, or train into another folder."
             )
         run.recipe = recipe
         write_atomic(str(folder / "recipe.toml"), recipe.toml().encode())
@@ -203,7 +203,8 @@ class Run:
         missing = [name for name, path in paths.items() if not path.is_file()]
         if missing:
             raise BadInput(
-                f"The run in {self.folder} has no {missing[0]} classifier yet: finish it with `edgeveil train --resume`."
+                f"The run in {self.folder} has no {missing[0]} classifier yet: finish it with "
+                "`edgeveil train --resume`."
             )
         return {name: keras.models.load_model(path) for name, path in paths.items()}
 

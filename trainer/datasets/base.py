@@ -10,6 +10,7 @@ import numpy as np
 from edge_runtime.preprocess import to_unit
 
 SliceName = Literal["classifiers", "perturber", "test"]
+PARTS: tuple[SliceName, ...] = ("classifiers", "perturber", "test")
 
 
 @dataclass(frozen=True)
