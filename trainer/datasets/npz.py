@@ -70,8 +70,8 @@ def _check_names(names: list[str], path: Path) -> None:
     for needed in NEEDED:
         if needed not in names:
             raise BadInput(
-                f"{path}: the array `{needed}` is missing; it has {', '.join(sorted(names)) or 'none'}. Expected x, y, z "
-                "and, if known, subject (or groups) and session."
+                f"{path}: the array `{needed}` is missing; there is {', '.join(sorted(names)) or 'none'}. Expected x, y, "
+                "z and, if known, subject (or groups) and session."
             )
     for name in names:
         known = (*NEEDED, *OPTIONAL)
@@ -100,8 +100,8 @@ def _readings(x: np.ndarray, path: Path) -> np.ndarray:
         rows = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
         if len(rows):
             raise BadInput(
-                f"{path}: `x` must be finite; {len(rows)} of {len(x)} rows have NaN or infinite values, the first "
-                f"is row {rows[0]}. Fill or drop them."
+                f"{path}: `x` must be finite; {len(rows)} of {len(x)} rows have NaN or infinite values, "
+                f"the first is row {rows[0]}. Fill or drop them."
             )
         if np.abs(x).max() > LARGEST:
             raise BadInput(f"{path}: `x` must lie within ±{LARGEST:g}; it has larger values. Scale it.")

@@ -81,7 +81,7 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run, terms
             losses = _mean([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
             made = judge(
                 chosen_u,
-                predict(networks.generator, chosen_u),
+                dataset.as_sent(predict(networks.generator, chosen_u)),
                 to_choose.y,
                 to_choose.z,
                 theta=dataset.theta,
