@@ -108,6 +108,8 @@ def choose(
         error = max((np.abs(flow[name].reshape(values.shape) - values).max() for flow in flows[1:]), default=0.0)
         best = np.sort(values, axis=1)[:, -2:]
         fair &= best[:, 1] - best[:, 0] > 4 * error
+    if not fair.any():
+        raise BadInput("every synthetic reading is a near tie between labels; train the classifier longer.")
     through = np.zeros(len(golden.x), bool)
     if any(output["kind"] == "frame" for output in fitted.outputs) and not fitted.identity_allowed:
         for outputs in runs:
@@ -124,8 +126,6 @@ def choose(
         fair &= ~through
         if not (fair & ~constant).any():
             raise BadInput("no synthetic reading is perturbed clearly enough to test a board with; train it longer.")
-    if not fair.any():
-        raise BadInput("every synthetic reading is a near tie between labels; train the classifier longer.")
     rows = np.flatnonzero(fair)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(KEPT, len(rows))).round().astype(int))]
     return Golden(golden.x[rows], {name: values[rows] for name, values in golden.draws.items()}, rows)

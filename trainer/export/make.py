@@ -53,7 +53,7 @@ def export(run: Path, profiles: Sequence[str], out: Path, *, all_formats: bool =
             "lint": findings,
             "profiles": boards.rows(chosen, made, compiled),
         }
-        write(out, manifest, members, report, compiled if compiled.is_dir() else None)
+        write(out, manifest, members, report, compiled if any(compiled.glob("*")) else None)
         advance()
     return ExportFolder.open(out)
 
