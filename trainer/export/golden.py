@@ -172,7 +172,7 @@ def _changed(spec: InputSpec, x: np.ndarray, out: np.ndarray, allowed: float) ->
 
 def _images(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     height, width, _ = shape
-    y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
+    y, x = np.meshgrid(np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij")
     flat = [np.zeros_like(x), np.ones_like(x), x, y, (x + y) / 2, 1 - np.hypot(x - 0.5, y - 0.5) * 1.4]
     flat += [(np.add.outer(np.arange(height), np.arange(width)) % 2).astype(float), (np.sin(12 * x) + 1) / 2]
     flat += [rng.random((height, width)) for _ in range(4)]
