@@ -1,5 +1,7 @@
 """A profile is a file of facts: the five that ship are whole, and what is wrong in one's own is named."""
 
+from pathlib import Path
+
 import pytest
 import tomllib
 
