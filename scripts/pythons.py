@@ -38,7 +38,7 @@ ROWS = {
     "py313": ("3.13", ["numpy==2.4.6"]),
 }
 # Every name under which a wheel for this machine may go: its own glibc and the older ones.
-_MINOR = int(platform.libc_ver()[1].split(".")[1])
+_MINOR = int((platform.libc_ver()[1] or "2.31").split(".")[1])
 GLIBC = [f"manylinux_2_{n}" for n in range(_MINOR, 4, -1)] + ["manylinux2014", "manylinux2010", "manylinux1"]
 
 
@@ -102,8 +102,8 @@ def main() -> int:
             missing.add(ROWS[name][0])
         print(f"{name}: {python or 'MISSING, no Python ' + ROWS[name][0] + ' here'}", file=sys.stderr)
     if missing:
-        names = ", ".join(sorted(missing, key=_number))
-        print(f"error: no Python {names} here. Install it (pyenv can) and run this again.", file=sys.stderr)
+        versions = ", ".join(sorted(missing, key=_number))
+        print(f"error: no Python {versions} here. Install it (pyenv can) and run this again.", file=sys.stderr)
     return 4 if missing else 0
 
 
