@@ -91,6 +91,7 @@ def test_saved_sealed_and_audited_again_from_the_bundle(work, document, trial):
     page = write_report(work / "run", work / "export", bundle, work / "report.html", pictures=True).read_text()
     assert hashlib.sha256(bundle.read_bytes()).hexdigest() in page
     assert page.count("data:image/png") == 24
+    assert "sealed with a development key" in page
 
     other = work / "other"
     keygen(other, development=True)
