@@ -82,8 +82,8 @@ class ExportFolder:
             if tolerance["loose"]:
                 off = f"{tolerance['measured']:g}"
                 lines.append(
-                    f"WARNING: production and reference kernels of {name} differ by up to {off} here: its self-test can "
-                    "tell little. Train with a smaller change, or ship another precision."
+                    f"WARNING: production and reference kernels of {name} differ by up to {off} here: its self-test "
+                    "can tell little. Train with a smaller change, or ship another precision."
                 )
         return "\n".join(lines)
 
