@@ -1,7 +1,9 @@
 """A recipe says what is wrong with it: the key, what was expected, what came."""
 
 import copy
+import importlib.util
 import typing
+from pathlib import Path
 
 import pytest
 import tomllib
@@ -122,3 +124,21 @@ def test_npz_paths_are_taken_from_the_folder_of_the_recipe(tmp_path):
     (tmp_path / "mine.toml").write_text(text)
     found = Recipe.find(tmp_path / "mine.toml").data.source
     assert found == f"npz:{tmp_path.resolve() / 'data' / 'mine.npz'}"
+
+
+def test_the_reference_is_the_one_the_models_give():
+    root = Path(__file__).parents[2]
+    spec = importlib.util.spec_from_file_location("make_recipe_docs", root / "scripts" / "make_recipe_docs.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert (root / "docs" / "recipes.md").read_text() == script.page(), "run scripts/make_recipe_docs.py"
+
+
+def test_every_key_is_described():
+    def fields(model):
+        for field in model.model_fields.values():
+            yield field
+            for inner in members(field.annotation):
+                yield from fields(inner)
+
+    assert all(field.description for field in fields(Recipe))
