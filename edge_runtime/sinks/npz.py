@@ -31,6 +31,7 @@ class NpzSink(Sink):
         self._frames.append(frame.outputs)
 
     def close(self):
+        """Write the file, whole or not at all."""
         arrays: Dict[str, Any] = {"index": np.array(self._index, np.int64)}
         for place, output in enumerate(self._outputs):
             name = output["name"] if output["name"] not in ("x", "index", "file") else "output_" + output["name"]
@@ -42,4 +43,5 @@ class NpzSink(Sink):
             np.savez(file, **arrays)
 
     def discard(self):
+        """Forget what was held; nothing is written."""
         self._index, self._frames = [], []
