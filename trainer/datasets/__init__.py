@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from edge_runtime.errors import BadInput
 from trainer.datasets import prior, slicing
 from trainer.datasets.base import Dataset, InputSpec, Part, Slices
 from trainer.datasets.readings import Readings
-from trainer.recipe import Recipe
+from trainer.recipe import BUILT_IN, Recipe
 
 __all__ = ["Dataset", "InputSpec", "Part", "Slices", "load"]
 
@@ -40,19 +41,15 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         slices=slices,
         cluster=cluster,
         cluster_kind=cluster_kind,
+        attributes=readings.attributes,
     )
 
 
 def _read(recipe: Recipe) -> Readings:
     data = recipe.data
-    if data.source == "digits":
-        from trainer.datasets import digits
-
-        return digits.load(target=data.target, sensitive=data.sensitive)
-    if data.source == "mnist":
-        from trainer.datasets import mnist
-
-        return mnist.load(target=data.target, sensitive=data.sensitive)
+    if data.source in BUILT_IN:
+        loader = importlib.import_module(f"trainer.datasets.{data.source}")
+        return loader.load(target=data.target, sensitive=data.sensitive)
     from trainer.datasets import npz
 
     return npz.load(Path(data.source[4:]), low=data.low, high=data.high)
