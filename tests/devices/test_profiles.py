@@ -63,6 +63,13 @@ def test_the_boards_limits_are_those_of_their_runtimes():
     assert "onnx-int8" not in jetson.artefacts
 
 
+def test_what_an_artefact_runs_on_is_a_fact_of_the_backend():
+    ncs2 = profiles.load("raspberry-pi3-ncs2")
+    assert ncs2.accelerator("onnx-float32") == "Neural Compute Stick 2"
+    assert ncs2.accelerator("tflite-int8") is None
+    assert profiles.load("coral-dev-board").compiler == "edgetpu_compiler"
+
+
 def test_facts_are_what_the_manifest_carries():
     assert profiles.load("coral-dev-board").facts() == {"artefacts": ["tflite-int8"], "backends": ["tflite-runtime"]}
 

@@ -27,6 +27,7 @@ def test_wifi_is_104_regions_of_13_floors_without_doubles(real):
     assert (len(found.y_names), len(found.z_names)) == (13, 104)
     assert (found.z // 8 == found.y).all()  # a region says its floor
     assert 0.195 < best_guess(found) < 0.215
+    assert np.bincount(found.z).min() >= 30
     assert (found.attributes["access-points"] == found.x.sum(axis=1)).all()
     nothing = found.attributes["access-points"] == 0
     assert (found.attributes["strongest"][nothing] == wifi.UNHEARD_DBM).all()

@@ -45,6 +45,13 @@ def test_donors_are_the_sure_and_typical_readings_of_their_code():
     assert len(set(rows[3])) == 4
 
 
+def test_nobody_who_did_not_agree_is_a_donor():
+    _, code, kept = readings()
+    allowed = np.arange(40) % 3 == 0
+    rows = synthesis.donors(code, kept, np.ones(40), codes=4, per_class=2, copies=4, allowed=allowed)
+    assert allowed[rows].all()
+
+
 def test_a_class_without_readings_has_no_donors():
     with pytest.raises(BadInput, match="class 1 of y"):
         synthesis.donors(np.zeros(5, int), np.ones((5, 1)), np.ones(5), codes=4, per_class=2, copies=1)

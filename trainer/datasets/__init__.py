@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.datasets import prior, slicing
+from trainer.datasets import depth, digits, faces, mnist, npz, prior, slicing, wifi
 from trainer.datasets.base import Dataset, InputSpec, Part, Slices
 from trainer.datasets.readings import Readings
-from trainer.recipe import BUILT_IN, Recipe
+from trainer.recipe import Recipe
+
+LOADERS = {"digits": digits, "mnist": mnist, "wifi": wifi, "faces": faces, "depth": depth}
 
 __all__ = ["Dataset", "InputSpec", "Part", "Slices", "load"]
 
@@ -47,11 +48,8 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
 
 def _read(recipe: Recipe) -> Readings:
     data = recipe.data
-    if data.source in BUILT_IN:
-        loader = importlib.import_module(f"trainer.datasets.{data.source}")
-        return loader.load(target=data.target, sensitive=data.sensitive)
-    from trainer.datasets import npz
-
+    if data.source in LOADERS:
+        return LOADERS[data.source].load(target=data.target, sensitive=data.sensitive)
     return npz.load(Path(data.source[4:]), low=data.low, high=data.high)
 
 

@@ -22,6 +22,8 @@ from trainer.datasets.readings import Readings
 
 ACCESS_POINTS = 520
 REGIONS = 8  # of each floor
+STARTS = 12  # of k-means: the tightest is taken whose regions all have
+FEWEST_ROWS = 30
 NOT_SEEN = 100  # what the files say of an access point out of reach; readings are -104 to 0 dBm
 UNHEARD_DBM = -105.0  # stands for the strongest of none
 
@@ -86,7 +88,10 @@ def _regions(place: np.ndarray, storeys: np.ndarray) -> np.ndarray:
     region = np.empty(len(storeys), np.int64)
     for storey in np.unique(storeys):
         rows = np.flatnonzero(storeys == storey)
-        found = KMeans(REGIONS, n_init=10, random_state=0).fit(place[rows])
+        starts = [KMeans(REGIONS, n_init=1, random_state=seed).fit(place[rows]) for seed in range(STARTS)]
+        # One far corner would be a region of 5 rows: too few to learn, to choose by and to test.
+        large = [fitted for fitted in starts if np.bincount(fitted.labels_).min() >= FEWEST_ROWS]
+        found = min(large, key=lambda fitted: fitted.inertia_)
         west_to_east = np.argsort(np.argsort(found.cluster_centers_[:, 0], kind="stable"))
         region[rows] = storey * REGIONS + west_to_east[found.labels_]
     return region

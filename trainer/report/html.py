@@ -44,7 +44,7 @@ def write_report(
         "speed": None if measured is None else facts.headline(measured),
         "curves": drawing.curves(source.metrics()),
         "training_note": "Losses and accuracies by epoch, as recorded while training; none of it is an audit.",
-        "boards": [],
+        "boards": folder.report.get("profiles", []),
         "identities": facts.identities(audit, folder.manifest, bundle),
         **shown(source, folder, audit, raw=pictures),
     }

@@ -39,7 +39,7 @@ def fit(
     if not isinstance(section, Release):
         raise BadInput(f'Expected a recipe whose perturber is "release"; got "{section.kind}".')
     if section.synthesis == "donor":
-        synthesis.check_consent(None, public=section.public_data)  # before the slow part
+        _consent(dataset, section)  # before the slow part
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     first, _ = run.hold_out(dataset.part("classifiers"))
     second, _ = run.hold_out(dataset.part("perturber"))
@@ -226,5 +226,18 @@ def _picture(
         return synthesis.centroids(u, code, kept, codes=total, per_class=section.codes, subject=subject, fewest=fewest)
     raw = logits["label_logits"] - logits["label_logits"].max(axis=1, keepdims=True)
     sure = (np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True))[np.arange(len(code)), part.y]
-    rows = synthesis.donors(code, kept, sure, codes=total, per_class=section.codes, copies=section.donors)
+    allowed = _consent(dataset, section)
+    rows = synthesis.donors(
+        code,
+        kept,
+        sure,
+        codes=total,
+        per_class=section.codes,
+        copies=section.donors,
+        allowed=None if allowed is None else allowed[part.index],
+    )
     return u[rows]
+
+
+def _consent(dataset: Dataset, section: Release) -> np.ndarray | None:
+    return synthesis.check_consent(dataset.attributes.get("consent"), public=section.public_data)

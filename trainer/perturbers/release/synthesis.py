@@ -42,22 +42,32 @@ def centroids(
 
 
 def donors(
-    code: np.ndarray, kept: np.ndarray, sure: np.ndarray, *, codes: int, per_class: int, copies: int
+    code: np.ndarray,
+    kept: np.ndarray,
+    sure: np.ndarray,
+    *,
+    codes: int,
+    per_class: int,
+    copies: int,
+    allowed: np.ndarray | None = None,
 ) -> np.ndarray:
     """Row numbers int64 (codes * copies,) of the donors of every code: its most typical readings by T.
 
     ``sure`` (n,) is what the classifier gives the true y of each row: rows above ``SURE`` are taken before others. A
     code with fewer than ``copies`` readings repeats them; one without any borrows those of its class nearest to the
-    class's mean. Raises ``BadInput`` where a whole class has none.
+    class's mean. ``allowed`` (n,) says whose readings may be shown; None: everybody's. Raises ``BadInput`` where a
+    whole class has none.
     """
+    may = np.ones(len(code), bool) if allowed is None else allowed
     chosen = np.empty((codes, copies), np.int64)
     for number in range(codes):
-        rows = np.flatnonzero(code == number)
+        rows = np.flatnonzero((code == number) & may)
         if not len(rows):
-            rows = np.flatnonzero(code // per_class == number // per_class)
+            rows = np.flatnonzero((code // per_class == number // per_class) & may)
             if not len(rows):
                 raise BadInput(
-                    f"No reading is taken for class {number // per_class} of y, so its codes have no donors."
+                    f"No reading that may be shown is taken for class {number // per_class} of y, so its codes have no "
+                    'donors: train longer, ask for consent, or take `synthesis = "centroid"`.'
                 )
         far = ((kept[rows] - kept[rows].mean(axis=0)) ** 2).sum(axis=1)
         order = rows[np.lexsort((far, sure[rows] <= SURE))]
