@@ -46,6 +46,7 @@ def adversaries() -> tuple[Adversary, ...]:
     """Every family, in the order of the table."""
     from trainer.audit.adversaries.boosting import GradientBoosting
     from trainer.audit.adversaries.cnn import BatchNormCNN, PlainCNN
+    from trainer.audit.adversaries.codes import CodeCounts
     from trainer.audit.adversaries.fixed import Fixed
     from trainer.audit.adversaries.forest import Forest
     from trainer.audit.adversaries.lda import ShrinkageLDA
@@ -62,6 +63,7 @@ def adversaries() -> tuple[Adversary, ...]:
         GradientBoosting(),
         Forest(),
         LowBits(),
+        CodeCounts(),
         BatchNormMLP(),
         PlainCNN(),
         BatchNormCNN(),
