@@ -177,6 +177,16 @@ def half_of_a_surrogate_pair() -> bytes:
 
 
 @exhibit("bad-value")
+def hash_in_capitals() -> bytes:
+    return changed(lambda m: m["provenance"].update(recipe_sha256="A" * 64))
+
+
+@exhibit("bad-value")
+def hash_with_a_line_end() -> bytes:
+    return changed(lambda m: m["provenance"].update(recipe_sha256="0" * 64 + "\n"))
+
+
+@exhibit("bad-value")
 def time_that_is_none() -> bytes:
     return changed(lambda m: m.update(created="yesterday"))
 
@@ -410,6 +420,11 @@ def profile_with_a_variant_that_is_not_there() -> bytes:
     return changed(lambda m: m["profiles"]["workstation"]["artefacts"].append("tflite-float32"))
 
 
+@exhibit("redefined-value")
+def preference_for_one_variant_twice() -> bytes:
+    return changed(lambda m: m["preference"].append("tflite-int8"))
+
+
 @exhibit("artefact-mismatch")
 def variant_that_lies_about_its_precision() -> bytes:
     return changed(lambda m: _artefact(m).update(precision="float32"))
@@ -438,6 +453,11 @@ def audit_of_another_artefact() -> bytes:
 @exhibit("privacy-mismatch")
 def audit_of_nothing() -> bytes:
     return changed(lambda m: m["privacy"].update(speaks_of={}))
+
+
+@exhibit("bad-value")
+def audit_under_another_name() -> bytes:
+    return changed(lambda m: m["privacy"].update(file="privacy/summary.json"))
 
 
 @exhibit("privacy-mismatch")

@@ -172,6 +172,9 @@ def test_an_export_that_changed_since_the_audit_is_called_out(audit):
 def test_a_bundle_that_is_not_there_is_said(audit, tmp_path):
     with pytest.raises(BadInput, match="none"):
         facts.identities(audit, {"models": {}}, tmp_path / "no.veil")
+    (tmp_path / "no.veil").write_bytes(b"no zip")
+    with pytest.raises(BadInput, match="sealed"):
+        facts.is_development(tmp_path / "no.veil")
 
 
 def test_the_same_run_draws_the_same_curves():

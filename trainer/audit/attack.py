@@ -69,10 +69,12 @@ class Findings:
 
     @property
     def worst_adaptive(self) -> Row:
+        """The best attack found."""
         return max(self._adaptive(), key=lambda row: (row.validation_accuracy, row.validation_bits))
 
     @property
     def most_bits(self) -> Row:
+        """The attack that learned most bits beyond counting."""
         return max(self._adaptive(), key=lambda row: row.validation_bits)
 
     def _adaptive(self) -> list[Row]:

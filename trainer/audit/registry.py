@@ -39,7 +39,16 @@ class Adversary(Protocol):
         """Why this family cannot attack here, or None; the reason is printed in its row."""
         ...
 
-    def fit(self, problem: Problem, seed: int, /) -> Attack: ...
+    def fit(self, problem: Problem, seed: int, /) -> Attack:
+        """Learn from ``problem``'s training rows; never from ``choose`` or ``test``."""
+        ...
+
+
+class Everywhere:
+    """What an adversary inherits that can attack any reading."""
+
+    def why_not(self, _problem: Problem) -> None:
+        """Nothing stands against it."""
 
 
 def adversaries() -> tuple[Adversary, ...]:

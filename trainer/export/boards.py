@@ -88,5 +88,6 @@ def _compile(compiler: str, files: Mapping[str, bytes], folder: Path) -> str:
         finally:
             source.unlink()
         if failed:
+            shutil.rmtree(folder)
             return f"exported uncompiled: {compiler} failed ({said[-1] if said else 'without a word'})"
     return f"compiled by {compiler}, which no interpreter here can run: it lies in compiled/ and is not packed"

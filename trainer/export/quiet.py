@@ -8,10 +8,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+SHOWN_BYTES = 2000
+
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Send what file descriptors 1 and 2 get to a temporary file; show it on stderr only where the block fails.
+    """Send what file descriptors 1 and 2 get to a temporary file; show its end on stderr only where the block fails.
 
     At the level of descriptors, because TensorFlow's converter writes from C++ past ``sys.stdout``.
     """
@@ -26,7 +28,7 @@ def quiet() -> Iterator[None]:
         except BaseException:
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
-            spilled.seek(0)
+            spilled.seek(max(0, spilled.seek(0, os.SEEK_END) - SHOWN_BYTES))
             os.write(kept[1], spilled.read())
             raise
         finally:

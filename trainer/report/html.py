@@ -39,7 +39,7 @@ def write_report(
     values = {
         **facts.summary(audit),
         "title": source.recipe.name,
-        "development": bool(folder.manifest.get("development")),
+        "development": facts.is_development(bundle),
         "bench": None if measured is None else facts.speed_facts(measured),
         "speed": None if measured is None else facts.headline(measured),
         "curves": drawing.curves(source.metrics()),

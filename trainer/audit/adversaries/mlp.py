@@ -6,18 +6,18 @@ from typing import Any
 
 from trainer.audit.adversaries.networks import NetworkAttack, train
 from trainer.audit.problem import Problem
-from trainer.audit.registry import Kind
+from trainer.audit.registry import Everywhere, Kind
 
 
-class BatchNormMLP:
+class BatchNormMLP(Everywhere):
+    """Two hidden layers on all values, standardised."""
+
     name = "BatchNorm MLP"
     kind: Kind = "adaptive"
     seeded = True
 
-    def why_not(self, _problem: Problem) -> str | None:
-        return None
-
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+        """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         return train(problem, mlp_trunk, seed, fit=problem.fit, stop=problem.stop, rate=2e-3)
 

@@ -10,19 +10,29 @@ import numpy as np
 from trainer.audit.adversaries.cnn import batch_norm_trunk
 from trainer.audit.adversaries.mlp import mlp_trunk
 from trainer.audit.adversaries.networks import NetworkAttack, train
-from trainer.audit.problem import Problem, Released, cut, joined
+from trainer.audit.problem import FEWEST_ROWS, FEWEST_UNITS, Problem, Released, cut, joined
 from trainer.audit.registry import Kind
 
 
 class Transfer:
+    """A BatchNorm CNN for pictures, a BatchNorm MLP for vectors."""
+
     name = "transfer"
     kind: Kind = "transfer"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
-        return "no clean rows were given" if problem.clean is None else None
+        """It needs clean rows, and enough of them."""
+        clean = problem.clean
+        if clean is None:
+            return "no clean rows were given"
+        units = len(clean) if clean.cluster is None else len(np.unique(clean.cluster))
+        if len(clean) < FEWEST_ROWS or units < FEWEST_UNITS:
+            return f"the first slice holds {len(clean)} rows of {units} units, too few to train another classifier on"
+        return None
 
     def fit(self, problem: Problem, seed: int) -> TransferAttack:
+        """Train on clean rows of the first slice, stopped on others of them."""
         clean = cast(Released, problem.clean)  # why_not looked
         learn, stop, rest = cut(clean, seed)
         learn = joined(learn, rest).take(np.arange(min(len(learn) + len(rest), problem.budget.rows)))
@@ -40,7 +50,9 @@ class TransferAttack:
 
     @property
     def train_samples(self) -> int:
+        """Clean rows it learned from."""
         return self.network.train_samples
 
     def probabilities(self, part: Released) -> np.ndarray:
+        """P(z | x', y) of each row, as if x' were a clean reading."""
         return self.network.probabilities(replace(part, also=None))
