@@ -17,11 +17,15 @@ def test_nothing_comes_out_of_a_block_that_ends_well(capfd):
     assert capfd.readouterr() == ("before\nafter\n", "")
 
 
+def fail():
+    os.write(1, b"x" * 2 * SHOWN_BYTES)
+    print("the reason", end="")
+    raise ValueError("converter")
+
+
 def test_the_end_of_it_goes_to_stderr_where_the_block_fails(capfd):
     with pytest.raises(ValueError, match="converter"), quiet():
-        os.write(1, b"x" * 2 * SHOWN_BYTES)
-        os.write(1, b"the reason")
-        raise ValueError("converter")
+        fail()
     out, error = capfd.readouterr()
     assert out == ""
     assert error.endswith("the reason")

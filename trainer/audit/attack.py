@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from trainer.audit import intervals, metrics
+from trainer.audit.adversary import Adversary, Attack, Kind
 from trainer.audit.problem import Problem
-from trainer.audit.registry import Adversary, Attack, Kind, adversaries
+from trainer.audit.registry import adversaries
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,9 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED) -> 
     The rows of a recording follow each other in time, 10 a second. The attributes are ``action`` (the number of 27) and
     ``frame`` (of the recording, at 30 a second). Raises ``BadInput``.
     """
-    for key, name, known in (("target", target, "action"), ("sensitive", sensitive, "person")):
+    for which, name, known in (("target", target, "action"), ("sensitive", sensitive, "person")):
         if name != known:
-            raise BadInput(f'`data.{key}`: expected "{known}"; got "{name}".')
+            raise BadInput(f'`data.{which}`: expected "{known}"; got "{name}".')
     if not people or len(set(people)) != len(people) or not set(people) <= set(PEOPLE):
         raise BadInput(f"`data.people`: expected different numbers of 1 to 8; got {list(people)}.")
     with np.load(checked(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:

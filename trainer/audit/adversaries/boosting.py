@@ -8,8 +8,8 @@ import numpy as np
 
 from trainer.audit import views
 from trainer.audit.adversaries.estimator import EstimatorAttack
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Kind
 
 MOST_CLASSES = 10  # each class of z is a forest of its own; beyond this a random forest does the work
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from trainer.audit.adversaries.networks import NetworkAttack, train
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem
-from trainer.audit.registry import Kind
 
 NOT_A_PICTURE = "x is a vector, not a picture"
 

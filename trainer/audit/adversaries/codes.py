@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Kind
 
 MOST_CODES = 4096
 FEWEST_ROWS_PER_CODE = 8.0  # on average, for frames to count as codes

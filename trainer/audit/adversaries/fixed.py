@@ -9,8 +9,8 @@ from scipy import special
 
 from trainer.audit import views
 from trainer.audit.adversaries.networks import logits
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Kind
 
 
 class Fixed:

@@ -7,8 +7,8 @@ import numpy as np
 from trainer.audit import views
 from trainer.audit.adversaries.boosting import MOST_CLASSES
 from trainer.audit.adversaries.estimator import EstimatorAttack
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Kind
 
 
 class Forest:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from trainer.audit import views
+from trainer.audit.adversary import Everywhere, Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Everywhere, Kind
 
 COMPONENTS = 120
 

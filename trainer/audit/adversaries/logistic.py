@@ -6,8 +6,8 @@ import numpy as np
 
 from trainer.audit import views
 from trainer.audit.adversaries.estimator import EstimatorAttack, log_loss
+from trainer.audit.adversary import Everywhere, Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Everywhere, Kind
 
 STRENGTHS = (0.003, 0.03, 0.3)  # inverse ridge penalties; the best on the stopping rows is kept
 

@@ -14,8 +14,8 @@ import numpy as np
 from trainer.audit import views
 from trainer.audit.adversaries.boosting import MOST_CLASSES, boosted
 from trainer.audit.adversaries.estimator import EstimatorAttack
+from trainer.audit.adversary import Everywhere, Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Everywhere, Kind
 
 KEPT = 48
 

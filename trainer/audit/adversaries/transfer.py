@@ -10,8 +10,8 @@ import numpy as np
 from trainer.audit.adversaries.cnn import batch_norm_trunk
 from trainer.audit.adversaries.mlp import mlp_trunk
 from trainer.audit.adversaries.networks import NetworkAttack, train
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import FEWEST_ROWS, FEWEST_UNITS, Problem, Released, cut, joined
-from trainer.audit.registry import Kind
 
 
 class Transfer:

@@ -84,8 +84,8 @@ def learn(
     features, kept = tf.constant(rows.features, tf.float32), tf.constant(rows.kept, tf.float32)
     y_all, cell_all = tf.constant(rows.y, tf.int32), tf.constant(rows.y * n_z + rows.z, tf.int32)
     group_all, start_all = tf.constant(group, tf.int32), tf.constant(start, tf.int32)
-    whole = settings.batch is None or settings.batch >= n
-    memory = 0.0 if whole else settings.memory
+    batch = n if settings.batch is None else min(settings.batch, n)
+    memory = 0.0 if batch == n else settings.memory
     counts, sums = tf.Variable(tf.zeros((n_y * n_z, k))), tf.Variable(tf.zeros((n_y, k, d)))
     schedule = keras.optimizers.schedules.CosineDecay(settings.learning_rate, steps)
     optimizer = keras.optimizers.AdamW(schedule, weight_decay=settings.weight_decay)
@@ -122,14 +122,11 @@ def learn(
     order = rng.permutation(n)
     at = 0
     for number in range(steps):
-        if whole:
-            pick = np.arange(n)
-        else:
-            if at + settings.batch > n:
-                order, at = rng.permutation(n), 0
-            pick, at = order[at : at + settings.batch], at + settings.batch
+        if at + batch > n:
+            order, at = rng.permutation(n), 0
+        pick, at = order[at : at + batch], at + batch
         done = number / steps
-        lam = settings.lam * min(1.0, max(0.0, done - IMITATION_SHARE) / max(RAMP_SHARE - IMITATION_SHARE, 1e-9))
+        lam = settings.lam * min(1.0, max(0.0, done - IMITATION_SHARE) / (RAMP_SHARE - IMITATION_SHARE))
         loss, far = step(tf.constant(pick), tf.constant(lam, tf.float32), tf.constant(done < IMITATION_SHARE))
         if not np.isfinite(float(loss)):
             raise FloatingPointError("the codes' loss is no longer a number")

@@ -123,7 +123,8 @@ def _trunk(
     from models import encoders
 
     if dataset.input.kind == "image":
-        trunk = encoders.image_trunk(dataset.input.shape, width=section.width, features=section.features)
+        height, width, channels = dataset.input.shape
+        trunk = encoders.image_trunk((height, width, channels), width=section.width, features=section.features)
     else:
         trunk = encoders.vector_trunk(dataset.input.shape[0], width=section.width, features=section.features)
     label_head = encoders.label_head(section.features, len(dataset.y_names))
