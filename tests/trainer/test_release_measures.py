@@ -23,7 +23,8 @@ def perturb(data: Dataset, leak: float):
     """Two codes a class: large or small, and with probability ``leak`` z itself. The frame is a donor of that code."""
     rng = np.random.default_rng(1)
     large = (data.x[:, 0] > np.where(data.y == 1, 160, 100)).astype(int)
-    donors = np.array([np.flatnonzero(2 * data.y[:2000] + large[:2000] == code)[0] for code in range(4)])
+    known = 2 * len(data.y) // 3
+    donors = np.array([np.flatnonzero(2 * data.y[:known] + large[:known] == code)[0] for code in range(4)])
     asked = iter([data.slices.test, data.slices.perturber])
 
     def run(x: np.ndarray) -> dict[str, np.ndarray]:
@@ -47,6 +48,13 @@ def test_a_leak_shows_in_every_line_and_none_in_none():
     assert leaky["pooled"][-1]["label_only"]["accuracy"] < 0.7
     assert clean["kept"]["size"] > 0.7 > leaky["kept"]["size"]
     assert "for readings drawn like the 1,000 counted" in clean["sentence"]
+
+
+def test_tracks_that_cannot_be_made_are_said():
+    data = dataset(120)
+    found = measure(data, perturb(data, 0.0), codes=4)["pooled"]
+    assert "accuracy" in found[1]["code"]
+    assert found[2] == {"releases": 16, "not_run": "a slice has no 16 readings of one y and one z"}
 
 
 def test_a_channel_is_certified_before_its_draw():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from edge_runtime.errors import BadInput
 from trainer.audit import certificate, metrics, sequences
 from trainer.audit.adversaries.codes import shrunk
 from trainer.audit.collateral import kept
@@ -83,7 +84,12 @@ def _pooled(
     """Different readings of one (y, z), linked: the sum of log-posteriors on codes, and on y-hat alone beside it."""
     found: dict[str, Any] = {"releases": length}
     for name, of in (("code", "code"), ("label_only", "label")):
-        fit, test = (sequences.pooled(out[of], part.y, part.z, length=length, rng=rng) for part, out in (learn, judge))
+        try:
+            fit, test = (
+                sequences.pooled(out[of], part.y, part.z, length=length, rng=rng) for part, out in (learn, judge)
+            )
+        except BadInput:
+            return {**found, "not_run": f"a slice has no {length} readings of one y and one z"}
         p = sequences.log_posteriors(fit, test, classes=classes, codes=codes)
         found[name] = {
             "tracks": len(test),
