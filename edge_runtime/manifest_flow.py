@@ -10,8 +10,8 @@ kind        is made by                                             may go to
 raw         the input                                              preprocess
 unit        preprocess                                             artefact, argmax
 noise       draw uniform                                           artefact
-model       artefact                                               artefact, argmax, output; may leave as code
-index       argmax, draw channel: one whole number a frame         channel, row; may leave as label or code
+model       artefact                                               artefact, argmax*, output; may leave as code
+index       argmax, argmax_within, draw channel: a whole number    channel, row, group; may leave as label or code
 row         synthesis                                              artefact, argmax, output
 frame       output                                                 may leave as frame
 ==========  =====================================================  ================================
@@ -19,7 +19,7 @@ frame       output                                                 may leave as 
 
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from edge_runtime.checks import bounds, identifier, mapping, one_of, record, refuse, sequence, shape, show
+from edge_runtime.checks import bounds, identifier, mapping, one_of, record, refuse, sequence, shape, show, whole
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_STAGES = 64
@@ -28,7 +28,7 @@ _STAGES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "preprocess": ("", ()),
     "artefact": ("", ()),
     "draw": ("distribution", ("uniform", "channel")),
-    "table": ("op", ("argmax",)),
+    "table": ("op", ("argmax", "argmax_within")),
     "synthesis": ("op", ("row",)),
     "output": ("", ()),
 }  # and the key that picks one of several kinds of it
@@ -38,7 +38,8 @@ _KEYS = {
     "artefact": ("stage", "model", "inputs", "outputs"),
     "uniform": ("stage", "distribution", "output", "shape"),
     "channel": ("stage", "distribution", "input", "table", "output"),
-    "table": ("stage", "op", "input", "output"),
+    "argmax": ("stage", "op", "input", "output"),
+    "argmax_within": ("stage", "op", "input", "group", "groups", "output"),
     "synthesis": ("stage", "op", "input", "table", "output"),
     "output": ("stage", "input", "output", "low", "high", "dtype"),
 }  # what each stage must have, and nothing else
@@ -70,7 +71,7 @@ class Flow(object):
 
     @staticmethod
     def _variant(stage: Any, at: str) -> str:
-        """Which row of ``_KEYS`` a stage must look like: its name, or its distribution if it is a draw."""
+        """Which row of ``_KEYS`` a stage must look like: its name, a draw's distribution or a table's op."""
         if type(stage) is not dict:
             refuse("wrong-type", at, "expected an object, got {}".format(show(stage)))
         if "stage" not in stage:
@@ -85,7 +86,7 @@ class Flow(object):
             refuse("missing-key", at, "the key '{}' is missing".format(key))
         if type(stage[key]) is not str or stage[key] not in options:
             refuse("unsupported-stage", at, "the {} {} is not known to this runtime".format(key, show(stage[key])))
-        return stage[key] if kind == "draw" else kind
+        return stage[key] if kind in ("draw", "table") else kind
 
     def _take(self, name: Any, at: str, kinds: str) -> Value:
         identifier(name, at)
@@ -156,8 +157,19 @@ class Flow(object):
         self._make(stage["output"], at + ".output", Value("index", [], "int64"))
         self.draws.append(stage["output"])
 
-    def _table(self, stage: Dict[str, Any], at: str) -> None:
+    def _argmax(self, stage: Dict[str, Any], at: str) -> None:
         self._take(stage["input"], at + ".input", "unit model row")
+        self._make(stage["output"], at + ".output", Value("index", [], "int64"))
+
+    def _argmax_within(self, stage: Dict[str, Any], at: str) -> None:
+        value = self._take(stage["input"], at + ".input", "unit model row")
+        self._take(stage["group"], at + ".group", "index")
+        groups = whole(stage["groups"], at + ".groups", 1, 2**16)
+        count = 1
+        for size in value.shape or [groups]:
+            count *= size
+        if count % groups:
+            refuse("wrong-value", at + ".groups", "{} values do not make {} equal groups".format(count, groups))
         self._make(stage["output"], at + ".output", Value("index", [], "int64"))
 
     def _synthesis(self, stage: Dict[str, Any], at: str) -> None:

@@ -61,10 +61,29 @@ def _draw(stage, context):
 
 
 def _table(stage, _context):
+    if stage["op"] == "argmax_within":
+        return _argmax_within(stage)
     source, target = stage["input"], stage["output"]
 
     def run(flow):
         flow[target] = flow[source].reshape(len(flow[source]), -1).argmax(axis=1).astype(np.int64, copy=False)
+
+    return run
+
+
+def _argmax_within(stage):
+    """The largest of a row's values within one of ``groups`` equal groups; numbered over the whole row, so that the
+    code tells its group."""
+    source, group, groups, target = stage["input"], stage["group"], stage["groups"], stage["output"]
+
+    def run(flow):
+        values = flow[source].reshape(len(flow[source]), -1)
+        size, rest = divmod(values.shape[1], groups)
+        if rest or not size:
+            raise FrameDropped("shape")
+        chosen = _codes(flow[group], groups)
+        within = values.reshape(-1, groups, size)[np.arange(len(values)), chosen].argmax(axis=1)
+        flow[target] = chosen * size + within.astype(np.int64, copy=False)
 
     return run
 
@@ -99,7 +118,7 @@ _KINDS: Dict[str, Tuple[Any, str, Tuple[str, ...]]] = {
     "preprocess": (_preprocess, "", ()),
     "artefact": (_artefact, "", ()),
     "draw": (_draw, "distribution", ("uniform", "channel")),
-    "table": (_table, "op", ("argmax",)),
+    "table": (_table, "op", ("argmax", "argmax_within")),
     "synthesis": (_synthesis, "op", ("row",)),
     "output": (_output, "", ()),
 }
@@ -124,4 +143,4 @@ def reads_and_writes(stage):
     """The names a stage takes from the flow and the names it adds to it: two lists."""
     if stage.get("stage") == "artefact":
         return list(stage["inputs"].values()), list(stage["outputs"].values())
-    return [stage["input"]] if "input" in stage else [], [stage["output"]]
+    return [stage[key] for key in ("input", "group") if key in stage], [stage["output"]]

@@ -15,6 +15,7 @@ from trainer.recipe_errors import nearest, sentence
 
 FOLDER = Path(__file__).parent / "recipes"
 ALIASES = {"digits": "digits-prgan", "mnist": "mnist-prgan"}
+BUILT_IN = ("digits", "mnist", "wifi", "faces", "depth")  # a module of trainer.datasets each
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
 Name = Annotated[str, Field(pattern=NAME)]
@@ -24,12 +25,14 @@ class Data(Section):
     """Which readings, and which two attributes of them."""
 
     source: str = Field(
-        description='"digits" (in scikit-learn), "mnist" or "npz:FILE" with arrays x, y, z, relative to the recipe.'
+        description='"digits" (in scikit-learn), "mnist", "wifi", "faces", "depth" (files that you get once), or '
+        '"npz:FILE" with arrays x, y, z; FILE is relative to the recipe.'
     )
     target: Name = Field(
-        description='The attribute y to keep: "parity", "less-than-five" or "digit"; of npz, its name.'
+        description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
+        '"building"; faces "light"; depth "action"; for npz: its name.'
     )
-    sensitive: Name = Field(description="The attribute z to hide; as for `target`.")
+    sensitive: Name = Field(description='The attribute z to hide: as for `target`; wifi "region", faces "person".')
     low: float | None = Field(
         default=None, description="npz images: the value of x that becomes 0. Left out: 0, or the smallest in training."
     )
@@ -40,8 +43,8 @@ class Data(Section):
     @field_validator("source")
     @classmethod
     def _known_source(cls, source: str) -> str:
-        if source not in ("digits", "mnist") and not (source.startswith("npz:") and len(source) > 4):
-            raise ValueError('"digits", "mnist" or "npz:FILE"')
+        if source not in BUILT_IN and not (source.startswith("npz:") and len(source) > 4):
+            raise ValueError(", ".join(f'"{name}"' for name in BUILT_IN) + ' or "npz:FILE"')
         return source
 
 

@@ -52,7 +52,7 @@ def test_identity_scores_as_raw_data_does():
     assert by_name["transfer"].low <= found.worst_adaptive.accuracy <= by_name["transfer"].high + 0.03
     assert by_name["transfer"].kind == "transfer"
     assert found.worst_adaptive.bits > 0.7
-    assert [left.name for left in found.not_run] == ["fixed D_z", "random forest"]
+    assert [left.name for left in found.not_run] == ["fixed D_z", "random forest", "code counts"]
     assert all(left.reason for left in found.not_run)
 
 

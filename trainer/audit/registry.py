@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainer.audit.adversaries.boosting import GradientBoosting
 from trainer.audit.adversaries.cnn import BatchNormCNN, PlainCNN
+from trainer.audit.adversaries.codes import CodeCounts
 from trainer.audit.adversaries.fixed import Fixed
 from trainer.audit.adversaries.forest import Forest
 from trainer.audit.adversaries.lda import ShrinkageLDA
@@ -24,6 +25,7 @@ def adversaries() -> tuple[Adversary, ...]:
         GradientBoosting(),
         Forest(),
         LowBits(),
+        CodeCounts(),
         BatchNormMLP(),
         PlainCNN(),
         BatchNormCNN(),

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.datasets import digits, mnist, npz, prior, slicing
+from trainer.datasets import depth, digits, faces, mnist, npz, prior, slicing, wifi
 from trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
 from trainer.datasets.readings import Readings
 from trainer.recipe import Recipe
 
-LOADERS = {"digits": digits, "mnist": mnist}
+LOADERS = {"digits": digits, "mnist": mnist, "wifi": wifi, "faces": faces, "depth": depth}
 
 __all__ = ["PARTS", "Dataset", "InputSpec", "Part", "Slices", "load"]
 
@@ -47,6 +47,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         slices=slices,
         cluster=cluster,
         cluster_kind=cluster_kind,
+        attributes=readings.attributes,
     )
 
 

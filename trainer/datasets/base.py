@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -43,7 +44,7 @@ class Dataset:
 
     ``theta`` is MED(z|y), shape (classes of y, classes of z), rows summing to 1: the public prior completed by
     maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None where every
-    row is its own): intervals are taken over them.
+    row is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,).
     """
 
     name: str
@@ -57,6 +58,7 @@ class Dataset:
     slices: Slices
     cluster: np.ndarray | None = None
     cluster_kind: Literal["subject", "session"] | None = None
+    attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def part(self, name: SliceName) -> Part:
         """The rows of one slice, in the slice's own order."""
@@ -74,7 +76,9 @@ class Dataset:
         place[keep] = np.arange(len(keep))
         slices = Slices(place[self.slices.classifiers], place[self.slices.perturber], np.empty(0, np.int64))
         cluster = None if self.cluster is None else self.cluster[keep]
-        return replace(self, x=self.x[keep], y=self.y[keep], z=self.z[keep], cluster=cluster, slices=slices)
+        attributes = {name: values[keep] for name, values in self.attributes.items()}
+        labels = {"y": self.y[keep], "z": self.z[keep], "cluster": cluster, "attributes": attributes}
+        return replace(self, x=self.x[keep], slices=slices, **labels)
 
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Raw readings (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -26,6 +26,7 @@ class Readings:
 
     ``low`` and ``high`` are the ends of x's range where the data set itself defines them, else None.
     ``subject`` and ``session`` (N,) number who and which recording a row is from, where that is known.
+    ``attributes`` are further known properties by name, float64 (N,): what else a perturber may keep, or leak.
     """
 
     x: np.ndarray
@@ -38,6 +39,7 @@ class Readings:
     high: float | None = None
     subject: np.ndarray | None = None
     session: np.ndarray | None = None
+    attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def of_digits(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, high: float) -> Readings:

@@ -6,7 +6,11 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-KINDS = {"prgan": "trainer.perturbers.prgan", "label-only": "trainer.perturbers.label_only"}
+KINDS = {
+    "prgan": "trainer.perturbers.prgan",
+    "label-only": "trainer.perturbers.label_only",
+    "release": "trainer.perturbers.release",
+}
 
 
 def fit_function(kind: str) -> Callable[..., Any]:

@@ -62,4 +62,52 @@ class LabelOnly(Section):
     width: int = Field(default=16, ge=1, le=512, description="Channels of the first layer; `small` only.")
 
 
-Perturber = Annotated[PrGan | LabelOnly, Field(discriminator="kind")]
+class Release(Section):
+    """A release: an encoder's class and one of its codes, a channel between them, and a picture of the code."""
+
+    kind: Literal["release"] = Field(description="Which perturber: class and code leave, as a picture of the code.")
+    keep: list[str] = Field(
+        min_length=1,
+        description='What should survive: "pixels", "moments" (ink, slant, stroke), or attributes of the data set.',
+    )
+    codes: int = Field(default=32, ge=2, le=1024, description="Codes of each class of y.")
+    price: float = Field(
+        default=4.0,
+        ge=0,
+        description="lambda: squared distance of T (variance 1 in all) that one nat about z is worth.",
+    )
+    steps: int = Field(default=1400, ge=1, le=1_000_000, description="Steps of learning the codes.")
+    code_batch: int = Field(
+        default=1024, ge=0, description="Rows of a step; 0: all rows in every step, for small data."
+    )
+    shrinkage: float = Field(
+        default=4.0, ge=0, description="Rows that P(c|y) counts for in P(c|z, y); 4 to 8 on small data."
+    )
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="Of the code head; about 0.3 on small data.")
+    learning_rate: float = Field(default=2e-3, gt=0, le=1, description="AdamW's first rate for the trunk.")
+    weight_decay: float = Field(default=0.01, ge=0, description="AdamW's decay; about 0.1 on small data.")
+    width: int = Field(
+        default=16, ge=1, le=4096, description="Channels of the first convolution; hidden units for vectors."
+    )
+    features: int = Field(default=128, ge=1, le=4096, description="Outputs of the trunk.")
+    width_of_head: int = Field(default=128, ge=1, le=4096, description="Hidden units of the code head.")
+    channel: Literal["none", "lp", "independent"] = Field(
+        default="none",
+        description='c\' for c: "none" sends c, "lp" the least noise under `bound`, "independent" draws anew.',
+    )
+    bound: float = Field(default=0.1, ge=0, description="lp: how far log P(z|c') may be from log P(z), in nats.")
+    synthesis: Literal["centroid", "donor"] = Field(
+        default="centroid", description='"centroid": the mean of a code; "donor": a real reading of it.'
+    )
+    fewest_subjects: int = Field(
+        default=10, ge=2, description="centroid: at least so many different people in each mean."
+    )
+    donors: int = Field(
+        default=16, ge=1, le=256, description="donor: readings of each code to draw from; a power of two."
+    )
+    public_data: bool = Field(
+        default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
+    )
+
+
+Perturber = Annotated[PrGan | LabelOnly | Release, Field(discriminator="kind")]

@@ -1,0 +1,83 @@
+"""The page on a release: strong where there is a leak, and kept properties are counted within y only."""
+
+import numpy as np
+import pytest
+
+from trainer.audit.collateral import kept, within
+from trainer.audit.releases import measure
+from trainer.datasets.base import Dataset, InputSpec, Slices
+
+
+def dataset(n: int = 3000) -> Dataset:
+    """Vectors of one feature: size, which differs between the two y, free of z."""
+    rng = np.random.default_rng(0)
+    y, z, size = rng.integers(0, 2, n), rng.integers(0, 2, n), rng.normal(size=n)
+    x = np.clip(100 + 60 * y + 20 * size, 0, 255).astype(np.uint8)[:, None]
+    slices = Slices(*np.split(np.arange(n), 3))
+    spec = InputSpec("vector", (1,), "uint8", 0.0, 255.0)
+    names = ("a", "b"), ("c", "d")
+    return Dataset("made", x, y, z, *names, np.full((2, 2), 0.5), spec, slices, attributes={"size": x[:, 0] * 1.0})
+
+
+def perturb(data: Dataset, leak: float):
+    """Two codes a class: large or small, and with probability ``leak`` z itself. The frame is a donor of that code."""
+    rng = np.random.default_rng(1)
+    large = (data.x[:, 0] > np.where(data.y == 1, 160, 100)).astype(int)
+    known = 2 * len(data.y) // 3
+    donors = np.array([np.flatnonzero(2 * data.y[:known] + large[:known] == code)[0] for code in range(4)])
+    asked = iter([data.slices.test, data.slices.perturber])
+
+    def run(x: np.ndarray) -> dict[str, np.ndarray]:
+        rows = next(asked)
+        assert np.array_equal(x, data.x[rows])
+        code = 2 * data.y[rows] + np.where(rng.random(len(x)) < leak, data.z[rows], large[rows])
+        return {"frame": data.x[donors[code]], "label": data.y[rows], "code": code, "sent": code}
+
+    return run
+
+
+def test_a_leak_shows_in_every_line_and_none_in_none():
+    data = dataset()
+    clean = measure(data, perturb(data, 0.0), codes=4)
+    leaky = measure(data, perturb(data, 0.5), codes=4)
+    assert clean["bits_over_null"] == pytest.approx(0, abs=0.005)
+    assert leaky["bits_over_null"] > 0.1
+    assert clean["code_counts"]["auc"] < 0.55
+    assert leaky["code_counts"]["accuracy"] == pytest.approx(0.75, abs=0.04)
+    assert leaky["pooled"][-1]["code"]["accuracy"] > 0.95
+    assert leaky["pooled"][-1]["label_only"]["accuracy"] < 0.7
+    assert clean["kept"]["size"] > 0.7 > leaky["kept"]["size"]
+    assert "for readings drawn like the 1,000 counted" in clean["sentence"]
+
+
+def test_tracks_that_cannot_be_made_are_said():
+    data = dataset(120)
+    found = measure(data, perturb(data, 0.0), codes=4)["pooled"]
+    assert "accuracy" in found[1]["code"]
+    assert found[2] == {"releases": 16, "not_run": "a slice has no 16 readings of one y and one z"}
+
+
+def test_a_channel_is_certified_before_its_draw():
+    data = dataset()
+    flat = np.kron(np.eye(2, dtype=np.uint32), np.full((2, 2), 2**15, np.uint32))
+    assert measure(data, perturb(data, 0.5), codes=4, channel=flat)["certificate"]["bits"] < 0.005
+
+
+def test_what_follows_y_alone_is_not_kept():
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 2, 500)
+    a, b = 10 * y + rng.normal(size=500), 10 * y + rng.normal(size=500)
+    assert np.corrcoef(a, b)[0, 1] > 0.9
+    assert abs(within(a, b, y)) < 0.1
+    assert within(a, 3 * a + y, y) == pytest.approx(1)
+    assert within(a, y * 1.0, y) == 0
+
+
+def test_attributes_are_left_out_where_a_frame_is_nobodys():
+    data = dataset()
+    test = data.part("test")
+    assert "size" in kept(data, test, data.x[data.slices.perturber])
+    strange = data.x[data.slices.perturber].copy()
+    strange[0] = 255
+    assert not (data.x[:2000] == 255).any()
+    assert kept(data, test, strange) == {}

@@ -1,0 +1,99 @@
+"""One page on a release: its certificate, what attackers of its codes reach, and what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from edge_runtime.errors import BadInput
+from trainer.audit import certificate, metrics, sequences
+from trainer.audit.adversaries.codes import shrunk
+from trainer.audit.collateral import kept
+from trainer.datasets.base import Dataset, Part
+
+POOLED = (1, 4, 16)
+
+
+def measure(
+    dataset: Dataset,
+    perturb: Any,
+    *,
+    codes: int,
+    channel: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+    tried: int = 1,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Measure ``perturb`` (raw readings to outputs ``frame``, ``label``, ``code``, and ``sent`` where a channel draws).
+
+    ``codes`` is their number over all classes, ``channel`` the shipped integers (codes, codes), None where c' = c;
+    ``code`` is c', and ``sent`` c before the channel. ``strata`` (N,) are those rows of the data set within which z is
+    exchangeable by design. The attack by counts learns on the second slice; everything is reported on the test slice.
+    """
+    rng = np.random.default_rng(seed)
+    test, second = dataset.part("test"), dataset.part("perturber")
+    out, seen = perturb(test.x), perturb(second.x)
+    classes = len(dataset.y_names), len(dataset.z_names)
+    training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    prior = metrics.counted_prior(dataset.y[training], dataset.z[training], classes)
+    chance = metrics.chance(dataset.theta, prior, test.y, test.z)
+    certified = certificate.certify(
+        test.y,
+        out["code"] if channel is None else out["sent"],
+        test.z,
+        channel=np.eye(codes) if channel is None else channel,
+        classes=classes,
+        chance=chance.majority,
+        cluster=test.cluster,
+        strata=None if strata is None else strata[test.index],
+        tried=tried,
+        rng=rng,
+    )
+    counts = certificate.count(second.y, seen["code"], second.z, shape=(classes[0], codes, classes[1]))
+    attack = shrunk(counts, prior, 4.0)[test.y, out["code"]]
+    distance = (dataset.unit(test.x) - dataset.unit(out["frame"])).reshape(len(test), -1)
+    return {
+        "rows": len(test),
+        "label_accuracy": float((out["label"] == test.y).mean()),
+        "chance": chance._asdict(),
+        "codes_used": len(np.unique(out["code"])),
+        "certificate": asdict(certified),
+        "sentence": certified.sentence(f"{dataset.cluster_kind}s" if dataset.cluster_kind else "readings"),
+        "bits_over_null": certified.bits - certified.null_bits,
+        "code_counts": {
+            "accuracy": float((attack.argmax(axis=1) == test.z).mean()),
+            "auc": metrics.auc_within_y(attack, test.y, test.z),
+        },
+        "pooled": [_pooled(length, (second, seen), (test, out), classes, codes, rng) for length in POOLED],
+        "kept": kept(dataset, test, out["frame"]),
+        "distance": float(np.linalg.norm(distance, axis=1).mean()),
+    }
+
+
+def _pooled(
+    length: int,
+    learn: tuple[Part, Mapping[str, np.ndarray]],
+    judge: tuple[Part, Mapping[str, np.ndarray]],
+    classes: tuple[int, int],
+    codes: int,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """Different readings of one (y, z), linked: the sum of log-posteriors on codes, and on y-hat alone beside it."""
+    found: dict[str, Any] = {"releases": length}
+    for name, of in (("code", "code"), ("label_only", "label")):
+        try:
+            fit, test = (
+                sequences.pooled(out[of], part.y, part.z, length=length, rng=rng) for part, out in (learn, judge)
+            )
+        except BadInput:
+            return {**found, "not_run": f"a slice has no {length} readings of one y and one z"}
+        p = sequences.log_posteriors(fit, test, classes=classes, codes=codes)
+        found[name] = {
+            "tracks": len(test),
+            "accuracy": float((p.argmax(axis=1) == test.z).mean()),
+            "auc": metrics.auc_within_y(p, test.y, test.z),
+        }
+    return found
