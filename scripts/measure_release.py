@@ -1,9 +1,9 @@
 """Measures a trained release as JSON: certificate, attacks on its codes, what it keeps.
 
     edgeveil train mnist-release --out runs/mnist-release
-    python scripts/measure_release.py runs/mnist-release
+    python scripts/measure_release.py runs/mnist-release --tried 1
     edgeveil export runs/mnist-release --for workstation --out exports/mnist-release
-    python scripts/measure_release.py runs/mnist-release --export exports/mnist-release --artefact tflite-int8
+    python scripts/measure_release.py runs/mnist-release --export exports/mnist-release --artefact tflite-int8 --tried 1
 
 With ``--export`` the codes are those of that artefact through the edge runtime, else those of Keras.
 """
@@ -24,12 +24,18 @@ from trainer.run import Run
 
 
 def main() -> None:
+    """Measure and print one JSON document."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path, help="folder that `edgeveil train` made of a release recipe")
     parser.add_argument("--export", type=Path, help="folder that `edgeveil export` made of it")
     parser.add_argument("--artefact", default="tflite-int8", help="of the export: tflite-int8, onnx-float32, ...")
     parser.add_argument("--strata", nargs="*", default=[], help="attributes within which z is balanced by design")
-    parser.add_argument("--tried", type=int, default=1, help="configurations looked at on the same test rows")
+    parser.add_argument(
+        "--tried",
+        type=int,
+        required=True,
+        help="configurations ever compared on these test rows: they share the confidence",
+    )
     asked = parser.parse_args()
     run = Run.open(asked.run)
     dataset, section, fitted = run.dataset(), run.recipe.perturber, run.perturber()

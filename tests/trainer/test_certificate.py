@@ -32,7 +32,7 @@ def drawn(p: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, 
 
 
 def run(y, c, z, z_classes: int, **changes):
-    settings = {"channel": np.eye(6), "classes": (2, z_classes), "chance": 1 / z_classes, "shuffles": 20}
+    settings = {"channel": np.eye(6), "classes": (2, z_classes), "chance": 1 / z_classes, "shuffles": 20, "tried": 1}
     return certify(y, c, z, **{**settings, "rng": np.random.default_rng(1), **changes})
 
 

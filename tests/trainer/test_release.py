@@ -59,7 +59,15 @@ def test_a_release_of_centroids_through_an_lp_channel(fitted):
         "code"
     ]
     found = certify(
-        test.y, code, test.z, channel=table, classes=(2, 2), chance=0.6, shuffles=20, rng=np.random.default_rng(0)
+        test.y,
+        code,
+        test.z,
+        channel=table,
+        classes=(2, 2),
+        chance=0.6,
+        tried=1,
+        shuffles=20,
+        rng=np.random.default_rng(0),
     )
     assert found.plug_in < 0.72
 

@@ -75,7 +75,7 @@ def certify(
     cluster: np.ndarray | None = None,
     strata: np.ndarray | None = None,
     confidence: float = 0.95,
-    tried: int = 1,
+    tried: int,
     shuffles: int = 200,
     rng: np.random.Generator,
 ) -> Certificate:

@@ -24,7 +24,7 @@ def measure(
     codes: int,
     channel: np.ndarray | None = None,
     strata: np.ndarray | None = None,
-    tried: int = 1,
+    tried: int,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Measure ``perturb`` (raw readings to outputs ``frame``, ``label``, ``code``, and ``sent`` where a channel draws).
