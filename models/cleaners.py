@@ -1,0 +1,39 @@
+"""A linear cleaner as a network: two products and, between them, operations that every interpreter has.
+
+The running sum of paper 000's Algorithm 1 is a product with a triangle of ones (TFLite's own CUMSUM is little used),
+its search for an index a clip. Float32 throughout: a square, a quotient and a root lose their small values in int8.
+"""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+from keras import ops
+
+TINY = 1e-30  # no denominator is smaller
+
+
+def linear_cleaner(encoder: np.ndarray, decoder: np.ndarray, eps: float) -> keras.Model:
+    """x~ = D ((1 - alpha) E^T x), the input ``features`` (n, features), outputs ``output`` like it and ``code`` (n, r).
+
+    ``encoder`` E and ``decoder`` D are (features, r), ``eps`` the error allowed per vector; see
+    ``trainer.perturbers.cleaner``, whose operations these are.
+    """
+    features, rank = encoder.shape
+    x = keras.Input((features,), name="features")
+    c = _product(encoder, "encoder")(x)
+    delta = ops.multiply(c, c)
+    spent = _product(np.triu(np.ones((rank, rank)), 1), "before")(delta)
+    left = ops.subtract(np.float32(eps), spent)
+    share = ops.divide(left, ops.maximum(delta, np.float32(TINY)))
+    kept = ops.subtract(np.float32(1), ops.sqrt(ops.clip(share, 0.0, 1.0)))
+    code = keras.layers.Multiply(name="code")([kept, c])
+    output = _product(decoder.T, "output")(code)
+    return keras.Model(x, {"output": output, "code": code}, name="linear_cleaner")
+
+
+def _product(matrix: np.ndarray, name: str) -> keras.layers.Layer:
+    layer = keras.layers.Dense(matrix.shape[1], use_bias=False, trainable=False, name=name)
+    layer.build((None, matrix.shape[0]))
+    layer.set_weights([np.asarray(matrix, np.float32)])
+    return layer
