@@ -47,7 +47,13 @@ def least_squares(x: np.ndarray, y: np.ndarray, *, ridge: float = 0.0) -> np.nda
                 f"{len(constant)} features are constant (the first is column {constant[0]}, counted from 0): their "
                 "weights cannot be known. Leave them out or give a ridge above 0."
             )
-        return np.linalg.lstsq(x, y, rcond=None)[0]
+        weights, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+        if rank < features:
+            raise BadInput(
+                f"{features} features have rank {rank}: some depend on each other, and their weights cannot be known. "
+                "Leave them out or give a ridge above 0."
+            )
+        return weights
     return np.linalg.solve(x.T @ x + ridge * np.eye(features), x.T @ y)
 
 
