@@ -1,0 +1,1 @@
+"""Tables, pictures and sentences made from recorded results, and from nothing else."""

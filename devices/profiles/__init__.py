@@ -1,0 +1,41 @@
+"""Facts of boards, one TOML file each: which artefacts a board wants, what runs them there, what it cannot read.
+
+``load("jetson-nano")`` reads a profile that ships with EdgeVeil; ``load("my-board.toml")`` reads one's own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from devices.profiles.profile import ARTEFACTS, Backend, OnnxLimits, Profile, TfliteLimits, parse
+from edge_runtime.errors import BadInput
+
+__all__ = ["ARTEFACTS", "Backend", "OnnxLimits", "Profile", "TfliteLimits", "load", "names", "parse"]
+
+_FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """The profiles that ship with EdgeVeil, sorted."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def load(name_or_path: str | Path) -> Profile:
+    """The profile of that name, or in that TOML file. Raises ``BadInput`` where there is none or it is not right."""
+    path = Path(name_or_path)
+    if str(name_or_path) in names():
+        path = _FOLDER / f"{name_or_path}.toml"
+    elif path.suffix != ".toml":
+        raise BadInput(
+            f"there is no profile {str(name_or_path)!r}: choose one of {', '.join(names())}, or name a .toml file."
+        )
+    import tomllib  # Python 3.11: the workstation's; a board reads JSON and never comes here
+
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise BadInput(f"cannot read the profile {path}: {reason}. The known ones are {', '.join(names())}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"the profile {path} is not TOML: {error}. docs/boards.md shows one.") from None
+    return parse(document, source=str(path))

@@ -1,0 +1,225 @@
+"""What a profile holds, and the checks that a TOML document must pass to become one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from edge_runtime.errors import BadInput
+
+ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
+_RUNS = {
+    "ai-edge-litert": "tflite",
+    "tflite-runtime": "tflite",
+    "onnxruntime": "onnx",
+    "openvino": "onnx",
+}
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_VERSION = re.compile(r"\d+(\.\d+){0,3}")
+_VERSIONS = re.compile(r"(==|<=|>=|<|>)\d+(\.\d+){0,3}(,(==|<=|>=|<|>)\d+(\.\d+){0,3})*")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An interpreter the board can have: its versions there (``"<=2.11"``) and the artefacts it runs."""
+
+    name: str
+    versions: str
+    artefacts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TfliteLimits:
+    """The newest TensorFlow Lite the board reads, and, where ``ops`` is given, operation -> highest version there."""
+
+    min_runtime_version: str | None
+    ops: Mapping[str, int] | None
+
+
+@dataclass(frozen=True)
+class OnnxLimits:
+    """The highest opset and IR version the board reads, and, where ``ops`` is given, the operations it knows."""
+
+    opset: int
+    ir: int
+    ops: frozenset[str] | None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The facts of one board. ``artefacts`` and ``backends`` are in order of preference, best first."""
+
+    name: str
+    title: str
+    architecture: str
+    system: str
+    python: str
+    artefacts: tuple[str, ...]
+    backends: tuple[Backend, ...]
+    checked: tuple[str, ...]
+    unchecked: tuple[str, ...]
+    accelerator: str | None = None
+    accelerator_path: str | None = None
+    compiler: str | None = None
+    tflite: TfliteLimits | None = None
+    onnx: OnnxLimits | None = None
+
+    def limits(self, artefact: str) -> TfliteLimits | OnnxLimits | None:
+        """What the board asks of an artefact of that name; None where it asks for nothing in particular."""
+        return self.tflite if artefact.startswith("tflite-") else self.onnx
+
+    def facts(self) -> dict[str, list[str]]:
+        """What goes into the manifest: the device reads JSON, and only this of it."""
+        return {"artefacts": list(self.artefacts), "backends": [backend.name for backend in self.backends]}
+
+    def text(self) -> str:
+        """The facts for people, what was never run on the real board among them."""
+        lines = [
+            self.title,
+            f"  {self.architecture}, {self.system}, Python {self.python}",
+            f"  artefacts: {', '.join(self.artefacts)}",
+        ]
+        lines += [f"  backend: {b.name} {b.versions} for {', '.join(b.artefacts)}" for b in self.backends]
+        if self.accelerator:
+            compiled = f", compiled for by {self.compiler}" if self.compiler else ""
+            lines.append(f"  accelerator: {self.accelerator}{compiled}")
+        if self.tflite:
+            ops = "any operation" if self.tflite.ops is None else f"{len(self.tflite.ops)} operations"
+            lines.append(f"  TFLite: runtime {self.tflite.min_runtime_version or 'any'}, {ops}")
+        if self.onnx:
+            ops = "any operation" if self.onnx.ops is None else f"{len(self.onnx.ops)} operations"
+            lines.append(f"  ONNX: opset {self.onnx.opset}, IR {self.onnx.ir}, {ops}")
+        lines += [f"  checked: {fact}" for fact in self.checked]
+        lines += [f"  never run: {fact}" for fact in self.unchecked]
+        return "\n".join(lines)
+
+
+class _Table:
+    """One TOML table being read: every complaint names the file, the key, what was expected and what came."""
+
+    def __init__(self, source: str, where: str, value: Any) -> None:
+        self._source, self._where, self._seen = source, where, set()
+        if not isinstance(value, dict):
+            raise self.wrong("", "a table", value)
+        self._value = value
+
+    def wrong(self, key: str, expected: str, came: Any) -> BadInput:
+        where = ".".join(part for part in (self._where, key) if part) or "the document"
+        return BadInput(f"profile {self._source}: {where} must be {expected}, and is {came!r}. See docs/boards.md.")
+
+    def get(self, key: str, kind: type, expected: str, *, default: Any = ...) -> Any:
+        self._seen.add(key)
+        if key not in self._value:
+            if default is ...:
+                raise BadInput(f"profile {self._source}: {self._path(key)} is missing; it must be {expected}.")
+            return default
+        value = self._value[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise self.wrong(key, expected, value)
+        return value
+
+    def _path(self, key: str) -> str:
+        return f"{self._where}.{key}" if self._where else key
+
+    def text(self, key: str, *, pattern: re.Pattern[str] | None = None, expected: str = "text", **more: Any) -> Any:
+        value = self.get(key, str, expected, **more)
+        if value is not None and (not value.strip() or (pattern and not pattern.fullmatch(value))):
+            raise self.wrong(key, expected, value)
+        return value
+
+    def texts(self, key: str, *, among: tuple[str, ...] = (), empty: bool = False, **more: Any) -> tuple[str, ...]:
+        expected = f"a list of {' | '.join(among)}" if among else "a list of texts"
+        expected += " without repeats" if empty else ", at least one, without repeats"
+        values = self.get(key, list, expected, **more)
+        if values is None:
+            return ()
+        good = all(isinstance(v, str) and (not among or v in among) for v in values)
+        if not good or len(set(values)) != len(values) or not (values or empty):
+            raise self.wrong(key, expected, values)
+        return tuple(values)
+
+    def done(self) -> None:
+        for key in self._value:
+            if key not in self._seen:
+                raise BadInput(
+                    f"profile {self._source}: {self._path(key)} is not a known key; "
+                    f"known here are {', '.join(sorted(self._seen))}."
+                )
+
+
+def parse(document: Mapping[str, Any], *, source: str) -> Profile:
+    """A checked ``Profile`` from a TOML document; ``source`` names it in messages. Raises ``BadInput``."""
+    top = _Table(source, "", document)
+    artefacts = top.texts("artefacts", among=ARTEFACTS)
+    backends = tuple(
+        _backend(_Table(source, f"backends[{number}]", table))
+        for number, table in enumerate(top.get("backends", list, "a list of [[backends]]"))
+    )
+    profile = Profile(
+        name=top.text("name", pattern=_NAME, expected="small letters, digits and '-' (40 at most)"),
+        title=top.text("title"),
+        architecture=top.text("architecture"),
+        system=top.text("system"),
+        python=top.text("python", pattern=_VERSION, expected='a version such as "3.11"'),
+        artefacts=artefacts,
+        backends=backends,
+        checked=top.texts("checked", empty=True),
+        unchecked=top.texts("unchecked", empty=True),
+        accelerator=top.text("accelerator", default=None),
+        accelerator_path=top.text("accelerator_path", default=None),
+        compiler=top.text("compiler", default=None),
+        tflite=_tflite(source, top.get("tflite", dict, "a table", default=None)),
+        onnx=_onnx(source, top.get("onnx", dict, "a table", default=None)),
+    )
+    top.done()
+    for artefact in artefacts:
+        if not any(artefact in backend.artefacts for backend in backends):
+            raise BadInput(f"profile {source}: no [[backends]] runs {artefact}; add it to one, or leave it out.")
+    return profile
+
+
+def _backend(table: _Table) -> Backend:
+    name = table.text("name")
+    if name not in _RUNS:
+        raise table.wrong("name", " | ".join(_RUNS), name)
+    can = tuple(artefact for artefact in ARTEFACTS if artefact.startswith(_RUNS[name]))
+    backend = Backend(
+        name=name,
+        versions=table.text("versions", pattern=_VERSIONS, expected='versions such as "<=2.11" or ">=2022.3.1,<2023"'),
+        artefacts=table.texts("artefacts", among=can),
+    )
+    table.done()
+    return backend
+
+
+def _tflite(source: str, value: Any) -> TfliteLimits | None:
+    if value is None:
+        return None
+    table = _Table(source, "tflite", value)
+    ops = table.get("ops", dict, "a table of OPERATION = highest version", default=None)
+    for op, version in (ops or {}).items():
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise table.wrong(f"ops.{op}", "a version from 1", version)
+    limits = TfliteLimits(
+        min_runtime_version=table.text(
+            "min_runtime_version", pattern=_VERSION, expected='a version such as "2.5"', default=None
+        ),
+        ops=ops,
+    )
+    table.done()
+    return limits
+
+
+def _onnx(source: str, value: Any) -> OnnxLimits | None:
+    if value is None:
+        return None
+    table = _Table(source, "onnx", value)
+    limits = OnnxLimits(
+        opset=table.get("opset", int, "a number"),
+        ir=table.get("ir", int, "a number"),
+        ops=frozenset(table.texts("ops", default=None)) or None,
+    )
+    table.done()
+    return limits

@@ -1,0 +1,130 @@
+"""What every backend shares: names and real numbers on our side, the interpreter's own tensors on the other."""
+
+import numpy as np
+
+from edge_runtime.errors import BadInput, FrameDropped
+
+
+class Backend(object):
+    """One artefact on one interpreter: ``__init__`` opens it, ``run``, ``info``, ``close``.
+
+    ``model`` is the artefact's bytes and ``artefact`` its entry in the manifest. ``threads`` is how many the
+    interpreter may use; ``kernels`` is ``"production"`` or ``"reference"``. A subclass gives ``_open``, ``_infer``,
+    ``info`` and ``close``. Raises what the interpreter raises where it cannot open the model.
+    """
+
+    name = ""  # what the manifest and the command line call it
+
+    def __init__(self, model, artefact, *, threads=1, kernels="production"):
+        self._inputs = [Tensor(entry) for entry in artefact["inputs"]]
+        self._outputs = [Tensor(entry) for entry in artefact["outputs"]]
+        self._open(model, threads, kernels)
+
+    def run(self, inputs):
+        """Real float32 arrays ``{name: (n, ...)}`` in, real float32 ``{name: (n, ...)}`` of their own memory out.
+
+        An artefact takes one frame at a time; n of them go through one after the other. Raises ``FrameDropped``:
+        ``shape`` where an input is not what the artefact takes, ``output-shape`` or ``output-dtype`` where the
+        interpreter returns something else than the manifest says, ``backend`` where it fails.
+        """
+        feeds = [tensor.encode(inputs[tensor.name]) for tensor in self._inputs]
+        n = len(feeds[0]) if feeds else 1
+        if any(len(feed) != n for feed in feeds):
+            raise FrameDropped("shape")
+        columns = [np.empty((n,) + tensor.shape[1:], np.float32) for tensor in self._outputs]
+        for row in range(n):
+            values = self._attempt([feed[row : row + 1] for feed in feeds])
+            if values is None:
+                # Raised outside the handler: an interpreter's own message may hold what it was given.
+                raise FrameDropped("backend")
+            for tensor, value, column in zip(self._outputs, values, columns):
+                column[row : row + 1] = tensor.decode(value)
+        return {tensor.name: column for tensor, column in zip(self._outputs, columns)}
+
+    def _attempt(self, feeds):
+        try:
+            return self._infer(feeds)
+        except Exception:
+            return None
+
+    def _place(self, found):
+        """The interpreter's tensors ``{name: (shape, dtype, handle)}`` checked against the manifest; handles in order.
+
+        ``found`` is a pair, inputs and outputs. Raises ``BadInput``.
+        """
+        handles = []
+        for tensors, has in zip((self._inputs, self._outputs), found):
+            for tensor in tensors:
+                if tensor.tensor not in has:
+                    raise BadInput("the manifest names the tensor {!r}, which is not in it".format(tensor.tensor))
+                shape, dtype, handle = has[tensor.tensor]
+                if tuple(shape) != tensor.shape or np.dtype(dtype) != tensor.dtype:
+                    raise BadInput(
+                        "the manifest says {!r} is {} {}, and it is {} {}".format(
+                            tensor.tensor, tensor.dtype, list(tensor.shape), np.dtype(dtype), list(shape)
+                        )
+                    )
+                handles.append(handle)
+        return handles[: len(self._inputs)], handles[len(self._inputs) :]
+
+    def _open(self, model, threads, kernels):
+        raise NotImplementedError
+
+    def _infer(self, feeds):
+        """One frame: encoded arrays in the manifest's order in, the interpreter's arrays in its order out."""
+        raise NotImplementedError
+
+    def info(self):
+        """``{"backend": name, "version": text, "threads": count, "kernels": which}``."""
+        raise NotImplementedError
+
+    def close(self):
+        """Let the interpreter go; the backend cannot be used afterwards."""
+        raise NotImplementedError
+
+
+class Tensor(object):
+    """One input or output of an artefact, and the way between its numbers and real ones.
+
+    ``real = (q - zero_point) * scale`` for a quantised tensor; a float one is itself.
+    """
+
+    def __init__(self, entry):
+        self.name, self.tensor = entry["name"], entry["tensor"]
+        self.shape, self.dtype = tuple(entry["shape"]), np.dtype(entry["dtype"])
+        if self.shape[:1] != (1,):
+            raise BadInput("expected an artefact for one frame at a time; {!r} is {}".format(self.name, self.shape))
+        self._scale = None if entry["scale"] is None else np.float32(entry["scale"])
+        self._zero = np.float32(entry["zero_point"] or 0)
+        if self.dtype.kind in "iu" and self._scale is None:
+            raise BadInput("expected a scale for {!r}, which is {}".format(self.name, self.dtype))
+        self._table = None
+        if self.dtype.itemsize == 1 and self.dtype.kind in "iu":
+            every = np.arange(256, dtype=np.uint8).view(self.dtype).astype(np.float32)
+            self._table = (every - self._zero) * self._scale
+
+    def encode(self, value):
+        """Real float32 (n, ...) to the tensor's dtype, rounded half to even, clipped to what it holds."""
+        if value.shape[1:] != self.shape[1:]:
+            raise FrameDropped("shape")
+        if self._scale is None:
+            return value.astype(self.dtype, copy=False)
+        q = value / self._scale
+        np.rint(q, out=q)
+        q += self._zero
+        limits = np.iinfo(self.dtype)
+        np.maximum(q, np.float32(limits.min), out=q)
+        np.minimum(q, np.float32(limits.max), out=q)
+        return q.astype(self.dtype)
+
+    def decode(self, value):
+        """What the interpreter returned, (1, ...), as real float32."""
+        if value.dtype != self.dtype:
+            raise FrameDropped("output-dtype")
+        if value.shape != self.shape:
+            raise FrameDropped("output-shape")
+        if self._table is not None:
+            return self._table.take(value.view(np.uint8))
+        if self._scale is None:
+            return value
+        return (value.astype(np.float32) - self._zero) * self._scale

@@ -1,0 +1,73 @@
+"""Which interpreter runs an artefact here: the one asked for, or the first installed one that can open it."""
+
+import importlib
+import importlib.util
+
+from edge_runtime.errors import BadInput, DeviceFailed
+
+# format -> backends in the order they are tried: name, module to look for, our module, class, what to install
+_BACKENDS = {
+    "tflite": (
+        ("ai-edge-litert", "ai_edge_litert", "tflite", "LiteRT", "ai-edge-litert"),
+        ("tflite-runtime", "tflite_runtime", "tflite", "TFLiteRuntime", 'tflite-runtime "numpy<2"'),
+        ("openvino", "openvino", "openvino", "OpenVINO", '"openvino>=2023"'),
+    ),
+    "onnx": (
+        ("onnxruntime", "onnxruntime", "onnx", "ONNXRuntime", "onnxruntime"),
+        ("openvino", "openvino", "openvino", "OpenVINO", "openvino"),
+    ),
+}
+
+KERNELS = ("production", "reference")
+
+
+class NoBackend(DeviceFailed):
+    """No interpreter here can run the artefact. The user cures it by installing one: exit code 2."""
+
+    exit_code = 2
+
+
+def available(format):
+    """The names of the installed backends for ``"tflite"`` or ``"onnx"``, the preferred one first. Imports none."""
+    return [row[0] for row in _rows(format) if importlib.util.find_spec(row[1]) is not None]
+
+
+def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels="production"):
+    """A ready backend for the artefact's bytes ``model``, described by its manifest entry ``artefact``.
+
+    ``backend`` is a name or ``"auto"``; then the first that opens the model is taken. ``kernels="reference"`` asks
+    for the interpreter's plain kernels, the same on every machine and slow. Raises ``BadInput`` for a name nobody
+    knows, ``NoBackend`` (a ``DeviceFailed``) naming what to install where nothing here can run the format.
+    """
+    rows = _rows(format)
+    if kernels not in KERNELS:
+        raise BadInput("expected kernels production or reference; got {!r}".format(kernels))
+    if backend != "auto":
+        rows = [row for row in rows if row[0] == backend]
+        if not rows:
+            names = ", ".join(row[0] for row in _rows(format))
+            raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
+    reasons = []
+    for name, probe, module, cls, _ in rows:
+        if importlib.util.find_spec(probe) is None:
+            continue
+        try:
+            found = getattr(importlib.import_module("edge_runtime.backends." + module), cls)
+            return found(model, artefact, threads=threads, kernels=kernels)
+        except Exception as error:  # every interpreter has its own; nothing of a frame exists yet
+            reasons.append("{} said: {}".format(name, _first_line(error)))
+    installs = " or ".join("pip install {}".format(row[4]) for row in rows)
+    if reasons:
+        raise NoBackend("no installed backend can run this {} artefact ({})".format(format, "; ".join(reasons)))
+    raise NoBackend("no backend for {} artefacts is installed here: {}".format(format, installs))
+
+
+def _rows(format):
+    if format not in _BACKENDS:
+        raise BadInput("expected an artefact in the format tflite or onnx; got {!r}".format(format))
+    return _BACKENDS[format]
+
+
+def _first_line(error):
+    lines = str(error).strip().splitlines()
+    return "{}: {}".format(type(error).__name__, lines[0] if lines else "no message")[:300]

@@ -1,0 +1,51 @@
+"""TFLite artefacts on ai-edge-litert or the older tflite-runtime: one interpreter under two names."""
+
+import importlib
+
+from edge_runtime.backends.base import Backend
+
+
+class LiteRT(Backend):
+    """ai-edge-litert. ``kernels="reference"`` is BUILTIN_REF: the same bytes on every version and processor."""
+
+    name = "ai-edge-litert"
+    _package = "ai_edge_litert"
+
+    def _open(self, model, threads, kernels):
+        library = importlib.import_module(self._package + ".interpreter")
+        types = library.OpResolverType
+        self._interpreter = library.Interpreter(
+            model_content=model,
+            num_threads=threads,
+            experimental_op_resolver_type=types.BUILTIN_REF if kernels == "reference" else types.AUTO,
+        )
+        self._interpreter.allocate_tensors()
+        self._in, self._out = self._place(
+            [
+                {d["name"]: (d["shape"].tolist(), d["dtype"], d["index"]) for d in details}
+                for details in (self._interpreter.get_input_details(), self._interpreter.get_output_details())
+            ]
+        )
+        self._facts = {"threads": threads, "kernels": kernels}
+
+    def _infer(self, feeds):
+        interpreter = self._interpreter
+        for index, feed in zip(self._in, feeds):
+            interpreter.set_tensor(index, feed)
+        interpreter.invoke()
+        # get_tensor copies, so nothing outside points into the interpreter's memory.
+        return [interpreter.get_tensor(index) for index in self._out]
+
+    def info(self):
+        version = getattr(importlib.import_module(self._package), "__version__", "unknown")
+        return dict(self._facts, backend=self.name, version=version)
+
+    def close(self):
+        self._interpreter = None
+
+
+class TFLiteRuntime(LiteRT):
+    """tflite-runtime: Python 3.7 to 3.11, and only with numpy 1."""
+
+    name = "tflite-runtime"
+    _package = "tflite_runtime"

@@ -1,0 +1,70 @@
+"""The privacy boundary is a type: a ``RawFrame`` goes in, and only a ``PerturbedFrame`` can go out.
+
+Python cannot keep a determined programmer from memory. These types keep an honest one from a slip: a raw frame
+refuses to be pickled, copied, printed or turned into an array, and a sink takes nothing but a perturbed one.
+"""
+
+import types
+
+import numpy as np
+
+from edge_runtime.errors import PrivacyStop
+
+# Held by pipeline.py alone; a test looks for any other use.
+_PIPELINE = object()
+
+
+def _refuse(what):
+    def method(_self, *_, **__):
+        raise PrivacyStop("a raw frame cannot be {}: perturb it and use what comes out".format(what))
+
+    return method
+
+
+class RawFrame(object):
+    """One sensor reading as it came. Shows its shape and type, never a value.
+
+    ``data`` is an ndarray, ``index`` the source's number of the frame, ``captured_ns`` when it was taken
+    (nanoseconds of the source's clock) or None.
+    """
+
+    __slots__ = ("_data", "captured_ns", "index")
+
+    def __init__(self, data, index, captured_ns=None):
+        self._data = data
+        self.index = index
+        self.captured_ns = captured_ns
+
+    def __repr__(self):
+        return "<RawFrame {} of {} {}>".format(self.index, self._data.dtype, tuple(self._data.shape))
+
+    # Without these, copyreg would look into the slots, and numpy would wrap the frame in an array of objects.
+    __reduce__ = __reduce_ex__ = __getstate__ = _refuse("pickled")
+    __copy__ = __deepcopy__ = _refuse("copied")
+    __array__ = __bytes__ = _refuse("read")
+
+
+class PerturbedFrame(object):
+    """One frame that may leave. Only a ``Pipeline`` can make one; its arrays are its own and cannot be written to.
+
+    ``index`` is the source's number of the frame it came from, ``outputs`` the arrays by name in the manifest's
+    order, ``data`` the first of them. It carries no capture time: when a frame leaves is not for it to say.
+    """
+
+    __slots__ = ("data", "index", "outputs")
+
+    def __init__(self, index, outputs, maker=None):
+        if maker is not _PIPELINE:
+            raise PrivacyStop("only a pipeline can make a PerturbedFrame: give it a RawFrame")
+        # An array over bytes is a copy of its own and can never be made writable again.
+        own = {n: np.frombuffer(v.tobytes(), v.dtype).reshape(v.shape) for n, v in outputs.items()}
+        object.__setattr__(self, "index", index)
+        object.__setattr__(self, "outputs", types.MappingProxyType(own))
+        object.__setattr__(self, "data", own[next(iter(own))])
+
+    def __setattr__(self, name, value):
+        raise PrivacyStop("a PerturbedFrame cannot be changed: only a pipeline fills one")
+
+    def __repr__(self):
+        shapes = ", ".join("{} {} {}".format(n, v.dtype, v.shape) for n, v in self.outputs.items())
+        return "<PerturbedFrame {}: {}>".format(self.index, shapes)

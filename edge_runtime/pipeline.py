@@ -1,0 +1,165 @@
+"""The manifest's stages in order, compiled once into functions: raw readings in, what may leave out."""
+
+import io
+import os
+
+import numpy as np
+
+from edge_runtime.backends import open_backend
+from edge_runtime.errors import BadInput, FrameDropped
+from edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edge_runtime.stages import compile_stage, reads_and_writes
+
+
+class Pipeline(object):
+    """The stages of a manifest, ready to run.
+
+    ``description`` has ``input``, ``stages`` and ``outputs`` as in the manifest (docs/bundle-format.md). ``tables``
+    maps a name to its array. ``runners`` maps a model's name to an object with ``run({tensor: (n, ...)})`` returning
+    ``{tensor: float32 (n, ...)}``: a backend on the board, a Keras model in training. ``random_bytes`` is for tests.
+    Raises ``BadInput`` where the description does not hold together.
+    """
+
+    def __init__(self, description, *, tables, runners, random_bytes=os.urandom):
+        spec = description["input"]
+        self.shape, self.dtype = tuple(spec["shape"]), np.dtype(spec["dtype"])
+        self.runners, self.random_bytes, self._tables = runners, random_bytes, tables
+        self.input = spec["name"]
+        self._stages = []
+        known = {self.input}
+        for stage in description["stages"]:
+            reads, writes = reads_and_writes(stage)
+            missing, again = [n for n in reads if n not in known], [n for n in writes if n in known]
+            if missing or again:
+                raise BadInput(
+                    "the stage {!r} {} {!r}: every value is made once, before it is used".format(
+                        stage["stage"], "uses" if missing else "makes a second", (missing or again)[0]
+                    )
+                )
+            known.update(writes)
+            drawn = (stage["output"], tuple(stage.get("shape", ()))) if stage["stage"] == "draw" else None
+            self._stages.append((compile_stage(stage, self), drawn))
+        self._outputs = [
+            (o["name"], o["tensor"], tuple(o["shape"]), np.dtype(o["dtype"])) for o in description["outputs"]
+        ]
+        unmade = [tensor for _, tensor, _, _ in self._outputs if tensor not in known or tensor == self.input]
+        if unmade or not self._outputs:
+            raise BadInput("expected outputs that a stage makes; got {}".format(unmade or "none"))
+
+    def table(self, name):
+        """The table called ``name``; raises ``BadInput`` where there is none."""
+        if name not in self._tables:
+            raise BadInput("a stage names the table {!r}, which is not there".format(name))
+        return self._tables[name]
+
+    def run(self, x, draws=None):
+        """Raw readings x (n, *shape) of the input's dtype in, ``{output name: (n, ...)}`` out, arrays of their own.
+
+        ``draws`` maps the output name of every draw stage to recorded values (n, ...); without it they come from
+        the operating system's generator. Raises ``FrameDropped`` (``shape``, ``dtype``, ``not-finite``, ...).
+        """
+        if x.shape[1:] != self.shape or x.ndim != len(self.shape) + 1:
+            raise FrameDropped("shape")
+        if x.dtype != self.dtype:
+            raise FrameDropped("dtype")
+        if self.dtype.kind == "f" and not np.isfinite(x).all():
+            raise FrameDropped("not-finite")
+        n = len(x)
+        flow = {self.input: x}
+        for stage, drawn in self._stages:
+            if drawn and draws is not None:
+                flow[drawn[0]] = _recorded(draws, drawn[0], (n,) + drawn[1])
+            else:
+                stage(flow)
+        out = {}
+        for name, tensor, shape, dtype in self._outputs:
+            value = flow[tensor]
+            if value.dtype != dtype:
+                raise FrameDropped("output-dtype")
+            if value.shape != (n,) + shape:
+                raise FrameDropped("output-shape")
+            out[name] = np.array(value, order="C")
+        return out
+
+    def perturb(self, frame):
+        """One ``RawFrame`` in, its ``PerturbedFrame`` out. Whatever goes wrong is a ``FrameDropped`` and no more."""
+        outputs, reason = self._attempt([frame])
+        if reason:
+            # Raised here, where no array is in scope and no other error hangs on it: nothing of the frame can be
+            # printed, whoever prints the traceback.
+            raise FrameDropped(reason)
+        return PerturbedFrame(frame.index, {name: value[0] for name, value in outputs.items()}, _PIPELINE)
+
+    def perturb_batch(self, frames):
+        """A list of ``RawFrame`` in; out, in order, for each its ``PerturbedFrame`` or the reason it was dropped.
+
+        The frames go through the stages together; where that fails, one by one, so that a bad one costs itself alone.
+        """
+        outputs, reason = self._attempt(frames) if frames else ({}, None)
+        if reason is None:
+            rows = ({name: value[i] for name, value in outputs.items()} for i in range(len(frames)))
+            return [PerturbedFrame(frame.index, row, _PIPELINE) for frame, row in zip(frames, rows)]
+        if len(frames) == 1:
+            return [reason]
+        return [self.perturb_batch([frame])[0] for frame in frames]
+
+    def close(self):
+        """Let the interpreters go."""
+        for runner in self.runners.values():
+            runner.close()
+
+    def _attempt(self, frames):
+        """The outputs of some frames and None, or None and the reason. Keeps every error, and its frames, inside."""
+        try:
+            first = frames[0]._data
+            # Stacking would bring readings of different types to one of them without a word.
+            if any(frame._data.dtype != first.dtype for frame in frames):
+                return None, "dtype"
+            return self.run(first[None] if len(frames) == 1 else np.stack([frame._data for frame in frames])), None
+        except FrameDropped as drop:
+            return None, drop.reason
+        except Exception:
+            return None, "error"
+
+
+def _recorded(draws, name, shape):
+    """What was drawn when the golden vectors were made, in place of the generator; tests and the self-test alone."""
+    if name not in draws or draws[name].shape != shape:
+        raise BadInput("expected recorded draws {!r} of shape {}".format(name, shape))
+    return draws[name]
+
+
+def load_pipeline(manifest, members, artefact, *, backend="auto", threads=1, kernels="production"):
+    """A ``Pipeline`` from a manifest and its member files ``{name: bytes}``, on the interpreters of this machine.
+
+    ``artefact`` names one of the kinds every model has (``tflite-int8``); without models it is not looked at. The
+    bytes must be verified ones: ``Perturber.open`` and the workstation's export folder see to that. Raises
+    ``BadInput`` where a model has no such artefact, ``DeviceFailed`` where nothing installed can run it.
+    """
+    tables = {name: read_array(members, entry) for name, entry in manifest["tables"].items()}
+    runners = {}
+    for name, model in manifest["models"].items():
+        if artefact not in model["artefacts"]:
+            raise BadInput(
+                "the model {!r} has no artefact {!r}; it has {}".format(
+                    name, artefact, ", ".join(sorted(model["artefacts"]))
+                )
+            )
+        entry = model["artefacts"][artefact]
+        runners[name] = open_backend(
+            entry["format"], members[entry["file"]], entry, backend=backend, threads=threads, kernels=kernels
+        )
+    return Pipeline(manifest, tables=tables, runners=runners)
+
+
+def read_array(members, entry):
+    """The array of one ``.npy`` member, as ``entry`` (``file``, ``shape``, ``dtype``) says it is; read-only."""
+    array = np.load(io.BytesIO(members[entry["file"]]), allow_pickle=False)
+    if list(array.shape) != list(entry["shape"]) or array.dtype != np.dtype(entry["dtype"]):
+        raise BadInput(
+            "expected {} of {} {}; got {} {}".format(
+                entry["file"], entry["dtype"], entry["shape"], array.dtype, list(array.shape)
+            )
+        )
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,124 @@
+"""What each stage of the manifest does: a stage and its surroundings in, a function of the flow out.
+
+The *flow* maps names to arrays whose first axis is the frame; a compiled stage reads its inputs from it and adds its
+outputs. Every shape and range that can be checked once is checked here; what only a frame can show drops that frame.
+"""
+
+import numpy as np
+
+from edge_runtime import draw, preprocess
+from edge_runtime.errors import BadInput, FrameDropped
+
+
+def _preprocess(stage, context):
+    source, target = stage["input"], stage["output"]
+    function = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
+
+    def run(flow):
+        flow[target] = function(flow[source])
+
+    return run
+
+
+def _artefact(stage, context):
+    runner = context.runners.get(stage["model"])
+    if runner is None:
+        raise BadInput("a stage names the model {!r}, which is not there".format(stage["model"]))
+    inputs, outputs = list(stage["inputs"].items()), list(stage["outputs"].items())
+
+    def run(flow):
+        values = runner.run({tensor: flow[name] for tensor, name in inputs})
+        n = len(flow[context.input])
+        for tensor, name in outputs:
+            value = values[tensor]
+            if len(value) != n:
+                raise FrameDropped("shape")
+            if not np.isfinite(value).all():
+                raise FrameDropped("not-finite")
+            flow[name] = value
+
+    return run
+
+
+def _draw(stage, context):
+    target, random_bytes = stage["output"], context.random_bytes
+    if stage["distribution"] == "uniform":
+        shape = tuple(stage["shape"])
+
+        def run(flow):
+            flow[target] = draw.uniform((len(flow[context.input]),) + shape, random_bytes=random_bytes)
+
+    else:
+        source = stage["input"]
+        channel = draw.Channel(context.table(stage["table"]))
+
+        def run(flow):
+            flow[target] = channel.draw(_codes(flow[source], channel.rows), random_bytes=random_bytes)
+
+    return run
+
+
+def _table(stage, _context):
+    source, target = stage["input"], stage["output"]
+
+    def run(flow):
+        flow[target] = flow[source].reshape(len(flow[source]), -1).argmax(axis=1).astype(np.int64, copy=False)
+
+    return run
+
+
+def _synthesis(stage, context):
+    source, target, table = stage["input"], stage["output"], context.table(stage["table"])
+
+    def run(flow):
+        flow[target] = table[_codes(flow[source], len(table))]
+
+    return run
+
+
+def _output(stage, _context):
+    source, target = stage["input"], stage["output"]
+    function = preprocess.to_raw(stage["dtype"], stage["low"], stage["high"])
+
+    def run(flow):
+        flow[target] = function(flow[source])
+
+    return run
+
+
+def _codes(codes, count):
+    # A negative code would index from the end without a word.
+    if codes.dtype.kind not in "iu" or codes.ndim != 1 or (codes < 0).any() or (codes >= count).any():
+        raise FrameDropped("code-range")
+    return codes.astype(np.int64, copy=False)
+
+
+_KINDS = {
+    "preprocess": (_preprocess, None, None),
+    "artefact": (_artefact, None, None),
+    "draw": (_draw, "distribution", ("uniform", "channel")),
+    "table": (_table, "op", ("argmax",)),
+    "synthesis": (_synthesis, "op", ("row",)),
+    "output": (_output, None, None),
+}
+
+
+def compile_stage(stage, context):
+    """One stage of the manifest as a function ``run(flow)``.
+
+    ``context`` has ``input`` (its name), ``dtype`` (of x), ``runners``, ``table(name)`` and ``random_bytes``. Raises ``BadInput``.
+    """
+    kind = stage.get("stage")
+    if kind not in _KINDS:
+        raise BadInput("expected a stage of {}; got {!r}".format(", ".join(sorted(_KINDS)), kind))
+    make, key, known = _KINDS[kind]
+    if key and stage[key] not in known:
+        raise BadInput("expected {} of a {} stage to be {}; got {!r}".format(key, kind, " or ".join(known), stage[key]))
+    return make(stage, context)
+
+
+def reads_and_writes(stage):
+    """The names a stage takes from the flow and the names it adds to it: two lists."""
+    if stage.get("stage") == "artefact":
+        return list(stage["inputs"].values()), list(stage["outputs"].values())
+    return [stage["input"]] if "input" in stage else [], [stage["output"]]

@@ -1,0 +1,511 @@
+"""Bad manifests, each truly signed by a trusted key: what a careless signer could put in front of a runtime."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import bundles
+from hostile_bundles.museum import changed, exhibit, good, signed_text
+
+from edge_runtime.manifest import MAX_MANIFEST_BYTES
+
+
+def _text() -> str:
+    return json.dumps(good()[0])
+
+
+# The text itself
+
+
+@exhibit("json-duplicate-key")
+def duplicate_key() -> bytes:
+    return signed_text(_text()[:-1] + ', "name": "other"}')
+
+
+@exhibit("json-duplicate-key")
+def duplicate_key_in_another_spelling() -> bytes:
+    return signed_text(_text()[:-1] + ', "n\\u0061me": "other"}')
+
+
+@exhibit("json-duplicate-key")
+def duplicate_key_deep_inside() -> bytes:
+    return signed_text(_text().replace('"max_abs": 1.0', '"max_abs": 1.0, "max_abs": 100.0', 1))
+
+
+@exhibit("json-number")
+def not_a_number() -> bytes:
+    return signed_text(_text().replace('"max_abs": 1.0', '"max_abs": NaN', 1))
+
+
+@exhibit("json-number")
+def infinity() -> bytes:
+    return signed_text(_text().replace('"max_abs": 1.0', '"max_abs": Infinity', 1))
+
+
+@exhibit("json-number")
+def number_that_overflows_to_infinity() -> bytes:
+    return signed_text(_text().replace('"max_abs": 1.0', '"max_abs": 1e999', 1))
+
+
+@exhibit("json-number")
+def number_of_a_hundred_thousand_digits() -> bytes:
+    return signed_text(_text().replace('"security_version": 1', '"security_version": ' + "1" * 100_000))
+
+
+@exhibit("json-depth")
+def nested_too_deep() -> bytes:
+    return signed_text('{"schema": 1, "stages": ' + "[" * 100_000 + "]" * 100_000 + "}")
+
+
+@exhibit("json-syntax")
+def trailing_comma() -> bytes:
+    return signed_text(_text()[:-1] + ",}")
+
+
+@exhibit("json-syntax")
+def comment_in_json() -> bytes:
+    return signed_text(_text() + " // trust me")
+
+
+@exhibit("json-syntax")
+def two_documents() -> bytes:
+    return signed_text(_text() + _text())
+
+
+@exhibit("json-syntax")
+def byte_order_mark() -> bytes:
+    return signed_text(b"\xef\xbb\xbf" + _text().encode())
+
+
+@exhibit("json-syntax")
+def empty_manifest() -> bytes:
+    return signed_text("")
+
+
+@exhibit("json-encoding")
+def utf_16() -> bytes:
+    return signed_text(_text().encode("utf-16"))
+
+
+@exhibit("json-encoding")
+def broken_utf_8() -> bytes:
+    return signed_text(_text().replace("parity", "parit\udcff").encode("utf-8", "surrogateescape"))
+
+
+@exhibit("manifest-too-large")
+def manifest_too_large() -> bytes:
+    return signed_text(_text() + " " * MAX_MANIFEST_BYTES)
+
+
+@exhibit("wrong-type")
+def manifest_is_a_list() -> bytes:
+    return signed_text("[]")
+
+
+# Keys, types and values
+
+
+@exhibit("schema")
+def schema_of_tomorrow() -> bytes:
+    return changed(lambda m: m.update(schema=2, wonder="yes"))
+
+
+@exhibit("wrong-type")
+def schema_is_true() -> bytes:
+    return changed(lambda m: m.update(schema=True))
+
+
+@exhibit("unknown-key")
+def unknown_key() -> bytes:
+    return changed(lambda m: m.update(post_install="rm -rf /"))
+
+
+@exhibit("unknown-key")
+def unknown_key_deep_inside() -> bytes:
+    return changed(lambda m: _artefact(m)["inputs"][0].update(axis=0))
+
+
+@exhibit("unknown-key")
+def unknown_key_in_a_stage() -> bytes:
+    return changed(lambda m: m["stages"][0].update(skip=True))
+
+
+@exhibit("missing-key")
+def missing_key() -> bytes:
+    return changed(lambda m: m.pop("security_version"))
+
+
+@exhibit("missing-key")
+def stage_without_a_name() -> bytes:
+    return changed(lambda m: m["stages"][0].pop("stage"))
+
+
+@exhibit("wrong-type")
+def number_is_true() -> bytes:
+    return changed(lambda m: m.update(security_version=True))
+
+
+@exhibit("wrong-type")
+def whole_number_with_a_point() -> bytes:
+    return changed(lambda m: m.update(security_version=1.0))
+
+
+@exhibit("wrong-type")
+def truth_is_a_text() -> bytes:
+    return changed(lambda m: m["perturber"].update(identity_allowed="false"))
+
+
+@exhibit("bad-value")
+def name_with_a_path() -> bytes:
+    return changed(lambda m: m.update(name="../../boot"))
+
+
+@exhibit("bad-value")
+def text_that_plays_with_the_terminal() -> bytes:
+    return changed(lambda m: m["perturber"].update(target="\x1b[2Jparity"))
+
+
+@exhibit("bad-value")
+def text_that_turns_the_line_around() -> bytes:
+    return changed(lambda m: m["perturber"].update(sensitive="\u202eytirap"))
+
+
+@exhibit("bad-value")
+def half_of_a_surrogate_pair() -> bytes:
+    return signed_text(_text().replace('"parity"', '"\\ud800"'))
+
+
+@exhibit("bad-value")
+def time_that_is_none() -> bytes:
+    return changed(lambda m: m.update(created="yesterday"))
+
+
+@exhibit("bad-value")
+def negative_dimension() -> bytes:
+    return changed(lambda m: m["input"].update(shape=[8, -8, 1]))
+
+
+@exhibit("bad-value")
+def dimension_zero() -> bytes:
+    return changed(lambda m: m["input"].update(shape=[8, 0, 1]))
+
+
+@exhibit("bad-value")
+def shape_of_a_terabyte() -> bytes:
+    return changed(lambda m: m["input"].update(shape=[2**20, 2**20, 1]))
+
+
+@exhibit("bad-value")
+def noise_of_a_terabyte() -> bytes:
+    return changed(lambda m: m["stages"][1].update(shape=[2**20, 2**20]))
+
+
+@exhibit("bad-count")
+def image_of_two_dimensions() -> bytes:
+    return changed(lambda m: m["input"].update(shape=[8, 8]))
+
+
+@exhibit("bad-value")
+def object_dtype() -> bytes:
+    """NumPy would unpickle such an array."""
+    return changed(lambda m: m["input"].update(dtype="object"))
+
+
+@exhibit("bad-value")
+def empty_range() -> bytes:
+    return changed(lambda m: m["input"].update(low=16.0))
+
+
+@exhibit("bad-count")
+def range_of_too_few_features() -> bytes:
+    def change(m: Any) -> None:
+        m["input"].update(low=[0.0, 0.0], high=[1.0, 1.0])
+
+    return changed(change, example=bundles.numpy_example())
+
+
+@exhibit("bad-value")
+def scale_of_zero() -> bytes:
+    return changed(lambda m: _artefact(m)["inputs"][0].update(scale=0))
+
+
+@exhibit("bad-value")
+def zero_point_out_of_range() -> bytes:
+    return changed(lambda m: _artefact(m)["inputs"][0].update(zero_point=128))
+
+
+@exhibit("wrong-type")
+def scale_without_zero_point() -> bytes:
+    return changed(lambda m: _artefact(m)["inputs"][0].update(zero_point=None))
+
+
+@exhibit("bad-value")
+def negative_tolerance() -> bytes:
+    return changed(lambda m: _artefact(m)["tolerance"].update(max_abs=-1))
+
+
+@exhibit("bad-value")
+def format_that_nothing_runs() -> bytes:
+    return changed(lambda m: _artefact(m).update(format="pickle"))
+
+
+@exhibit("bad-count")
+def ten_thousand_stages() -> bytes:
+    return changed(lambda m: m.update(stages=m["stages"][:1] * 10_000))
+
+
+# Stages and what leaves
+
+
+@exhibit("unsupported-stage")
+def stage_of_tomorrow() -> bytes:
+    return changed(lambda m: m["stages"][0].update(stage="shell"))
+
+
+@exhibit("unsupported-stage")
+def draw_from_another_distribution() -> bytes:
+    return changed(lambda m: m["stages"][1].update(distribution="gaussian"))
+
+
+@exhibit("unsupported-stage")
+def stage_that_is_a_list() -> bytes:
+    return changed(lambda m: m["stages"][0].update(stage=["preprocess"]))
+
+
+@exhibit("undefined-value")
+def value_before_it_is_made() -> bytes:
+    return changed(lambda m: m["stages"].reverse())
+
+
+@exhibit("redefined-value")
+def value_made_twice() -> bytes:
+    return changed(lambda m: m["stages"][1].update(output="u"))
+
+
+@exhibit("redefined-value")
+def input_made_again() -> bytes:
+    return changed(lambda m: m["stages"][1].update(output="x"))
+
+
+@exhibit("raw-passthrough")
+def raw_reading_as_output() -> bytes:
+    return changed(lambda m: m["outputs"][0].update(tensor="x"))
+
+
+@exhibit("raw-passthrough")
+def rescaled_reading_as_code() -> bytes:
+    code = {"name": "code", "kind": "code", "tensor": "u", "shape": [8, 8, 1], "dtype": "float32"}
+    return changed(lambda m: m["outputs"].append(code))
+
+
+@exhibit("raw-passthrough")
+def pipeline_that_only_rescales() -> bytes:
+    def change(m: Any) -> None:
+        m["stages"][3]["input"] = "u"
+
+    return changed(change, example=bundles.numpy_example())
+
+
+@exhibit("wrong-value")
+def noise_as_output() -> bytes:
+    """Who knows the noise can take it off again."""
+    code = {"name": "code", "kind": "code", "tensor": "noise", "shape": [16], "dtype": "float32"}
+    return changed(lambda m: m["outputs"].append(code))
+
+
+@exhibit("wrong-value")
+def channel_over_something_that_is_no_code() -> bytes:
+    def change(m: Any) -> None:
+        noise = {"stage": "draw", "distribution": "uniform", "output": "noise", "shape": [4]}
+        m["stages"].insert(2, noise)
+        m["stages"][3]["input"] = "noise"
+
+    return changed(change, example=bundles.channel_example())
+
+
+@exhibit("redefined-value")
+def two_frames() -> bytes:
+    return changed(lambda m: m["outputs"].append(m["outputs"][0]))
+
+
+@exhibit("output-mismatch")
+def frame_under_another_name() -> bytes:
+    return changed(lambda m: m["outputs"][0].update(name="picture"))
+
+
+@exhibit("output-mismatch")
+def frame_of_another_shape() -> bytes:
+    return changed(lambda m: m["outputs"][0].update(shape=[8, 8, 3]))
+
+
+@exhibit("output-mismatch")
+def frame_of_another_dtype() -> bytes:
+    def change(m: Any) -> None:
+        m["stages"][3]["dtype"] = m["outputs"][0]["dtype"] = "float32"
+
+    return changed(change)
+
+
+@exhibit("bad-count")
+def nothing_leaves() -> bytes:
+    return changed(lambda m: m.update(outputs=[]))
+
+
+@exhibit("range-mismatch")
+def preprocess_with_another_range() -> bytes:
+    return changed(lambda m: m["stages"][0].update(high=255.0))
+
+
+@exhibit("range-mismatch")
+def output_with_another_range() -> bytes:
+    return changed(lambda m: m["stages"][3].update(high=1e-9))
+
+
+# Whatever one place speaks of exists in another
+
+
+@exhibit("unknown-model")
+def model_that_is_not_there() -> bytes:
+    return changed(lambda m: m["stages"][2].update(model="other"))
+
+
+@exhibit("unused")
+def model_that_nothing_uses() -> bytes:
+    return changed(lambda m: m["models"].update(spare=m["models"]["generator"]))
+
+
+@exhibit("unknown-table")
+def table_that_is_not_there() -> bytes:
+    return changed(lambda m: m["stages"][2].update(table="other"), example=bundles.numpy_example())
+
+
+@exhibit("wrong-value")
+def table_of_the_wrong_type() -> bytes:
+    return changed(lambda m: m["tables"]["means"].update(dtype="uint32"), example=bundles.numpy_example())
+
+
+@exhibit("output-mismatch")
+def table_of_the_wrong_width() -> bytes:
+    return changed(lambda m: m["tables"]["means"].update(shape=[4, 5]), example=bundles.numpy_example())
+
+
+@exhibit("tensor-mismatch")
+def stage_feeds_a_tensor_that_the_artefact_lacks() -> bytes:
+    return changed(lambda m: m["stages"][2].update(inputs={"image": "u", "other": "noise"}))
+
+
+@exhibit("tensor-mismatch")
+def artefact_with_an_input_that_nothing_feeds() -> bytes:
+    return changed(lambda m: m["stages"][2].update(inputs={"image": "u"}))
+
+
+@exhibit("unknown-artefact")
+def preference_for_a_variant_that_is_not_there() -> bytes:
+    return changed(lambda m: m["preference"].append("tflite-float32"))
+
+
+@exhibit("unknown-artefact")
+def profile_with_a_variant_that_is_not_there() -> bytes:
+    return changed(lambda m: m["profiles"]["workstation"]["artefacts"].append("tflite-float32"))
+
+
+@exhibit("artefact-mismatch")
+def variant_that_lies_about_its_precision() -> bytes:
+    return changed(lambda m: _artefact(m).update(precision="float32"))
+
+
+@exhibit("artefact-hash")
+def artefact_hash_differs_from_its_member() -> bytes:
+    return changed(lambda m: _artefact(m, "onnx-float32").update(sha256="0" * 64))
+
+
+@exhibit("golden-mismatch")
+def golden_output_missing() -> bytes:
+    return changed(lambda m: m["golden"]["outputs"].pop("tflite-int8"))
+
+
+@exhibit("golden-mismatch")
+def golden_draw_missing() -> bytes:
+    return changed(lambda m: m["golden"]["draws"].clear())
+
+
+@exhibit("privacy-mismatch")
+def audit_of_another_artefact() -> bytes:
+    return changed(lambda m: m["privacy"]["speaks_of"].update({"tflite-int8": {"generator": "0" * 64}}))
+
+
+@exhibit("privacy-mismatch")
+def audit_of_nothing() -> bytes:
+    return changed(lambda m: m["privacy"].update(speaks_of={}))
+
+
+@exhibit("privacy-mismatch")
+def card_without_an_audit() -> bytes:
+    return changed(lambda m: m["privacy"].update(file=None))
+
+
+@exhibit("privacy-mismatch")
+def audit_of_half_the_models() -> bytes:
+    return changed(lambda m: m["privacy"]["speaks_of"].update({"tflite-int8": {}}))
+
+
+@exhibit("missing-member")
+def table_file_not_among_the_members() -> bytes:
+    def change(m: Any) -> None:
+        m["tables"]["means"]["file"] = "tables/other.npy"
+
+    return changed(change, example=bundles.numpy_example())
+
+
+@exhibit("missing-member")
+def runtime_left_out() -> bytes:
+    manifest, members = bundles.numpy_example()
+    del members["runtime/edgeveil-edge.pyz"]
+    return bundles.sealed(bundles.with_members(manifest, members), members)
+
+
+@exhibit("extra-member")
+def member_that_nothing_speaks_of() -> bytes:
+    manifest, members = bundles.numpy_example()
+    members["runtime/post-install.sh"] = b"#!/bin/sh"
+    return bundles.sealed(bundles.with_members(manifest, members), members)
+
+
+@exhibit("bad-value")
+def artefact_outside_its_folder() -> bytes:
+    return changed(lambda m: _artefact(m).update(file="runtime/edgeveil-edge.pyz"))
+
+
+@exhibit("parent-path")
+def file_that_leads_out() -> bytes:
+    return changed(lambda m: _artefact(m).update(file="artefacts/../../key"))
+
+
+@exhibit("absolute-path")
+def file_with_an_absolute_path() -> bytes:
+    return changed(lambda m: m["golden"].update(input="/dev/zero"))
+
+
+@exhibit("member-order")
+def members_listed_twice() -> bytes:
+    return changed(lambda m: m["members"].append(m["members"][-1]))
+
+
+@exhibit("hash-mismatch")
+def member_with_another_hash() -> bytes:
+    return changed(lambda m: m["members"][-1].update(sha256="0" * 64))
+
+
+@exhibit("size-mismatch")
+def member_with_another_size() -> bytes:
+    return changed(lambda m: m["members"][-1].update(size=1))
+
+
+@exhibit("bad-value")
+def empty_member() -> bytes:
+    return changed(lambda m: m["members"][-1].update(size=0))
+
+
+def _artefact(manifest: Any, variant: str = "tflite-int8") -> Any:
+    return manifest["models"]["generator"]["artefacts"][variant]

@@ -1,0 +1,45 @@
+"""Every hostile bundle is refused, for its own reason, in words a person can use."""
+
+from __future__ import annotations
+
+import time
+
+import bundles
+import pytest
+from hostile_bundles import manifests, museum, signatures, zips
+from hostile_bundles.raw_zip import write
+
+from edge_runtime.bundle import read_bundle
+from edge_runtime.errors import BundleRefused
+
+ROOMS = (zips, signatures, manifests)
+
+
+@pytest.mark.parametrize("exhibit", museum.EXHIBITS.values(), ids=lambda exhibit: exhibit.name)
+def test_every_hostile_bundle_is_refused_for_its_own_reason(exhibit):
+    data, trust = exhibit.bundle()
+    started = time.perf_counter()
+    with pytest.raises(BundleRefused) as refusal:
+        read_bundle(data, trust)
+    assert refusal.value.reason == exhibit.reason, str(refusal.value)
+    assert time.perf_counter() - started < 2  # none can keep the reader busy
+    message = str(refusal.value)
+    assert message.isprintable()
+    assert message.isascii()
+    assert len(message) < 500
+    assert message.count(". ") >= 1  # what was wrong, and then what to do
+
+
+def test_what_the_exhibits_are_made_from_is_accepted():
+    for example in (bundles.artefact_example, bundles.numpy_example, bundles.channel_example):
+        manifest, members = example()
+        bundle = read_bundle(bundles.sealed(bundles.with_members(manifest, members), members), bundles.trust())
+        assert bundle.members == members
+    museum_piece = write(museum.entries())
+    assert read_bundle(museum_piece, bundles.trust()).manifest == museum.good()[0]
+
+
+def test_the_museum_is_large_enough():
+    assert len(museum.EXHIBITS) >= 100
+    assert len({exhibit.reason for exhibit in museum.EXHIBITS.values()}) >= 40
+    assert all(room.__doc__ for room in ROOMS)

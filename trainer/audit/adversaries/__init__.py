@@ -1,0 +1,1 @@
+"""One family of attacks a file; trainer/audit/registry.py lists them."""

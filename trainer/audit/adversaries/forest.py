@@ -1,0 +1,34 @@
+"""A random forest on every value of x' and y: cheap with many values of z, and hard to starve."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trainer.audit import views
+from trainer.audit.adversaries.boosting import MOST_CLASSES
+from trainer.audit.adversaries.estimator import EstimatorAttack
+from trainer.audit.problem import Problem, Released
+from trainer.audit.registry import Kind
+
+
+class Forest:
+    name = "random forest"
+    kind: Kind = "adaptive"
+    seeded = True
+
+    def why_not(self, problem: Problem) -> str | None:
+        if problem.z_classes <= MOST_CLASSES and not problem.budget.every_family:
+            return "gradient boosting stands for trees in the quick audit"
+        return None
+
+    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+        from sklearn.ensemble import RandomForestClassifier
+
+        problem = problem.capped(problem.budget.rows)
+
+        def view(part: Released) -> np.ndarray:
+            return np.concatenate([views.flat(problem, part), views.side(problem, part)], axis=1)
+
+        training = problem.training()
+        model = RandomForestClassifier(problem.budget.trees, min_samples_leaf=2, n_jobs=2, random_state=seed)
+        return EstimatorAttack(model.fit(view(training), training.z), view, problem.z_classes, len(training))

@@ -1,0 +1,46 @@
+"""An outsider's classifier: another architecture, trained on clean readings of the first slice, applied to x'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from trainer.audit.adversaries.cnn import batch_norm_trunk
+from trainer.audit.adversaries.mlp import mlp_trunk
+from trainer.audit.adversaries.networks import NetworkAttack, train
+from trainer.audit.problem import Problem, Released, cut, joined
+from trainer.audit.registry import Kind
+
+
+class Transfer:
+    name = "transfer"
+    kind: Kind = "transfer"
+    seeded = True
+
+    def why_not(self, problem: Problem) -> str | None:
+        return "no clean rows were given" if problem.clean is None else None
+
+    def fit(self, problem: Problem, seed: int) -> TransferAttack:
+        clean = cast(Released, problem.clean)  # why_not looked
+        learn, stop, rest = cut(clean, seed)
+        learn = joined(learn, rest).take(np.arange(min(len(learn) + len(rest), problem.budget.rows)))
+        trunk = batch_norm_trunk if problem.input.kind == "image" else mlp_trunk
+        # Clean rows carry no outputs of a perturber beside the reading.
+        bare = replace(problem, fit=learn, stop=stop)
+        return TransferAttack(train(bare, trunk, seed, fit=learn, stop=stop, rate=2e-3))
+
+
+@dataclass(frozen=True)
+class TransferAttack:
+    """The network on the frame alone: whatever else the perturber sends did not exist when it was trained."""
+
+    network: NetworkAttack
+
+    @property
+    def train_samples(self) -> int:
+        return self.network.train_samples
+
+    def probabilities(self, part: Released) -> np.ndarray:
+        return self.network.probabilities(replace(part, also=None))

@@ -1,0 +1,147 @@
+"""The audit of what ships: open it, perturb every slice with it, attack it, and attack label-only beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge_runtime.errors import BadInput
+from trainer.audit import intervals, metrics, perturbing
+from trainer.audit.adversaries.fixed import masked
+from trainer.audit.adversaries.networks import logits
+from trainer.audit.attack import Progress, attack_all
+from trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
+from trainer.audit.opening import open_target
+from trainer.audit.problem import BUDGETS, Budget, Problem, Released, cut
+from trainer.audit.progress import bar
+from trainer.audit.registry import adversaries
+from trainer.datasets.base import Dataset
+
+LABEL_ONLY_ROWS = 12_000
+
+
+def audit(
+    folder_or_bundle: Path,
+    *,
+    run: Path | None = None,
+    artefact: str = "tflite-int8",
+    budget: str = "quick",
+    seed: int = 0,
+    trust: Path | None = None,
+) -> dict[str, Any]:
+    """Attack one artefact of an export folder, or of a sealed bundle (then ``run`` and ``trust`` are needed).
+
+    ``artefact`` is a name like ``tflite-int8``, or ``keras`` for the run's own networks (for comparison; they never
+    ship). ``budget`` is ``quick`` or ``thorough``, ``seed`` the first of its seeds. Returns the document of
+    docs/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in ``RUN/audit-cache``.
+    Raises ``BadInput`` for anything that does not fit together, ``DeviceFailed`` where no backend runs the artefact.
+    """
+    from trainer.perturbers import label_only
+
+    begun, started = time.monotonic(), datetime.now(timezone.utc)
+    if budget not in BUDGETS:
+        raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
+    tries = BUDGETS[budget]
+    opened = open_target(Path(folder_or_bundle), run=run, trust=trust, artefact=artefact)
+    dataset, classifiers = opened.run.dataset(), opened.run.classifiers()
+    described: Mapping[str, Any] = opened.subject.manifest["perturber"]
+
+    with bar(2 * len(adversaries()) + 2) as step:
+        step(f"perturb {len(dataset.x):,} readings with {artefact}")
+        backends: dict[str, Any] = {}
+        if artefact == perturbing.KERAS:
+            outputs = perturbing.in_chunks(opened.run.perturber().perturb, dataset.x)
+        else:
+            cache = opened.run.folder / "audit-cache"
+            outputs, backends = perturbing.through_artefact(opened.subject, dataset.x, cache)
+        found = examine(dataset, opened.subject.manifest["outputs"], outputs, classifiers, tries, seed, step)
+
+        step("perturb with label-only")
+        floor = label_only.fit(dataset.for_training(), np.random.default_rng(seed), budget, opened.run)
+        outputs = perturbing.in_chunks(floor.perturb, dataset.x)
+        # Its x' takes no more values than y has: a few thousand rows say all there is.
+        fewer = replace(tries, rows=min(tries.rows, LABEL_ONLY_ROWS))
+        beside = examine(
+            dataset, floor.outputs, outputs, classifiers, fewer, seed, lambda name: step(f"label-only: {name}")
+        )
+
+    versions, machine = environment()
+    test = dataset.part("test")
+    return {
+        "schema": SCHEMA,
+        "kind": "edgeveil-audit",
+        "created": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "artefact": artefact,
+        "speaks_of": {artefact: opened.subject.sha256()} if artefact != perturbing.KERAS else {},
+        "backends": backends,
+        "perturber": described["kind"],
+        "data": {
+            "name": dataset.name,
+            "target": described["target"],
+            "sensitive": described["sensitive"],
+            "y_classes": int(dataset.theta.shape[0]),
+            "z_classes": int(dataset.theta.shape[1]),
+            "rows": {name: len(dataset.part(name)) for name in ("classifiers", "perturber", "test")},
+            "clusters": None
+            if test.cluster is None
+            else {"kind": dataset.cluster_kind, "test": len(np.unique(test.cluster))},
+        },
+        **found.as_dict(),
+        "raw": raw_rates(dataset, classifiers),
+        "label_only": beside.as_dict(),
+        "intervals": "Wilson" if test.cluster is None else f"Wilson on the effective number of {dataset.cluster_kind}s",
+        "not_covered": list(NOT_COVERED),
+        "budget": budget,
+        "seed": seed,
+        "versions": versions,
+        "machine": machine,
+        "wall_time_s": round(time.monotonic() - begun, 1),
+    }
+
+
+def examine(
+    dataset: Dataset,
+    declared: Any,
+    outputs: Mapping[str, np.ndarray],
+    classifiers: Mapping[str, Any],
+    budget: Budget,
+    seed: int,
+    progress: Progress,
+) -> Audited:
+    """Every adversary against what left for all rows of ``dataset``; and what D_y still reads in it."""
+    first_two = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    seen = perturbing.releases(declared, outputs, dataset, first_two)
+    test = perturbing.releases(declared, outputs, dataset, dataset.slices.test)
+    clean = dataset.part("classifiers")
+    fit, stop, choose = cut(seen, seed)
+    problem = Problem(
+        input=dataset.input,
+        theta=dataset.theta,
+        counted=metrics.counted_prior(seen.y, seen.z, dataset.theta.shape),
+        fit=fit,
+        stop=stop,
+        choose=choose,
+        test=test,
+        budget=budget,
+        clean=Released(clean.x, clean.y, clean.z, clean.cluster),
+        sensitive=classifiers["sensitive"],
+    )
+    right = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
+    return Audited(intervals.rate(right, test.cluster), attack_all(problem, seed=seed, progress=progress))
+
+
+def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """How often D_y and D_z (given y) are right on raw test readings: what there was to keep, and to hide."""
+    test = dataset.part("test")
+    target = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
+    answers = masked(logits(classifiers["sensitive"], dataset.unit(test.x)), dataset.theta[test.y])
+    return {
+        "target": interval(intervals.rate(target, test.cluster)),
+        "sensitive": interval(intervals.rate(answers.argmax(axis=1) == test.z, test.cluster)),
+    }

@@ -1,0 +1,137 @@
+"""The audit as one document: audit.json (docs/schemas/audit.schema.json) and the same as text."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from edge_runtime.errors import BadInput
+from edge_runtime.files import write_atomic
+from trainer.audit.attack import Findings, Row
+from trainer.audit.intervals import Interval
+from trainer.audit.perturbing import KERAS
+
+SCHEMA = 1
+CHOSEN_ON = "validation rows cut from the first two slices; reported on test"
+PACKAGES = ("edgeveil", "numpy", "scipy", "scikit-learn", "keras", "tensorflow-cpu", "tensorflow")
+NOT_COVERED = (
+    "Several releases of the same reading, or many readings of one person put together.",
+    "An adversary who knows anything about the reading beyond y and what leaves.",
+    "Attacks stronger than those listed: every number is a lower bound on what leaks, not a guarantee.",
+    "Attributes other than the one named sensitive.",
+    "People, rooms and sensors unlike those in the data.",
+)
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One perturber under attack: how well it keeps y, and what was found about z."""
+
+    target: Interval
+    findings: Findings
+
+    def as_dict(self) -> dict[str, Any]:
+        found = self.findings
+        return {
+            "target": interval(self.target),
+            "chance": found.chance._asdict(),
+            "adversaries": [row_dict(row) for row in found.rows],
+            "not_run": [left_out._asdict() for left_out in found.not_run],
+            "worst_adaptive": {**row_dict(found.worst_adaptive), "chosen_on": CHOSEN_ON},
+            "most_bits": {**row_dict(found.most_bits), "chosen_on": CHOSEN_ON},
+        }
+
+
+def interval(value: Interval) -> dict[str, float]:
+    """An accuracy with its interval, under the names the document uses."""
+    return {"accuracy": _short(value.estimate), "low": _short(value.low), "high": _short(value.high)}
+
+
+def row_dict(row: Row) -> dict[str, Any]:
+    """One adversary's row as JSON values; what is not a number becomes null."""
+    return {name: _short(value) if isinstance(value, float) else value for name, value in asdict(row).items()}
+
+
+def environment() -> tuple[dict[str, str], dict[str, Any]]:
+    """Versions of what the numbers depend on, and the machine in general terms (never its name)."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions, {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count() or 1}
+
+
+def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[str, Any]] = ()) -> Path:
+    """Write ``audit.json`` into an export folder, whole or not at all.
+
+    ``document`` speaks of the artefact that ships; ``others`` (audits of further artefacts of the same export) are
+    kept beside it. Raises ``BadInput`` for the Keras networks as the main document: they never ship.
+    """
+    if document["artefact"] == KERAS:
+        raise BadInput(
+            "The audit of an artefact that ships was expected, and this one is of the Keras networks: audit "
+            "tflite-int8, or whichever artefact goes onto the board."
+        )
+    path = Path(folder) / "audit.json"
+    whole = {**document, "others": list(others)} if others else dict(document)
+    write_atomic(str(path), (json.dumps(whole, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+    return path
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    """The document for a terminal: label-only beside the perturber, and every non-adaptive number called that."""
+    from trainer.report.sentence import sentence
+
+    data, raw = document["data"], document["raw"]
+    lines = [
+        sentence(document),
+        "",
+        f"{document['artefact']} of {document['perturber']} on {data['name']}: {data['rows']['test']} test rows, "
+        f"{document['budget']} audit, 95 % intervals ({document['intervals']})",
+    ]
+    for title, part in (("this perturber", document), ("label-only (the floor)", document["label_only"])):
+        target, chance, worst = part["target"], part["chance"], part["worst_adaptive"]
+        lines += [
+            "",
+            f"{title}: {data['target']} right {_range(target)} (raw {_percent(raw['target']['accuracy'])}); "
+            f"chance at {data['sensitive']}: prior {_percent(chance['prior'])}, majority "
+            f"{_percent(chance['majority'])}",
+            f"  {'adversary':22} {'':14} {'right':>7}  {'95 % interval':15} {'AUC':>5} {'bits':>7}  {'rows':>6}",
+        ]
+        for row in part["adversaries"]:
+            kind = "adaptive" if row["kind"] == "adaptive" else "non-adaptive"
+            auc = "    -" if row["auc"] is None else f"{row['auc']:5.3f}"
+            best = "  <- best attack found" if same(row, worst) else ""
+            lines.append(
+                f"  {row['name']:22} {kind:14} {_percent(row['accuracy']):>7}  "
+                f"[{_percent(row['low'])}, {_percent(row['high'])}]".ljust(67)
+                + f" {auc} {row['bits']:+7.3f}  {row['train_samples']:6d}{best}"
+            )
+        lines += [f"  {left['name']:22} not run: {left['reason']}" for left in part["not_run"]]
+    return "\n".join(lines)
+
+
+def same(row: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
+    """Whether ``chosen`` (``worst_adaptive`` or ``most_bits``) is this row."""
+    return (row["name"], row["seed"]) == (chosen["name"], chosen["seed"])
+
+
+def _short(value: float) -> Any:
+    return round(float(value), 6) if math.isfinite(value) else None
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _range(rate: Mapping[str, float]) -> str:
+    return f"{_percent(rate['accuracy'])} [{_percent(rate['low'])}, {_percent(rate['high'])}]"

@@ -1,0 +1,48 @@
+"""From what the user names - an export folder or a sealed bundle - to a manifest, its files and the run behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge_runtime.errors import BadInput
+from trainer.audit.perturbing import Subject
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What is audited and the run (``trainer.run.Run``) whose data and classifiers it is audited with."""
+
+    subject: Subject
+    run: Any
+
+
+def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact: str) -> Opened:
+    """Open an export folder, which remembers its run, or verify a bundle against a trust folder.
+
+    Raises ``BadInput`` where something is missing, ``BundleRefused`` where the bundle is not what a trusted key
+    signed.
+    """
+    from trainer.run import Run
+
+    if target.is_dir():
+        from trainer.export.folder import ExportFolder
+
+        folder = ExportFolder.open(target)
+        if run is None and folder.run is None:
+            raise BadInput(f"The run that {target} was exported from is not where it was: name it with --run.")
+        subject = Subject(folder.manifest, folder.members, artefact)
+        return Opened(subject, Run.open(folder.run if run is None else run))
+    if not target.is_file():
+        raise BadInput(f"An export folder or a .veil bundle was expected at {target}, and there is nothing.")
+    if run is None or trust is None:
+        raise BadInput(
+            "A bundle holds no data to attack it with, and is only opened against trusted keys: name the run with "
+            "--run and the folder of public keys with --trust."
+        )
+    from edge_runtime.bundle import read_bundle
+    from edge_runtime.trust import Trust
+
+    bundle = read_bundle(str(target), Trust.open(str(trust)))
+    return Opened(Subject(bundle.manifest, bundle.members, artefact), Run.open(run))

@@ -1,0 +1,120 @@
+"""Every row through the perturber that ships: the exported file, on the edge runtime's own backend."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, cast
+
+import numpy as np
+
+from edge_runtime.errors import BadInput, FrameDropped
+from edge_runtime.files import atomic_path
+from edge_runtime.pipeline import load_pipeline
+from trainer.audit.problem import Released
+from trainer.datasets.base import Dataset
+
+ROWS_AT_ONCE = 4096
+KERAS = "keras"  # a pseudo-artefact for comparison tables: the run's own networks, which never ship
+
+Perturb = Callable[[np.ndarray], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is audited: a manifest, the bytes of the files it names (verified ones, of a bundle), and which artefact."""
+
+    manifest: Mapping[str, Any]
+    members: Mapping[str, bytes]
+    artefact: str
+
+    def sha256(self) -> dict[str, str]:
+        """The hash of each model's file in this artefact."""
+        found = {}
+        for name, model in self.manifest["models"].items():
+            if self.artefact not in model["artefacts"]:
+                raise BadInput(
+                    f"The artefact {self.artefact!r} was asked for; {name} was exported as "
+                    f"{', '.join(sorted(model['artefacts']))}. Name one of these with --artefact."
+                )
+            found[name] = hashlib.sha256(self.members[model["artefacts"][self.artefact]["file"]]).hexdigest()
+        return found
+
+
+def through_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All outputs for raw readings x (n, ...), and which backends made them (``{model: {"backend", "version"}}``).
+
+    ``cache`` is a folder: the same bytes on the same backend are not run twice. It holds perturbed rows alone and
+    may be deleted at any time.
+    """
+    hashes = subject.sha256()
+    pipeline = load_pipeline(subject.manifest, subject.members, subject.artefact)
+    try:
+        backends = {name: dict(runner.info()) for name, runner in pipeline.runners.items()}
+        tables = {name: subject.members[entry["file"]] for name, entry in subject.manifest["tables"].items()}
+        key = _key(subject.manifest, hashes, tables, backends, x)
+        path = cache / f"{key}.npz"
+        if path.is_file():
+            with np.load(path, allow_pickle=False) as kept:
+                return {name: kept[name] for name in kept.files}, backends
+        outputs = in_chunks(pipeline.run, x)
+    finally:
+        pipeline.close()
+    cache.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary:
+        np.savez(temporary, **cast(Any, outputs))
+    return outputs, backends
+
+
+def in_chunks(perturb: Perturb, x: np.ndarray) -> dict[str, np.ndarray]:
+    """``perturb`` on a few thousand rows at a time, so that memory stays small whatever the data set."""
+    try:
+        pieces = [perturb(x[start : start + ROWS_AT_ONCE]) for start in range(0, len(x), ROWS_AT_ONCE)]
+    except FrameDropped as drop:
+        raise BadInput(
+            f"The perturber dropped a reading of the data set ({drop.reason}), so it cannot be audited on it: check "
+            "that run and export belong together."
+        ) from None
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+def releases(
+    declared: Sequence[Mapping[str, Any]], outputs: Mapping[str, np.ndarray], dataset: Dataset, index: np.ndarray
+) -> Released:
+    """Everything that leaves for all rows of ``dataset`` as one ``Released``, cut to the rows ``index``.
+
+    ``declared`` is the manifest's list of outputs. Labels and codes become one-hot columns beside the frame; where
+    no frame leaves at all, the frame is constant.
+    """
+    columns = []
+    frame = np.zeros((len(dataset.x), *dataset.input.shape), dataset.input.dtype)
+    for output in declared:
+        value = outputs[output["name"]]
+        if output["kind"] == "frame":
+            frame = value
+        else:
+            columns.append(np.eye(int(value.max()) + 1, dtype=np.float32)[value.reshape(len(value))])
+    also = np.concatenate(columns, axis=1) if columns else None
+    everything = Released(frame, dataset.y, dataset.z, dataset.cluster, also)
+    return everything.take(index)
+
+
+def _key(
+    manifest: Mapping[str, Any],
+    hashes: Mapping[str, str],
+    tables: Mapping[str, bytes],
+    backends: Mapping[str, Any],
+    x: np.ndarray,
+) -> str:
+    """Everything that x' depends on, as one hash."""
+    described = {
+        "pipeline": {part: manifest[part] for part in ("input", "stages", "outputs")},
+        "models": hashes,
+        "tables": {name: hashlib.sha256(data).hexdigest() for name, data in tables.items()},
+        "backends": backends,
+        "x": [str(x.dtype), list(x.shape), hashlib.sha256(np.ascontiguousarray(x).data).hexdigest()],
+    }
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]

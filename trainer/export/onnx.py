@@ -1,0 +1,123 @@
+"""Keras 3 to ONNX opset 13: float32, float16 and int8 (QDQ), one frame at a time, the same bytes every time.
+
+Tensors keep the channels-last order of the networks; nothing here turns a model's inputs to channels-first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.export.quiet import quiet
+from trainer.export.signature import function, input_specs
+
+PRECISIONS = ("float32", "float16", "int8")
+OPSET = 13  # JetPack 4.6 and OpenVINO 2022.3 read no more; it brings IR 7
+
+
+def convert(
+    model: Any, precisions: Sequence[str], calibration: Mapping[str, np.ndarray] | None = None
+) -> dict[str, bytes]:
+    """The model as an ONNX file in each precision; all take and give float32.
+
+    ``model`` is a Keras model with named inputs and outputs, ``calibration`` maps an input name to float32 (n, ...):
+    real inputs of the model, n rows that belong together, needed for int8 alone.
+    """
+    with quiet():
+        float32 = _float32(model)
+        makers = {
+            "float32": lambda: float32,
+            "float16": lambda: _float16(float32),
+            "int8": lambda: _int8(float32, calibration),
+        }
+        return {precision: makers[precision]().SerializeToString(deterministic=True) for precision in precisions}
+
+
+def _float32(model: Any) -> Any:
+    import tf2onnx
+
+    proto, _ = tf2onnx.convert.from_function(function(model), input_signature=input_specs(model), opset=OPSET)
+    return _tidy(proto)
+
+
+def _float16(float32: Any) -> Any:
+    import onnx
+    from onnxconverter_common import float16
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(float32)  # the converter works in place
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it names every weight that is nearer to zero than float16 can be
+        return _tidy(float16.convert_float_to_float16(copy, keep_io_types=True))
+
+
+def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    if not calibration:
+        raise ValueError("int8 needs calibration rows")
+
+    class Rows(CalibrationDataReader):
+        def __init__(self) -> None:
+            self._rows = self._walk()
+
+        def _walk(self) -> Iterator[dict[str, np.ndarray]]:
+            for row in range(len(next(iter(calibration.values())))):
+                yield {name: np.asarray(values[row : row + 1], np.float32) for name, values in calibration.items()}
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(self._rows, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "int8.onnx"
+        # Unsigned activations and signed weights are the pair that is fast on x86.
+        quantize_static(
+            float32,
+            path,
+            Rows(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+        return _tidy(onnx.load(path))
+
+
+def _tidy(proto: Any) -> Any:
+    """The same graph with names that depend on it alone, and nothing in it that is not the graph.
+
+    The converters number tensors by a counter of the whole process, and leave what they inferred on the way.
+    """
+    graph = proto.graph
+    names = {value.name: value.name for value in (*graph.input, *graph.output)}
+    constants = {constant.name for constant in graph.initializer}
+    for number, node in enumerate(graph.node):
+        node.name = f"{node.op_type.lower()}-{number}"
+        for place, name in enumerate(node.input):
+            if name in constants:
+                names.setdefault(name, f"{node.name}.in{place}")
+        for place, name in enumerate(node.output):
+            names.setdefault(name, f"{node.name}.out{place}")
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names[name] for name in node.output]
+        node.doc_string = ""
+    kept = [constant for constant in graph.initializer if constant.name in names]
+    for constant in kept:
+        constant.name = names[constant.name]
+    kept.sort(key=lambda constant: constant.name)
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    del graph.value_info[:]
+    graph.name, graph.doc_string, proto.doc_string = "perturber", "", ""
+    domains = {node.domain for node in graph.node}
+    imports = [entry for entry in proto.opset_import if entry.domain in ("", "ai.onnx") or entry.domain in domains]
+    del proto.opset_import[:]
+    proto.opset_import.extend(imports)
+    del proto.metadata_props[:]
+    return proto
