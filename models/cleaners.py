@@ -29,7 +29,7 @@ def linear_cleaner(encoder: np.ndarray, decoder: np.ndarray, eps: float) -> kera
     kept = ops.subtract(np.float32(1), ops.sqrt(ops.clip(share, 0.0, 1.0)))
     code = keras.layers.Multiply(name="code")([kept, c])
     output = _product(decoder.T, "output")(code)
-    return keras.Model(x, {"output": output, "code": code}, name="linear_cleaner")
+    return keras.Model(x, [output, code], name="linear_cleaner")
 
 
 def _product(matrix: np.ndarray, name: str) -> keras.layers.Layer:

@@ -23,8 +23,8 @@ def test_graph_keeps_the_promise(tmp_path, features, wanted):
     linear_cleaner(cleaner.encoder, cleaner.decoder, cleaner.eps).save(tmp_path / "cleaner.keras")
     graph = keras.models.load_model(tmp_path / "cleaner.keras")
     assert [t.name for t in graph.inputs] == ["features"]
-    out = graph.predict(x, verbose=0)
-    assert sorted(out) == ["code", "output"]
+    assert graph.output_names == ["output", "code"]
+    out = dict(zip(graph.output_names, graph.predict(x, verbose=0), strict=True))
     assert out["code"].shape == (400, wanted)
     assert out["output"].shape == (400, features)
     error = np.abs(e_utility(a_d, x, out["output"]) - promised(a_d, x, cleaner.eps))
