@@ -71,14 +71,18 @@ def _read_once(path: str) -> bytes:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise BadInput("There is no bundle to read at {}: {}.".format(path, error.strerror)) from None
-    with os.fdopen(handle, "rb") as file:
-        facts = os.fstat(file.fileno())
+    try:
+        facts = os.fstat(handle)
         if not stat.S_ISREG(facts.st_mode):
             raise BadInput("Expected a bundle at {}, found something that is no file. Name a .veil file.".format(path))
-        try:
-            return file.read(MAX_BUNDLE_BYTES + 1)  # one more than allowed, so that too large is seen as such
-        except OSError as error:
-            raise BadInput("The bundle {} cannot be read: {}.".format(path, error.strerror)) from None
+        if facts.st_size > MAX_BUNDLE_BYTES:  # before a board's memory is filled with it
+            _refuse("too-large", "it has {} bytes and {} are the most allowed".format(facts.st_size, MAX_BUNDLE_BYTES))
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read(MAX_BUNDLE_BYTES + 1)  # one more than allowed: a file that grew is seen as too large
+    except OSError as error:
+        raise BadInput("The bundle {} cannot be read: {}.".format(path, error.strerror)) from None
+    finally:
+        os.close(handle)
 
 
 def _first_two(members: List[Tuple[str, bytes]]) -> Tuple[bytes, bytes]:

@@ -106,7 +106,8 @@ _KINDS = {
 def compile_stage(stage, context):
     """One stage of the manifest as a function ``run(flow)``.
 
-    ``context`` has ``input`` (its name), ``dtype`` (of x), ``runners``, ``table(name)`` and ``random_bytes``. Raises ``BadInput``.
+    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)`` and
+    ``random_bytes``. Raises ``BadInput``.
     """
     kind = stage.get("stage")
     if kind not in _KINDS:

@@ -32,6 +32,11 @@ def available(format):
     return [row[0] for row in _rows(format) if importlib.util.find_spec(row[1]) is not None]
 
 
+def backends_for(format):
+    """The names of all backends that run a format, installed or not."""
+    return [row[0] for row in _rows(format)]
+
+
 def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels="production"):
     """A ready backend for the artefact's bytes ``model``, described by its manifest entry ``artefact``.
 
@@ -45,7 +50,7 @@ def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels=
     if backend != "auto":
         rows = [row for row in rows if row[0] == backend]
         if not rows:
-            names = ", ".join(row[0] for row in _rows(format))
+            names = ", ".join(backends_for(format))
             raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
     reasons = []
     for name, probe, module, cls, _ in rows:

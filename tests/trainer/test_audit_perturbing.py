@@ -79,15 +79,16 @@ def test_an_artefact_that_was_not_exported_is_named_with_those_that_were(tmp_pat
 
 
 def test_labels_and_codes_stand_beside_the_frame():
-    dataset = SimpleNamespace(
-        x=readings(5), y=np.arange(5), z=np.arange(5), cluster=None, input=SimpleNamespace(shape=SHAPE, dtype="uint8")
-    )
-    frame, label = 16 - dataset.x, np.array([0, 2, 1, 0, 2])
+    y = np.arange(5)
+    labels = SimpleNamespace(y=y[[4, 1]], z=y[[4, 1]], cluster=None)
+    dataset = SimpleNamespace(rows=lambda _: labels, input=SimpleNamespace(shape=SHAPE, dtype="uint8"))
+    frame, label = readings(2), np.array([2, 1])
     declared = [{"name": "frame", "kind": "frame"}, {"name": "label", "kind": "label"}]
     part = perturbing.releases(declared, {"frame": frame, "label": label}, dataset, np.array([4, 1]))
-    assert np.array_equal(part.x, frame[[4, 1]])
-    assert np.array_equal(part.also, [[0, 0, 1], [0, 0, 1]])
+    assert np.array_equal(part.x, frame)
+    assert np.array_equal(part.also, [[0, 0, 1], [0, 1, 0]])
     assert part.y.tolist() == [4, 1]
-    bare = perturbing.releases(declared[1:], {"label": label}, dataset, np.arange(5))
+    bare = perturbing.releases(declared[1:], {"label": label}, dataset, np.array([4, 1]))
+    assert bare.x.shape == frame.shape
     assert not bare.x.any()
     assert bare.also.argmax(axis=1).tolist() == label.tolist()

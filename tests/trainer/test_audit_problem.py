@@ -20,14 +20,15 @@ def test_every_row_is_cut_into_exactly_one_part():
     parts = cut(released(1000), seed=0)
     assert sorted(np.concatenate([part.x[:, 0] for part in parts])) == list(range(1000))
     assert [len(part) / 1000 for part in parts] == pytest.approx([0.70, 0.12, 0.18], abs=0.01)
+    everything = np.bincount(released(1000).y * 3 + released(1000).z) / 1000
     for part in parts:  # stratified by (y, z)
-        assert np.bincount(part.y * 3 + part.z) / len(part) == pytest.approx(np.full(6, 1 / 6), abs=0.04)
+        assert np.bincount(part.y * 3 + part.z) / len(part) == pytest.approx(everything, abs=0.02)
 
 
 def test_clusters_never_straddle_parts():
     parts = cut(released(1000, np.repeat(np.arange(50), 20)), seed=0)
     seen = [set(part.cluster) for part in parts]
-    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+    assert len(seen[0] | seen[1] | seen[2]) == sum(len(part) for part in seen) == 50
 
 
 def test_another_seed_is_another_cut_and_the_same_one_is_not():
@@ -45,7 +46,7 @@ def test_choosing_rows_stay_few_on_large_data():
 
 @pytest.mark.parametrize("part", [released(59), released(100, np.repeat([0, 1], 50))], ids=["rows", "clusters"])
 def test_too_little_to_attack_is_said(part):
-    with pytest.raises(BadInput, match="at least|too few"):
+    with pytest.raises(BadInput, match=r"give .*more data|at least 10"):
         cut(part, seed=0)
 
 

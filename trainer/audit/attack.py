@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from trainer.audit import intervals, metrics
 from trainer.audit.problem import Problem
 from trainer.audit.registry import Adversary, Attack, Kind, adversaries
-
-Progress = Callable[[str], None]  # told the name of each adversary as it begins
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,9 @@ class NotRun(NamedTuple):
     reason: str
 
 
+Done = Callable[[Sequence[Row]], None]  # told the rows of each family when it is done; none where it did not run
+
+
 @dataclass(frozen=True)
 class Findings:
     """Everything found out about one perturber by one set of adversaries.
@@ -78,7 +80,7 @@ class Findings:
 
 
 def attack_all(
-    problem: Problem, *, seed: int = 0, families: tuple[Adversary, ...] | None = None, progress: Progress | None = None
+    problem: Problem, *, seed: int = 0, families: tuple[Adversary, ...] | None = None, done: Done | None = None
 ) -> Findings:
     """Train every adversary of the registry on ``problem`` and report each on its test rows.
 
@@ -88,17 +90,24 @@ def attack_all(
     left_out: list[NotRun] = []
     for family in adversaries() if families is None else families:
         reason = family.why_not(problem)
-        if reason is not None:
+        found: list[Row] = []
+        if reason is None:
+            found = _family(problem, family, seed)
+        else:
             left_out.append(NotRun(family.name, family.kind, reason))
-            continue
-        if progress is not None:
-            progress(family.name)
-        for one in range(seed, seed + (problem.budget.seeds if family.seeded else 1)):
-            begun = time.perf_counter()
-            attack = family.fit(problem, one)
-            rows.append(_measured(problem, family, attack, one, begun))
+        rows += found
+        if done is not None:
+            done(found)
     test = problem.test
     return Findings(metrics.chance(problem.theta, problem.counted, test.y, test.z), tuple(rows), tuple(left_out))
+
+
+def _family(problem: Problem, family: Adversary, first_seed: int) -> list[Row]:
+    rows = []
+    for seed in range(first_seed, first_seed + (problem.budget.seeds if family.seeded else 1)):
+        begun = time.perf_counter()
+        rows.append(_measured(problem, family, family.fit(problem, seed), seed, begun))
+    return rows
 
 
 def _measured(problem: Problem, family: Adversary, attack: Attack, seed: int, begun: float) -> Row:

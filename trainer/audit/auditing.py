@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,13 +15,13 @@ from edge_runtime.errors import BadInput
 from trainer.audit import intervals, metrics, perturbing
 from trainer.audit.adversaries.fixed import masked
 from trainer.audit.adversaries.networks import logits
-from trainer.audit.attack import Progress, attack_all
+from trainer.audit.attack import Done, Row, attack_all
 from trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
 from trainer.audit.opening import open_target
 from trainer.audit.problem import BUDGETS, Budget, Problem, Released, cut
-from trainer.audit.progress import bar
 from trainer.audit.registry import adversaries
 from trainer.datasets.base import Dataset
+from trainer.progress import progress
 
 LABEL_ONLY_ROWS = 12_000
 
@@ -52,24 +52,32 @@ def audit(
     dataset, classifiers = opened.run.dataset(), opened.run.classifiers()
     described: Mapping[str, Any] = opened.subject.manifest["perturber"]
 
-    with bar(2 * len(adversaries()) + 2) as step:
-        step(f"perturb {len(dataset.x):,} readings with {artefact}")
+    # Under a trial budget the slices hold only some of the rows.
+    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
+    parts = 2 * len(adversaries()) + 2
+    with progress(f"audit of {artefact}", total=parts) as advance:
+
+        def done(found: Sequence[Row]) -> None:
+            figures = {"right": found[0].accuracy} if found else {}
+            advance(**figures)
+
         backends: dict[str, Any] = {}
         if artefact == perturbing.KERAS:
-            outputs = perturbing.in_chunks(opened.run.perturber().perturb, dataset.x)
+            outputs = perturbing.in_chunks(opened.run.perturber().perturb, dataset.x[rows])
         else:
             cache = opened.run.folder / "audit-cache"
-            outputs, backends = perturbing.through_artefact(opened.subject, dataset.x, cache)
-        found = examine(dataset, opened.subject.manifest["outputs"], outputs, classifiers, tries, seed, step)
+            outputs, backends = perturbing.through_artefact(opened.subject, dataset.x[rows], cache)
+        advance()
+        left = perturbing.releases(opened.subject.manifest["outputs"], outputs, dataset, rows)
+        found = examine(dataset, left, classifiers, tries, seed, done)
 
-        step("perturb with label-only")
-        floor = label_only.fit(dataset.for_training(), np.random.default_rng(seed), budget, opened.run)
-        outputs = perturbing.in_chunks(floor.perturb, dataset.x)
+        floor = label_only.from_classifier(dataset.for_training(), classifiers["target"])
+        outputs = perturbing.in_chunks(floor.perturb, dataset.x[rows])
+        advance()
+        left = perturbing.releases(floor.outputs, outputs, dataset, rows)
         # Its x' takes no more values than y has: a few thousand rows say all there is.
         fewer = replace(tries, rows=min(tries.rows, LABEL_ONLY_ROWS))
-        beside = examine(
-            dataset, floor.outputs, outputs, classifiers, fewer, seed, lambda name: step(f"label-only: {name}")
-        )
+        beside = examine(dataset, left, classifiers, fewer, seed, done)
 
     versions, machine = environment()
     test = dataset.part("test")
@@ -106,18 +114,11 @@ def audit(
 
 
 def examine(
-    dataset: Dataset,
-    declared: Any,
-    outputs: Mapping[str, np.ndarray],
-    classifiers: Mapping[str, Any],
-    budget: Budget,
-    seed: int,
-    progress: Progress,
+    dataset: Dataset, left: Released, classifiers: Mapping[str, Any], budget: Budget, seed: int, done: Done
 ) -> Audited:
-    """Every adversary against what left for all rows of ``dataset``; and what D_y still reads in it."""
-    first_two = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
-    seen = perturbing.releases(declared, outputs, dataset, first_two)
-    test = perturbing.releases(declared, outputs, dataset, dataset.slices.test)
+    """Every adversary against what ``left`` for the rows of the three slices, in their order; and D_y on it."""
+    first_two = len(left) - len(dataset.slices.test)
+    seen, test = left.take(np.arange(first_two)), left.take(np.arange(first_two, len(left)))
     clean = dataset.part("classifiers")
     fit, stop, choose = cut(seen, seed)
     problem = Problem(
@@ -133,7 +134,7 @@ def examine(
         sensitive=classifiers["sensitive"],
     )
     right = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
-    return Audited(intervals.rate(right, test.cluster), attack_all(problem, seed=seed, progress=progress))
+    return Audited(intervals.rate(right, test.cluster), attack_all(problem, seed=seed, done=done))
 
 
 def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -84,13 +84,13 @@ def in_chunks(perturb: Perturb, x: np.ndarray) -> dict[str, np.ndarray]:
 def releases(
     declared: Sequence[Mapping[str, Any]], outputs: Mapping[str, np.ndarray], dataset: Dataset, index: np.ndarray
 ) -> Released:
-    """Everything that leaves for all rows of ``dataset`` as one ``Released``, cut to the rows ``index``.
+    """Everything that left for the rows ``index`` of ``dataset``, in that order, as one ``Released``.
 
-    ``declared`` is the manifest's list of outputs. Labels and codes become one-hot columns beside the frame; where
-    no frame leaves at all, the frame is constant.
+    ``declared`` is the manifest's list of outputs, ``outputs`` what they were. Labels and codes become one-hot
+    columns beside the frame; where no frame leaves at all, the frame is constant.
     """
     columns = []
-    frame = np.zeros((len(dataset.x), *dataset.input.shape), dataset.input.dtype)
+    frame = np.zeros((len(index), *dataset.input.shape), dataset.input.dtype)
     for output in declared:
         value = outputs[output["name"]]
         if output["kind"] == "frame":
@@ -98,8 +98,8 @@ def releases(
         else:
             columns.append(np.eye(int(value.max()) + 1, dtype=np.float32)[value.reshape(len(value))])
     also = np.concatenate(columns, axis=1) if columns else None
-    everything = Released(frame, dataset.y, dataset.z, dataset.cluster, also)
-    return everything.take(index)
+    part = dataset.rows(index)
+    return Released(frame, part.y, part.z, part.cluster, also)
 
 
 def _key(

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.datasets.base import InputSpec
+from trainer.datasets.base import InputSpec, Part
+from trainer.datasets.slicing import hold_out
 
 FEWEST_ROWS = 60  # of the first two slices together; below it no family has anything to learn from
 
@@ -98,7 +99,7 @@ class Problem:
 def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:
     """Cut the perturbed rows of the first two slices into (fit, stop, choose): about 70, 12 and 18 % of them.
 
-    Stratified by (y, z); where there are clusters whole clusters move, stratified by their commonest z. ``stop`` and
+    Stratified, and by whole clusters where there are any. ``stop`` and
     ``choose`` stay under 4,000 and 8,000 rows: more would only be taken from training.
     """
     n = len(released)
@@ -107,25 +108,15 @@ def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:
             f"An audit needs at least {FEWEST_ROWS} rows in the first two slices to train adversaries on, and there "
             f"are {n}: give more data."
         )
-    rng = np.random.default_rng([seed, 1])
-    if released.cluster is None:
-        unit = np.arange(n)
-        stratum = released.y * (released.z.max() + 1) + released.z
-    else:
-        _, unit = np.unique(released.cluster, return_inverse=True)
-        stratum = np.array([np.bincount(released.z[unit == u]).argmax() for u in range(unit.max() + 1)])
-    place = _place_in_stratum(stratum, rng)[unit]
     choose_share, stop_share = min(0.18, 8000 / n), min(0.12, 4000 / n)
-    choose = place < choose_share
-    stop = ~choose & (place < choose_share + stop_share)
-    parts = [rng.permutation(np.flatnonzero(rows)) for rows in (~choose & ~stop, stop, choose)]
-    if min(len(rows) for rows in parts) == 0:
+    rest, choose = _held_out(released, choose_share, seed)
+    fit, stop = _held_out(rest, stop_share / (1 - choose_share), seed)
+    if min(len(part) for part in (fit, stop, choose)) == 0:
         raise BadInput(
-            f"The first two slices hold {unit.max() + 1} subjects or sessions, too few to train, stop and choose "
-            "adversaries on different ones: give at least 10 per slice."
+            "The first two slices hold too few subjects or sessions to train, stop and choose adversaries on different "
+            "ones: give at least 10 per slice."
         )
-    fit, stopping, choosing = (released.take(rows) for rows in parts)
-    return fit, stopping, choosing
+    return fit, stop, choose
 
 
 def joined(a: Released, b: Released) -> Released:
@@ -139,10 +130,10 @@ def joined(a: Released, b: Released) -> Released:
     )
 
 
-def _place_in_stratum(stratum: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """For each unit a number in [0, 1), evenly spread within its stratum and in random order there."""
-    place = np.empty(len(stratum))
-    for value in np.unique(stratum):
-        members = rng.permutation(np.flatnonzero(stratum == value))
-        place[members] = (np.arange(len(members)) + rng.random()) / len(members)
-    return place
+def _held_out(released: Released, share: float, seed: int) -> tuple[Released, Released]:
+    """All but ``share`` of the rows, and those, in random order so that the first n of them are any n."""
+    index = np.arange(len(released))
+    part = Part(released.x, released.y, released.z, released.cluster, index)
+    kept, held = hold_out(part, share=share, seed=seed)
+    rng = np.random.default_rng([seed, 1])
+    return released.take(rng.permutation(kept)), released.take(rng.permutation(held))

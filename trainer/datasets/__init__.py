@@ -1,0 +1,106 @@
+"""Data sets: one loader a file, one way to cut, check and describe what they load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from edge_runtime.errors import BadInput
+from trainer.datasets import prior, slicing
+from trainer.datasets.base import Dataset, InputSpec, Part, Slices
+from trainer.datasets.readings import Readings
+from trainer.recipe import Recipe
+
+__all__ = ["Dataset", "InputSpec", "Part", "Slices", "load"]
+
+
+def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
+    """The data set that a recipe names, cut into slices by the recipe's seed, with its prior completed to MED.
+
+    ``slices`` are those of an earlier load, instead of a new cut. Raises ``BadInput`` in one sentence: no such data,
+    a wrong checksum, NaN, wrong shapes, too few rows of a class, an impossible prior.
+    """
+    readings = _read(recipe)
+    cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
+    if slices is None:
+        slices = _cut(readings, cluster, recipe)
+    for labels, names, of in ((readings.y, readings.y_names, "y"), (readings.z, readings.z_names, "z")):
+        slicing.check_classes(labels, names, of=of, slices=slices, cluster=cluster)
+    training = np.concatenate([slices.classifiers, slices.perturber])
+    return Dataset(
+        name=recipe.data.source if not recipe.data.source.startswith("npz:") else "npz",
+        x=readings.x,
+        y=readings.y,
+        z=readings.z,
+        y_names=readings.y_names,
+        z_names=readings.z_names,
+        theta=_theta(recipe, readings, training),
+        input=_input(readings, training),
+        slices=slices,
+        cluster=cluster,
+        cluster_kind=cluster_kind,
+    )
+
+
+def _read(recipe: Recipe) -> Readings:
+    data = recipe.data
+    if data.source == "digits":
+        from trainer.datasets import digits
+
+        return digits.load(target=data.target, sensitive=data.sensitive)
+    if data.source == "mnist":
+        from trainer.datasets import mnist
+
+        return mnist.load(target=data.target, sensitive=data.sensitive)
+    from trainer.datasets import npz
+
+    return npz.load(Path(data.source[4:]), low=data.low, high=data.high)
+
+
+def _cut(readings: Readings, cluster: np.ndarray | None, recipe: Recipe) -> Slices:
+    rng = np.random.default_rng([recipe.seed, 0])
+    rows, y, z = recipe.budget.rows, readings.y, readings.z
+    if rows is None or rows >= len(y):
+        return slicing.cut(y, z, cluster=cluster, rng=rng)
+    keep = slicing.thin(y * len(readings.z_names) + z, rows=rows, cluster=cluster, rng=rng)
+    some = None if cluster is None else np.unique(cluster[keep], return_inverse=True)[1]
+    cut = slicing.cut(y[keep], z[keep], cluster=some, rng=rng)
+    return Slices(keep[cut.classifiers], keep[cut.perturber], keep[cut.test])
+
+
+def _theta(recipe: Recipe, readings: Readings, training: np.ndarray) -> np.ndarray:
+    y, z = readings.y[training], readings.z[training]
+    names = readings.y_names, readings.z_names
+    classes = len(names[0]), len(names[1])
+    if recipe.prior.kind == "counted":
+        return prior.counted(y, z, classes=classes)
+    if recipe.prior.kind == "uniform":
+        return prior.even_over_seen(y, z, classes=classes)
+    theta = prior.med(recipe.prior.table, y_names=names[0], z_names=names[1])
+    prior.check_possible(theta, y, z, names=names)
+    return theta
+
+
+def _input(readings: Readings, training: np.ndarray) -> InputSpec:
+    x = readings.x
+    low: float | tuple[float, ...]
+    high: float | tuple[float, ...]
+    if readings.kind == "vector":
+        # Of the training slices alone: the test slice has no say in anything that is fitted.
+        lows, highs = x[training].min(axis=0).astype(np.float64), x[training].max(axis=0).astype(np.float64)
+        highs = np.where(highs > lows, highs, lows + 1)  # a feature that never varies
+        low, high = tuple(lows.tolist()), tuple(highs.tolist())
+    else:
+        whole = x.dtype.kind in "iu"
+        low = readings.low if readings.low is not None else float(min(0, x[training].min()))
+        high = readings.high if readings.high is not None else float(x[training].max())
+        if not high > low:
+            raise BadInput(
+                f"`data.high` must be above `data.low`; got {high:g} and {low:g}. Set them to the range of x."
+            )
+        if whole and not (np.iinfo(x.dtype).min <= low and high <= np.iinfo(x.dtype).max):
+            raise BadInput(
+                f"`data.low` and `data.high` must be values that {x.dtype} can hold; got {low:g} and {high:g}."
+            )
+    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high)

@@ -7,6 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from edge_runtime.preprocess import to_unit
+
 SliceName = Literal["classifiers", "perturber", "test"]
 
 
@@ -55,15 +57,15 @@ class Dataset:
     cluster: np.ndarray | None = None
     cluster_kind: Literal["subject", "session"] | None = None
 
-    def part(self, name: SliceName) -> "Part":
+    def part(self, name: SliceName) -> Part:
         """The rows of one slice, in the slice's own order."""
         return self.rows(getattr(self.slices, name))
 
-    def rows(self, index: np.ndarray) -> "Part":
+    def rows(self, index: np.ndarray) -> Part:
         cluster = None if self.cluster is None else self.cluster[index]
         return Part(self.x[index], self.y[index], self.z[index], cluster, index)
 
-    def for_training(self) -> "Dataset":
+    def for_training(self) -> Dataset:
         """The same data set with an empty test slice: all that ``fit`` may see."""
         keep = np.sort(np.concatenate([self.slices.classifiers, self.slices.perturber]))
         place = np.full(len(self.x), -1)
@@ -74,8 +76,7 @@ class Dataset:
 
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Raw readings (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""
-        low, high = np.asarray(self.input.low, np.float32), np.asarray(self.input.high, np.float32)
-        return np.clip((x.reshape((-1, *self.input.shape)).astype(np.float32) - low) / (high - low), 0.0, 1.0)
+        return to_unit(self.input.dtype, self.input.low, self.input.high)(x.reshape((-1, *self.input.shape)))
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,6 @@ class Part:
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, rows: np.ndarray) -> "Part":
+    def take(self, rows: np.ndarray) -> Part:
         cluster = None if self.cluster is None else self.cluster[rows]
         return Part(self.x[rows], self.y[rows], self.z[rows], cluster, self.index[rows])

@@ -5,7 +5,8 @@ nothing, as in the papers (MobileNetV1 1.0 224: 568.74 million). Two floating-po
 
 Parameters are those of the network as it ships: batch normalisation folded into the layer before it, and one bias for
 every output channel of a layer, written down or not. An exported file is no other network than its Keras model, so the
-figures agree, whatever the precision; Keras's own ``count_params`` is higher by what folding saves.
+figures agree, whatever the precision; Keras's own ``count_params`` is higher by what folding saves. Where batch
+normalisation stands after an activation a converter may move it or not, and parameters may differ by its two vectors.
 """
 
 from __future__ import annotations
@@ -118,10 +119,8 @@ _PRODUCTS = {
     "MatMul": (1, 0, -1),
     "Gemm": (1, 0, -1),
 }
-_UNCOUNTED_OPS = set(
-    "LSTM UNIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_LSTM RNN SVDF CONV_3D CONV_3D_TRANSPOSE GRU Einsum "
-    "ConvInteger MatMulInteger QLinearConv QLinearMatMul".split()
-)
+_UNCOUNTED_OPS = {"LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "RNN", "SVDF", "GRU", "Einsum"}
+_UNCOUNTED_OPS |= {"CONV_3D", "CONV_3D_TRANSPOSE", "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"}
 # What stands between a stored weight and the operation that uses it, or between a product and what is added to it.
 _SAME = {"DEQUANTIZE", "QUANTIZE", "DequantizeLinear", "QuantizeLinear", "Cast", "Identity"}
 _MOVES = _SAME | {"Reshape", "RESHAPE", "Transpose", "TRANSPOSE", "Squeeze", "SQUEEZE", "Unsqueeze", "EXPAND_DIMS"}

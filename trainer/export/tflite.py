@@ -8,6 +8,7 @@ model without a word.
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,9 @@ def convert(
     module = tf.Module()
     module.variables_to_keep = [variable.value for variable in model.variables]
     module.call = function(model)
-    with tempfile.TemporaryDirectory() as folder, quiet():
+    with tempfile.TemporaryDirectory() as folder, quiet(), warnings.catch_warnings():
+        # The calibration inside the converter opens TensorFlow's own interpreter, which is on its way out.
+        warnings.filterwarnings("ignore", message=".*tf.lite.Interpreter is deprecated")
         tf.saved_model.save(module, folder, signatures={"serving_default": module.call})
         return {precision: _convert(folder, precision, input_names(model), calibration) for precision in precisions}
 

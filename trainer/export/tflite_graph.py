@@ -20,9 +20,7 @@ def read_tflite(data: bytes) -> Graph:
     try:
         return _read(schema.Model.GetRootAs(data), schema)
     except (struct.error, IndexError, TypeError, AttributeError) as error:
-        raise BadInput(
-            f"the TFLite flatbuffer cannot be read ({type(error).__name__}); export the run again."
-        ) from None
+        raise BadInput(f"cannot read the TFLite flatbuffer ({type(error).__name__}); export the run again.") from None
 
 
 def _read(model: Any, schema: Any) -> Graph:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -64,8 +66,10 @@ class FittedPerturber:
 
     @classmethod
     def load(cls, folder: Path) -> "FittedPerturber":
+        """Read back what ``save`` wrote into ``folder``."""
         import keras
 
+        importlib.import_module("models.layers")  # registers the layers that saved networks name
         text = json.loads((folder / "perturber.json").read_text())
         spec = {k: tuple(v) if isinstance(v, list) else v for k, v in text["input"].items() if k != "name"}
         return cls(
@@ -78,6 +82,26 @@ class FittedPerturber:
             identity_allowed=text["perturber"]["identity_allowed"],
             substituted=text["perturber"]["substituted"],
         )
+
+
+def preprocess_stage(spec: InputSpec) -> dict[str, Any]:
+    """The first stage of every perturber: raw x to u in the unit cube."""
+    return {"stage": "preprocess", "input": "x", "output": "u", "low": _plain(spec.low), "high": _plain(spec.high)}
+
+
+def output_stage(spec: InputSpec) -> dict[str, Any]:
+    """The last stage: v in the unit cube to x_out, of x's own kind."""
+    ends = {"low": _plain(spec.low), "high": _plain(spec.high)}
+    return {"stage": "output", "input": "v", "output": "x_out", **ends, "dtype": spec.dtype}
+
+
+def frame_output(spec: InputSpec) -> dict[str, Any]:
+    """The output that is a perturbed reading."""
+    return {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": list(spec.shape), "dtype": spec.dtype}
+
+
+def _plain(value: float | tuple[float, ...]) -> float | list[float]:
+    return list(value) if isinstance(value, tuple) else value
 
 
 class KerasRunner:

@@ -1,0 +1,232 @@
+"""``edgeveil-edge``: run, verify and bench a bundle on the board. Thin: parse, call, print."""
+
+import argparse
+import json
+import os
+import sys
+import traceback
+
+from edge_runtime import __version__
+from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
+
+_EXIT_CODES = (
+    "exit codes: 0 done, 2 your mistake, 3 figures not valid, 4 the device failed, 70 stopped, 130 interrupted"
+)
+
+
+def main(argv=None):
+    """Run one command; returns its exit code."""
+    try:
+        arguments = _parser().parse_args(argv)
+        return arguments.call(arguments) or 0
+    except EdgeVeilError as error:
+        sys.stderr.write("error: {}\n".format(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; say nothing more, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 4
+    except Exception as error:
+        # Its text could hold a value of a frame: name the place in the code and nothing else.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        sys.stderr.write(
+            "error: stopped by an unexpected {} at {}:{}; please report this line\n".format(
+                type(error).__name__, os.path.basename(place.filename), place.lineno
+            )
+        )
+        return PrivacyStop.exit_code
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="edgeveil-edge", description="Perturb frames on the device, with a signed bundle.", epilog=_EXIT_CODES
+    )
+    parser.add_argument("--version", action="version", version="edgeveil-edge " + __version__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands.required = True
+
+    run = _command(
+        commands,
+        "run",
+        _run,
+        "perturb every frame of a source into a sink",
+        "edgeveil-edge run demo.veil --trust trust --source npz:test.npz --sink npz:out.npz",
+    )
+    run.add_argument("--source", required=True, metavar="KIND:WHERE", help="npz:FILE (array x) or images:DIR")
+    run.add_argument("--sink", required=True, metavar="KIND:WHERE", help="npz:FILE (arrays x, index) or images:DIR")
+    _choices(run)
+
+    verify = _command(
+        commands,
+        "verify",
+        _verify,
+        "check a bundle's signature and every hash, then run its golden self-test",
+        "edgeveil-edge verify demo.veil --trust trust",
+    )
+    verify.add_argument("--signature-only", action="store_true", help="leave the self-test out: no interpreter needed")
+    _choices(verify)
+
+    bench = _command(
+        commands,
+        "bench",
+        _bench,
+        "time the artefact on synthetic frames",
+        "edgeveil-edge bench demo.veil --trust trust --artefact tflite-int8 --json",
+    )
+    bench.add_argument("--min-count", type=int, default=300, metavar="N", help="frames at least (300)")
+    bench.add_argument("--min-seconds", type=float, default=2.0, metavar="S", help="seconds at least (2)")
+    _choices(bench)
+    return parser
+
+
+def _command(commands, name, call, summary, example):
+    command = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog="example:\n  {}\n\n{}".format(example, _EXIT_CODES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("bundle", metavar="BUNDLE", help="the .veil file")
+    command.add_argument("--trust", required=True, metavar="DIR", help="folder of public keys that may sign (*.pub)")
+    command.set_defaults(call=call)
+    return command
+
+
+def _choices(command):
+    command.add_argument("--artefact", default="auto", metavar="NAME", help="such as tflite-int8 (auto: the preferred)")
+    command.add_argument("--backend", default="auto", metavar="NAME", help="such as onnxruntime (auto: the first here)")
+    command.add_argument("--threads", type=_threads, default=1, metavar="N", help="for the interpreter (1)")
+    command.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+
+
+def _threads(text):
+    count = int(text)
+    if not 1 <= count <= 1024:
+        raise argparse.ArgumentTypeError("expected 1 to 1024 threads; got {}".format(count))
+    return count
+
+
+def _open(arguments):
+    from edge_runtime.perturber import Perturber
+
+    return Perturber.open(
+        arguments.bundle,
+        trust=arguments.trust,
+        backend=arguments.backend,
+        artefact=arguments.artefact,
+        threads=arguments.threads,
+    )
+
+
+def _run(arguments):
+    from edge_runtime import hardening, loop
+    from edge_runtime.sinks import open_sink
+    from edge_runtime.sources import open_source
+
+    hardening.no_core_dumps()
+    _refuse_same_place(arguments.source, arguments.sink)
+    with _open(arguments) as perturber:
+        with open_source(arguments.source, perturber.manifest["input"]) as source:
+            sink = open_sink(arguments.sink, perturber.manifest["outputs"])
+            with _Progress(source.size) as progress:
+                summary = loop.run(source, perturber, sink, progress=progress)
+        document = dict({"schema": 1}, **summary._asdict())
+        document.update(perturber.info)
+    _say(arguments, document, _run_lines)
+    return 130 if summary.stopped == "interrupted" else 0
+
+
+def _verify(arguments):
+    from edge_runtime.bundle import read_bundle
+    from edge_runtime.perturber import announce
+    from edge_runtime.trust import Trust
+
+    if arguments.signature_only:
+        bundle = read_bundle(arguments.bundle, Trust.open(arguments.trust))
+        announce(bundle)
+        document = {
+            "name": bundle.manifest["name"],
+            "manifest_sha256": bundle.manifest_sha256,
+            "key": bundle.key,
+            "development": bundle.development,
+            "self_test": None,
+        }
+    else:
+        with _open(arguments) as perturber:
+            document = dict(perturber.info)
+    _say(arguments, dict(document, schema=1, verified=True), _verify_lines)
+
+
+def _bench(arguments):
+    from edge_runtime.bench import bench
+
+    with _open(arguments) as perturber:
+        document = bench(perturber, min_count=arguments.min_count, min_seconds=arguments.min_seconds)
+    _say(arguments, document, _bench_lines)
+    if document["verdict"] != "VALID":
+        raise LimitNotMet("these figures are INVALID: {}".format("; ".join(document["reasons"])))
+
+
+def _refuse_same_place(source, sink):
+    """A sink in the source's place would write over the raw readings it is made from."""
+    first, second = (text.partition(":")[2] for text in (source, sink))
+    if first and os.path.realpath(first) == os.path.realpath(second):
+        raise BadInput("expected a sink in another place than the source; both are {}".format(first))
+
+
+def _say(arguments, document, lines):
+    if arguments.json:
+        sys.stdout.write(json.dumps(document, sort_keys=True, allow_nan=False) + "\n")
+    else:
+        sys.stdout.write("\n".join(lines(document)) + "\n")
+    sys.stdout.flush()
+
+
+def _run_lines(document):
+    yield "{frames_in} frames in, {frames_out} out in {seconds:.2f} s with {artefact} ({stopped})".format(**document)
+    for reason, count in document["dropped"].items():
+        yield "  dropped, {}: {}".format(reason, count)
+
+
+def _verify_lines(document):
+    yield "verified: {name}, signed by {key:.16}...".format(**document)
+    if document["self_test"]:
+        yield "self-test passed: {} off by {:g} at most".format(document["artefact"], document["self_test"]["max_abs"])
+
+
+def _bench_lines(document):
+    latency = document["latency_ms"]
+    yield "{artefact} on {backend} {backend_version}, {threads} thread(s): {fps:.0f} frames a second".format(**document)
+    yield "  latency ms: p50 {p50:.3f}  p90 {p90:.3f}  p99 {p99:.3f}".format(**latency)
+    if document["interpreter_ms"]:
+        yield "  of which the interpreter: p50 {p50:.3f}".format(**document["interpreter_ms"])
+    yield "  {macs} MACs, {parameters} parameters, {peak_rss_bytes} bytes resident at most".format(**document)
+    yield document["verdict"]
+
+
+class _Progress(object):
+    """A line on stderr that counts, where a person looks at it; nothing where none does."""
+
+    def __init__(self, size):
+        self._size = size
+        self._shown = -1
+
+    def __call__(self, frames_in, frames_out):
+        if self._shown < 0 or frames_in - self._shown < 100:
+            return
+        self._shown = frames_in
+        of = " of {}".format(self._size) if self._size else ""
+        sys.stderr.write("\r{}{} frames in, {} out".format(frames_in, of, frames_out))
+
+    def __enter__(self):
+        if sys.stderr.isatty():
+            self._shown = 0
+        return self
+
+    def __exit__(self, *_):
+        if self._shown > 0:
+            sys.stderr.write("\n")

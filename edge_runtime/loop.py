@@ -1,0 +1,103 @@
+"""Source to perturber to sink, counting what went in, what came out and why the rest did not."""
+
+import collections
+import signal
+import threading
+import time
+from typing import Any, Callable, Dict, NamedTuple
+
+from edge_runtime.errors import FrameDropped, PrivacyStop
+
+Summary = NamedTuple(
+    "Summary",
+    [
+        ("frames_in", int),  # that the source gave or failed to give
+        ("frames_out", int),  # that the sink took
+        ("dropped", Dict[str, int]),  # the others, by reason
+        ("seconds", float),
+        ("stopped", str),  # "end" of the source, or "interrupted"
+    ],
+)
+
+
+def perturb_all(
+    source: Any,
+    perturber: Any,
+    emit: Callable[[Any], None],
+    *,
+    interrupted: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] = lambda *_: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Summary:
+    """Perturb every frame of ``source`` and hand it to ``emit``, until the source ends or ``interrupted()`` says so.
+
+    This is all that sees raw frames, and ``emit`` all that leaves it. A frame that cannot be read or perturbed is
+    counted and left out. What ``source``, ``perturber`` or ``emit`` raise else ends the loop: ``PrivacyStop``,
+    ``DeviceFailed``.
+    """
+    start, taken, out = clock(), 0, 0
+    dropped: Dict[str, int] = collections.Counter()
+    stopped = "end"
+    while True:
+        if interrupted():
+            stopped = "interrupted"
+            break
+        try:
+            frame = source.next()
+            if frame is None:
+                break
+            taken += 1
+            perturbed = perturber.perturb(frame)
+        except FrameDropped as drop:
+            dropped[drop.reason] += 1
+            continue
+        emit(perturbed)
+        out += 1
+        progress(taken, out)
+    # A frame that the source could not read was never taken, and is one of those that went in all the same.
+    return Summary(out + sum(dropped.values()), out, dict(sorted(dropped.items())), clock() - start, stopped)
+
+
+def run(source: Any, perturber: Any, sink: Any, **options: Any) -> Summary:
+    """``perturb_all`` into a sink that is closed whatever happens, so that nothing perturbed is lost.
+
+    A first Ctrl-C (or SIGTERM) lets the frame in hand finish and ends the loop; a second one breaks it off, and what
+    the sink has is still kept. After a ``PrivacyStop`` the sink forgets instead: what it holds may be raw.
+    """
+    with _Interrupt() as interrupt:
+        try:
+            summary = perturb_all(source, perturber, sink.write, interrupted=interrupt.came, **options)
+        except PrivacyStop:
+            sink.discard()
+            raise
+        except BaseException:
+            sink.close()
+            raise
+        sink.close()
+    return summary
+
+
+class _Interrupt(object):
+    """SIGINT and SIGTERM set a mark the first time, and do what they always do the second time."""
+
+    def __init__(self) -> None:
+        self._came = False
+        self._old: Dict[int, Any] = {}
+
+    def came(self) -> bool:
+        return self._came
+
+    def _mark(self, number: int, _frame: Any) -> None:
+        self._came = True
+        signal.signal(number, self._old[number])
+
+    def __enter__(self) -> "_Interrupt":
+        # Only the main thread may set handlers; elsewhere whoever owns the process deals with signals.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._old[number] = signal.signal(number, self._mark)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)

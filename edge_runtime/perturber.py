@@ -1,0 +1,135 @@
+"""The one door to a bundle: verified, self-tested, then frame in and perturbed frame out."""
+
+import collections
+import sys
+from typing import Any, Dict, List
+
+from edge_runtime.backends.choice import NoBackend, backends_for
+from edge_runtime.bundle import Bundle, read_bundle
+from edge_runtime.errors import BadInput, FrameDropped
+from edge_runtime.frames import PerturbedFrame, RawFrame
+from edge_runtime.identity import PassThrough
+from edge_runtime.manifest import NO_MODEL
+from edge_runtime.pipeline import Pipeline, load_pipeline
+from edge_runtime.selftest import self_test
+from edge_runtime.trust import Trust
+
+
+class Perturber(object):
+    """A bundle, ready to perturb. Made by ``Perturber.open``; use it as a context manager or ``close`` it.
+
+    ``manifest`` is the verified manifest, ``artefact`` the artefact that runs (``"numpy"`` for a pipeline without
+    models), ``info`` facts for people and reports, ``dropped`` how many frames were dropped, by reason.
+    """
+
+    def __init__(self, bundle: Bundle, pipeline: Pipeline, artefact: str, worst: float) -> None:
+        self.manifest = bundle.manifest
+        self.artefact = artefact
+        self.pipeline = pipeline
+        self.dropped: Dict[str, int] = collections.Counter()
+        self.info = _info(bundle, pipeline, artefact, worst)
+        self._identity = PassThrough(bundle.manifest)
+
+    @classmethod
+    def open(cls, bundle, *, trust, backend: str = "auto", artefact: str = "auto", threads: int = 1) -> "Perturber":
+        """Verify a bundle and make it ready.
+
+        ``bundle`` is a path (or the bundle's bytes), ``trust`` a folder of public keys (or a ``Trust``). ``artefact``
+        and ``backend`` are names or ``"auto"``: the first artefact of the manifest's preference that an installed
+        backend can open. Raises ``BundleRefused`` before any model byte is looked at, ``BadInput`` for names that do
+        not exist, ``DeviceFailed`` where no backend can run it or the self-test fails, ``PrivacyStop`` where raw data
+        would pass through.
+        """
+        verified = read_bundle(bundle, trust if isinstance(trust, Trust) else Trust.open(trust))
+        announce(verified)
+        chosen, pipeline = _choose(verified, artefact, backend, threads)
+        try:
+            worst = self_test(pipeline, verified.manifest, verified.members, chosen)
+        except BaseException:
+            pipeline.close()
+            raise
+        return cls(verified, pipeline, chosen, worst)
+
+    def perturb(self, frame: RawFrame) -> PerturbedFrame:
+        """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: then let nothing out."""
+        try:
+            out = self.pipeline.perturb(frame)
+        except FrameDropped as drop:
+            self.dropped[drop.reason] += 1
+            raise
+        self._identity.watch(frame, out)
+        return out
+
+    def perturb_batch(self, frames: List[RawFrame]) -> List[PerturbedFrame]:
+        """Several frames in, in order; those that were dropped are missing from the list and counted in ``dropped``."""
+        out = []
+        for frame, result in zip(frames, self.pipeline.perturb_batch(frames)):
+            if isinstance(result, PerturbedFrame):
+                self._identity.watch(frame, result)
+                out.append(result)
+            else:
+                self.dropped[result] += 1
+        return out
+
+    def close(self) -> None:
+        """Let the interpreters go."""
+        self.pipeline.close()
+
+    def __enter__(self) -> "Perturber":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def announce(bundle: Bundle) -> None:
+    """Say on stderr what nobody should overlook about a bundle."""
+    if bundle.development:
+        sys.stderr.write(
+            "*** DEVELOPMENT BUNDLE: {} is signed by a throw-away key. Anyone may have it. "
+            "Not for real data. ***\n".format(bundle.manifest["name"])
+        )
+    if bundle.manifest["privacy"]["file"] is None:
+        sys.stderr.write(
+            "note: {} was not audited: nobody has measured what it leaks\n".format(bundle.manifest["name"])
+        )
+
+
+def _choose(bundle: Bundle, artefact: str, backend: str, threads: int):
+    """The artefact that will run and its pipeline: the one asked for, else the first preferred one that opens."""
+    manifest = bundle.manifest
+    models = manifest["models"].values()
+    if not models:
+        if artefact not in ("auto", NO_MODEL):
+            raise BadInput("this bundle has no models, so no artefact {!r}; leave it out".format(artefact))
+        return NO_MODEL, load_pipeline(manifest, bundle.members, NO_MODEL)
+    names = manifest["preference"] if artefact == "auto" else [artefact]
+    reasons = []
+    for name in names:
+        formats = {model["artefacts"][name]["format"] for model in models if name in model["artefacts"]}
+        if artefact == "auto" and backend != "auto" and any(backend not in backends_for(f) for f in formats):
+            continue
+        try:
+            return name, load_pipeline(manifest, bundle.members, name, backend=backend, threads=threads)
+        except NoBackend as error:
+            reasons.append("{}: {}".format(name, error))
+    if not reasons:
+        raise BadInput(
+            "no artefact of this bundle is for the backend {!r}; it has {}".format(backend, ", ".join(names))
+        )
+    raise NoBackend("none of this bundle's artefacts can run here. " + "; ".join(reasons))
+
+
+def _info(bundle: Bundle, pipeline: Pipeline, artefact: str, worst: float) -> Dict[str, Any]:
+    models = bundle.manifest["models"]
+    return {
+        "name": bundle.manifest["name"],
+        "manifest_sha256": bundle.manifest_sha256,
+        "key": bundle.key,
+        "development": bundle.development,
+        "audited": artefact in bundle.manifest["privacy"]["speaks_of"],
+        "artefact": artefact,
+        "artefact_sha256": {name: model["artefacts"][artefact]["sha256"] for name, model in models.items()},
+        "backends": {name: runner.info() for name, runner in pipeline.runners.items()},
+        "self_test": {"max_abs": worst},
+    }

@@ -1,0 +1,25 @@
+"""What every sink is: takes perturbed frames and nothing else, and keeps them, or at a privacy stop forgets them."""
+
+from edge_runtime.errors import PrivacyStop
+from edge_runtime.frames import PerturbedFrame
+
+
+class Sink(object):
+    """Somewhere perturbed frames go. A subclass gives ``_write``, ``close`` and ``discard``."""
+
+    def write(self, frame):
+        """Take one ``PerturbedFrame``. Raises ``PrivacyStop`` for anything else, ``DeviceFailed`` when full."""
+        if type(frame) is not PerturbedFrame:
+            raise PrivacyStop("a sink takes perturbed frames alone; it was given a {}".format(type(frame).__name__))
+        self._write(frame)
+
+    def _write(self, frame):
+        raise NotImplementedError
+
+    def close(self):
+        """Make what was written last."""
+        raise NotImplementedError
+
+    def discard(self):
+        """Forget what was written in this run: it may not be what it should."""
+        raise NotImplementedError

@@ -1,0 +1,52 @@
+"""``images:DIR``: one PNG a frame, named by its number, written as it comes."""
+
+import os
+
+import numpy as np
+
+from edge_runtime.errors import BadInput
+from edge_runtime.files import write_atomic
+from edge_runtime.sinks.base import Sink
+from edge_runtime.sources.images import opencv
+
+
+class ImagesSink(Sink):
+    """Writes the output called ``frame`` as ``00000000.png``, gray or RGB, 8 or 16 bits, into an empty folder."""
+
+    def __init__(self, folder, outputs):
+        frames = [output for output in outputs if output["kind"] == "frame"]
+        if not frames or len(frames[0]["shape"]) != 3 or frames[0]["shape"][2] not in (1, 3):
+            raise BadInput("this bundle lets no gray or RGB images out: use npz:FILE")
+        if frames[0]["dtype"] not in ("uint8", "uint16"):
+            raise BadInput("a PNG holds uint8 or uint16; this bundle gives {}: use npz:FILE".format(frames[0]["dtype"]))
+        self._cv2 = opencv()
+        self._name = frames[0]["name"]
+        self._folder = folder
+        self._written = []
+        try:
+            os.makedirs(folder, exist_ok=True)
+            taken = os.listdir(folder)
+        except OSError as error:
+            taken, problem = [], error.strerror.lower()
+        else:
+            problem = "it has files in it" if taken else ""
+        if problem:
+            raise BadInput("expected an empty folder, or one that can be made, at {}: {}".format(folder, problem))
+
+    def _write(self, frame):
+        picture = frame.outputs[self._name]
+        if picture.shape[2] == 3:
+            picture = picture[:, :, ::-1]
+        # OpenCV's own imwrite says nothing of a full disk and leaves half a file.
+        data = self._cv2.imencode(".png", np.ascontiguousarray(picture))[1]
+        path = os.path.join(self._folder, "{:08d}.png".format(frame.index))
+        write_atomic(path, data.tobytes())
+        self._written.append(path)
+
+    def close(self):
+        self._written = []
+
+    def discard(self):
+        for path in self._written:
+            os.unlink(path)
+        self._written = []

@@ -1,0 +1,53 @@
+"""Classifiers D_y and D_z: from the unit cube to logits. Table 1 of paper 001, and small ones beside it."""
+
+from __future__ import annotations
+
+import keras
+from keras import layers
+
+
+def table1_mnist(shape: tuple[int, int, int], classes: int) -> keras.Model:
+    """Table 1's MNIST column: Conv(64,5,5), Conv(64,5,5), FC(128), FC(classes); no padding, as the table names none.
+
+    ``shape`` (height, width, channels) with at least 9 x 9 pixels.
+    """
+    image = keras.Input(shape, name="image")
+    x = layers.Conv2D(64, 5, activation="relu")(image)
+    x = layers.Conv2D(64, 5, activation="relu")(x)
+    x = layers.Dropout(0.25)(x)
+    x = layers.Flatten()(x)
+    x = layers.Dense(128, activation="relu")(x)
+    x = layers.Dropout(0.5)(x)
+    return keras.Model(image, layers.Dense(classes, name="logits")(x))
+
+
+def table1_wifi(features: int, classes: int) -> keras.Model:
+    """Table 1's WiFi column: FC(256), FC(128), FC(64), FC(classes), dropout of a half after the first two."""
+    vector = keras.Input((features,), name="features")
+    x = layers.Dense(256, activation="relu")(vector)
+    x = layers.Dropout(0.5)(x)
+    x = layers.Dense(128, activation="relu")(x)
+    x = layers.Dropout(0.5)(x)
+    x = layers.Dense(64, activation="relu")(x)
+    return keras.Model(vector, layers.Dense(classes, name="logits")(x))
+
+
+def small(shape: tuple[int, int, int], classes: int, *, width: int = 32) -> keras.Model:
+    """A small network for any image: convolutions of stride 2 down to about 4 x 4, then FC(128), FC(classes).
+
+    Stands in where Table 1 has VGG16, and for pictures too small for its MNIST column. ``shape`` (height, width,
+    channels); ``width`` is the number of channels of the first layer, doubled once.
+    """
+    image = keras.Input(shape, name="image")
+    side = min(shape[:2])
+    stride = 2 if side > 12 else 1
+    x = layers.Conv2D(width, 3, strides=stride, padding="same", activation="relu")(image)
+    side = -(-side // stride)
+    while side > 4:
+        x = layers.Conv2D(2 * width, 3, strides=2, padding="same", activation="relu")(x)
+        side = -(-side // 2)
+    x = layers.Dropout(0.25)(x)
+    x = layers.Flatten()(x)
+    x = layers.Dense(128, activation="relu")(x)
+    x = layers.Dropout(0.5)(x)
+    return keras.Model(image, layers.Dense(classes, name="logits")(x))

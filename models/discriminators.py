@@ -1,0 +1,27 @@
+"""Discriminators D of PR-GAN: is this a reading or a perturbed one? One logit, high for readings. They never ship."""
+
+from __future__ import annotations
+
+import keras
+from keras import layers
+
+
+def conv_discriminator(shape: tuple[int, int, int], *, width: int = 32) -> keras.Model:
+    """Two convolutions of stride 2, then one logit; ``shape`` (height, width, channels)."""
+    image = keras.Input(shape, name="image")
+    x = layers.Conv2D(width, 3, strides=2, padding="same")(image)
+    x = layers.LeakyReLU(0.2)(x)
+    x = layers.Conv2D(2 * width, 3, strides=2, padding="same")(x)
+    x = layers.LeakyReLU(0.2)(x)
+    x = layers.Flatten()(x)
+    return keras.Model(image, layers.Dense(1, name="logits")(x))
+
+
+def mlp_discriminator(features: int, *, width: int = 128) -> keras.Model:
+    """Two dense layers, then one logit; ``features`` is the vector's length."""
+    vector = keras.Input((features,), name="features")
+    x = layers.Dense(width)(vector)
+    x = layers.LeakyReLU(0.2)(x)
+    x = layers.Dense(width)(x)
+    x = layers.LeakyReLU(0.2)(x)
+    return keras.Model(vector, layers.Dense(1, name="logits")(x))

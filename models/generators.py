@@ -1,0 +1,52 @@
+"""Generators G: u to u' in the unit cube, from operations that int8 TFLite, an Edge TPU and ONNX opset 13 all have."""
+
+from __future__ import annotations
+
+import keras
+from keras import layers
+
+from models.layers import ResizeNearest, UnitClip
+
+
+def conv_generator(shape: tuple[int, int, int], *, width: int, halvings: int, blocks: int) -> keras.Model:
+    """Encoder, residual blocks at low resolution, decoder; what it makes is added to the input and clipped to [0, 1].
+
+    ``shape`` (height, width, channels). The last convolution starts near zero, so that training starts from the
+    identity: Acc(D_y) is high at once, and what has to be found is a change that hides z (section 5.1).
+    """
+    image = keras.Input(shape, name="image")
+    sizes = [shape[:2]]
+    x = image
+    for step in range(halvings):
+        # Few channels at high resolution: that is where the multiply-adds are.
+        channels = max(4, width >> (halvings - 1 - step))
+        x = layers.Conv2D(channels, 3, strides=2, padding="same", name=f"down{step}")(x)
+        x = layers.ReLU(6.0, name=f"down{step}_relu")(x)
+        sizes.append((-(-sizes[-1][0] // 2), -(-sizes[-1][1] // 2)))
+    for number in range(blocks):
+        y = layers.Conv2D(width, 3, padding="same", name=f"block{number}")(x)
+        x = layers.ReLU(6.0, name=f"block{number}_relu")(layers.Add(name=f"block{number}_add")([x, y]))
+    for step in reversed(range(halvings)):
+        channels = max(4, width >> (halvings - step)) if step else 4
+        x = layers.Conv2D(channels, 3, padding="same", name=f"up{step}")(x)
+        x = layers.ReLU(6.0, name=f"up{step}_relu")(x)
+        x = ResizeNearest(*sizes[step], name=f"up{step}_resize")(x)
+    small = keras.initializers.RandomNormal(stddev=0.01, seed=0)
+    x = layers.Conv2D(shape[2], 3, padding="same", kernel_initializer=small, name="change")(x)
+    x = layers.Activation("tanh", name="change_tanh")(x)  # bounded, so that int8 has a fixed scale for it
+    output = UnitClip(name="output")(layers.Add(name="changed")([image, x]))
+    return keras.Model(image, output, name="generator")
+
+
+def mlp_generator(features: int, *, width: int, blocks: int) -> keras.Model:
+    """Dense layers; what they make is added to the input and clipped to [0, 1]. ``features`` is the vector's length."""
+    vector = keras.Input((features,), name="features")
+    x = vector
+    for number in range(blocks):
+        x = layers.Dense(width, name=f"dense{number}")(x)
+        x = layers.ReLU(6.0, name=f"dense{number}_relu")(x)
+    small = keras.initializers.RandomNormal(stddev=0.01, seed=0)
+    x = layers.Dense(features, kernel_initializer=small, name="change")(x)
+    x = layers.Activation("tanh", name="change_tanh")(x)
+    output = UnitClip(name="output")(layers.Add(name="changed")([vector, x]))
+    return keras.Model(vector, output, name="generator")

@@ -1,0 +1,79 @@
+"""The public prior θ_y(z) and the maximum-entropy distribution that follows from it (paper 001, eq. 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from edge_runtime.errors import BadInput
+
+# Probabilities are written in decimals: 1/3 three times over may miss 1 by this much.
+TOLERANCE = 1e-3
+
+
+def med(known: Mapping[str, Mapping[str, float]], *, y_names: Sequence[str], z_names: Sequence[str]) -> np.ndarray:
+    """MED(z|y) of eq. (3), float64 (classes of y, classes of z), rows summing to 1.
+
+    ``known`` is θ: class of y to class of z to P(z|y), as far as the public knows. What is left of 1 is spread evenly
+    over the z not named; a y not named gets all of Z evenly. Raises ``BadInput`` for a prior that cannot be.
+    """
+    unknown = [name for name in known if name not in y_names]
+    if unknown:
+        raise BadInput(f'The prior names the y "{unknown[0]}"; the classes of y are {_listed(y_names)}.')
+    return np.stack([_row(y, known.get(y, {}), list(z_names)) for y in y_names])
+
+
+def _row(y: str, known: Mapping[str, float], z_names: list[str]) -> np.ndarray:
+    for z, p in known.items():
+        if z not in z_names:
+            raise BadInput(f'The prior of y "{y}" names the z "{z}"; the classes of z are {_listed(z_names)}.')
+        if not 0 <= p <= 1:
+            raise BadInput(
+                f'The prior P({z}|{y}) must lie between 0 and 1; got {p:g}. Correct prior.table."{y}"."{z}".'
+            )
+    total = sum(known.values())
+    rest = [z for z in z_names if z not in known]
+    if total > 1 + TOLERANCE:
+        raise BadInput(f'The prior of y "{y}" must sum to at most 1; got {total:g}. Lower its values.')
+    if not rest and total < 1 - TOLERANCE:
+        raise BadInput(
+            f'The prior of y "{y}" names every z and must sum to 1; got {total:g}. Raise its values, or leave out the '
+            "z that you know nothing of."
+        )
+    left = max(0.0, 1.0 - total) / len(rest) if rest else 0.0
+    row = np.array([known.get(z, left) for z in z_names], np.float64)
+    return row / row.sum()
+
+
+def counted(y: np.ndarray, z: np.ndarray, *, classes: tuple[int, int]) -> np.ndarray:
+    """P(z|y) as counted in labels y, z (n,), float64 (classes of y, classes of z); every y must occur."""
+    table = np.zeros(classes)
+    np.add.at(table, (y, z), 1.0)
+    return table / table.sum(axis=1, keepdims=True)
+
+
+def even_over_seen(y: np.ndarray, z: np.ndarray, *, classes: tuple[int, int]) -> np.ndarray:
+    """1/k for each of the k values of z that occur with y in labels y, z (n,), else 0."""
+    seen = counted(y, z, classes=classes) > 0
+    return seen / seen.sum(axis=1, keepdims=True)
+
+
+def check_possible(
+    theta: np.ndarray, y: np.ndarray, z: np.ndarray, *, names: tuple[Sequence[str], Sequence[str]]
+) -> None:
+    """Refuse a prior that says 0 where the training rows say otherwise: D_z could not be compared with it."""
+    ruled_out = theta[y, z] == 0
+    if ruled_out.any():
+        row = int(np.flatnonzero(ruled_out)[0])
+        y_name, z_name = names[0][y[row]], names[1][z[row]]
+        count = int((ruled_out & (y == y[row]) & (z == z[row])).sum())
+        raise BadInput(
+            f'The prior says that z "{z_name}" never comes with y "{y_name}"; {count} training rows have them together. '
+            f"Give it a small probability, or correct the labels."
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f'"{name}"' for name in names[:8])
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,141 @@
+"""Three equal stratified slices (paper 001, section 5.3), cut before anything is fitted; and hold-outs within them.
+
+Rows that belong together (one subject, one session) are never cut apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from edge_runtime.errors import BadInput
+from trainer.datasets.base import Part, Slices
+
+SLICES = 3
+FEWEST_ROWS = 5  # of each class of y and of z in each slice: below that a hold-out of it may be empty
+FEWEST_GROUPS = 2 * SLICES  # of each class: two to a slice, so that one can be held out
+
+Cluster = tuple[np.ndarray | None, Literal["subject", "session"] | None]
+
+
+def clusters(z: np.ndarray, *, subject: np.ndarray | None, session: np.ndarray | None) -> Cluster:
+    """What must stay together, numbered (N,): subjects, or sessions where z is the subject itself or close to it.
+
+    Raises ``BadInput`` where z follows from the subject and no session says which rows were recorded together.
+    """
+    if subject is None:
+        return (None, None) if session is None else (_numbered(session), "session")
+    pairs = np.unique(np.stack([z, _numbered(subject)]), axis=1)
+    fewest = np.bincount(pairs[0]).min()
+    if fewest >= SLICES:
+        return _numbered(subject), "subject"
+    if session is None:
+        raise BadInput(
+            f"Some class of z has only {fewest} subject{'s' if fewest > 1 else ''}, so three slices cannot have different "
+            "subjects each: add an array `session` (which recording a row is from), or leave out `subject` and `groups` to "
+            "cut row by row, which flatters the numbers where rows of one recording resemble each other."
+        )
+    return _numbered(np.stack([_numbered(subject), _numbered(session)], axis=1)), "session"
+
+
+def cut(y: np.ndarray, z: np.ndarray, *, cluster: np.ndarray | None, rng: np.random.Generator) -> Slices:
+    """Three slices of labels y, z (N,), equal in size and in the share of each (y, z) as far as clusters allow.
+
+    Every slice's rows come in random order. Raises ``BadInput`` where a class is too small to be in all of them.
+    """
+    stratum = y * (int(z.max()) + 1) + z
+    place = _deal_rows(stratum, rng) if cluster is None else _deal_clusters(stratum, cluster, rng)
+    return Slices(*(rng.permutation(np.flatnonzero(place == i)) for i in range(SLICES)))
+
+
+def check_classes(
+    labels: np.ndarray, names: Sequence[str], *, of: str, slices: Slices, cluster: np.ndarray | None
+) -> None:
+    """Refuse labels (N,) of which a class is too rare to learn, to choose by and to test; says how many it needs."""
+    if len(names) < 2:
+        raise BadInput(
+            f'{of} must have at least 2 classes; got {len(names)} ("{names[0]}"). There is nothing to tell apart.'
+        )
+    parts = (slices.classifiers, slices.perturber, slices.test)
+    for number, name in enumerate(names):
+        rows = np.flatnonzero(labels == number)
+        if len(rows) < SLICES * FEWEST_ROWS:
+            raise BadInput(
+                f'{of} "{name}" has {len(rows)} rows; at least {SLICES * FEWEST_ROWS} are needed ({FEWEST_ROWS} for each of '
+                f"{SLICES} slices). Add rows of it, or leave that class out."
+            )
+        if cluster is None:
+            continue
+        groups = len(np.unique(cluster[rows]))
+        in_slices = min(int((labels[part] == number).sum()) for part in parts)
+        if groups < FEWEST_GROUPS or in_slices < FEWEST_ROWS:
+            raise BadInput(
+                f'{of} "{name}" has {len(rows)} rows of {groups} subjects or sessions; at least {FEWEST_GROUPS} of them and '
+                f"{FEWEST_ROWS} rows in each of {SLICES} slices are needed. Add recordings of it, or leave that class out."
+            )
+
+
+def hold_out(part: Part, *, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cut a part into (rows to fit, rows to choose by): places within the part, the second about ``share`` of it.
+
+    Stratified by (y, z), or by whole clusters of like (y, z). The same part and seed give the same cut.
+    """
+    rng = np.random.default_rng([seed, len(part)])
+    stratum = part.y * (int(part.z.max()) + 1) + part.z
+    unit = np.arange(len(part)) if part.cluster is None else _numbered(part.cluster)
+    of_unit = stratum if part.cluster is None else _commonest(stratum, unit)
+    order = rng.permutation(len(of_unit))
+    order = order[np.argsort(of_unit[order], kind="stable")]
+    # Evenly spaced over units sorted by stratum: each stratum gives its share, to within one.
+    chosen = np.zeros(len(order), bool)
+    chosen[order[np.floor(np.arange(rng.random(), len(order), 1 / share)).astype(int)]] = True
+    held = chosen[unit]
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def thin(stratum: np.ndarray, *, rows: int, cluster: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    """About ``rows`` of the row numbers of ``stratum`` (N,), sorted, stratified; whole clusters where there are any."""
+    unit = np.arange(len(stratum)) if cluster is None else cluster
+    of_unit = stratum if cluster is None else _commonest(stratum, unit)
+    order = rng.permutation(len(of_unit))
+    order = order[np.argsort(of_unit[order], kind="stable")]
+    count = max(1, round(len(of_unit) * rows / len(stratum)))
+    chosen = np.zeros(len(order), bool)
+    chosen[order[np.linspace(0, len(order), count, endpoint=False).astype(int)]] = True
+    return np.flatnonzero(chosen[unit])
+
+
+def _numbered(values: np.ndarray) -> np.ndarray:
+    return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _commonest(stratum: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    table = np.zeros((int(unit.max()) + 1, int(stratum.max()) + 1), np.int64)
+    np.add.at(table, (unit, stratum), 1)
+    return table.argmax(axis=1)
+
+
+def _deal_rows(stratum: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    # Like cards: sorted by stratum, shuffled within, one to each slice in turn. Sizes differ by at most one.
+    order = rng.permutation(len(stratum))
+    order = order[np.argsort(stratum[order], kind="stable")]
+    place = np.empty(len(stratum), np.int64)
+    place[order] = (np.arange(len(stratum)) + rng.integers(SLICES)) % SLICES
+    return place
+
+
+def _deal_clusters(stratum: np.ndarray, cluster: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    # The largest first, each to the slice that it leaves closest to a third of every stratum.
+    table = np.zeros((int(cluster.max()) + 1, int(stratum.max()) + 1))
+    np.add.at(table, (cluster, stratum), 1)
+    weight = 1.0 / np.maximum(table.sum(axis=0), 1)  # a rare stratum counts as much as a common one
+    have = np.zeros((SLICES, table.shape[1]))
+    of_cluster = np.empty(len(table), np.int64)
+    order = rng.permutation(len(table))
+    for c in order[np.argsort(-table.sum(axis=1)[order], kind="stable")]:
+        crowding = (weight * table[c] * (2 * have + table[c])).sum(axis=1)
+        of_cluster[c] = crowding.argmin()
+        have[of_cluster[c]] += table[c]
+    return of_cluster[cluster]

@@ -1,0 +1,196 @@
+"""Would a board run this file? Read from the file itself, before anything is shipped.
+
+A converter does not say when it falls back to float, when it picks a newer version of an operation than the board
+knows, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the
+operation, the tensor, the rule and the cure, and any finding refuses the export.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from devices.profiles import OnnxLimits, Profile, TfliteLimits
+from edge_runtime.errors import BadInput
+from trainer.export.graph import Graph, Op, Tensor
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a board could not run, or would run wrongly."""
+
+    rule: str
+    op: str
+    tensor: str
+    problem: str
+    cure: str
+
+    def text(self) -> str:
+        where = ", ".join(part for part in (f"operation {self.op}" if self.op else "", self.tensor) if part)
+        return f"{self.rule}: {where}: {self.problem}. Cure: {self.cure}."
+
+    def facts(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[Finding]:
+    """What is wrong with an artefact of that precision (``"int8"``), for every board and then for that one."""
+    findings = [*_fixed_sizes(graph), *_pure(graph)]
+    if graph.format == "tflite":
+        findings += _one_subgraph(graph) + _one_scale_per_dense(graph)
+    if precision == "int8":
+        findings += _no_float_in_tflite(graph) if graph.format == "tflite" else _no_float_in_onnx(graph)
+    limits = profile.limits(f"{graph.format}-{precision}") if profile else None
+    if isinstance(limits, TfliteLimits):
+        findings += _tflite_limits(graph, limits, profile.name)
+    if isinstance(limits, OnnxLimits):
+        findings += _onnx_limits(graph, limits, profile.name)
+    return findings
+
+
+def refuse(findings: list[Finding], artefact: str, model: str, board: str | None) -> None:
+    """Raise ``BadInput`` that says it all, where there is anything to say."""
+    if findings:
+        where = f" for {board}" if board else ""
+        lines = "\n".join(f"  {finding.text()}" for finding in findings)
+        raise BadInput(f"{artefact} of {model!r} does not pass the lint{where}; nothing was exported.\n{lines}")
+
+
+_STATE = {"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"}
+_RANDOM = {"RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL", "RandomNormal", "RandomUniform"}
+_RANDOM |= {"RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
+_CURES = {
+    "TILE": "resize through tf.raw_ops.ResizeNearestNeighbor(half_pixel_centers=False), not UpSampling2D('nearest')",
+    "TRANSPOSE_CONV": "put no BatchNormalization with ReLU after Conv2DTranspose; resize and convolve",
+    "RESIZE_NEAREST_NEIGHBOR": "resize through tf.raw_ops.ResizeNearestNeighbor(half_pixel_centers=False)",
+    "DEPTH_TO_SPACE": "resize and convolve in place of depth_to_space",
+    "LEAKY_RELU": "use ReLU or ReLU6",
+    "HARD_SWISH": "use ReLU, ReLU6, or x * sigmoid(x)",
+    "GELU": "use ReLU or ReLU6",
+    "ELU": "use ReLU or ReLU6",
+    "Elu": "use ReLU or ReLU6",
+    "Erf": "use ReLU or ReLU6 in place of GELU",
+    "SQUARE": "use BatchNormalization, which folds, in place of group, instance or layer normalisation",
+    "RSQRT": "use BatchNormalization, which folds, in place of group, instance or layer normalisation",
+}
+
+
+def _cure(op: Op) -> str:
+    return _CURES.get(op.kind, "use another operation: docs/boards.md says what is safe everywhere")
+
+
+def _fixed_sizes(graph: Graph) -> list[Finding]:
+    users, makers = graph.users(), graph.makers()
+    found = []
+    for tensor in graph.tensors():
+        if -1 in tensor.shape:
+            op = makers.get(id(tensor)) or next(iter(users.get(id(tensor), [])), None)
+            problem = f"a size of the shape {list(tensor.shape)} is left open"
+            cure = "give every size of the model's input, and reshape to fixed sizes only"
+            found.append(Finding("dynamic-dimension", op.name if op else "", _name(tensor), problem, cure))
+    return found
+
+
+def _pure(graph: Graph) -> list[Finding]:
+    found = []
+    for op in graph.ops:
+        out = _name(op.outputs[0]) if op.outputs else ""
+        if op.kind in _STATE:
+            cure = "build the model without variables that change when it runs"
+            found.append(Finding("no-state", op.name, out, f"{op.kind} keeps a value between frames", cure))
+        if op.kind in _RANDOM:
+            problem = f"{op.kind} draws from a generator that is not the operating system's"
+            found.append(Finding("no-random", op.name, out, problem, "make the noise an input, drawn by a draw stage"))
+        if op.kind.startswith("CUSTOM"):
+            problem = f"{op.kind} is no built-in operation of TFLite"
+            found.append(Finding("built-in", op.name, out, problem, _cure(op)))
+        if op.domain not in ("", "ai.onnx"):
+            problem = f"{op.kind} is of the domain {op.domain}, which ONNX itself does not define"
+            found.append(Finding("built-in", op.name, out, problem, _cure(op)))
+    return found
+
+
+def _one_subgraph(graph: Graph) -> list[Finding]:
+    if graph.subgraphs == 1:
+        return []
+    problem = f"the file has {graph.subgraphs} subgraphs"
+    return [Finding("one-subgraph", "", "", problem, "build the model without conditions and loops")]
+
+
+def _one_scale_per_dense(graph: Graph) -> list[Finding]:
+    found = []
+    for op in graph.ops:
+        if op.kind == "FULLY_CONNECTED" and op.inputs[1] is not None and len(op.inputs[1].scales) > 1:
+            problem = f"{len(op.inputs[1].scales)} scales, where interpreters before 2.14 read the first for all"
+            cure = "convert with per-channel quantisation of Dense layers switched off"
+            found.append(Finding("one-scale-per-dense", op.name, _name(op.inputs[1]), problem, cure))
+    return found
+
+
+def _no_float_in_tflite(graph: Graph) -> list[Finding]:
+    found, named = [], set()
+    for op in graph.ops:
+        for tensor in (*op.inputs, *op.outputs):
+            if tensor is not None and "float" in tensor.dtype and op.name not in named:
+                named.add(op.name)
+                problem = f"{tensor.dtype} inside an int8 artefact: the converter has no int8 for {op.kind}"
+                if op.kind in ("QUANTIZE", "DEQUANTIZE"):
+                    problem = f"{tensor.dtype} inside an int8 artefact, at the edge of an operation without int8"
+                found.append(Finding("no-float-island", op.name, _name(tensor), problem, _cure(op)))
+    for name, tensor in (*graph.inputs.items(), *graph.outputs.items()):
+        if tensor.dtype != "int8" or len(tensor.scales) != 1:
+            problem = f"{name!r} is {tensor.dtype}, not int8 with one scale"
+            found.append(Finding("int8-ends", "", _name(tensor), problem, "ask the converter for int8 in and out"))
+    return found
+
+
+def _no_float_in_onnx(graph: Graph) -> list[Finding]:
+    """QDQ: every product reads numbers that were int8, and every result is quantised again."""
+    makers, found = graph.makers(), []
+    for op in graph.ops:
+        if op.kind not in ("Conv", "ConvTranspose", "MatMul", "Gemm"):
+            continue
+        for tensor in op.inputs[:2]:
+            maker = makers.get(id(tensor))
+            if maker is None or maker.kind != "DequantizeLinear":
+                problem = f"{op.kind} reads float32: it was not quantised"
+                cure = "quantise it statically, with calibration rows that reach it"
+                found.append(Finding("no-float-island", op.name, _name(tensor), problem, cure))
+    return found
+
+
+def _tflite_limits(graph: Graph, limits: TfliteLimits, board: str) -> list[Finding]:
+    found = []
+    for op in graph.ops if limits.ops is not None else ():
+        out = _name(op.outputs[0]) if op.outputs else ""
+        if op.kind not in limits.ops:
+            found.append(Finding("allowed-op", op.name, out, f"{op.kind} is not on the list of {board}", _cure(op)))
+        elif op.version > limits.ops[op.kind]:
+            problem = f"{op.kind} is of version {op.version}, and {board} reads up to {limits.ops[op.kind]}"
+            found.append(Finding("op-version", op.name, out, problem, _cure(op)))
+    needs = graph.min_runtime_version
+    if limits.min_runtime_version and needs and _version(needs) > _version(limits.min_runtime_version):
+        problem = f"the file asks for a runtime of {needs}, and {board} has that of {limits.min_runtime_version}"
+        found.append(Finding("min-runtime-version", "", "", problem, "replace the operations that are new"))
+    return found
+
+
+def _onnx_limits(graph: Graph, limits: OnnxLimits, board: str) -> list[Finding]:
+    found = []
+    for what, has, most in (("opset", graph.opset, limits.opset), ("IR version", graph.ir, limits.ir)):
+        if has > most:
+            cure = f"convert with opset {limits.opset}"
+            found.append(Finding("onnx-version", "", "", f"{what} {has}, and {board} reads up to {most}", cure))
+    for op in graph.ops if limits.ops is not None else ():
+        if op.kind not in limits.ops:
+            problem = f"{op.kind} is not on the list of {board}"
+            found.append(Finding("allowed-op", op.name, _name(op.outputs[0]), problem, _cure(op)))
+    return found
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The first two numbers: 2.5.0 is not newer than 2.5."""
+    return tuple(int(part) for part in text.split(".")[:2])
+
+
+def _name(tensor: Tensor) -> str:
+    return f"tensor {tensor.name!r}"

@@ -1,0 +1,155 @@
+"""Seal an export folder: artefacts, manifest, privacy card and runtime become one signed file, whole or not at all."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from edge_runtime import strict_json
+from edge_runtime.archive import pack
+from edge_runtime.bundle import MANIFEST, SIGNATURE, read_bundle, signature_member, signed_message
+from edge_runtime.errors import BadInput
+from edge_runtime.files import atomic_path
+from edge_runtime.manifest import (
+    MAX_MANIFEST_BYTES,
+    NO_MODEL,
+    PRIVACY_MEMBER,
+    RUNTIME_MEMBER,
+    check_manifest,
+    referenced_files,
+)
+from edge_runtime.trust import Trust
+from trainer.export.keys import Signer, is_encrypted, keygen
+from trainer.export.zipapp import zipapp_bytes
+
+__all__ = ["is_encrypted", "keygen", "seal"]
+
+# A path of the machine it was made on: at the beginning of a text, or behind a space, a colon or the like.
+_LOCAL_PATH = re.compile(r"(?:^|[\s:=('\"])(?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[\w.]")
+
+
+def seal(
+    export_dir: Path, key_path: Path, out: Path, *, passphrase: str | None = None, allow_unaudited: bool = False
+) -> Path:
+    """Sign what ``edgeveil export`` and ``edgeveil audit`` left in ``export_dir`` as the bundle ``out``.
+
+    The same folder and key give the same bytes. The written file is read again and verified before it takes its name.
+    ``allow_unaudited``: where there is no audit of these very artefacts, write a card that says "not audited".
+    Raises ``BadInput`` where there is none and that was not allowed, where folder or key are not what they must be, or
+    where something that goes in names a path of this machine; ``BundleRefused`` where the result would not be accepted.
+    """
+    from trainer.export.folder import ExportFolder
+
+    folder = ExportFolder.open(Path(export_dir))
+    signer = Signer.open(key_path, passphrase=passphrase)
+    manifest = copy.deepcopy(dict(folder.manifest))
+    manifest["development"] = signer.key.development
+    manifest["privacy"] = {"file": None, "speaks_of": {}}
+    check_manifest(manifest, sealed=False)
+    files = {**folder.members, RUNTIME_MEMBER: zipapp_bytes()}
+    audit = _audit_of(Path(export_dir), manifest, allow_unaudited=allow_unaudited)
+    if audit is not None:
+        files[PRIVACY_MEMBER], speaks_of = audit
+        manifest["privacy"] = {"file": PRIVACY_MEMBER, "speaks_of": speaks_of}
+    members = {name: _member(files, name, export_dir) for name in (*referenced_files(manifest), RUNTIME_MEMBER)}
+    manifest["members"] = [
+        {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in sorted(members.items())
+    ]
+    _refuse_paths(manifest, "manifest.json")
+    check_manifest(manifest)
+    manifest_bytes = strict_json.dumps(manifest)
+    if len(manifest_bytes) > MAX_MANIFEST_BYTES:
+        raise BadInput(
+            f"The manifest has {len(manifest_bytes)} bytes and {MAX_MANIFEST_BYTES} are allowed: fewer artefacts, or "
+            "ranges given once for all features, make it smaller."
+        )
+    signature = signature_member(signer.key.key, signer.sign(signed_message(manifest_bytes)))
+    bundle = pack([(MANIFEST, manifest_bytes), (SIGNATURE, signature), *sorted(members.items())])
+    with atomic_path(out) as temporary:
+        Path(temporary).write_bytes(bundle)
+        # What was written is judged, not what was meant, and by the same rules as on the board.
+        read_bundle(temporary, Trust([signer.key], audience=manifest["audience"]))
+    return Path(out)
+
+
+def _member(files: Mapping[str, bytes], name: str, export_dir: Path) -> bytes:
+    if name not in files:
+        raise BadInput(f"The manifest in {export_dir} names {name}, which is not there. Export the run again.")
+    return files[name]
+
+
+def _audit_of(
+    export_dir: Path, manifest: Mapping[str, Any], *, allow_unaudited: bool
+) -> tuple[bytes, dict[str, dict[str, str]]] | None:
+    """The audit's bytes and which artefacts, by hash, it speaks of; None where going without is allowed and needed."""
+    path = export_dir / "audit.json"
+    cure = f"Run edgeveil audit {export_dir}, or seal with --no-audit to say on the card that there is none."
+    if not path.is_file():
+        if allow_unaudited:
+            return None
+        raise BadInput(f"An audit of these artefacts was expected at {path}, and there is none. {cure}")
+    try:
+        data = path.read_bytes()
+        document = strict_json.loads(data)
+        speaks_of = _speaks_of(document)
+    except OSError as error:
+        raise BadInput(f"The audit {path} cannot be read: {error.strerror}. {cure}") from None
+    except (strict_json.BadJson, LookupError, TypeError, AttributeError) as error:
+        raise BadInput(f"{path} is not an audit that edgeveil audit wrote ({error}). {cure}") from None
+    stale = _not_of(speaks_of, manifest)
+    if stale is not None:
+        if allow_unaudited:
+            return None
+        raise BadInput(f"The audit in {path} {stale}. {cure}")
+    _refuse_paths(document, "audit.json")
+    return data, speaks_of
+
+
+def _speaks_of(document: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Artefact -> model -> SHA-256, of the document and of those that lie in it."""
+    found: dict[str, dict[str, str]] = {}
+    for part in (document, *document.get("others", [])):
+        for artefact, hashes in part["speaks_of"].items():
+            found[str(artefact)] = {str(model): str(value) for model, value in hashes.items()}
+    return found
+
+
+def _not_of(speaks_of: Mapping[str, Mapping[str, str]], manifest: Mapping[str, Any]) -> str | None:
+    """What is wrong with an audit of these artefacts, if anything is, as the end of a sentence."""
+    if not speaks_of:
+        return "speaks of no artefact that ships"
+    models = manifest["models"]
+    for artefact, hashes in speaks_of.items():
+        if artefact not in {variant for model in models.values() for variant in model["artefacts"]} | {NO_MODEL}:
+            return f"speaks of an artefact {artefact}, which was not exported"
+        if {name: model["artefacts"][artefact]["sha256"] for name, model in models.items()} != hashes:
+            return f"is of another {artefact} than the one that was exported"
+    return None
+
+
+def _refuse_paths(value: Any, where: str) -> None:
+    """Paths tell about people and machines, and a bundle goes to many."""
+    for text in _texts(value):
+        if _LOCAL_PATH.search(text):
+            raise BadInput(
+                f"{where} names a path of this machine ({text[:60]!r}), and paths do not go into a bundle. Give what "
+                "it stands for a plain name, then export and audit again."
+            )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            if key != "tensor":  # an interpreter's names of tensors may look like paths and are none
+                yield from _texts(inner)

@@ -1,0 +1,38 @@
+"""The edge runtime as one file, ``edgeveil-edge.pyz``: runs on any Python from 3.6 with numpy beside it."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import edge_runtime
+from edge_runtime.files import write_atomic
+
+_SHEBANG = b"#!/usr/bin/env python3\n"
+_MAIN = b"import sys\n\nfrom edge_runtime.cli import main\n\nsys.exit(main())\n"
+
+
+def zipapp_bytes() -> bytes:
+    """The zipapp: the sources of ``edge_runtime``, stored, sorted and undated, so the same sources give the same bytes.
+
+    Compressed, they would depend on the zlib that did it.
+    """
+    root = Path(edge_runtime.__file__).parent
+    sources = {f"edge_runtime/{path.relative_to(root).as_posix()}": path for path in root.rglob("*.py")}
+    contents = {"__main__.py": _MAIN} | {name: path.read_bytes() for name, path in sources.items()}
+    file = io.BytesIO()
+    file.write(_SHEBANG)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(contents):
+            entry = zipfile.ZipInfo(name)
+            entry.create_system = 3
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, contents[name])
+    return file.getvalue()
+
+
+def build_zipapp(out: Path) -> Path:
+    """Write the zipapp to ``out``, executable; returns ``out``. Raises ``DeviceFailed`` where it cannot be written."""
+    write_atomic(out, zipapp_bytes(), mode=0o777)
+    return out

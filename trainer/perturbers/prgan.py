@@ -1,0 +1,231 @@
+"""PR-GAN: a generator against a fixed D_y and D_z and a discriminator of its own (paper 001, section 5, eqs. 7 to 11).
+
+Eq. (7) is printed with its sign such that the discriminator minimises it: here it is the usual cross-entropy. Eq. (9)
+saturates where D is sure; the generator is trained with its non-saturating form, -log D(G(x)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edge_runtime.errors import BadInput, LimitNotMet
+from trainer.checkpoints import Checkpoint
+from trainer.classifiers import predict
+from trainer.datasets.base import Dataset, InputSpec
+from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
+from trainer.perturbers.judge import judge
+from trainer.perturbers.sections import Generator, PrGan
+from trainer.progress import progress
+from trainer.run import Run
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Which terms of eqs. (8) and (11) are on: all for PR-GAN; NGP is without ``gan``, AP without ``target``."""
+
+    gan: bool = True
+    target: bool = True
+
+
+ALL = Terms()
+
+
+@dataclass(frozen=True)
+class Networks:
+    """G and D with their optimisers, which are trained, and D_y and D_z, which are not."""
+
+    generator: Any
+    discriminator: Any
+    target: Any
+    sensitive: Any
+    generator_optimizer: Any
+    discriminator_optimizer: Any
+
+    def trained(self) -> dict[str, Any]:
+        """All that a checkpoint must hold."""
+        names = ("generator", "discriminator", "generator_optimizer", "discriminator_optimizer")
+        return {name: getattr(self, name) for name in names}
+
+
+def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run, terms: Terms = ALL) -> FittedPerturber:
+    """Train on the second slice and keep the checkpoint that ``Judgement.rank`` puts first on its validation cut.
+
+    ``dataset`` is ``for_training()``; ``budget`` has ``epochs`` and ``batch``. Goes on from RUN/checkpoints where there
+    is one. Raises ``LimitNotMet`` where training diverges.
+    """
+    import tensorflow as tf
+
+    section = run.recipe.perturber
+    if not isinstance(section, PrGan):
+        raise TypeError(f"a PR-GAN is fitted to its own section of a recipe, not to {type(section).__name__}")
+    seed = int(rng.integers(2**31))
+    networks = build(dataset.input, section, run.classifiers(), seed=seed)
+    to_fit, to_choose = run.hold_out(dataset.part("perturber"))
+    u, y, chosen_u = tf.constant(dataset.unit(to_fit.x)), tf.constant(to_fit.y, tf.int32), dataset.unit(to_choose.x)
+    step = training_step(networks, dataset.theta, section, terms)
+    batch = min(budget.batch, len(to_fit))
+    steps = len(to_fit) // batch
+    rule = {"floor": run.recipe.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
+
+    last = Checkpoint(run.folder / "checkpoints" / "last.npz", **networks.trained())
+    best = Checkpoint(run.folder / "checkpoints" / "best.npz", generator=networks.generator)
+    facts: dict[str, Any] = last.restore() or {"epoch": 0, "best_epoch": 0, "rank": None}
+    run.forget_metrics(stage="perturber", after=facts["epoch"])
+    with progress("perturber", total=budget.epochs, done=facts["epoch"]) as advance:
+        for epoch in range(facts["epoch"] + 1, budget.epochs + 1):
+            order = np.random.default_rng([seed, epoch]).permutation(len(to_fit))[: steps * batch]
+            batches = (tf.constant(rows) for rows in order.reshape(steps, batch))
+            losses = _mean([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
+            made = judge(
+                chosen_u,
+                predict(networks.generator, chosen_u),
+                to_choose.y,
+                to_choose.z,
+                theta=dataset.theta,
+                target=networks.target,
+                sensitive=networks.sensitive,
+            )
+            measured = losses | {f"validation_{name}": value for name, value in made.as_dict().items()}
+            if not np.isfinite(list(measured.values())).all():
+                raise LimitNotMet(
+                    f"Training diverged in epoch {epoch}: a loss is no longer a number. The checkpoint of epoch "
+                    f"{epoch - 1} is kept. Lower `perturber.learning_rate` or `perturber.alpha` and train into another folder."
+                )
+            run.metric(stage="perturber", step=epoch, **measured)
+            rank = list(made.rank(**rule))
+            if facts["rank"] is None or rank < facts["rank"]:
+                facts = {"best_epoch": epoch, "rank": rank}
+                best.save(**made.as_dict())
+            facts["epoch"] = epoch
+            last.save(**facts)
+            advance(acc_y=made.target_accuracy, acc_z=made.sensitive_accuracy, distance=made.distance)
+    best.restore()
+    run.record(chosen_epoch=facts["best_epoch"])
+    return fitted(dataset.input, networks.generator)
+
+
+def build(spec: InputSpec, section: PrGan, classifiers: dict[str, Any], *, seed: int) -> Networks:
+    """All networks for readings of ``spec``. Raises ``BadInput`` where the generator does not go with them."""
+    import keras
+
+    from models.discriminators import conv_discriminator, mlp_discriminator
+
+    keras.utils.set_random_seed(seed)
+    generator = build_generator(spec, section.generator)
+    discriminator = conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+    optimizers = []
+    for model, rate in ((generator, section.learning_rate), (discriminator, section.discriminator_learning_rate)):
+        optimizer = keras.optimizers.Adam(rate, beta_1=0.5)
+        optimizer.build(model.trainable_variables)
+        optimizers.append(optimizer)
+    return Networks(generator, discriminator, classifiers["target"], classifiers["sensitive"], *optimizers)
+
+
+def build_generator(spec: InputSpec, section: Generator) -> Any:
+    """An untrained generator for readings of ``spec``. Raises ``BadInput`` where the two do not go together."""
+    from models.generators import conv_generator, mlp_generator
+
+    if (section.architecture == "mlp") != (spec.kind == "vector"):
+        raise BadInput(
+            f'The data are {spec.kind}s of shape {spec.shape} and the generator is "{section.architecture}": '
+            'vectors take "mlp", images "conv".'
+        )
+    if section.architecture == "mlp":
+        return mlp_generator(spec.shape[0], width=section.width, blocks=section.blocks)
+    height, width, channels = spec.shape
+    if min(height, width) < 2**section.halvings:
+        raise BadInput(
+            f"`perturber.generator.halvings` is {section.halvings}, too many for readings of {height} x {width} pixels: take "
+            f"at most {min(height, width).bit_length() - 1}."
+        )
+    return conv_generator(
+        (height, width, channels), width=section.width, halvings=section.halvings, blocks=section.blocks
+    )
+
+
+def training_step(networks: Networks, theta: np.ndarray, section: PrGan, terms: Terms) -> Any:
+    """A compiled step: readings u (n, *shape) in the unit cube and y (n,) in, the losses out by name.
+
+    D is trained on eq. (7), then G on eq. (11); D_y and D_z never change.
+    """
+    import tensorflow as tf
+
+    med = tf.constant(theta, tf.float32)
+    generator, discriminator = networks.generator, networks.discriminator
+
+    def train_discriminator(u: Any) -> Any:
+        made = generator(u, training=True)
+        with tf.GradientTape() as tape:
+            real, false = discriminator(u, training=True), discriminator(made, training=True)
+            loss = tf.reduce_mean(tf.nn.softplus(-real)) + tf.reduce_mean(tf.nn.softplus(false))
+        variables = discriminator.trainable_variables
+        networks.discriminator_optimizer.apply(tape.gradient(loss, variables), variables)
+        return loss
+
+    @tf.function(reduce_retracing=True)
+    def step(u: Any, y: Any) -> dict[str, Any]:
+        losses = {"loss_discriminator": train_discriminator(u)} if terms.gan else {}
+        with tf.GradientTape() as tape:
+            made = generator(u, training=True)
+            z_term = med_cross_entropy(networks.sensitive(made, training=False), tf.gather(med, y))
+            adversary = tf.reduce_mean(z_term)
+            hinge = hinge_loss(u, made, section.distance)
+            losses |= {"loss_sensitive": adversary, "loss_hinge": hinge}
+            if terms.target:
+                logits = networks.target(made, training=False)
+                losses["loss_target"] = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+                adversary += losses["loss_target"]
+            total = section.alpha * adversary + section.beta * hinge
+            if terms.gan:
+                losses["loss_gan"] = tf.reduce_mean(tf.nn.softplus(-discriminator(made, training=False)))
+                total += losses["loss_gan"]
+        variables = generator.trainable_variables
+        networks.generator_optimizer.apply(tape.gradient(total, variables), variables)
+        return losses | {"loss_generator": total}
+
+    return step
+
+
+def med_cross_entropy(logits: Any, p: Any) -> Any:
+    """CE(MED(z|y), D_z(x'|y)) of eq. (8), (n,): logits (n, classes of z) masked to the z with p > 0 and renormalised.
+
+    Least, and then equal to the entropy of p (n, classes of z), where D_z says exactly p.
+    """
+    import tensorflow as tf
+
+    allowed = p > 0
+    log_d = tf.nn.log_softmax(tf.where(allowed, logits, -1e9))
+    return -tf.reduce_sum(tf.where(allowed, p * log_d, 0.0), axis=1)
+
+
+def hinge_loss(u: Any, made: Any, c: float) -> Any:
+    """Eq. (10): the mean of max(0, |G(u) - u| - c), Euclidean, over readings (n, ...)."""
+    import tensorflow as tf
+
+    squared = tf.reduce_sum(tf.square(made - u), axis=list(range(1, len(u.shape))))
+    # The root has no slope at 0, where the generator starts.
+    return tf.reduce_mean(tf.nn.relu(tf.sqrt(squared + 1e-12) - c))
+
+
+def fitted(spec: InputSpec, generator: Any) -> FittedPerturber:
+    """A generator as a perturber: preprocess, generate, back to x's own kind."""
+    artefact = {
+        "stage": "artefact",
+        "model": "generator",
+        "inputs": {generator.inputs[0].name: "u"},
+        "outputs": {"output": "v"},
+    }
+    return FittedPerturber(
+        kind="prgan",
+        input=spec,
+        stages=(preprocess_stage(spec), artefact, output_stage(spec)),
+        outputs=(frame_output(spec),),
+        models={"generator": generator},
+    )
+
+
+def _mean(steps: list[dict[str, Any]]) -> dict[str, float]:
+    return {name: float(np.mean([float(losses[name]) for losses in steps])) for name in steps[0]}

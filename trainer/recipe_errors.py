@@ -1,0 +1,89 @@
+"""What is wrong with a recipe, in one sentence: the key, what was expected, what came, and the nearest known key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``" (did you mean X?)"`` where a known word is near, else nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f' (did you mean "{close[0]}"?)' if close else ""
+
+
+def sentence(error: ValidationError, model: type[BaseModel], origin: str) -> str:
+    """The first thing wrong in a recipe, and how many more there are."""
+    details = error.errors(include_url=False)
+    # A mistyped key also makes its right spelling missing: the mistyping is the one to speak of.
+    first = min(details, key=lambda d: d["type"] != "extra_forbidden")
+    more = f" ({len(details) - 1} more after that.)" if len(details) > 1 else ""
+    return f"{origin}: {_problem(first, model)}. `edgeveil recipe show digits` prints one that holds.{more}"
+
+
+def members(annotation: Any) -> list[type[BaseModel]]:
+    """The models a field may hold: itself, or every member of a union."""
+    if isinstance(annotation, type):
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [model for part in get_args(annotation) for model in members(part)]
+
+
+def tag(model: type[BaseModel]) -> str:
+    """The ``kind`` that tells a member of a union from the others."""
+    return str(get_args(model.model_fields["kind"].annotation)[0])
+
+
+def _walk(model: type[BaseModel], loc: tuple[Any, ...]) -> tuple[str, list[type[BaseModel]], str]:
+    """Follow pydantic's path: the key as written in TOML, the models it leads to, and its description.
+
+    Pydantic puts the ``kind`` of a union's member into the path; the TOML does not have it.
+    """
+    written: list[str] = []
+    models, description = [model], ""
+    for part in loc:
+        if len(models) > 1:
+            models = [m for m in models if tag(m) == part]
+            continue
+        written.append(str(part))
+        field = models[0].model_fields.get(part) if models and isinstance(part, str) else None
+        models, description = (members(field.annotation), field.description or "") if field else ([], description)
+    return ".".join(written), models, description
+
+
+def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    kind, got = detail["type"], _show(detail["input"])
+    key, models, description = _walk(model, detail["loc"])
+    if kind == "extra_forbidden":
+        _, (section,), _ = _walk(model, detail["loc"][:-1])
+        known = sorted(section.model_fields)
+        near = nearest(str(detail["loc"][-1]), known)
+        return f"`{key}` is not a key of a recipe{near}; expected here: {', '.join(known)}"
+    if kind == "missing":
+        return f"`{key}` is missing; expected: {description[:1].lower()}{description[1:].rstrip('.')}"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        kinds = [tag(m) for m in models]
+        came = detail["input"].get("kind") if isinstance(detail["input"], dict) else None
+        near = nearest(came, kinds) if isinstance(came, str) else ""
+        return f"`{key}.kind`: expected {', '.join(kinds)}; got {'none' if came is None else _show(came)}{near}"
+    if kind == "value_error":
+        return f"`{key}`: expected {detail['ctx']['error']}; got {got}"
+    if kind == "string_pattern_mismatch":
+        return f"`{key}`: expected a name of a-z, 0-9, dot, dash and underscore, the first a letter or digit; got {got}"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"`{key}`: expected a table, as in [{key}]; got {got}"
+    expected = detail["msg"].removeprefix("Input should be ")
+    return f"`{key}`: expected {expected[:1].lower()}{expected[1:]}; got {got}"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return f"an array of {len(value)}"
+    return (
+        f'"{value[:60]}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    )

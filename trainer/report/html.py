@@ -1,0 +1,111 @@
+"""report.html: one page, one file, made from what was recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge_runtime.errors import BadInput
+from edge_runtime.files import write_atomic
+from trainer.report import facts
+from trainer.report import pictures as drawing
+
+TEMPLATE = Path(__file__).with_name("report.html")
+PICTURES = 12
+
+
+def write_report(
+    run: Path, export: Path, bundle: Path | None, out: Path, *, bench: Path | None = None, pictures: bool = False
+) -> Path:
+    """Write the page about a finished run, its audited export folder and, where given, its bundle and bench.json.
+
+    ``pictures`` also shows raw readings beside perturbed ones: they are somebody's data, so it has to be asked for.
+    Raises ``BadInput`` where the export was not audited or a file is not what it should be.
+    """
+    from trainer.export.folder import ExportFolder
+    from trainer.run import Run
+
+    folder, source = ExportFolder.open(Path(export)), Run.open(Path(run))
+    if folder.audit is None:
+        raise BadInput(
+            f"{export} was not audited, and a report without it would say nothing: run `edgeveil audit {export}`."
+        )
+    audit = folder.audit
+    measured = None if bench is None else _json(Path(bench))
+    values = {
+        **facts.summary(audit),
+        "title": source.recipe.name,
+        "development": bool(folder.manifest.get("development")),
+        "bench": None if measured is None else facts.speed_facts(measured),
+        "speed": None if measured is None else facts.headline(measured),
+        "curves": drawing.curves(source.metrics()),
+        "training_note": "Losses and accuracies by epoch, as recorded while training; none of it is an audit.",
+        "boards": [],
+        "identities": facts.identities(audit, folder.manifest, bundle),
+        **shown(source, folder, audit, raw=pictures),
+    }
+    write_atomic(str(out), render(values).encode())
+    return Path(out)
+
+
+def shown(run: Any, folder: Any, audit: Mapping[str, Any], *, raw: bool) -> dict[str, Any]:
+    """A dozen test readings as they leave the audited artefact; with ``raw`` what they were before."""
+    from edge_runtime.pipeline import load_pipeline
+
+    dataset = run.dataset()
+    manifest = folder.manifest
+    outputs = [output["name"] for output in manifest["outputs"] if output["kind"] == "frame"]
+    if dataset.input.kind != "image" or not outputs:
+        return {"pictures": None, "pictures_raw": raw, "pictures_note": ""}
+    test = dataset.part("test")
+    rows = np.random.default_rng(0).permutation(len(test))[:PICTURES]
+    some = test.take(rows[np.argsort(test.y[rows], kind="stable")])
+    pipeline = load_pipeline(manifest, folder.members, audit["artefact"])
+    try:
+        after = pipeline.run(some.x)[outputs[0]]
+    finally:
+        pipeline.close()
+    low, high = dataset.input.low, dataset.input.high
+    pairs = [
+        {
+            "before": drawing.png(some.x[i], low, high) if raw else None,
+            "after": drawing.png(after[i], low, high),
+            "label": f"{audit['data']['target']}: {dataset.y_names[some.y[i]]}",
+        }
+        for i in range(len(some))
+    ]
+    note = (
+        "Test readings and what leaves the device in their place, through the audited artefact."
+        if raw
+        else "Test readings as they leave the device. What they were before is shown only when asked for (--pictures)."
+    )
+    return {"pictures": pairs, "pictures_raw": raw, "pictures_note": note}
+
+
+def render(values: Mapping[str, Any]) -> str:
+    """The page; every value is escaped."""
+    import jinja2
+
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
+    environment.filters.update(
+        percent=lambda share: f"{100 * share:.1f} %",
+        bare=lambda share: f"{100 * share:.1f}",
+        place=lambda share: f"{100 * share:.2f}%",
+        area=lambda auc: "\N{EN DASH}" if auc is None else f"{auc:.3f}",
+        bits=lambda bits: f"{bits:+.3f}".replace("-", "\N{MINUS SIGN}"),
+        thousands=lambda n: f"{n:,}",
+    )
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(**values)
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"A benchmark was expected in {path} (edgeveil-edge bench --json), and it cannot be read: {error}."
+        ) from None

@@ -1,0 +1,82 @@
+"""From a recipe to a run: load the data, train D_y and D_z, fit the perturber, judge it on validation, save it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from edge_runtime.errors import LimitNotMet
+from trainer.classifiers import train_classifiers
+from trainer.datasets.base import Dataset
+from trainer.perturbers import fit_function
+from trainer.perturbers.base import FittedPerturber
+from trainer.perturbers.judge import Judgement, judge
+from trainer.progress import say
+from trainer.recipe import Recipe
+from trainer.run import Run
+
+
+def train(recipe: Recipe, out: Path, *, budget: str = "full", resume: bool = False) -> Run:
+    """Do all that ``recipe`` asks for in the folder ``out``; the test slice is not touched.
+
+    ``budget`` is ``full`` or ``quick`` (``[budget.quick]`` of the recipe). Interrupted by Ctrl-C, the run keeps its last
+    checkpoint and ``resume`` goes on from it. Raises ``BadInput`` in one sentence, and ``LimitNotMet`` where no
+    checkpoint reaches the recipe's Acc(D_y): the run is complete then, with the best one by Acc(D_y).
+    """
+    # Whatever is wrong with the data is said before a folder is made.
+    run = Run.create(out, recipe, budget=budget, resume=resume)
+    try:
+        return _train(run)
+    except KeyboardInterrupt:
+        run.record(state="interrupted")
+        say(f"Interrupted. The last checkpoint lies in {run.folder}; the same command with --resume goes on from it.")
+        raise
+
+
+def _train(run: Run) -> Run:
+    recipe = run.recipe
+    dataset = run.dataset()
+    _describe(dataset)
+    run.record(state="training")
+    train_classifiers(run)
+    with run.stage("perturber"):
+        rng = np.random.default_rng([recipe.seed, 1])
+        fitted = fit_function(recipe.perturber.kind)(dataset.for_training(), rng, recipe.budget, run)
+    judgement = judge_validation(run, fitted)
+    floor = recipe.limits.target_accuracy
+    met = judgement.target_accuracy >= floor
+    run.save_perturber(fitted)
+    run.record(state="finished", limit_met=met, validation={**judgement.as_dict(), "rows": len(run.validation())})
+    say(_result(judgement))
+    if not met:
+        raise LimitNotMet(
+            f"No checkpoint reached the recipe's Acc(D_y) of {floor:.3f} on validation; the best has "
+            f"{judgement.target_accuracy:.3f} and is kept in {run.folder}. Train on with --resume and a larger `budget.epochs`, "
+            "or allow a larger `perturber.distance` or a smaller `limits.target_accuracy`."
+        )
+    return run
+
+
+def judge_validation(run: Run, fitted: FittedPerturber) -> Judgement:
+    """Judge what ``fitted`` really sends, rounding included, on the validation rows of the second slice."""
+    dataset, part = run.dataset(), run.validation()
+    classifiers = run.classifiers()
+    perturbed = fitted.perturb(part.x)["frame"]
+    return judge(dataset.unit(part.x), dataset.unit(perturbed), part.y, part.z, theta=dataset.theta, **classifiers)
+
+
+def _describe(dataset: Dataset) -> None:
+    parts = [len(dataset.part(name)) for name in ("classifiers", "perturber", "test")]
+    kept = f", whole {dataset.cluster_kind}s" if dataset.cluster_kind else ""
+    say(
+        f"{dataset.name}: {dataset.input.kind}s of shape {dataset.input.shape}, {len(dataset.y_names)} classes of y, "
+        f"{len(dataset.z_names)} of z; slices of {parts[0]}, {parts[1]} and {parts[2]} rows{kept}"
+    )
+
+
+def _result(judgement: Judgement) -> str:
+    return (
+        f"On validation: Acc(D_y) {judgement.target_accuracy:.3f}, Acc(D_z) {judgement.sensitive_accuracy:.3f} against the fixed "
+        f"adversary it was trained against (non-adaptive: `edgeveil audit` attacks it in earnest), mean distance {judgement.distance:.2f}"
+    )
