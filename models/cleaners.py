@@ -1,7 +1,8 @@
 """A linear cleaner as a network: two products and, between them, operations that every interpreter has.
 
 The running sum of paper 000's Algorithm 1 is a product with a triangle of ones (TFLite's own CUMSUM is little used),
-its search for an index a clip. Float32 throughout: a square, a quotient and a root lose their small values in int8.
+its search for an index a relu and a minimum. Float32 throughout: a square, a quotient and a root lose their small
+values in int8.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 import keras
 import numpy as np
 from keras import ops
-
-TINY = 1e-30  # no denominator is smaller
 
 
 def linear_cleaner(encoder: np.ndarray, decoder: np.ndarray, eps: float) -> keras.Model:
@@ -24,9 +23,10 @@ def linear_cleaner(encoder: np.ndarray, decoder: np.ndarray, eps: float) -> kera
     c = _product(encoder, "encoder")(x)
     delta = ops.multiply(c, c)
     spent = _product(np.triu(np.ones((rank, rank)), 1), "before")(delta)
-    left = ops.subtract(np.float32(eps), spent)
-    share = ops.divide(left, ops.maximum(delta, np.float32(TINY)))
-    kept = ops.subtract(np.float32(1), ops.sqrt(ops.clip(share, 0.0, 1.0)))
+    left = ops.relu(ops.subtract(np.float32(eps), spent))
+    # No denominator so small that the quotient overflows.
+    share = ops.minimum(ops.divide(left, ops.maximum(delta, np.float32(1e-30 * max(eps, 1.0)))), np.float32(1))
+    kept = ops.subtract(np.float32(1), ops.sqrt(share))
     code = keras.layers.Multiply(name="code")([kept, c])
     output = _product(decoder.T, "output")(code)
     return keras.Model(x, [output, code], name="linear_cleaner")

@@ -118,7 +118,10 @@ def test_shrink_ends_are_exact():
     c = np.array([[0.1, 1.0, 5.0]])
     np.testing.assert_array_equal(shrink(c, 0.0), c)
     np.testing.assert_array_equal(shrink(c, 100.0), [[0, 0, 0]])
-    assert np.isfinite(shrink(np.array([[0.0, 1e-40, 3.0]], np.float32), 1.0)).all()
+    for eps in (0.0, 1.0, 1e12):
+        with np.errstate(all="raise"):
+            kept = shrink(np.array([[0.0, 1e-10, 3.0], [3.0, 1e9, 1e-12]], np.float32), eps)
+        assert np.isfinite(kept).all()
 
 
 def test_laplace_makes_the_same_error():

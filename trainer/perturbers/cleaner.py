@@ -18,13 +18,13 @@ worth to the predictor and to the adversary.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from edge_runtime.errors import BadInput
 
 RANK_TOLERANCE = 1e-10  # singular values below this share of the largest are rank deficiency
-TINY = 1e-30  # no denominator is smaller; far above the smallest float32, far below any error that matters
 BLOCK = 4096  # rows at a time: coordinates of a block stay in the cache between the two products
 RIDGE = 1e-9  # makes the adversary's quadratic form definite; share of its mean eigenvalue
 
@@ -47,16 +47,21 @@ class Cleaner:
         """r, the length of the code: the rank of A_d."""
         return self.encoder.shape[1]
 
+    def astype(self, dtype: np.dtype | type) -> Cleaner:
+        """The same cleaner with its matrices in ``dtype``, for vectors of that dtype: nothing is converted per call."""
+        return Cleaner(self.encoder.astype(dtype, copy=False), self.decoder.astype(dtype, copy=False), self.eps)
+
     def code(self, x: np.ndarray) -> np.ndarray:
         """What is kept of x (n, features): (n, r), in units of the predictor's input, in the dtype of x."""
         return shrink(x @ self.encoder.astype(x.dtype, copy=False), self.eps)
 
-    def clean(self, x: np.ndarray) -> np.ndarray:
-        """x~ (n, features) of x (n, features), in the dtype of x."""
-        out = np.empty_like(x)
-        decoder = np.ascontiguousarray(self.decoder.T, dtype=x.dtype)
+    def clean(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """x~ (n, features) of x (n, features), in the dtype of x; into ``out`` where it is given."""
+        out = np.empty_like(x) if out is None else out
+        typed = self.astype(x.dtype)
         for start in range(0, len(x), BLOCK):
-            np.matmul(self.code(x[start : start + BLOCK]), decoder, out=out[start : start + BLOCK])
+            rows = slice(start, start + BLOCK)
+            np.matmul(typed.code(x[rows]), typed.decoder.T, out=out[rows])
         return out
 
 
@@ -67,15 +72,28 @@ def shrink(c: np.ndarray, eps: float) -> np.ndarray:
     sum, and faster than one where r is small.
     """
     delta = c * c
-    spent = delta @ np.triu(np.ones((c.shape[1], c.shape[1]), c.dtype), 1)
-    np.maximum(delta, TINY, out=delta)
-    # Infinite where a component all but vanishes: then all of it goes, and nothing is lost.
-    with np.errstate(over="ignore"):
-        share = np.divide(c.dtype.type(eps) - spent, delta, out=delta)
-    np.clip(share, 0, 1, out=share)
+    left = delta @ _before(c.shape[1], c.dtype)
+    np.subtract(c.dtype.type(eps), left, out=left)
+    np.maximum(left, 0, out=left)
+    np.maximum(delta, c.dtype.type(smallest_delta(eps)), out=delta)
+    share = np.divide(left, delta, out=left)
+    np.minimum(share, 1, out=share)
     np.sqrt(share, out=share)
     np.subtract(1, share, out=share)
     return np.multiply(share, c, out=share)
+
+
+def smallest_delta(eps: float) -> float:
+    """What no denominator is below: eps divided by it fits float32, and it is far below any error that matters."""
+    return 1e-30 * max(eps, 1.0)
+
+
+@lru_cache
+def _before(rank: int, dtype: np.dtype) -> np.ndarray:
+    """Ones strictly above the diagonal: row times this is, for each coordinate, the sum of those before it."""
+    triangle = np.triu(np.ones((rank, rank), dtype), 1)
+    triangle.setflags(write=False)
+    return triangle
 
 
 def exact(a_d: np.ndarray) -> Cleaner:
