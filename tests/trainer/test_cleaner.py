@@ -94,6 +94,17 @@ def test_algorithm1_hides_more_than_the_approximate_cleaner():
     assert moved[0] > moved[1]
 
 
+def test_approximate_goes_by_increasing_weight():
+    cleaned = approximate(np.diag([3.0, 1.0, 2.0, 0.0])[:, :3], eps=1.0).clean(np.ones((1, 4)))
+    np.testing.assert_allclose(cleaned, [[1, 0, 1, 0]], atol=1e-12)
+
+
+def test_algorithm1_goes_by_what_is_seen_then_by_weight():
+    a_c = np.array([[0.0], [1.0], [0.0]])
+    cleaner = algorithm1(np.diag([2.0, 3.0, 1.0]), a_c, eps=9.0 + 1.0)
+    np.testing.assert_allclose(cleaner.clean(np.ones((1, 3))), [[1, 0, 0]], atol=1e-6)
+
+
 def test_cleaning_twice_pays_twice():
     """A cleaner is no projection: what it leaves may be cleaned again, and costs again."""
     a_d, a_c = operators(12, 3, 3)
