@@ -8,7 +8,6 @@
 Needs the standard library and numpy; an interpreter, a source or a sink brings its own library when it is asked for.
 """
 
-from edge_runtime.bundle import Bundle, read_bundle
 from edge_runtime.errors import (
     BadInput,
     BundleRefused,
@@ -21,13 +20,11 @@ from edge_runtime.errors import (
 from edge_runtime.frames import PerturbedFrame, RawFrame
 from edge_runtime.perturber import Perturber
 from edge_runtime.pipeline import Pipeline, load_pipeline
-from edge_runtime.trust import Trust
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BadInput",
-    "Bundle",
     "BundleRefused",
     "DeviceFailed",
     "EdgeVeilError",
@@ -38,8 +35,6 @@ __all__ = [
     "Pipeline",
     "PrivacyStop",
     "RawFrame",
-    "Trust",
     "__version__",
     "load_pipeline",
-    "read_bundle",
 ]

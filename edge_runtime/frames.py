@@ -5,6 +5,7 @@ refuses to be pickled, copied, printed or turned into an array, and a sink takes
 """
 
 import types
+from typing import Mapping
 
 import numpy as np
 
@@ -52,6 +53,9 @@ class PerturbedFrame(object):
     """
 
     __slots__ = ("data", "index", "outputs")
+    data: np.ndarray
+    index: int
+    outputs: Mapping[str, np.ndarray]
 
     def __init__(self, index, outputs, maker=None):
         if maker is not _PIPELINE:

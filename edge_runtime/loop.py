@@ -35,7 +35,7 @@ def perturb_all(
     counted and left out. What ``source``, ``perturber`` or ``emit`` raise else ends the loop: ``PrivacyStop``,
     ``DeviceFailed``.
     """
-    start, taken, out = clock(), 0, 0
+    start, out = clock(), 0
     dropped: Dict[str, int] = collections.Counter()
     stopped = "end"
     while True:
@@ -46,15 +46,13 @@ def perturb_all(
             frame = source.next()
             if frame is None:
                 break
-            taken += 1
             perturbed = perturber.perturb(frame)
         except FrameDropped as drop:
             dropped[drop.reason] += 1
             continue
         emit(perturbed)
         out += 1
-        progress(taken, out)
-    # A frame that the source could not read was never taken, and is one of those that went in all the same.
+        progress(out + sum(dropped.values()), out)
     return Summary(out + sum(dropped.values()), out, dict(sorted(dropped.items())), clock() - start, stopped)
 
 

@@ -34,7 +34,8 @@ def facts() -> Dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_bytes": _memory(),
         "governor": (_lines("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or [None])[0],
-        "system": "{} {}".format(platform.system(), platform.release()),
+        # The version alone: what distributors and sites append to it says more than a figure needs.
+        "system": "{} {}".format(platform.system(), platform.release().partition("-")[0]),
         "python": platform.python_version(),
     }
 

@@ -4,15 +4,11 @@ import collections
 import sys
 from typing import Any, Dict, List
 
-from edge_runtime.backends.choice import NoBackend, backends_for
-from edge_runtime.bundle import Bundle, read_bundle
+from edge_runtime.backends.choice import FORMATS, NoBackend, backends_for
 from edge_runtime.errors import BadInput, FrameDropped
 from edge_runtime.frames import PerturbedFrame, RawFrame
 from edge_runtime.identity import PassThrough
-from edge_runtime.manifest import NO_MODEL
 from edge_runtime.pipeline import Pipeline, load_pipeline
-from edge_runtime.selftest import self_test
-from edge_runtime.trust import Trust
 
 
 class Perturber(object):
@@ -22,7 +18,7 @@ class Perturber(object):
     models), ``info`` facts for people and reports, ``dropped`` how many frames were dropped, by reason.
     """
 
-    def __init__(self, bundle: Bundle, pipeline: Pipeline, artefact: str, worst: float) -> None:
+    def __init__(self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float) -> None:
         self.manifest = bundle.manifest
         self.artefact = artefact
         self.pipeline = pipeline
@@ -40,6 +36,11 @@ class Perturber(object):
         not exist, ``DeviceFailed`` where no backend can run it or the self-test fails, ``PrivacyStop`` where raw data
         would pass through.
         """
+        # Loaded here, so that a program that only passes frames around does not pay for the verifier.
+        from edge_runtime.bundle import read_bundle
+        from edge_runtime.selftest import self_test
+        from edge_runtime.trust import Trust
+
         verified = read_bundle(bundle, trust if isinstance(trust, Trust) else Trust.open(trust))
         announce(verified)
         chosen, pipeline = _choose(verified, artefact, backend, threads)
@@ -82,7 +83,7 @@ class Perturber(object):
         self.close()
 
 
-def announce(bundle: Bundle) -> None:
+def announce(bundle: Any) -> None:
     """Say on stderr what nobody should overlook about a bundle."""
     if bundle.development:
         sys.stderr.write(
@@ -95,16 +96,21 @@ def announce(bundle: Bundle) -> None:
         )
 
 
-def _choose(bundle: Bundle, artefact: str, backend: str, threads: int):
+def _choose(bundle: Any, artefact: str, backend: str, threads: int):
     """The artefact that will run and its pipeline: the one asked for, else the first preferred one that opens."""
+    from edge_runtime.manifest import NO_MODEL
+
     manifest = bundle.manifest
     models = manifest["models"].values()
+    known = [name for kind in FORMATS for name in backends_for(kind)]
+    if backend != "auto" and backend not in known:
+        raise BadInput("expected a backend of {}, or auto; got {!r}".format(", ".join(sorted(set(known))), backend))
     if not models:
         if artefact not in ("auto", NO_MODEL):
             raise BadInput("this bundle has no models, so no artefact {!r}; leave it out".format(artefact))
         return NO_MODEL, load_pipeline(manifest, bundle.members, NO_MODEL)
     names = manifest["preference"] if artefact == "auto" else [artefact]
-    reasons = []
+    reasons: Dict[str, List[str]] = {}
     for name in names:
         formats = {model["artefacts"][name]["format"] for model in models if name in model["artefacts"]}
         if artefact == "auto" and backend != "auto" and any(backend not in backends_for(f) for f in formats):
@@ -112,15 +118,16 @@ def _choose(bundle: Bundle, artefact: str, backend: str, threads: int):
         try:
             return name, load_pipeline(manifest, bundle.members, name, backend=backend, threads=threads)
         except NoBackend as error:
-            reasons.append("{}: {}".format(name, error))
+            reasons.setdefault(str(error), []).append(name)
     if not reasons:
         raise BadInput(
             "no artefact of this bundle is for the backend {!r}; it has {}".format(backend, ", ".join(names))
         )
-    raise NoBackend("none of this bundle's artefacts can run here. " + "; ".join(reasons))
+    problems = ["{}: {}".format(", ".join(those), problem) for problem, those in reasons.items()]
+    raise NoBackend("nothing that was asked for can run here. {}".format("; ".join(problems)))
 
 
-def _info(bundle: Bundle, pipeline: Pipeline, artefact: str, worst: float) -> Dict[str, Any]:
+def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float) -> Dict[str, Any]:
     models = bundle.manifest["models"]
     return {
         "name": bundle.manifest["name"],

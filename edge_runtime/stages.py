@@ -4,6 +4,8 @@ The *flow* maps names to arrays whose first axis is the frame; a compiled stage 
 outputs. Every shape and range that can be checked once is checked here; what only a frame can show drops that frame.
 """
 
+from typing import Any, Dict, Tuple
+
 import numpy as np
 
 from edge_runtime import draw, preprocess
@@ -93,13 +95,13 @@ def _codes(codes, count):
     return codes.astype(np.int64, copy=False)
 
 
-_KINDS = {
-    "preprocess": (_preprocess, None, None),
-    "artefact": (_artefact, None, None),
+_KINDS: Dict[str, Tuple[Any, str, Tuple[str, ...]]] = {
+    "preprocess": (_preprocess, "", ()),
+    "artefact": (_artefact, "", ()),
     "draw": (_draw, "distribution", ("uniform", "channel")),
     "table": (_table, "op", ("argmax",)),
     "synthesis": (_synthesis, "op", ("row",)),
-    "output": (_output, None, None),
+    "output": (_output, "", ()),
 }
 
 

@@ -11,6 +11,7 @@ wheels, as it would for a board: the pips that came with Python 3.6 and 3.7 refu
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import platform
@@ -37,8 +38,11 @@ ROWS = {
     "py313": ("3.13", ["numpy==2.4.6"]),
 }
 # Every name under which a wheel for this machine may go: its own glibc and the older ones.
-_MINOR = int(platform.libc_ver()[1].split(".")[1])
+_MINOR = int((platform.libc_ver()[1] or "2.31").split(".")[1])
 GLIBC = [f"manylinux_2_{n}" for n in range(_MINOR, 4, -1)] + ["manylinux2014", "manylinux2010", "manylinux1"]
+
+
+STAMP = "lock.sha256"
 
 
 def interpreter(version: str) -> str | None:
@@ -64,19 +68,25 @@ def environment(name: str) -> Path | None:
     lock = ROOT / "requirements" / f"{name}.txt"
     folder = Path(os.environ.get("EDGEVEIL_VENVS", ROOT / ".venvs")).resolve() / name
     want = hashlib.sha256(lock.read_bytes() + python.encode()).hexdigest()
-    stamp = folder / "lock.sha256"
-    if not stamp.exists() or stamp.read_text() != want:
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
-        platforms = [f"--platform={glibc}_{platform.machine()}" for glibc in GLIBC]
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
-        target = folder / "lib" / f"python{version}" / "site-packages"
-        options = [f"--python-version={version}", "--only-binary=:all:", "--require-hashes", f"--target={target}"]
-        # Some pips hold a wheel's Requires-Python against the Python they run on; its tag was matched already.
-        options.append("--ignore-requires-python")
-        subprocess.run([*pip, *platforms, *options, f"--requirement={lock}"], check=True)
-        stamp.write_text(want)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{name}.lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)  # tests in several processes ask for the same one
+        if not (folder / STAMP).exists() or (folder / STAMP).read_text() != want:
+            _build(folder, python, version, lock)
+            (folder / STAMP).write_text(want)
     return folder / "bin" / "python"
+
+
+def _build(folder: Path, python: str, version: str, lock: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
+    platforms = [f"--platform={glibc}_{platform.machine()}" for glibc in GLIBC]
+    target = folder / "lib" / f"python{version}" / "site-packages"
+    options = [f"--python-version={version}", "--only-binary=:all:", "--require-hashes", f"--target={target}"]
+    # Some pips hold a wheel's Requires-Python against the Python they run on; its tag was matched already.
+    options.append("--ignore-requires-python")
+    subprocess.run([*pip, *platforms, *options, f"--requirement={lock}"], check=True)
 
 
 def main() -> int:
@@ -92,8 +102,8 @@ def main() -> int:
             missing.add(ROWS[name][0])
         print(f"{name}: {python or 'MISSING, no Python ' + ROWS[name][0] + ' here'}", file=sys.stderr)
     if missing:
-        names = ", ".join(sorted(missing, key=_number))
-        print(f"error: no Python {names} here. Install it (pyenv can) and run this again.", file=sys.stderr)
+        versions = ", ".join(sorted(missing, key=_number))
+        print(f"error: no Python {versions} here. Install it (pyenv can) and run this again.", file=sys.stderr)
     return 4 if missing else 0
 
 

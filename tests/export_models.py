@@ -21,6 +21,8 @@ def image_net(*extra, name="output"):
     """
     import keras
 
+    from models.layers import ResizeNearest
+
     image = h = keras.Input((8, 8, 1), name="image")
     h = keras.layers.Conv2D(8, 3, strides=2, padding="same", use_bias=False)(h)
     h = keras.layers.BatchNormalization()(h)
@@ -28,7 +30,7 @@ def image_net(*extra, name="output"):
     h = keras.layers.Dropout(0.5)(h)
     for function in extra:
         h = function(h)
-    h = Nearest()(h)
+    h = ResizeNearest(8, 8)(h)
     h = keras.layers.Conv2D(1, 3, padding="same", activation="sigmoid", name=name)(h)
     return trained_like(keras.Model(image, h))
 
@@ -56,22 +58,6 @@ def classifier():
     h = keras.layers.Dropout(0.5)(h)
     h = keras.layers.Dense(16, activation="relu")(keras.layers.Flatten()(h))
     return trained_like(keras.Model(image, keras.layers.Dense(2, name="logits")(h)))
-
-
-def Nearest(factor=2):
-    """The nearest resize that every board reads, as a layer."""
-    import keras
-    import tensorflow as tf
-
-    class Resize(keras.layers.Layer):
-        def call(self, x):
-            size = [factor * x.shape[1], factor * x.shape[2]]
-            return tf.raw_ops.ResizeNearestNeighbor(images=x, size=size, half_pixel_centers=False)
-
-        def compute_output_shape(self, shape):
-            return (shape[0], factor * shape[1], factor * shape[2], shape[3])
-
-    return Resize()
 
 
 def calibration(model, rows=48):

@@ -23,7 +23,7 @@ class Checkpoint:
 
     def save(self, **facts: Any) -> None:
         """Write the variables as they are now, with JSON ``facts``. Raises ``DeviceFailed`` where the disk is full."""
-        arrays = {
+        arrays: dict[str, Any] = {
             f"{name}/{number}": np.asarray(variable)
             for name, holder in self._holders.items()
             for number, variable in enumerate(holder.variables)

@@ -9,7 +9,7 @@ import numpy as np
 
 from edge_runtime.errors import BadInput, LimitNotMet
 from trainer.checkpoints import Checkpoint
-from trainer.datasets.base import InputSpec, Part
+from trainer.datasets.base import InputSpec
 from trainer.progress import progress
 from trainer.run import Run
 
@@ -72,9 +72,9 @@ def train_one(
     stage: str,
     epochs: int,
 ) -> float:
-    """Train ``model`` (unit cube to logits) and leave it with its best weights by validation loss; returns their accuracy.
+    """Train ``model`` (unit cube to logits) and leave it with its best weights by validation loss.
 
-    Raises ``LimitNotMet`` where the loss stops being a number.
+    Returns their validation accuracy. Raises ``LimitNotMet`` where the loss stops being a number.
     """
     import keras
     import tensorflow as tf

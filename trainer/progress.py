@@ -17,7 +17,8 @@ def progress(
     title: str, *, total: int, done: int = 0, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Advance]:
     """Yield ``advance(**figures)``: one more of ``total`` is done, with numbers worth showing."""
-    with (_bar if sys.stderr.isatty() else _lines)(title, total, done, clock) as advance:
+    shown = _bar(title, total, done) if sys.stderr.isatty() else _lines(title, total, done, clock)
+    with shown as advance:
         yield advance
 
 
@@ -26,7 +27,7 @@ def _figures(figures: dict[str, float]) -> str:
 
 
 @contextmanager
-def _bar(title: str, total: int, done: int, clock: Callable[[], float]) -> Iterator[Advance]:
+def _bar(title: str, total: int, done: int) -> Iterator[Advance]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

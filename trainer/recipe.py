@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
+import tomllib
 from pydantic import Field, ValidationError, field_validator
 
 from edge_runtime.errors import BadInput
@@ -24,10 +24,10 @@ class Data(Section):
     """Which readings, and which two attributes of them."""
 
     source: str = Field(
-        description='"digits" (in scikit-learn), "mnist", or "npz:FILE" with arrays x, y, z; FILE is relative to the recipe.'
+        description='"digits" (in scikit-learn), "mnist" or "npz:FILE" with arrays x, y, z, relative to the recipe.'
     )
     target: Name = Field(
-        description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; for npz: its name.'
+        description='The attribute y to keep: "parity", "less-than-five" or "digit"; of npz, its name.'
     )
     sensitive: Name = Field(description="The attribute z to hide; as for `target`.")
     low: float | None = Field(
@@ -128,7 +128,7 @@ class Recipe(Section):
         return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
     @classmethod
-    def find(cls, recipe: str | Path) -> "Recipe":
+    def find(cls, recipe: str | Path) -> Recipe:
         """The recipe of that name, alias or TOML path. Raises ``BadInput`` in one sentence."""
         path = cls._path(recipe)
         return cls.parse(cls.text(recipe), origin=str(path), folder=path.parent)
@@ -143,7 +143,7 @@ class Recipe(Section):
             raise BadInput(f"A recipe was expected in {path}, which cannot be read as UTF-8 text: {error}.") from None
 
     @classmethod
-    def parse(cls, text: str, *, origin: str = "the recipe", folder: Path = Path()) -> "Recipe":
+    def parse(cls, text: str, *, origin: str = "the recipe", folder: Path = Path()) -> Recipe:
         """Read TOML text; ``npz:`` paths are taken from ``folder``. Raises ``BadInput`` that names the key."""
         try:
             table = tomllib.loads(text)
@@ -156,14 +156,14 @@ class Recipe(Section):
         return recipe.model_copy(update={"data": recipe.data.model_copy(update={"source": source})})
 
     @classmethod
-    def check(cls, table: dict[str, Any], *, origin: str = "the recipe") -> "Recipe":
+    def check(cls, table: dict[str, Any], *, origin: str = "the recipe") -> Recipe:
         """A recipe from parsed TOML. Raises ``BadInput``: the key, what was expected, what came."""
         try:
             return cls.model_validate(table)
         except ValidationError as error:
             raise BadInput(sentence(error, cls, origin)) from None
 
-    def with_budget(self, budget: str) -> "Recipe":
+    def with_budget(self, budget: str) -> Recipe:
         """This recipe under ``"full"`` (as it is) or ``"quick"`` (``[budget.quick]`` caps rows and epochs)."""
         if budget == "full":
             return self

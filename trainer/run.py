@@ -33,7 +33,7 @@ from edge_runtime.errors import BadInput
 from edge_runtime.files import atomic_path, write_atomic
 from trainer import datasets
 from trainer.datasets import slicing
-from trainer.datasets.base import Dataset, Part, Slices
+from trainer.datasets.base import PARTS, Dataset, Part, Slices
 from trainer.recipe import Recipe
 
 VALIDATION_SHARE = 0.2  # of a slice, to stop and to choose by
@@ -49,17 +49,18 @@ class Run:
         self._writer: Any = None
 
     @classmethod
-    def create(cls, folder: Path, recipe: Recipe, *, budget: str = "full", resume: bool = False) -> "Run":
+    def create(cls, folder: Path, recipe: Recipe, *, budget: str = "full", resume: bool = False) -> Run:
         """A new run in ``folder``, or with ``resume`` the one that is there, under a new ``[budget]`` if it changed.
 
         Raises ``BadInput`` where a folder is in the way, or where a run to resume is missing or of another recipe.
         """
         folder, recipe = Path(folder), recipe.with_budget(budget)
         if resume:
-            return cls._resume(folder, recipe)
+            return cls._resume(folder, recipe, budget)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             there = "It holds a run: add --resume to go on with it, or" if (folder / "run.json").is_file() else "Please"
             raise BadInput(f"{folder} exists and is not empty. {there} choose another folder.")
+        dataset = datasets.load(recipe)  # before anything is written: what is wrong with the data leaves nothing behind
         try:
             for part in ("", "classifiers", "checkpoints"):
                 (folder / part).mkdir(parents=True, exist_ok=True)
@@ -73,16 +74,20 @@ class Run:
             "seed": recipe.seed,
             "versions": _versions(),
             "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "system": platform.system()},
+            "data_sha256": _digest(dataset),
             "wall_time_s": {},
             "state": "started",
         }
         run = cls(folder, recipe, facts)
+        run._dataset = dataset
         write_atomic(str(folder / "recipe.toml"), recipe.toml().encode())
-        run.record()
+        with atomic_path(str(folder / "slices.npz")) as temporary, Path(temporary).open("wb") as file:
+            np.savez(file, **{part: getattr(dataset.slices, part) for part in PARTS})
+        run.record()  # last: a folder with run.json is a run
         return run
 
     @classmethod
-    def open(cls, folder: Path) -> "Run":
+    def open(cls, folder: Path) -> Run:
         """The run in ``folder``. Raises ``BadInput`` where there is none."""
         folder = Path(folder)
         try:
@@ -95,7 +100,7 @@ class Run:
         return cls(folder, recipe, facts)
 
     @classmethod
-    def _resume(cls, folder: Path, recipe: Recipe) -> "Run":
+    def _resume(cls, folder: Path, recipe: Recipe, budget: str) -> Run:
         run = cls.open(folder)
         longer = run.recipe.model_copy(update={"budget": recipe.budget})
         if longer != recipe or run.recipe.budget.rows != recipe.budget.rows:
@@ -105,10 +110,11 @@ class Run:
                 if key != "budget" and getattr(recipe, key) != getattr(run.recipe, key)
             ] or ["budget.rows"]
             raise BadInput(
-                f"The run in {folder} was started with another recipe (`{changed[0]}` differs; of [budget] only the epochs and "
-                "the batch may). Resume with that recipe, or train into another folder."
+                f"The run in {folder} was started with another recipe (`{changed[0]}` differs; of [budget] only the "
+                "epochs and the batch may). Resume with that recipe, or train into another folder."
             )
         run.recipe = recipe
+        run.facts["budget"] = budget
         write_atomic(str(folder / "recipe.toml"), recipe.toml().encode())
         return run
 
@@ -150,8 +156,9 @@ class Run:
     def metrics(self, stage: str | None = None) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, of one stage or of all."""
         path = self.folder / "metrics.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
-        return [line for line in lines if stage in (None, line["stage"])]
+        # A line without its end was being written when the power went.
+        whole = path.read_text().rpartition("\n")[0].splitlines() if path.is_file() else []
+        return [line for line in map(json.loads, whole) if stage in (None, line["stage"])]
 
     def forget_metrics(self, *, stage: str, after: int) -> None:
         """Drop the lines of ``stage`` beyond the checkpoint that is gone on from: they will be written again."""
@@ -162,23 +169,15 @@ class Run:
     def dataset(self) -> Dataset:
         """The data with this run's slices. Raises ``BadInput`` where the data are gone or others than they were."""
         if self._dataset is None:
-            path = self.folder / "slices.npz"
-            slices = None
-            if path.is_file():
-                with np.load(path, allow_pickle=False) as file:
-                    slices = Slices(file["classifiers"], file["perturber"], file["test"])
+            try:
+                with np.load(self.folder / "slices.npz", allow_pickle=False) as file:
+                    slices = Slices(*(file[part] for part in PARTS))
+            except (OSError, ValueError, KeyError) as error:
+                raise BadInput(
+                    f"The slices of the run in {self.folder} cannot be read ({error}). Train anew."
+                ) from None
             dataset = datasets.load(self.recipe, slices=slices)
-            found = _digest(dataset)
-            if slices is None:
-                with atomic_path(str(path)) as temporary, Path(temporary).open("wb") as file:
-                    np.savez(
-                        file,
-                        classifiers=dataset.slices.classifiers,
-                        perturber=dataset.slices.perturber,
-                        test=dataset.slices.test,
-                    )
-                self.record(data_sha256=found)
-            elif found != self.facts["data_sha256"]:
+            if _digest(dataset) != self.facts["data_sha256"]:
                 raise BadInput(
                     f"The data of {self.recipe.data.source} are not those that {self.folder} was started with. "
                     "Put those back, or train into another folder."
@@ -203,7 +202,8 @@ class Run:
         missing = [name for name, path in paths.items() if not path.is_file()]
         if missing:
             raise BadInput(
-                f"The run in {self.folder} has no {missing[0]} classifier yet: finish it with `edgeveil train --resume`."
+                f"The run in {self.folder} has no {missing[0]} classifier yet: finish it with "
+                "`edgeveil train --resume`."
             )
         return {name: keras.models.load_model(path) for name, path in paths.items()}
 

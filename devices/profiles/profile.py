@@ -23,11 +23,12 @@ _VERSIONS = re.compile(r"(==|<=|>=|<|>)\d+(\.\d+){0,3}(,(==|<=|>=|<|>)\d+(\.\d+)
 
 @dataclass(frozen=True)
 class Backend:
-    """An interpreter the board can have: its versions there (``"<=2.11"``) and the artefacts it runs."""
+    """An interpreter the board can have: its versions there (``"<=2.11"``), the artefacts it runs, and on what."""
 
     name: str
     versions: str
     artefacts: tuple[str, ...]
+    accelerator: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,6 @@ class Profile:
     backends: tuple[Backend, ...]
     checked: tuple[str, ...]
     unchecked: tuple[str, ...]
-    accelerator: str | None = None
     accelerator_path: str | None = None
     compiler: str | None = None
     tflite: TfliteLimits | None = None
@@ -69,6 +69,10 @@ class Profile:
     def limits(self, artefact: str) -> TfliteLimits | OnnxLimits | None:
         """What the board asks of an artefact of that name; None where it asks for nothing in particular."""
         return self.tflite if artefact.startswith("tflite-") else self.onnx
+
+    def accelerator(self, artefact: str) -> str | None:
+        """What the artefact runs on there, if not on the CPU: that of the first backend that runs it."""
+        return next(backend.accelerator for backend in self.backends if artefact in backend.artefacts)
 
     def facts(self) -> dict[str, list[str]]:
         """What goes into the manifest: the device reads JSON, and only this of it."""
@@ -81,10 +85,11 @@ class Profile:
             f"  {self.architecture}, {self.system}, Python {self.python}",
             f"  artefacts: {', '.join(self.artefacts)}",
         ]
-        lines += [f"  backend: {b.name} {b.versions} for {', '.join(b.artefacts)}" for b in self.backends]
-        if self.accelerator:
-            compiled = f", compiled for by {self.compiler}" if self.compiler else ""
-            lines.append(f"  accelerator: {self.accelerator}{compiled}")
+        for b in self.backends:
+            where = f", on the {b.accelerator}" if b.accelerator else ""
+            lines.append(f"  backend: {b.name} {b.versions} for {', '.join(b.artefacts)}{where}")
+        if self.compiler:
+            lines.append(f"  compiled by: {self.compiler}")
         if self.tflite:
             ops = "any operation" if self.tflite.ops is None else f"{len(self.tflite.ops)} operations"
             lines.append(f"  TFLite: runtime {self.tflite.min_runtime_version or 'any'}, {ops}")
@@ -100,7 +105,8 @@ class _Table:
     """One TOML table being read: every complaint names the file, the key, what was expected and what came."""
 
     def __init__(self, source: str, where: str, value: Any) -> None:
-        self._source, self._where, self._seen = source, where, set()
+        self._source, self._where = source, where
+        self._seen: set[str] = set()
         if not isinstance(value, dict):
             raise self.wrong("", "a table", value)
         self._value = value
@@ -167,7 +173,6 @@ def parse(document: Mapping[str, Any], *, source: str) -> Profile:
         backends=backends,
         checked=top.texts("checked", empty=True),
         unchecked=top.texts("unchecked", empty=True),
-        accelerator=top.text("accelerator", default=None),
         accelerator_path=top.text("accelerator_path", default=None),
         compiler=top.text("compiler", default=None),
         tflite=_tflite(source, top.get("tflite", dict, "a table", default=None)),
@@ -189,6 +194,7 @@ def _backend(table: _Table) -> Backend:
         name=name,
         versions=table.text("versions", pattern=_VERSIONS, expected='versions such as "<=2.11" or ">=2022.3.1,<2023"'),
         artefacts=table.texts("artefacts", among=can),
+        accelerator=table.text("accelerator", default=None),
     )
     table.done()
     return backend

@@ -18,6 +18,7 @@ _BACKENDS = {
     ),
 }
 
+FORMATS = tuple(_BACKENDS)
 KERNELS = ("production", "reference")
 
 

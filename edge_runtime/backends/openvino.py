@@ -29,7 +29,12 @@ class OpenVINO(Backend):
         wanted = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
         known = core.get_property("CPU", "SUPPORTED_PROPERTIES")
         options = {name: value for name, value in wanted.items() if name in known}
-        network = _read_tflite(core, model) if model[4:8] == b"TFL3" else core.read_model(model, b"")
+        if model[4:8] != b"TFL3":
+            network = core.read_model(model, b"")
+        elif int(version[:4]) >= 2023:
+            network = _read_tflite(core, model)
+        else:
+            raise BadInput("OpenVINO reads TFLite from 2023 on, and this is {:.8}".format(version))
         self._request = core.compile_model(network, "CPU", options).create_infer_request()
         ends = [network.inputs, network.outputs]
         self._in, self._out = self._place(

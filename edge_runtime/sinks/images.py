@@ -27,7 +27,7 @@ class ImagesSink(Sink):
             os.makedirs(folder, exist_ok=True)
             taken = os.listdir(folder)
         except OSError as error:
-            taken, problem = [], error.strerror.lower()
+            taken, problem = [], str(error.strerror).lower()
         else:
             problem = "it has files in it" if taken else ""
         if problem:

@@ -1,6 +1,7 @@
 """``npz:FILE``: all frames in one .npz file, written whole when the run ends, however it ends."""
 
 import os
+from typing import Any, Dict
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class NpzSink(Sink):
         self._frames.append(frame.outputs)
 
     def close(self):
-        arrays = {"index": np.array(self._index, np.int64)}
+        arrays: Dict[str, Any] = {"index": np.array(self._index, np.int64)}
         for place, output in enumerate(self._outputs):
             name = output["name"] if output["name"] not in ("x", "index", "file") else "output_" + output["name"]
             values = np.empty([len(self._frames)] + list(output["shape"]), output["dtype"])

@@ -1,6 +1,7 @@
 """What every source is: opened by its constructor, asked for one frame after the other, closed."""
 
 import time
+from typing import Optional
 
 from edge_runtime.errors import DeviceFailed
 
@@ -15,7 +16,7 @@ class Source(object):
     ``size`` is how many frames there will be, or None where nobody knows.
     """
 
-    size = None
+    size: Optional[int] = None
 
     def next(self):
         """The next ``RawFrame`` with its number and capture time, or None after the last.

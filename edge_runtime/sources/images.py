@@ -1,5 +1,6 @@
 """``images:DIR``: the pictures of a folder in order of their names, 8 or 16 bits, read by OpenCV."""
 
+import importlib
 import os
 
 import numpy as np
@@ -20,14 +21,10 @@ class NeedsOpenCV(DeviceFailed):
 def opencv():
     """The OpenCV module; raises ``NeedsOpenCV``."""
     try:
-        import cv2
+        return importlib.import_module("cv2")
     except ImportError:
-        cv2 = None
-    if cv2 is None:
-        raise NeedsOpenCV(
-            "images are read and written by OpenCV, which is not here: pip install opencv-python-headless"
-        )
-    return cv2
+        problem = "images are read and written by OpenCV, which is not here: pip install opencv-python-headless"
+    raise NeedsOpenCV(problem)
 
 
 class ImagesSource(Source):
@@ -48,7 +45,7 @@ class ImagesSource(Source):
 
     def next(self):
         place = self._next
-        if place >= self.size:
+        if place >= len(self._paths):
             return None
         self._next += 1
         picture = self._cv2.imread(self._paths[place], self._cv2.IMREAD_UNCHANGED)

@@ -25,11 +25,11 @@ class NpzSource(Source):
             )
         self._x = x
         self._next = 0
-        self.size = len(x)
+        self._end = self.size = len(x)
 
     def next(self):
         row = self._next
-        if row >= self.size:
+        if row >= self._end:
             return None
         self._next += 1
         return RawFrame(self._x[row], row, now_ns())

@@ -1,5 +1,7 @@
 """A profile is a file of facts: the five that ship are whole, and what is wrong in one's own is named."""
 
+from pathlib import Path
+
 import pytest
 import tomllib
 
@@ -63,6 +65,13 @@ def test_the_boards_limits_are_those_of_their_runtimes():
     assert "onnx-int8" not in jetson.artefacts
 
 
+def test_what_an_artefact_runs_on_is_a_fact_of_the_backend():
+    ncs2 = profiles.load("raspberry-pi3-ncs2")
+    assert ncs2.accelerator("onnx-float32") == "Neural Compute Stick 2"
+    assert ncs2.accelerator("tflite-int8") is None
+    assert profiles.load("coral-dev-board").compiler == "edgetpu_compiler"
+
+
 def test_facts_are_what_the_manifest_carries():
     assert profiles.load("coral-dev-board").facts() == {"artefacts": ["tflite-int8"], "backends": ["tflite-runtime"]}
 
@@ -74,6 +83,20 @@ def test_ones_own_board_is_a_new_file(tmp_path):
     assert profile.name == "my-board"
     assert profile.tflite.ops == {"CONV_2D": 5}
     assert profile.limits("onnx-float32") is None
+
+
+def test_the_page_on_boards_has_a_row_for_each_and_an_example_that_loads():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "boards.md").read_text()
+    for name in profiles.names():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        profile = profiles.load(name)
+        assert profile.python in row
+        assert all(f"`{artefact}`" in row for artefact in profile.artefacts)
+        assert all(backend.name in row or backend.name == "openvino" for backend in profile.backends)
+    example = page.split("```toml\n")[1].split("```")[0]
+    board = profiles.parse(tomllib.loads(example), source="docs/boards.md")
+    assert board.tflite.ops["CONV_2D"] == 5
+    assert board.accelerator("tflite-int8") == "NPU"
 
 
 def test_an_unknown_name_lists_the_known_ones():

@@ -177,6 +177,16 @@ def half_of_a_surrogate_pair() -> bytes:
 
 
 @exhibit("bad-value")
+def hash_in_capitals() -> bytes:
+    return changed(lambda m: m["provenance"].update(recipe_sha256="A" * 64))
+
+
+@exhibit("bad-value")
+def hash_with_a_line_end() -> bytes:
+    return changed(lambda m: m["provenance"].update(recipe_sha256="0" * 64 + "\n"))
+
+
+@exhibit("bad-value")
 def time_that_is_none() -> bytes:
     return changed(lambda m: m.update(created="yesterday"))
 
@@ -408,6 +418,11 @@ def preference_for_a_variant_that_is_not_there() -> bytes:
 @exhibit("unknown-artefact")
 def profile_with_a_variant_that_is_not_there() -> bytes:
     return changed(lambda m: m["profiles"]["workstation"]["artefacts"].append("tflite-float32"))
+
+
+@exhibit("redefined-value")
+def preference_for_one_variant_twice() -> bytes:
+    return changed(lambda m: m["preference"].append("tflite-int8"))
 
 
 @exhibit("artefact-mismatch")

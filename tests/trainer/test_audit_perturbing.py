@@ -66,6 +66,22 @@ def test_whatever_changes_x_prime_is_run_again(tmp_path, changed):
     assert outputs["frame"].max() == (8 if changed == "stage" else 16)
 
 
+def test_another_model_file_is_run_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        perturbing,
+        "load_pipeline",
+        lambda _, members, __: SimpleNamespace(
+            run=lambda x: {"frame": x + members["g"][0]}, runners={}, close=lambda: None
+        ),
+    )
+    models = {"generator": {"artefacts": {"tflite-int8": {"file": "g"}}}}
+    manifest = {**subject().manifest, "models": models, "tables": {}}
+    x = readings(10)
+    for add in (1, 2):
+        outputs, _ = perturbing.through_artefact(Subject(manifest, {"g": bytes([add])}, "tflite-int8"), x, tmp_path)
+        assert np.array_equal(outputs["frame"], x + add)
+
+
 def test_a_dropped_reading_ends_the_audit_with_its_reason(tmp_path):
     with pytest.raises(BadInput, match="dtype"):
         perturbing.through_artefact(subject(), readings(10).astype(np.int32), tmp_path)

@@ -77,6 +77,12 @@ def test_the_same_model_gives_the_same_bytes():
     assert onnx.convert(model, onnx.PRECISIONS, rows) == onnx.convert(model, onnx.PRECISIONS, rows)
 
 
+def test_the_order_of_precisions_does_not_matter():
+    model = two_input_net()
+    rows = calibration(model)
+    assert onnx.convert(model, ["int8", "float16", "float32"], rows) == onnx.convert(model, onnx.PRECISIONS, rows)
+
+
 def test_no_path_of_this_machine_is_in_the_file():
     import tempfile
 

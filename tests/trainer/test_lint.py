@@ -84,7 +84,7 @@ def test_what_coral_cannot_run_is_refused_with_its_cure(name, rule, kind, cure):
     assert any(cure in finding.cure and finding.op and finding.tensor for finding in mine)
     says = rf"(?s)tflite-int8 of 'generator' does not pass the lint for coral-dev-board.*{rule}.*{cure}"
     with pytest.raises(BadInput, match=says):
-        refuse(findings, "tflite-int8", "generator", "coral-dev-board")
+        refuse([("tflite-int8", "generator", "coral-dev-board", findings)])
 
 
 def test_a_float_island_is_found_without_a_board():

@@ -49,6 +49,7 @@ def audit(
         raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
     tries = BUDGETS[budget]
     opened = open_target(Path(folder_or_bundle), run=run, trust=trust, artefact=artefact)
+    artefact = opened.subject.artefact
     dataset, classifiers = opened.run.dataset(), opened.run.classifiers()
     described: Mapping[str, Any] = opened.subject.manifest["perturber"]
 

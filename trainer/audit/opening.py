@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edge_runtime.errors import BadInput
-from trainer.audit.perturbing import Subject
+from edge_runtime.manifest import NO_MODEL
+from trainer.audit.perturbing import KERAS, Subject
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,10 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
         from trainer.export.folder import ExportFolder
 
         folder = ExportFolder.open(target)
-        if run is None and folder.run is None:
+        place = folder.run if run is None else run
+        if place is None:
             raise BadInput(f"The run that {target} was exported from is not where it was: name it with --run.")
-        subject = Subject(folder.manifest, folder.members, artefact)
-        return Opened(subject, Run.open(folder.run if run is None else run))
+        return Opened(_subject(folder.manifest, folder.members, artefact), Run.open(place))
     if not target.is_file():
         raise BadInput(f"An export folder or a .veil bundle was expected at {target}, and there is nothing.")
     if run is None or trust is None:
@@ -45,4 +47,9 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
     from edge_runtime.trust import Trust
 
     bundle = read_bundle(str(target), Trust.open(str(trust)))
-    return Opened(Subject(bundle.manifest, bundle.members, artefact), Run.open(run))
+    return Opened(_subject(bundle.manifest, bundle.members, artefact), Run.open(run))
+
+
+def _subject(manifest: Mapping[str, Any], members: Mapping[str, bytes], artefact: str) -> Subject:
+    """Without networks there is one way to run the pipeline, whatever artefact was asked for."""
+    return Subject(manifest, members, artefact if manifest["models"] or artefact == KERAS else NO_MODEL)

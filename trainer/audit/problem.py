@@ -11,7 +11,8 @@ from edge_runtime.errors import BadInput
 from trainer.datasets.base import InputSpec, Part
 from trainer.datasets.slicing import hold_out
 
-FEWEST_ROWS = 60  # of the first two slices together; below it no family has anything to learn from
+FEWEST_ROWS = 60  # to train adversaries on; below it no family has anything to learn from
+FEWEST_UNITS = 10  # subjects or sessions, where rows belong to some: to train, to stop and to choose on different ones
 
 
 @dataclass(frozen=True)
@@ -103,19 +104,15 @@ def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:
     ``choose`` stay under 4,000 and 8,000 rows: more would only be taken from training.
     """
     n = len(released)
-    if n < FEWEST_ROWS:
+    units = n if released.cluster is None else len(np.unique(released.cluster))
+    if n < FEWEST_ROWS or units < FEWEST_UNITS:
         raise BadInput(
-            f"An audit needs at least {FEWEST_ROWS} rows in the first two slices to train adversaries on, and there "
-            f"are {n}: give more data."
+            f"Adversaries need at least {FEWEST_ROWS} rows of {FEWEST_UNITS} subjects or sessions in the first two "
+            f"slices together, and there are {n} rows of {units}: give more data."
         )
     choose_share, stop_share = min(0.18, 8000 / n), min(0.12, 4000 / n)
     rest, choose = _held_out(released, choose_share, seed)
     fit, stop = _held_out(rest, stop_share / (1 - choose_share), seed)
-    if min(len(part) for part in (fit, stop, choose)) == 0:
-        raise BadInput(
-            "The first two slices hold too few subjects or sessions to train, stop and choose adversaries on different "
-            "ones: give at least 10 per slice."
-        )
     return fit, stop, choose
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.datasets import prior, slicing
+from trainer.datasets import digits, mnist, npz, prior, slicing
 from trainer.datasets.base import Dataset, InputSpec, Part, Slices
 from trainer.datasets.readings import Readings
 from trainer.recipe import Recipe
+
+LOADERS = {"digits": digits, "mnist": mnist}
 
 __all__ = ["Dataset", "InputSpec", "Part", "Slices", "load"]
 
@@ -45,16 +47,8 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
 
 def _read(recipe: Recipe) -> Readings:
     data = recipe.data
-    if data.source == "digits":
-        from trainer.datasets import digits
-
-        return digits.load(target=data.target, sensitive=data.sensitive)
-    if data.source == "mnist":
-        from trainer.datasets import mnist
-
-        return mnist.load(target=data.target, sensitive=data.sensitive)
-    from trainer.datasets import npz
-
+    if data.source in LOADERS:
+        return LOADERS[data.source].load(target=data.target, sensitive=data.sensitive)
     return npz.load(Path(data.source[4:]), low=data.low, high=data.high)
 
 

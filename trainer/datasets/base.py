@@ -7,9 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from edge_runtime.preprocess import to_unit
+from edge_runtime.preprocess import to_raw, to_unit
 
 SliceName = Literal["classifiers", "perturber", "test"]
+PARTS: tuple[SliceName, ...] = ("classifiers", "perturber", "test")
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,11 @@ class Dataset:
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Raw readings (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""
         return to_unit(self.input.dtype, self.input.low, self.input.high)(x.reshape((-1, *self.input.shape)))
+
+    def as_sent(self, v: np.ndarray) -> np.ndarray:
+        """What a receiver has of v (n, *input.shape) from a network: rounded to x's own kind, and back in the unit cube."""
+        ends = self.input.low, self.input.high
+        return to_unit(self.input.dtype, *ends)(to_raw(self.input.dtype, *ends)(v))
 
 
 @dataclass(frozen=True)

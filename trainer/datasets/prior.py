@@ -69,8 +69,8 @@ def check_possible(
         y_name, z_name = names[0][y[row]], names[1][z[row]]
         count = int((ruled_out & (y == y[row]) & (z == z[row])).sum())
         raise BadInput(
-            f'The prior says that z "{z_name}" never comes with y "{y_name}"; {count} training rows have them together. '
-            f"Give it a small probability, or correct the labels."
+            f'The prior says that z "{z_name}" never comes with y "{y_name}"; {count} training rows have them '
+            f"together. Give it a small probability, or correct the labels."
         )
 
 

@@ -33,9 +33,9 @@ def clusters(z: np.ndarray, *, subject: np.ndarray | None, session: np.ndarray |
         return _numbered(subject), "subject"
     if session is None:
         raise BadInput(
-            f"Some class of z has only {fewest} subject{'s' if fewest > 1 else ''}, so three slices cannot have different "
-            "subjects each: add an array `session` (which recording a row is from), or leave out `subject` and `groups` to "
-            "cut row by row, which flatters the numbers where rows of one recording resemble each other."
+            f"Some class of z has only {fewest} subject{'s' if fewest > 1 else ''}, so three slices cannot have "
+            "different subjects each: add an array `session` (which recording a row is from), or leave out "
+            "`subject` and `groups` to cut row by row, which flatters the numbers where rows of one recording are alike."
         )
     return _numbered(np.stack([_numbered(subject), _numbered(session)], axis=1)), "session"
 
@@ -59,11 +59,12 @@ def check_classes(
             f'{of} must have at least 2 classes; got {len(names)} ("{names[0]}"). There is nothing to tell apart.'
         )
     parts = (slices.classifiers, slices.perturber, slices.test)
+    least = SLICES * FEWEST_ROWS
     for number, name in enumerate(names):
-        rows = np.flatnonzero(labels == number)
-        if len(rows) < SLICES * FEWEST_ROWS:
+        rows = np.concatenate([part[labels[part] == number] for part in parts])
+        if len(rows) < least:
             raise BadInput(
-                f'{of} "{name}" has {len(rows)} rows; at least {SLICES * FEWEST_ROWS} are needed ({FEWEST_ROWS} for each of '
+                f'{of} "{name}" has {len(rows)} rows; at least {least} are needed ({FEWEST_ROWS} for each of '
                 f"{SLICES} slices). Add rows of it, or leave that class out."
             )
         if cluster is None:
@@ -72,8 +73,9 @@ def check_classes(
         in_slices = min(int((labels[part] == number).sum()) for part in parts)
         if groups < FEWEST_GROUPS or in_slices < FEWEST_ROWS:
             raise BadInput(
-                f'{of} "{name}" has {len(rows)} rows of {groups} subjects or sessions; at least {FEWEST_GROUPS} of them and '
-                f"{FEWEST_ROWS} rows in each of {SLICES} slices are needed. Add recordings of it, or leave that class out."
+                f'{of} "{name}" has {len(rows)} rows of {groups} subjects or sessions; at least {FEWEST_GROUPS} of '
+                f"them and {FEWEST_ROWS} rows in each of {SLICES} slices are needed. Add recordings of it, or leave that "
+                "class out."
             )
 
 

@@ -154,6 +154,8 @@ def _stored(tensor: Tensor | None, makers: dict[int, Op]) -> Tensor | None:
 def _product(op: Op, makers: dict[int, Op]) -> Cost:
     place, other, channel = _PRODUCTS[op.kind]
     weights, data, out = op.inputs[place], op.inputs[other], op.outputs[0]
+    if data is None:
+        raise BadInput(f"the operation {op.name} ({op.kind}) has no input; export the run again.")
     kernel = _stored(weights, makers)
     if op.kind == "Gemm" and op.attributes.get("transB"):
         channel = 0
@@ -177,7 +179,7 @@ def _vectors(op: Op, makers: dict[int, Op]) -> int:
     """Parameters of what scales and shifts by channel, and was not folded into a product before it."""
     stored = [_stored(tensor, makers) for tensor in op.inputs]
     if op.kind == "BatchNormalization":
-        return 2 * stored[1].size
+        return 2 * op.outputs[0].shape[1]
     constants = [tensor.size for tensor in stored if tensor is not None and tensor.size > 1]
     data = [tensor for tensor, constant in zip(op.inputs, stored, strict=True) if constant is None]
     if op.kind in _AFFINE and len(data) == 1 and _after_product(data[0], makers):

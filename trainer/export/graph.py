@@ -47,8 +47,8 @@ class Graph:
     outputs: Mapping[str, Tensor]
     subgraphs: int = 1
     min_runtime_version: str | None = None
-    opset: int | None = None
-    ir: int | None = None
+    opset: int = 0  # ONNX only, as is ir
+    ir: int = 0
 
     def tensors(self) -> list[Tensor]:
         """Every tensor that an operation touches, and the graph's own inputs and outputs; each once, in order."""
@@ -56,9 +56,9 @@ class Graph:
         for tensor in (*self.inputs.values(), *self.outputs.values()):
             found.setdefault(id(tensor), tensor)
         for op in self.ops:
-            for tensor in (*op.inputs, *op.outputs):
-                if tensor is not None:
-                    found.setdefault(id(tensor), tensor)
+            for touched in (*op.inputs, *op.outputs):
+                if touched is not None:
+                    found.setdefault(id(touched), touched)
         return list(found.values())
 
     def weight_bytes(self) -> int:

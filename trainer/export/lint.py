@@ -7,7 +7,8 @@ operation, the tensor, the rule and the cure, and any finding refuses the export
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from devices.profiles import OnnxLimits, Profile, TfliteLimits
 from edge_runtime.errors import BadInput
@@ -25,11 +26,9 @@ class Finding:
     cure: str
 
     def text(self) -> str:
+        """One line for people."""
         where = ", ".join(part for part in (f"operation {self.op}" if self.op else "", self.tensor) if part)
         return f"{self.rule}: {where}: {self.problem}. Cure: {self.cure}."
-
-    def facts(self) -> dict[str, str]:
-        return asdict(self)
 
 
 def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[Finding]:
@@ -39,7 +38,9 @@ def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[F
         findings += _one_subgraph(graph) + _one_scale_per_dense(graph)
     if precision == "int8":
         findings += _no_float_in_tflite(graph) if graph.format == "tflite" else _no_float_in_onnx(graph)
-    limits = profile.limits(f"{graph.format}-{precision}") if profile else None
+    if profile is None:
+        return findings
+    limits = profile.limits(f"{graph.format}-{precision}")
     if isinstance(limits, TfliteLimits):
         findings += _tflite_limits(graph, limits, profile.name)
     if isinstance(limits, OnnxLimits):
@@ -47,12 +48,16 @@ def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[F
     return findings
 
 
-def refuse(findings: list[Finding], artefact: str, model: str, board: str | None) -> None:
-    """Raise ``BadInput`` that says it all, where there is anything to say."""
-    if findings:
-        where = f" for {board}" if board else ""
-        lines = "\n".join(f"  {finding.text()}" for finding in findings)
-        raise BadInput(f"{artefact} of {model!r} does not pass the lint{where}; nothing was exported.\n{lines}")
+def refuse(failures: Sequence[tuple[str, str, str | None, list[Finding]]]) -> None:
+    """Raise ``BadInput`` that says it all, where there are findings: (artefact, model, board or None, findings)."""
+    lines = []
+    for artefact, model, board, findings in failures:
+        if findings:
+            where = f" for {board}" if board else ""
+            lines.append(f"{artefact} of {model!r} does not pass the lint{where}:")
+            lines += [f"  {finding.text()}" for finding in findings]
+    if lines:
+        raise BadInput("\n".join([*lines, "Nothing was exported."]))
 
 
 _STATE = {"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"}
@@ -162,10 +167,11 @@ def _tflite_limits(graph: Graph, limits: TfliteLimits, board: str) -> list[Findi
     found = []
     for op in graph.ops if limits.ops is not None else ():
         out = _name(op.outputs[0]) if op.outputs else ""
-        if op.kind not in limits.ops:
+        most = (limits.ops or {}).get(op.kind)
+        if most is None:
             found.append(Finding("allowed-op", op.name, out, f"{op.kind} is not on the list of {board}", _cure(op)))
-        elif op.version > limits.ops[op.kind]:
-            problem = f"{op.kind} is of version {op.version}, and {board} reads up to {limits.ops[op.kind]}"
+        elif op.version > most:
+            problem = f"{op.kind} is of version {op.version}, and {board} reads up to {most}"
             found.append(Finding("op-version", op.name, out, problem, _cure(op)))
     needs = graph.min_runtime_version
     if limits.min_runtime_version and needs and _version(needs) > _version(limits.min_runtime_version):
@@ -180,8 +186,8 @@ def _onnx_limits(graph: Graph, limits: OnnxLimits, board: str) -> list[Finding]:
         if has > most:
             cure = f"convert with opset {limits.opset}"
             found.append(Finding("onnx-version", "", "", f"{what} {has}, and {board} reads up to {most}", cure))
-    for op in graph.ops if limits.ops is not None else ():
-        if op.kind not in limits.ops:
+    for op in graph.ops:
+        if limits.ops is not None and op.kind not in limits.ops:
             problem = f"{op.kind} is not on the list of {board}"
             found.append(Finding("allowed-op", op.name, _name(op.outputs[0]), problem, _cure(op)))
     return found
@@ -192,5 +198,5 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")[:2])
 
 
-def _name(tensor: Tensor) -> str:
-    return f"tensor {tensor.name!r}"
+def _name(tensor: Tensor | None) -> str:
+    return f"tensor {tensor.name!r}" if tensor else ""

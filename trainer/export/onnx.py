@@ -46,14 +46,11 @@ def _float32(model: Any) -> Any:
 
 
 def _float16(float32: Any) -> Any:
-    import onnx
     from onnxconverter_common import float16
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(float32)  # the converter works in place
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it names every weight that is nearer to zero than float16 can be
-        return _tidy(float16.convert_float_to_float16(copy, keep_io_types=True))
+        return _tidy(float16.convert_float_to_float16(_copy(float32), keep_io_types=True))
 
 
 def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
@@ -62,14 +59,15 @@ def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
 
     if not calibration:
         raise ValueError("int8 needs calibration rows")
+    columns = dict(calibration)
 
     class Rows(CalibrationDataReader):
         def __init__(self) -> None:
             self._rows = self._walk()
 
         def _walk(self) -> Iterator[dict[str, np.ndarray]]:
-            for row in range(len(next(iter(calibration.values())))):
-                yield {name: np.asarray(values[row : row + 1], np.float32) for name, values in calibration.items()}
+            for row in range(len(next(iter(columns.values())))):
+                yield {name: np.asarray(values[row : row + 1], np.float32) for name, values in columns.items()}
 
         def get_next(self) -> dict[str, np.ndarray] | None:
             return next(self._rows, None)
@@ -78,7 +76,7 @@ def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
         path = Path(folder) / "int8.onnx"
         # Unsigned activations and signed weights are the pair that is fast on x86.
         quantize_static(
-            float32,
+            _copy(float32),
             path,
             Rows(),
             quant_format=QuantFormat.QDQ,
@@ -87,6 +85,15 @@ def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
             weight_type=QuantType.QInt8,
         )
         return _tidy(onnx.load(path))
+
+
+def _copy(proto: Any) -> Any:
+    """Both converters work in place, and one moves the weights out into a file that is soon gone."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
 
 
 def _tidy(proto: Any) -> Any:

@@ -49,13 +49,12 @@ def seal(
     manifest = copy.deepcopy(dict(folder.manifest))
     manifest["development"] = signer.key.development
     manifest["privacy"] = {"file": None, "speaks_of": {}}
-    check_manifest(manifest, sealed=False)
     files = {**folder.members, RUNTIME_MEMBER: zipapp_bytes()}
     audit = _audit_of(Path(export_dir), manifest, allow_unaudited=allow_unaudited)
     if audit is not None:
         files[PRIVACY_MEMBER], speaks_of = audit
         manifest["privacy"] = {"file": PRIVACY_MEMBER, "speaks_of": speaks_of}
-    members = {name: _member(files, name, export_dir) for name in (*referenced_files(manifest), RUNTIME_MEMBER)}
+    members = {name: files[name] for name in (*referenced_files(manifest), RUNTIME_MEMBER)}
     manifest["members"] = [
         {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in sorted(members.items())
@@ -75,12 +74,6 @@ def seal(
         # What was written is judged, not what was meant, and by the same rules as on the board.
         read_bundle(temporary, Trust([signer.key], audience=manifest["audience"]))
     return Path(out)
-
-
-def _member(files: Mapping[str, bytes], name: str, export_dir: Path) -> bytes:
-    if name not in files:
-        raise BadInput(f"The manifest in {export_dir} names {name}, which is not there. Export the run again.")
-    return files[name]
 
 
 def _audit_of(

@@ -64,18 +64,20 @@ def _tensor(entry: Any, model: Any, dtypes: dict[int, str]) -> Tensor:
     # The signature has -1 where a size is open; the shape then says 1.
     many = entry.ShapeSignatureLength()
     shape = [entry.ShapeSignature(i) if many else entry.Shape(i) for i in range(many or entry.ShapeLength())]
-    scales, zero_points = entry.Quantization(), ()
+    quantisation = entry.Quantization()
+    scales: tuple[float, ...] = ()
+    zero_points: tuple[int, ...] = ()
     size = model.Buffers(entry.Buffer()).DataLength() if entry.Buffer() else 0
-    if scales is not None:
-        zero_points = tuple(int(scales.ZeroPoint(i)) for i in range(scales.ZeroPointLength()))
-        scales = tuple(float(scales.Scale(i)) for i in range(scales.ScaleLength()))
+    if quantisation is not None:
+        scales = tuple(float(quantisation.Scale(i)) for i in range(quantisation.ScaleLength()))
+        zero_points = tuple(int(quantisation.ZeroPoint(i)) for i in range(quantisation.ZeroPointLength()))
     return Tensor(
         name=entry.Name().decode(),
         shape=tuple(int(size) for size in shape),
         dtype=dtypes[entry.Type()],
         constant=size > 0,
         bytes=size,
-        scales=scales or (),
+        scales=scales,
         zero_points=zero_points,
     )
 

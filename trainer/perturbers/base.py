@@ -65,13 +65,15 @@ class FittedPerturber:
         (folder / "perturber.json").write_text(json.dumps(text, indent=1))
 
     @classmethod
-    def load(cls, folder: Path) -> "FittedPerturber":
+    def load(cls, folder: Path) -> FittedPerturber:
         """Read back what ``save`` wrote into ``folder``."""
         import keras
 
         importlib.import_module("models.layers")  # registers the layers that saved networks name
         text = json.loads((folder / "perturber.json").read_text())
-        spec = {k: tuple(v) if isinstance(v, list) else v for k, v in text["input"].items() if k != "name"}
+        spec: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in text["input"].items() if k != "name"
+        }
         return cls(
             kind=text["perturber"]["kind"],
             input=InputSpec(**spec),

@@ -81,7 +81,7 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run, terms
             losses = _mean([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
             made = judge(
                 chosen_u,
-                predict(networks.generator, chosen_u),
+                dataset.as_sent(predict(networks.generator, chosen_u)),
                 to_choose.y,
                 to_choose.z,
                 theta=dataset.theta,
@@ -92,7 +92,8 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run, terms
             if not np.isfinite(list(measured.values())).all():
                 raise LimitNotMet(
                     f"Training diverged in epoch {epoch}: a loss is no longer a number. The checkpoint of epoch "
-                    f"{epoch - 1} is kept. Lower `perturber.learning_rate` or `perturber.alpha` and train into another folder."
+                    f"{epoch - 1} is kept. Lower `perturber.learning_rate` or `perturber.alpha` and train into another "
+                    "folder."
                 )
             run.metric(stage="perturber", step=epoch, **measured)
             rank = list(made.rank(**rule))
@@ -138,12 +139,11 @@ def build_generator(spec: InputSpec, section: Generator) -> Any:
     height, width, channels = spec.shape
     if min(height, width) < 2**section.halvings:
         raise BadInput(
-            f"`perturber.generator.halvings` is {section.halvings}, too many for readings of {height} x {width} pixels: take "
-            f"at most {min(height, width).bit_length() - 1}."
+            f"`perturber.generator.halvings` is {section.halvings}, too many for readings of {height} x {width} "
+            f"pixels: take at most {min(height, width).bit_length() - 1}."
         )
-    return conv_generator(
-        (height, width, channels), width=section.width, halvings=section.halvings, blocks=section.blocks
-    )
+    shape = (height, width, channels)
+    return conv_generator(shape, width=section.width, halvings=section.halvings, blocks=section.blocks)
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: PrGan, terms: Terms) -> Any:

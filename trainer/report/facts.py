@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -106,8 +109,27 @@ def identities(audit: Mapping[str, Any], manifest: Mapping[str, Any], bundle: Pa
             stale = "" if now == sha256 else " (audited; the export now holds another file)"
             found.append((f"{model}, {artefact}", f"sha256 {sha256}{stale}"))
     if bundle is not None:
-        path = Path(bundle)
-        if not path.is_file():
-            raise BadInput(f"A bundle was expected at {path}, and there is none: seal one, or leave out --bundle.")
-        found.append((path.name, f"sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"))
+        found.append((Path(bundle).name, f"sha256 {hashlib.sha256(_bundle_bytes(bundle)).hexdigest()}"))
     return found
+
+
+def is_development(bundle: Path | None) -> bool:
+    """Whether a bundle calls itself a development one. Only to print it: nothing of it is verified, nothing run."""
+    if bundle is None:
+        return False
+    try:
+        with zipfile.ZipFile(io.BytesIO(_bundle_bytes(bundle))) as archive:
+            return bool(json.loads(archive.read("manifest.json"))["development"])
+    except (zipfile.BadZipFile, KeyError, ValueError):
+        raise BadInput(
+            f"A sealed .veil bundle was expected at {bundle}, and that is none: name the one to show."
+        ) from None
+
+
+def _bundle_bytes(bundle: Path) -> bytes:
+    try:
+        return Path(bundle).read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"A bundle was expected at {bundle}, and there is none ({error.strerror}): seal one, or leave out --bundle."
+        ) from None

@@ -39,12 +39,12 @@ def write_report(
     values = {
         **facts.summary(audit),
         "title": source.recipe.name,
-        "development": bool(folder.manifest.get("development")),
+        "development": facts.is_development(bundle),
         "bench": None if measured is None else facts.speed_facts(measured),
         "speed": None if measured is None else facts.headline(measured),
         "curves": drawing.curves(source.metrics()),
         "training_note": "Losses and accuracies by epoch, as recorded while training; none of it is an audit.",
-        "boards": [],
+        "boards": folder.report.get("profiles", []),
         "identities": facts.identities(audit, folder.manifest, bundle),
         **shown(source, folder, audit, raw=pictures),
     }

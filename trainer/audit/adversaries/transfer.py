@@ -10,7 +10,7 @@ import numpy as np
 from trainer.audit.adversaries.cnn import batch_norm_trunk
 from trainer.audit.adversaries.mlp import mlp_trunk
 from trainer.audit.adversaries.networks import NetworkAttack, train
-from trainer.audit.problem import Problem, Released, cut, joined
+from trainer.audit.problem import FEWEST_ROWS, FEWEST_UNITS, Problem, Released, cut, joined
 from trainer.audit.registry import Kind
 
 
@@ -20,7 +20,13 @@ class Transfer:
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
-        return "no clean rows were given" if problem.clean is None else None
+        clean = problem.clean
+        if clean is None:
+            return "no clean rows were given"
+        units = len(clean) if clean.cluster is None else len(np.unique(clean.cluster))
+        if len(clean) < FEWEST_ROWS or units < FEWEST_UNITS:
+            return f"the first slice holds {len(clean)} rows of {units} units, too few to train another classifier on"
+        return None
 
     def fit(self, problem: Problem, seed: int) -> TransferAttack:
         clean = cast(Released, problem.clean)  # why_not looked

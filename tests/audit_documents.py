@@ -1,0 +1,75 @@
+"""An audit of invented numbers, shaped as the real one is, for tests of what is made from audits."""
+
+from trainer.audit.attack import Findings, NotRun, Row
+from trainer.audit.document import Audited, environment
+from trainer.audit.intervals import Interval
+from trainer.audit.metrics import Chance
+
+
+def row(name: str, kind: str, accuracy: float, *, validation: float | None = None, bits: float = 0.0) -> Row:
+    return Row(
+        name=name,
+        kind=kind,
+        seed=0,
+        train_samples=982,
+        accuracy=accuracy,
+        low=accuracy - 0.02,
+        high=min(1.0, accuracy + 0.02),
+        auc=float("nan") if kind == "transfer" else 0.5,
+        bits=bits,
+        bits_low=bits - 0.01,
+        bits_high=bits + 0.01,
+        bits_counted=bits,
+        bits_counted_low=bits - 0.01,
+        validation_accuracy=accuracy if validation is None else validation,
+        validation_bits=bits,
+        seconds=1.5,
+    )
+
+
+def audited(best: float, bits: float = 0.0, fixed: float = 0.55) -> Audited:
+    rows = (
+        row("fixed D_z", "fixed", fixed),
+        row("transfer", "transfer", 0.58),
+        row("logistic regression", "adaptive", best - 0.05, bits=bits),
+        row("BatchNorm MLP", "adaptive", best, bits=bits / 2),
+        row("CNN", "adaptive", best + 0.01, validation=best - 0.01),  # better on test, but not the one chosen
+    )
+    left_out = (NotRun("random forest", "adaptive", "gradient boosting stands in"),)
+    return Audited(Interval(0.96, 0.94, 0.98), Findings(Chance(0.6, 0.59), rows, left_out))
+
+
+def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55) -> dict:
+    """A whole document as ``audit`` makes it, of invented numbers."""
+    versions, machine = environment()
+    return {
+        "schema": 1,
+        "kind": "edgeveil-audit",
+        "created": "2026-11-21T12:00:00Z",
+        "artefact": "tflite-int8",
+        "speaks_of": {"tflite-int8": {"generator": "ab" * 32}},
+        "backends": {"generator": {"backend": "ai-edge-litert", "version": "2.3"}},
+        "perturber": "prgan",
+        "data": {
+            "name": "digits",
+            "target": "parity",
+            "sensitive": "less-than-five",
+            "y_classes": 2,
+            "z_classes": 2,
+            "rows": {"classifiers": 599, "perturber": 599, "test": 599},
+            "clusters": None,
+        },
+        **audited(best, bits, fixed).as_dict(),
+        "raw": {
+            "target": {"accuracy": 0.98, "low": 0.96, "high": 0.99},
+            "sensitive": {"accuracy": 0.97, "low": 0.95, "high": 0.99},
+        },
+        "label_only": audited(0.6).as_dict(),
+        "intervals": "Wilson",
+        "not_covered": ["Several releases of the same reading."],
+        "budget": "quick",
+        "seed": 0,
+        "versions": versions,
+        "machine": machine,
+        "wall_time_s": 26.2,
+    }

@@ -1,0 +1,130 @@
+"""edge_runtime.draw: exact draws, checked by feeding every random word, and by chi-square on the real generator."""
+
+import inspect
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from edge_runtime import draw
+from edge_runtime.errors import BadInput
+
+UNLIKELY = 1e-9  # of a right generator to be called wrong; every bias tried below is far beyond it
+
+
+def seeded(seed=0):
+    return np.random.default_rng(seed).bytes
+
+
+def chi_square(counts, expected):
+    return stats.chisquare(counts, np.asarray(expected) / np.sum(expected) * np.sum(counts)).pvalue
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 5, 6, 10, 256, 1000])
+def test_integers_are_uniform(bound):
+    for source in (seeded(), None):
+        options = {"random_bytes": source} if source else {}
+        values = draw.integers(bound, 40_000, **options)
+        assert values.shape == (40_000,)
+        assert values.min() >= 0
+        assert values.max() < bound
+        assert bound == 1 or chi_square(np.bincount(values, minlength=bound), np.ones(bound)) > UNLIKELY
+
+
+def test_a_remainder_would_be_caught_by_that_test():
+    words = np.random.default_rng(0).integers(0, 8, 40_000) % 6
+    assert chi_square(np.bincount(words, minlength=6), np.ones(6)) < UNLIKELY
+
+
+def test_words_outside_the_bound_are_drawn_again():
+    words = iter([[6, 7, 5, 2], [7, 1], [0]])
+
+    def random_bytes(count):
+        return np.array(next(words), np.uint64).tobytes()[:count]
+
+    assert draw.integers(6, 4, random_bytes=random_bytes).tolist() == [5, 2, 1, 0]
+
+
+@pytest.mark.parametrize("bound", [0, -1, 2**63 + 1])
+def test_a_bound_out_of_range_is_refused(bound):
+    with pytest.raises(BadInput, match="bound"):
+        draw.integers(bound, 1)
+
+
+def test_the_largest_bounds_hold():
+    assert (draw.integers(2**63, 1000) >= 0).all()
+    assert (draw.integers(2**63 - 1, 1000) >= 0).all()
+
+
+def test_floats_lie_in_the_unit_interval_and_reach_its_ends():
+    def last(count):
+        return b"\xff" * count
+
+    def first(count):
+        return b"\0" * count
+
+    assert draw.uniform((2,), random_bytes=last).tolist() == [1 - 2**-24] * 2
+    assert draw.uniform((2,), random_bytes=first).tolist() == [0, 0]
+    values = draw.uniform((3, 20_000))
+    assert values.dtype == np.float32
+    assert values.max() < 1
+    for row in values:
+        assert chi_square(np.histogram(row, 50, (0, 1))[0], np.ones(50)) > UNLIKELY
+    assert abs(np.corrcoef(values)[0, 1]) < 0.05
+
+
+TABLE = np.array([[8, 0, 4, 4], [1, 13, 1, 1]], np.uint32)
+
+
+def test_a_channel_is_exact():
+    """Every one of the 16 words once: each code comes out exactly as often as its row says."""
+
+    def every_word(count):
+        return np.arange(count // 8, dtype=np.uint64).tobytes()
+
+    for row, expected in enumerate(TABLE):
+        out = draw.Channel(TABLE).draw(np.full(16, row), random_bytes=every_word)
+        assert np.bincount(out, minlength=4).tolist() == expected.tolist()
+
+
+def test_a_channel_on_the_real_generator():
+    codes = np.tile([0, 1], 30_000)
+    out = draw.Channel(TABLE).draw(codes)
+    assert not (out[codes == 0] == 1).any()
+    for row, expected in enumerate(TABLE):
+        counts = np.bincount(out[codes == row], minlength=4)
+        assert chi_square(counts[expected > 0], expected[expected > 0]) > UNLIKELY
+
+
+def test_a_channel_of_the_largest_total():
+    table = np.array([[2**31, 2**31], [2**32 - 1, 1]], np.uint32)
+    out = draw.Channel(table).draw(np.zeros(1000, np.int64))
+    assert 0 < out.mean() < 1
+    assert draw.Channel(table).draw(np.ones(1000, np.int64)).sum() == 0
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.array([[3, 4]], np.uint32),
+        np.array([[4, 4], [2, 2]], np.uint32),
+        np.array([[0, 0]], np.uint32),
+        np.array([[4, 4]], np.int64),
+        np.array([4, 4], np.uint32),
+        np.zeros((0, 4), np.uint32),
+        np.array([[2**32 - 1, 2**32 - 1, 2]], np.uint32),
+    ],
+)
+def test_a_table_that_is_no_channel_is_refused(table):
+    with pytest.raises(BadInput, match=r"power of two|uint32"):
+        draw.Channel(table)
+
+
+def test_the_default_is_the_operating_systems_generator():
+    import os
+
+    for function in (draw.integers, draw.uniform, draw.Channel.draw):
+        assert inspect.signature(function).parameters["random_bytes"].default is os.urandom
+    source = inspect.getsource(draw)
+    assert "np.random" not in source
+    assert "import random" not in source

@@ -1,0 +1,76 @@
+"""Importing edge_runtime pulls in numpy and the standard library, and little of that."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import edge_runtime
+
+ROOT = Path(__file__).parents[2]
+
+LIST = """
+import json, sys
+{first}
+before = set(sys.modules)
+{then}
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def loaded(first, then):
+    code = LIST.format(first=first, then=then)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_import_pulls_in_nothing_but_numpy_and_the_standard_library():
+    foreign = {name.partition(".")[0] for name in loaded("", "import edge_runtime")}
+    assert foreign - set(sys.stdlib_module_names) == {"edge_runtime", "numpy"}
+
+
+def test_import_leaves_heavy_parts_of_the_standard_library_alone():
+    loads = loaded("import numpy", "import edge_runtime")
+    for name in ("argparse", "logging", "zipfile", "asyncio", "socket", "tempfile", "subprocess", "hashlib"):
+        assert name not in loads
+
+
+@pytest.mark.parametrize("module", ["cli", "bench", "loop", "bundle", "selftest", "sources", "sinks", "backends"])
+def test_no_module_needs_more_until_it_is_asked(module):
+    foreign = {name.partition(".")[0] for name in loaded("import numpy", f"import edge_runtime.{module}")}
+    assert foreign - set(sys.stdlib_module_names) <= {"edge_runtime", "numpy"}
+
+
+def test_verifying_and_running_on_numpy_loads_nothing_else(tmp_path):
+    import bundles
+
+    made = bundles.make_bundle(tmp_path)
+    then = f"import edge_runtime; edge_runtime.Perturber.open({str(made.path)!r}, trust={str(made.trust)!r})"
+    foreign = {name.partition(".")[0] for name in loaded("import numpy", then)}
+    assert foreign - set(sys.stdlib_module_names) <= {"edge_runtime", "numpy"}
+
+
+def test_import_takes_little_more_than_numpy():
+    """The figure is recorded by scripts/bench_import.py; here with room for a busy machine."""
+    spec = importlib.util.spec_from_file_location("bench_import", ROOT / "scripts/bench_import.py")
+    bench_import = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench_import)
+    assert bench_import.measure(rounds=5)["ratio"] < 1.5
+
+
+def test_the_recorded_ratio_is_below_the_limit():
+    recorded = json.loads((ROOT / "docs/results/import_time.json").read_text())
+    assert recorded["ratio"] < recorded["limit"] == 1.2
+
+
+def test_the_public_face_is_what_all_says():
+    public = {
+        name
+        for name, value in vars(edge_runtime).items()
+        if not name.startswith("_") and not hasattr(value, "__path__") and type(value).__name__ != "module"
+    }
+    assert public | {"__version__"} == set(edge_runtime.__all__)
+    assert edge_runtime.__all__ == sorted(edge_runtime.__all__)

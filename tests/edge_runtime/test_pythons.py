@@ -1,0 +1,184 @@
+"""The zipapp under the real Pythons that boards have, on a real signed bundle: verify, run, bench.
+
+``scripts/pythons.py`` builds the environments. An interpreter that is missing fails nothing and is said loudly.
+"""
+
+import importlib.util
+import json
+import subprocess
+from pathlib import Path
+
+import bundles
+import jsonschema
+import numpy as np
+import pytest
+import tiny_models
+
+from trainer.export.zipapp import build_zipapp
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.pythons
+
+# environment: the artefacts it can run and the backend that does; tiny_models.VARIANTS less these must be refused
+TFLITE = ("tflite-int8", "tflite-float32")
+ONNX = ("onnx-float32", "onnx-int8")
+CAN = {
+    "py36": (ONNX, "onnxruntime"),
+    "py37": (TFLITE, "tflite-runtime"),
+    "py39-tflite": (TFLITE, "tflite-runtime"),
+    "py39-openvino": (ONNX, "openvino"),
+    "py311-litert": (TFLITE, "ai-edge-litert"),
+    "py311-tflite": (TFLITE, "tflite-runtime"),
+    "py311-openvino": (TFLITE + ONNX, "openvino"),
+}
+NUMPY_ALONE = ("py38", "py310", "py312", "py313")
+
+
+def _script():
+    spec = importlib.util.spec_from_file_location("pythons", ROOT / "scripts/pythons.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+pythons = _script()
+
+
+def python_of(name):
+    """The Python of one environment, built where needed; skips loudly where its interpreter is missing."""
+    python = pythons.environment(name)
+    if python is None:
+        pytest.skip(f"NO PYTHON {pythons.ROWS[name][0]} HERE: what boards with it run was not tried")
+    return python
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory):
+    return build_zipapp(tmp_path_factory.mktemp("app") / "edgeveil-edge.pyz")
+
+
+def edge(python, app, *arguments):
+    return subprocess.run(
+        [str(python), "-I", str(app), *map(str, arguments)], cwd=app.parent, capture_output=True, text=True, check=False
+    )
+
+
+def test_every_environment_is_tried():
+    assert set(CAN) | set(NUMPY_ALONE) == set(pythons.ROWS)
+
+
+@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+def test_importing_needs_numpy_alone(name, app):
+    code = (
+        f"import sys; sys.path.insert(0, {str(app)!r}); import numpy; before = set(sys.modules); import edge_runtime; "
+        "print(sorted({m.partition('.')[0] for m in set(sys.modules) - before}), sys.version_info[:2])"
+    )
+    done = subprocess.run([str(python_of(name)), "-I", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for module in ("onnxruntime", "tflite_runtime", "ai_edge_litert", "openvino", "argparse", "zipfile"):
+        assert repr(module) not in done.stdout
+    version = pythons.ROWS[name][0].replace(".", ", ")
+    assert f"({version})" in done.stdout
+
+
+@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+def test_a_bundle_without_models_runs_everywhere(name, app, tmp_path):
+    python = python_of(name)
+    made = bundles.make_bundle(tmp_path)
+    x = np.random.default_rng(0).integers(0, 17, (30, 4)).astype(np.uint8)
+    np.savez(tmp_path / "in.npz", x=x)
+    done = edge(python, app, "verify", made.path, "--trust", made.trust)
+    assert done.returncode == 0, done.stderr
+    place = ("--source", f"npz:{tmp_path}/in.npz", "--sink", f"npz:{tmp_path}/out.npz")
+    done = edge(python, app, "run", made.path, "--trust", made.trust, *place, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["frames_out"] == 30
+    with np.load(tmp_path / "out.npz") as out:
+        assert np.array_equal(out["label"], x.argmax(axis=1))
+
+
+@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+def test_a_real_bundle_is_verified_and_a_tampered_one_refused(name, app, tiny, tmp_path):
+    python = python_of(name)
+    done = edge(python, app, "verify", tiny.path, "--trust", tiny.trust, "--signature-only")
+    assert done.returncode == 0, done.stderr
+    data = bytearray(tiny.path.read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "bad.veil").write_bytes(bytes(data))
+    done = edge(python, app, "verify", tmp_path / "bad.veil", "--trust", tiny.trust, "--signature-only")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    if name in NUMPY_ALONE:
+        done = edge(python, app, "verify", tiny.path, "--trust", tiny.trust)
+        assert done.returncode == 2
+        assert "pip install" in done.stderr
+
+
+@pytest.mark.parametrize("name", CAN)
+@pytest.mark.parametrize("variant", tiny_models.VARIANTS)
+def test_every_artefact_runs_where_it_can(name, variant, app, tiny, tmp_path):
+    """verify holds it against the golden outputs made with LiteRT and ONNX Runtime; run must agree on a frame."""
+    python = python_of(name)
+    variants, backend = CAN[name]
+    x = np.random.default_rng(0).integers(0, 256, (10, *tiny_models.SHAPE)).astype(np.uint8)
+    np.savez(tmp_path / "in.npz", x=x)
+    place = ("--source", f"npz:{tmp_path}/in.npz", "--sink", f"npz:{tmp_path}/out.npz")
+    common = (tiny.path, "--trust", tiny.trust, "--artefact", variant)
+    verified = edge(python, app, "verify", *common, "--json")
+    ran = edge(python, app, "run", *common, *place, "--json")
+    if variant not in variants:
+        assert (verified.returncode, ran.returncode) == (2, 2)
+        assert "can run" in verified.stderr
+        assert not (tmp_path / "out.npz").exists()
+        return
+    assert verified.returncode == 0, verified.stderr
+    limit = tiny.manifest["models"]["generator"]["artefacts"][variant]["tolerance"]["max_abs"]
+    assert json.loads(verified.stdout)["self_test"]["max_abs"] <= limit
+    assert ran.returncode == 0, ran.stderr
+    document = json.loads(ran.stdout)
+    jsonschema.validate(document, json.loads((ROOT / "docs/schemas/run.schema.json").read_text()))
+    assert document["backends"]["generator"]["backend"] == backend
+    assert (document["frames_in"], document["frames_out"], document["dropped"]) == (10, 10, {})
+    with np.load(tmp_path / "out.npz") as out:
+        assert out["x"].shape == x.shape
+        assert not (out["x"] == x).all(axis=(1, 2, 3)).any()
+
+
+@pytest.mark.parametrize("name", CAN)
+def test_bench_runs_everywhere(name, app, tiny):
+    python = python_of(name)
+    floors = ("--min-count", 20, "--min-seconds", 0)
+    done = edge(python, app, "bench", tiny.path, "--trust", tiny.trust, *floors, "--json")
+    assert done.returncode == 3, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, json.loads((ROOT / "docs/schemas/bench.schema.json").read_text()))
+    assert document["backend"] == CAN[name][1]
+    assert document["machine"]["python"].startswith(pythons.ROWS[name][0])
+
+
+REFERENCE = """
+import hashlib, io, json, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from edge_runtime.bundle import read_bundle
+from edge_runtime.pipeline import load_pipeline
+from edge_runtime.trust import Trust
+bundle = read_bundle(sys.argv[2], Trust.open(sys.argv[3]))
+golden = bundle.manifest["golden"]
+load = lambda file: np.load(io.BytesIO(bundle.members[file]))
+draws = {name: load(file) for name, file in golden["draws"].items()}
+for variant in ("tflite-int8", "tflite-float32"):
+    out = load_pipeline(bundle.manifest, bundle.members, variant, kernels="reference").run(load(golden["input"]), draws)
+    print(variant, hashlib.sha256(out["frame"].tobytes()).hexdigest())
+"""
+
+
+def test_reference_kernels_give_the_same_bytes_on_litert_and_tflite_runtime(app, tiny):
+    seen = {}
+    for name in ("py37", "py39-tflite", "py311-tflite", "py311-litert"):
+        command = [str(python_of(name)), "-I", "-c", REFERENCE, str(app), str(tiny.path), str(tiny.trust)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        seen[name] = sorted(line for line in done.stdout.splitlines() if line.startswith("tflite-"))
+    assert len(seen["py37"]) == 2
+    assert all(lines == seen["py37"] for lines in seen.values()), seen

@@ -1,0 +1,135 @@
+"""The folder that ``edgeveil export`` writes: manifest, members, and what was found out on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge_runtime.errors import BadInput
+from edge_runtime.files import write_atomic
+
+_FOLDERS = ("artefacts", "tables", "golden")
+# What may lie in an export folder: nothing else of the user's is ever removed with it.
+_KNOWN = {"manifest.json", "export.json", "audit.json", "privacy", "compiled", *_FOLDERS}
+
+
+@dataclass(frozen=True)
+class ExportFolder:
+    """An export folder as it lies on disk. Read it with ``ExportFolder.open``.
+
+    ``manifest`` lacks ``members`` and its audit; ``members`` has the bytes of everything it names; ``report`` is
+    export.json, ``audit`` is audit.json or None, ``run`` the folder of the run it came from, or None where that is
+    not where it was.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    members: dict[str, bytes]
+    report: dict[str, Any]
+    audit: dict[str, Any] | None
+    run: Path | None
+
+    @classmethod
+    def open(cls, folder: Path) -> ExportFolder:
+        """Read and check the folder. Raises ``BadInput`` where it is not one that ``edgeveil export`` wrote."""
+        from edge_runtime.manifest import check_manifest, referenced_files
+
+        folder = Path(folder)
+        manifest, report = _json(folder / "manifest.json"), _json(folder / "export.json")
+        check_manifest(manifest, sealed=False)
+        members = {}
+        for name in referenced_files(manifest):
+            try:
+                members[name] = (folder / name).read_bytes()
+            except OSError as error:
+                raise BadInput(
+                    f"The export folder {folder} lacks {name} ({error.strerror}); export the run again."
+                ) from None
+        run = folder / report["run"] if report.get("run") else None
+        return cls(
+            folder=folder,
+            manifest=manifest,
+            members=members,
+            report=report,
+            audit=_json(folder / "audit.json") if (folder / "audit.json").exists() else None,
+            run=run if run is not None and (run / "run.json").is_file() else None,
+        )
+
+    def text(self) -> str:
+        """What was exported, for a terminal: boards first, then parity with Keras."""
+        from trainer.export.parity import worst
+
+        lines = [f"{self.manifest['name']}: {', '.join(self.manifest['preference'])}"]
+        lines += [
+            f"  {row['profile']:18} {row['artefact'] or '-':14} {row['status']}" for row in self.report["profiles"]
+        ]
+        lines.append("Beside Keras, in units of x':")
+        lines.append(worst(self.report["parity"]))
+        return "\n".join(lines)
+
+
+def check_place(out: Path) -> None:
+    """Raise ``BadInput`` unless ``out`` is free, an empty folder, or an export folder that may be replaced."""
+    if not os.path.lexists(out):
+        return
+    if not out.is_dir() or out.is_symlink():
+        raise BadInput(f"{out} exists and is not a folder: choose another place for the export.")
+    inside = {entry.name for entry in out.iterdir()}
+    if inside and not {"manifest.json", "export.json"} <= inside:
+        raise BadInput(f"{out} exists and is not an export folder: choose a new name, or an empty folder.")
+    if inside - _KNOWN:
+        other = sorted(inside - _KNOWN)[0]
+        raise BadInput(f"{out} holds {other}, which no export wrote: move it away, or choose another folder.")
+
+
+def write(
+    out: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], report: Mapping[str, Any], extra: Path | None
+) -> None:
+    """Write the whole folder under a temporary name beside ``out`` and rename it: it is there whole or not at all.
+
+    An export folder that was there goes, its audit with it: that spoke of other artefacts. ``extra`` is a folder that
+    becomes ``compiled``. Raises ``BadInput`` as ``check_place`` does, ``WriteFailed`` where the disk says no.
+    """
+    check_place(out)
+    new = out.parent / f".{out.name}.{os.urandom(4).hex()}"
+    try:
+        new.mkdir(parents=True)
+        for name, data in sorted(members.items()):
+            (new / name).parent.mkdir(exist_ok=True)
+            write_atomic(str(new / name), data)
+        for name, document in (("manifest.json", manifest), ("export.json", report)):
+            text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+            write_atomic(str(new / name), text.encode())
+        if extra is not None:
+            shutil.copytree(extra, new / "compiled")
+        old = None
+        if out.exists():
+            old = out.parent / f".{out.name}.{os.urandom(4).hex()}.old"
+            out.rename(old)
+        new.rename(out)
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise BadInput(f"Cannot write the export folder {out}: {error.strerror}. Choose another place.") from None
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(
+            f"An export folder was expected at {path.parent}; {path.name} cannot be read ({error.strerror}). "
+            "Make one with edgeveil export."
+        ) from None
+    except ValueError:
+        raise BadInput(f"{path} is not JSON; export the run again.") from None
+    if not isinstance(document, dict):
+        raise BadInput(f"{path} holds no JSON object; export the run again.")
+    return document

@@ -1,0 +1,207 @@
+"""Golden vectors: synthetic readings, what each artefact makes of them, and how far other kernels may be off.
+
+Nobody's data rides along: every reading here is drawn by a formula. Outputs are recorded under the reference kernels
+where a backend has them (the same bytes on every machine); the board's self-test runs the kernels that will really run
+and allows the tolerance. A vector is kept only where that test can be fair: where no label is a near tie, and where
+what comes out is further from what went in than the tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edge_runtime import preprocess
+from edge_runtime.errors import BadInput
+from trainer.datasets.base import InputSpec
+from trainer.export.running import Running, recorded_draws
+from trainer.perturbers.base import FittedPerturber
+
+SEED = 20211109
+KEPT = 8
+# Kernels of other processors and versions than those here: three steps of int8 were the most ever seen.
+FLOOR = {"int8": 3 / 255, "float16": 1e-3, "float32": 1e-4}
+TIMES = 2.0  # the tolerance is this many times what was measured, or the floor
+
+
+@dataclass(frozen=True)
+class Golden:
+    """Readings x (n, ...), the draws recorded with them, and which of the candidates they are."""
+
+    x: np.ndarray
+    draws: Mapping[str, np.ndarray]
+    rows: np.ndarray
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far production kernels were from reference ones, and what is allowed; both in units of x'."""
+
+    measured: float
+    allowed: float
+
+    def facts(self) -> dict[str, Any]:
+        rule = f"{TIMES:g} x measured, or three steps of int8, 1e-3 (float16), 1e-4 (float32) of the range"
+        return {"measured": self.measured, "allowed": self.allowed, "margin": rule + "; at least 1 for whole numbers"}
+
+
+def candidates(fitted: FittedPerturber) -> Golden:
+    """All synthetic readings of the perturber's input, 24 of them, and draws for them; always the same."""
+    rng = np.random.default_rng(SEED)
+    u = (_images if fitted.input.kind == "image" else _vectors)(fitted.input.shape, rng)
+    x = at_unit(fitted.input, np.clip(u, 0, 1).astype(np.float32))
+    return Golden(x, recorded_draws(fitted, len(x), rng), np.arange(len(x)))
+
+
+def at_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
+    """Readings of x's own kind at u (n, ...) of the unit cube."""
+    return preprocess.to_raw(spec.dtype, spec.low, spec.high)(np.asarray(u, np.float32))
+
+
+def tolerance(
+    fitted: FittedPerturber,
+    precision: str,
+    pairs: Sequence[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]],
+) -> Tolerance:
+    """From outputs of production and of reference kernels on the same readings, batch by batch.
+
+    Rows whose labels differ do not count: a table looked up at another label says nothing about arithmetic.
+    """
+    measured = 0.0
+    for one, other in pairs:
+        same = _same_labels(fitted, one, other)
+        for output in fitted.outputs:
+            if not _is_exact(output):
+                a, b = one[output["name"]][same], other[output["name"]][same]
+                measured = max(measured, float(np.abs(a.astype(np.float64) - b).max(initial=0)))
+    if not _computed(fitted):
+        return Tolerance(measured, TIMES * measured)
+    span = float(np.max(np.subtract(fitted.input.high, fitted.input.low)))
+    allowed = max(TIMES * measured, FLOOR[precision] * span)
+    if np.dtype(fitted.input.dtype).kind in "iu":
+        # A value between two whole numbers may be rounded either way.
+        allowed = float(np.ceil(max(allowed, 1.0)))
+    return Tolerance(measured, allowed)
+
+
+def choose(
+    fitted: FittedPerturber,
+    golden: Golden,
+    runs: Sequence[Mapping[str, np.ndarray]],
+    flows: Sequence[Mapping[str, np.ndarray]],
+    allowed: float,
+) -> Golden:
+    """The candidates that every board's self-test can judge, at most ``KEPT``.
+
+    ``runs`` are the outputs for all candidates, first on Keras, then of every artefact on every kind of kernels, and
+    ``flows`` the values that argmax stages read, in the same order. Raises ``BadInput`` where most vectors come out
+    as they went in: that perturber perturbs nothing.
+    """
+    fair = np.ones(len(golden.x), bool)
+    for outputs in runs[1:]:
+        fair &= _same_labels(fitted, runs[0], outputs)
+    for name, exact in flows[0].items():
+        values = exact.reshape(len(exact), -1)
+        error = max((np.abs(flow[name].reshape(values.shape) - values).max() for flow in flows[1:]), default=0.0)
+        best = np.sort(values, axis=1)[:, -2:]
+        fair &= best[:, 1] - best[:, 0] > 4 * error
+    if not fair.any():
+        raise BadInput("every synthetic reading is a near tie between labels; train the classifier longer.")
+    through = np.zeros(len(golden.x), bool)
+    if any(output["kind"] == "frame" for output in fitted.outputs) and not fitted.identity_allowed:
+        for outputs in runs:
+            through |= ~_changed(fitted.input, golden.x, outputs["frame"], allowed)
+        constant = golden.x.reshape(len(golden.x), -1)
+        constant = constant.min(axis=1) == constant.max(axis=1)
+        through &= ~constant  # a blank reading may stay as it is and says nothing
+        if through.sum() * 2 > (~constant).sum():
+            raise BadInput(
+                f"{through.sum()} of {(~constant).sum()} synthetic readings come out as they went in, or within what "
+                "other kernels may be off: this perturber hides too little to be shipped. Train it longer, or allow it "
+                "a larger distance."
+            )
+        fair &= ~through
+        if not (fair & ~constant).any():
+            raise BadInput("no synthetic reading is perturbed clearly enough to test a board with; train it longer.")
+    rows = np.flatnonzero(fair)
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(KEPT, len(rows))).round().astype(int))]
+    return Golden(golden.x[rows], {name: values[rows] for name, values in golden.draws.items()}, rows)
+
+
+def argmax_flows(fitted: FittedPerturber, running: Running) -> dict[str, np.ndarray]:
+    """What the argmax stages read in the last run, where a model made it."""
+    found = {}
+    for stage in fitted.stages:
+        if stage["stage"] == "table" and (value := running.flow(stage["input"])) is not None:
+            found[stage["input"]] = value
+    return found
+
+
+def _is_exact(output: Mapping[str, Any]) -> bool:
+    return output["kind"] != "frame" and np.dtype(output["dtype"]).kind in "iu"
+
+
+def _same_labels(fitted: FittedPerturber, one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> np.ndarray:
+    same = np.ones(len(next(iter(one.values()))), bool)
+    for output in fitted.outputs:
+        if _is_exact(output):
+            a, b = (side[output["name"]].reshape(len(same), -1) for side in (one, other))
+            same &= (a == b).all(axis=1)
+    return same
+
+
+def _computed(fitted: FittedPerturber) -> bool:
+    """Whether any number that leaves comes out of a model, rather than out of a table."""
+    made = {name for stage in fitted.stages if stage["stage"] == "artefact" for name in stage["outputs"].values()}
+    leaving = {stage["input"] for stage in fitted.stages if stage["stage"] == "output"}
+    leaving |= {output["tensor"] for output in fitted.outputs}
+    return bool(made & leaving)
+
+
+def _changed(spec: InputSpec, x: np.ndarray, out: np.ndarray, allowed: float) -> np.ndarray:
+    """Which readings differ from what a model that does nothing would give by more than rounding and ``allowed``."""
+    same = preprocess.to_raw(spec.dtype, spec.low, spec.high)(preprocess.to_unit(spec.dtype, spec.low, spec.high)(x))
+    whole = np.dtype(spec.dtype).kind in "iu"
+    slack = np.subtract(spec.high, spec.low) * (0.0 if whole else 1 / 510)  # as edge_runtime.identity has it
+    beyond = np.abs(out.astype(np.float64) - same) - slack
+    return beyond.reshape(len(x), -1).max(axis=1) > allowed
+
+
+def _images(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    height, width, _ = shape
+    y, x = np.meshgrid(np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij")
+    flat = [np.zeros_like(x), np.ones_like(x), x, y, (x + y) / 2, 1 - np.hypot(x - 0.5, y - 0.5) * 1.4]
+    flat += [(np.add.outer(np.arange(height), np.arange(width)) % 2).astype(float), (np.sin(12 * x) + 1) / 2]
+    flat += [rng.random((height, width)) for _ in range(4)]
+    flat += [(rng.random((height, width)) < 0.15).astype(float) for _ in range(2)]
+    flat += [_blobs(x, y, rng) for _ in range(6)]
+    flat += [_stroke(x, y, rng) for _ in range(4)]
+    # A tint per channel, so that a mix-up of channels shows.
+    return np.stack(flat)[..., None] * np.linspace(1.0, 0.5, shape[2])
+
+
+def _blobs(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    total = np.zeros_like(x)
+    for _ in range(rng.integers(2, 5)):
+        across, down, radius = rng.random(), rng.random(), rng.uniform(0.05, 0.25)
+        total += rng.uniform(0.5, 1) * np.exp(-((x - across) ** 2 + (y - down) ** 2) / (2 * radius**2))
+    return total
+
+
+def _stroke(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    angle, offset = rng.uniform(0, np.pi), rng.uniform(-0.2, 0.2)
+    away = np.abs((x - 0.5) * np.sin(angle) - (y - 0.5) * np.cos(angle) + offset)
+    return np.clip(1.5 - away / 0.08, 0, 1)
+
+
+def _vectors(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    (features,) = shape
+    ramp = np.linspace(0, 1, features)
+    rows = [np.zeros(features), np.ones(features), ramp, 1 - ramp, np.arange(features) % 2, np.abs(2 * ramp - 1)]
+    rows += [rng.random(features) for _ in range(8)]
+    rows += [(rng.random(features) < share).astype(float) for share in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)]
+    rows += [(np.abs(ramp - rng.random()) < 0.15).astype(float) for _ in range(4)]
+    return np.stack(rows)

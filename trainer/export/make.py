@@ -1,0 +1,102 @@
+"""A finished run becomes an export folder: converted, linted, measured against Keras, with golden vectors."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from devices import profiles as board_profiles
+from devices.profiles import Profile
+from edge_runtime.errors import BadInput, EdgeVeilError
+from trainer.export import boards, running
+from trainer.export.count import keras_macs, onnx_macs, tflite_macs
+from trainer.export.folder import ExportFolder, check_place, write
+from trainer.export.lint import lint, refuse
+from trainer.export.made import Made, of
+from trainer.export.measure import measure
+from trainer.perturbers.base import FittedPerturber
+from trainer.progress import progress
+from trainer.run import Run
+
+CALIBRATION_ROWS = 256
+
+
+def export(run: Path, profiles: Sequence[str], out: Path, *, all_formats: bool = False) -> ExportFolder:
+    """Export the run in the folder ``run`` for boards, by name or TOML file, into the folder ``out``.
+
+    Every artefact that the boards want is made (with ``all_formats``, every one there is), linted against the boards
+    that want it, run beside Keras, and recorded with golden vectors; ``out`` is written whole or not at all. Raises
+    ``BadInput`` in one sentence, or with the lint's findings, where something is not as it must be.
+    """
+    source, out = Run.open(Path(run)), Path(out)
+    chosen = [board_profiles.load(name) for name in dict.fromkeys(profiles)]
+    if not chosen and not all_formats:
+        known = ", ".join(board_profiles.names())
+        raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
+    check_place(out)
+    fitted = source.perturber()
+    made = [Made(name) for name in boards.wanted(chosen, all_formats=all_formats)] if fitted.models else []
+    with progress("export", total=2 * len(made) + 2) as advance, tempfile.TemporaryDirectory() as scratch:
+        _convert(source, fitted, made, advance)
+        findings = _lint(made, chosen)
+        advance()
+        manifest, members, report = measure(source, fitted, made, chosen, advance)
+        compiled = Path(scratch) / "compiled"
+        report |= {
+            "schema": 1,
+            "run": os.path.relpath(source.folder.absolute(), out.absolute()),
+            "lint": findings,
+            "profiles": boards.rows(chosen, made, compiled),
+        }
+        write(out, manifest, members, report, compiled if any(compiled.glob("*")) else None)
+        advance()
+    return ExportFolder.open(out)
+
+
+def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Made], advance: Callable[[], None]) -> None:
+    from trainer.export import onnx, tflite
+
+    if not made:
+        return
+    rng = np.random.default_rng([run.recipe.seed, 2])
+    part, _ = run.hold_out(run.dataset().part("perturber"))
+    rows = np.sort(rng.permutation(len(part))[:CALIBRATION_ROWS])
+    calibration = running.calibration(fitted, part.x[rows], rng)
+    for model, network in fitted.models.items():
+        keras_macs(network)  # what cannot be counted is refused before the slow part
+        for name, convert, count in (("tflite", tflite.convert, tflite_macs), ("onnx", onnx.convert, onnx_macs)):
+            mine = of(name, made)
+            if not mine:
+                continue
+            try:
+                files = convert(network, [one.precision for one in mine], calibration[model])
+            except (EdgeVeilError, OSError):
+                raise
+            except Exception as error:  # a converter has as many kinds of errors as it has parts
+                first = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+                raise BadInput(
+                    f"{model!r} cannot be converted to {name} ({first}); docs/boards.md lists what every board can run."
+                ) from error
+            for one in mine:
+                one.add(fitted, model, files[one.precision], count(files[one.precision]))
+                advance()
+
+
+def _lint(made: Sequence[Made], chosen: Sequence[Profile]) -> list[dict[str, Any]]:
+    """One row per artefact, model and board that wants it. Raises ``BadInput`` with all findings, if there are any."""
+    rows, failures = [], []
+    for one in made:
+        for model in one.data:
+            graph = one.graph(model)
+            boards_of: list[Profile | None] = [profile for profile in chosen if one.name in profile.artefacts]
+            for profile in boards_of or [None]:
+                board = profile.name if profile else None
+                failures.append((one.name, model, board, lint(graph, one.precision, profile)))
+                rows.append({"artefact": one.name, "model": model, "profile": board, "findings": 0})
+    refuse(failures)
+    return rows

@@ -1,0 +1,133 @@
+"""The manifest of an export folder and the members it names; the edge's own check has the last word on it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import io
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from devices.profiles import Profile
+from edge_runtime.manifest import NO_MODEL, check_manifest
+from edge_runtime.pipeline import load_pipeline
+from edge_runtime.selftest import self_test
+from trainer.export.count import keras_macs
+from trainer.export.golden import Golden
+from trainer.export.made import Made
+from trainer.perturbers.base import FittedPerturber
+from trainer.run import Run
+
+__all__ = ["NO_MODEL", "build"]
+
+_PACKAGES = (
+    "tensorflow", "tensorflow-cpu", "keras", "numpy", "tf2onnx", "onnx", "onnxruntime", "onnxconverter-common",
+    "ai-edge-litert",
+)  # fmt: skip
+
+
+def build(
+    run: Run,
+    fitted: FittedPerturber,
+    made: Sequence[Made],
+    profiles: Sequence[Profile],
+    golden: Golden,
+    outputs: Mapping[str, Mapping[str, np.ndarray]],
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Manifest and members ``{name: bytes}``.
+
+    ``made`` are the artefacts in order of preference, ``golden`` the vectors and ``outputs`` what each artefact made of
+    them. Class names of z, counts of them and paths go nowhere near it.
+    Raises ``BadInput`` where the edge would refuse the manifest, or where its self-test fails here.
+    """
+    members: dict[str, bytes] = {}
+    for one in made:
+        members |= {one.entries[model]["file"]: data for model, data in one.data.items()}
+    tables = {}
+    for name, table in fitted.tables.items():
+        tables[name] = {"file": f"tables/{name}.npy", "shape": list(table.shape), "dtype": table.dtype.name}
+        members[f"tables/{name}.npy"] = npy(table)
+    golden_entry = _golden(golden, outputs, members)
+    description = fitted.description()
+    dataset, recipe, names = run.dataset(), run.recipe, [one.name for one in made]
+    manifest = {
+        "schema": 1,
+        "name": recipe.name,
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "development": False,
+        "security_version": 1,
+        "audience": "",
+        **description,
+        "perturber": {
+            **description["perturber"],
+            "target": recipe.data.target,
+            "sensitive": recipe.data.sensitive,
+            "target_classes": list(dataset.y_names),
+        },
+        "models": {
+            model: {
+                **keras_macs(network)._asdict(),
+                "artefacts": {one.name: one.entries[model] for one in made},
+            }
+            for model, network in fitted.models.items()
+        },
+        "preference": names,
+        "profiles": {profile.name: _facts(profile, names) for profile in profiles},
+        "tables": tables,
+        "golden": golden_entry,
+        "privacy": {"file": None, "speaks_of": {}},
+        "provenance": {
+            "edgeveil": importlib.metadata.version("edgeveil"),
+            "recipe_sha256": hashlib.sha256((run.folder / "recipe.toml").read_bytes()).hexdigest(),
+            "packages": _versions(),
+        },
+    }
+    check_manifest(manifest, sealed=False)
+    for name in names or [NO_MODEL]:
+        pipeline = load_pipeline(manifest, members, name)
+        self_test(pipeline, manifest, members, name)
+        pipeline.close()
+    return manifest, members
+
+
+def npy(array: np.ndarray) -> bytes:
+    """The bytes of a ``.npy`` file, without pickles."""
+    file = io.BytesIO()
+    np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+    return file.getvalue()
+
+
+def _golden(
+    golden: Golden, outputs: Mapping[str, Mapping[str, np.ndarray]], members: dict[str, bytes]
+) -> dict[str, Any]:
+    def put(name: str, array: np.ndarray) -> str:
+        members[f"golden/{name}.npy"] = npy(array)
+        return f"golden/{name}.npy"
+
+    return {
+        "input": put("input", golden.x),
+        "draws": {name: put(f"draws.{name}", values) for name, values in golden.draws.items()},
+        "outputs": {
+            artefact: {name: put(f"{artefact}.{name}", value) for name, value in by_name.items()}
+            for artefact, by_name in outputs.items()
+        },
+    }
+
+
+def _facts(profile: Profile, names: Sequence[str]) -> dict[str, list[str]]:
+    facts = profile.facts()
+    # A pipeline without models has nothing for a board to choose from.
+    return {**facts, "artefacts": [name for name in facts["artefacts"] if name in names]}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,82 @@
+"""Run every artefact beside Keras, on both kinds of kernels: parity, tolerance, golden vectors, manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from devices.profiles import Profile
+from trainer.export import golden, manifest, parity, running
+from trainer.export.count import keras_macs
+from trainer.export.made import Made
+from trainer.perturbers.base import FittedPerturber
+from trainer.run import Run
+
+PARITY_ROWS = 256
+REFERENCE_ROWS = 64  # reference kernels are twenty times slower
+
+Outputs = Mapping[str, np.ndarray]
+
+
+def measure(
+    run: Run, fitted: FittedPerturber, made: Sequence[Made], chosen: Sequence[Profile], advance: Callable[[], None]
+) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+    """The manifest, its members, and the measured half of export.json.
+
+    Validation readings are those that checkpoints were chosen by, never the test slice. Sets the tolerance of every
+    entry of ``made``. Raises ``BadInput`` where the perturber lets readings through.
+    """
+    dataset, target = run.dataset(), run.classifiers()["target"]
+    x = run.validation().x[:PARITY_ROWS]
+    draws = running.recorded_draws(fitted, len(x), np.random.default_rng([run.recipe.seed, 3]))
+    candidates = golden.candidates(fitted)
+
+    keras = running.on_keras(fitted)
+    expected = keras.run(x, draws)
+    runs: list[Outputs] = [keras.run(candidates.x, candidates.draws)]
+    flows = [golden.argmax_flows(fitted, keras)]
+    recorded: dict[str, Outputs] = {}
+    tolerances: dict[str, golden.Tolerance] = {}
+    rows = []
+    for one in made:
+        fast = running.on_backend(fitted, one.entries, one.data)
+        plain = running.on_backend(fitted, one.entries, one.data, kernels="reference")
+        got = fast.run(x, draws)
+        on = f"{fast.info['backend']} {fast.info['version']}"
+        rows.append({"artefact": one.name, "backend": on, **parity.compare(fitted, dataset, target, expected, got)})
+        pairs: list[tuple[Outputs, Outputs]] = [(_first(got), plain.run(x[:REFERENCE_ROWS], _first(draws)))]
+        for engine in (fast, plain):
+            runs.append(engine.run(candidates.x, candidates.draws))
+            flows.append(golden.argmax_flows(fitted, engine))
+            engine.close()
+        pairs.append((runs[-2], runs[-1]))
+        recorded[one.name] = runs[-1]
+        tolerances[one.name] = golden.tolerance(fitted, one.precision, pairs)
+        for entry in one.entries.values():
+            entry["tolerance"]["max_abs"] = tolerances[one.name].allowed
+        advance()
+    allowed = max((tolerance.allowed for tolerance in tolerances.values()), default=0.0)
+    kept = golden.choose(fitted, candidates, runs, flows, allowed)
+    outputs = {
+        name: {key: value[kept.rows] for key, value in out.items()}
+        for name, out in (recorded or {manifest.NO_MODEL: runs[0]}).items()
+    }
+    document, members = manifest.build(run, fitted, made, chosen, kept, outputs)
+    report = {
+        "parity": rows,
+        "costs": [_costs(model, network, made) for model, network in fitted.models.items()],
+        "tolerance": {name: tolerance.facts() for name, tolerance in tolerances.items()},
+        "golden": {"candidates": len(candidates.x), "kept": [int(row) for row in kept.rows]},
+    }
+    return document, members, report
+
+
+def _first(values: Outputs) -> dict[str, np.ndarray]:
+    return {name: value[:REFERENCE_ROWS] for name, value in values.items()}
+
+
+def _costs(model: str, network: Any, made: Sequence[Made]) -> dict[str, Any]:
+    found = {"keras": keras_macs(network), **{one.name: one.costs[model] for one in made}}
+    return {"model": model, **{name: cost._asdict() for name, cost in found.items()}}

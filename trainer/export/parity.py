@@ -1,0 +1,50 @@
+"""Each artefact beside the Keras network it was made of, on validation readings: how far off, and does D_y care."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from trainer.datasets.base import Dataset
+from trainer.perturbers.base import FittedPerturber
+
+
+def compare(
+    fitted: FittedPerturber,
+    dataset: Dataset,
+    target: Any,
+    keras: Mapping[str, np.ndarray],
+    artefact: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
+    """One row of the parity table from the outputs (n, ...) of both.
+
+    ``max_abs`` and ``mean_abs`` are in units of x', ``max_abs_unit`` and ``mean_abs_unit`` in the unit cube;
+    ``target_agreement`` is the share of readings whose arg max of D_y (``target``, a Keras model from the unit cube to
+    logits) is the same, ``label_agreement`` that of a label output, null where there is none.
+    """
+    row: dict[str, Any] = {"frames": len(next(iter(keras.values())))}
+    names = {output["kind"]: output["name"] for output in fitted.outputs}
+    if "frame" in names:
+        ours, theirs = artefact[names["frame"]], keras[names["frame"]]
+        difference = np.abs(ours.astype(np.float64) - theirs)
+        unit = difference / np.subtract(dataset.input.high, dataset.input.low)
+        row |= {"max_abs": float(difference.max()), "mean_abs": float(difference.mean())}
+        row |= {"max_abs_unit": float(unit.max()), "mean_abs_unit": float(unit.mean())}
+        labels = [target.predict(dataset.unit(x), verbose=0).argmax(axis=1) for x in (ours, theirs)]
+        row["target_agreement"] = float((labels[0] == labels[1]).mean())
+    label = names.get("label")
+    row["label_agreement"] = float((artefact[label] == keras[label]).mean()) if label else None
+    return row
+
+
+def worst(rows: list[dict[str, Any]]) -> str:
+    """The table for a terminal."""
+    lines = []
+    for row in rows:
+        agreement = f"D_y agrees on {100 * row['target_agreement']:.1f} %" if "target_agreement" in row else ""
+        off = f"off by at most {row['max_abs']:g}, {row['mean_abs']:.3g} on average" if "max_abs" in row else ""
+        on = f"({row['frames']} validation readings, {row['backend']})"
+        lines.append(f"  {row['artefact']:16} {off}; {agreement} {on}")
+    return "\n".join(lines)
