@@ -128,12 +128,14 @@ class _Cursor(object):
         self.place = 0
 
     def take(self, count: int) -> bytes:
+        """The next ``count`` bytes."""
         if count > len(self.data) - self.place:
             _refuse("truncated", "it ends after {} bytes, in the middle of something".format(len(self.data)))
         self.place += count
         return self.data[self.place - count : self.place]
 
     def unpack(self, layout: struct.Struct) -> Tuple[int, ...]:
+        """The next bytes as the numbers of ``layout``."""
         return layout.unpack(self.take(layout.size))
 
     def next_signature(self, wanted: bytes) -> bool:

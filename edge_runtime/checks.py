@@ -18,11 +18,13 @@ MAX_RANK = 6
 
 
 def refuse(reason: str, at: str, problem: str) -> NoReturn:
+    """Raise ``BundleRefused`` for the place ``at``, with a word for programs and a sentence for people."""
     message = "The manifest is not one to follow: {}: {}. Export and seal it again with this version of EdgeVeil."
     raise BundleRefused(reason, message.format(at, problem))
 
 
 def show(value: Any) -> str:
+    """A value for a message: short, in ASCII, without control characters."""
     if isinstance(value, (dict, list)):
         return "{} of {}".format("an object" if isinstance(value, dict) else "a list", len(value))
     text = ascii(value)
@@ -58,6 +60,7 @@ def mapping(value: Any, at: str, low: int = 0, high: int = 64) -> Dict[str, Any]
 
 
 def sequence(value: Any, at: str, low: int = 0, high: int = 64) -> List[Any]:
+    """A list of so many entries, whatever they are."""
     if type(value) is not list:
         _wrong_type(at, "a list", value)
     _count(value, at, low, high)
@@ -70,12 +73,14 @@ def _count(value: Any, at: str, low: int, high: int) -> None:
 
 
 def truth(value: Any, at: str) -> bool:
+    """True or false."""
     if type(value) is not bool:
         _wrong_type(at, "true or false", value)
     return value
 
 
 def whole(value: Any, at: str, low: int = 0, high: int = 2**53) -> int:
+    """A whole number from ``low`` to ``high``."""
     if type(value) is not int:
         _wrong_type(at, "a whole number", value)
     if not low <= value <= high:
@@ -84,6 +89,7 @@ def whole(value: Any, at: str, low: int = 0, high: int = 2**53) -> int:
 
 
 def real(value: Any, at: str, low: float = -1e30, high: float = 1e30) -> float:
+    """A finite number from ``low`` to ``high``, whole or not."""
     if type(value) not in (int, float):
         _wrong_type(at, "a number", value)
     if not (math.isfinite(value) and low <= value <= high):
@@ -101,6 +107,7 @@ def text(value: Any, at: str, high: int = 200) -> str:
 
 
 def identifier(value: Any, at: str) -> str:
+    """A name that the bundle gives to something of its own."""
     if type(value) is not str:
         _wrong_type(at, "a name", value)
     if len(value) > MAX_IDENTIFIER or not IDENTIFIER.fullmatch(value):
@@ -110,6 +117,7 @@ def identifier(value: Any, at: str) -> str:
 
 
 def one_of(value: Any, at: str, options: Iterable[str]) -> str:
+    """One of some words."""
     if type(value) is not str:
         _wrong_type(at, "text", value)
     if value not in options:
@@ -118,6 +126,7 @@ def one_of(value: Any, at: str, options: Iterable[str]) -> str:
 
 
 def sha256(value: Any, at: str) -> str:
+    """A SHA-256 as 64 lower-case hexadecimal digits."""
     if type(value) is not str:
         _wrong_type(at, "a SHA-256 in hexadecimal", value)
     if not HEX_64.fullmatch(value):

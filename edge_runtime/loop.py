@@ -66,11 +66,14 @@ def run(source: Any, perturber: Any, sink: Any, **options: Any) -> Summary:
         try:
             summary = perturb_all(source, perturber, sink.write, interrupted=interrupt.came, **options)
         except PrivacyStop:
+            interrupt.hold_off()
             sink.discard()
             raise
         except BaseException:
+            interrupt.hold_off()
             sink.close()
             raise
+        interrupt.hold_off()
         sink.close()
     return summary
 
@@ -84,6 +87,11 @@ class _Interrupt(object):
 
     def came(self) -> bool:
         return self._came
+
+    def hold_off(self) -> None:
+        """From now on they do nothing at all: the sink must be able to finish."""
+        for number in self._old:
+            signal.signal(number, signal.SIG_IGN)
 
     def _mark(self, number: int, _frame: Any) -> None:
         self._came = True

@@ -61,6 +61,7 @@ class Flow(object):
         self.used_tables: Set[str] = set()
 
     def walk(self, stages: Any) -> None:
+        """Check every stage, in order. Raises ``BundleRefused``."""
         for number, stage in enumerate(sequence(stages, "stages", 1, MAX_STAGES)):
             at = "stages[{}]".format(number)
             variant = self._variant(stage, at)

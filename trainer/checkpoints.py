@@ -10,6 +10,7 @@ import numpy as np
 
 from edge_runtime.errors import BadInput
 from edge_runtime.files import atomic_path
+from trainer.archives import UNREADABLE
 
 
 class Checkpoint:
@@ -24,7 +25,7 @@ class Checkpoint:
     def save(self, **facts: Any) -> None:
         """Write the variables as they are now, with JSON ``facts``. Raises ``DeviceFailed`` where the disk is full."""
         arrays: dict[str, Any] = {
-            f"{name}/{number}": np.asarray(variable)
+            f"{name}/{number}": variable.numpy()
             for name, holder in self._holders.items()
             for number, variable in enumerate(holder.variables)
         }
@@ -46,7 +47,7 @@ class Checkpoint:
                 for number, variable in enumerate(holder.variables):
                     variable.assign(values[f"{name}/{number}"])
             return json.loads(values["facts"].tobytes())
-        except (OSError, KeyError, ValueError) as error:
+        except UNREADABLE as error:
             raise BadInput(
                 f"The checkpoint {self.path} does not fit this recipe's networks or is damaged ({error}). "
                 "Remove it to start that step anew, or train into another folder."

@@ -284,7 +284,7 @@ def main() -> None:
         code = 0
     except TyperException as error:  # a wrong option or argument: usage, what was wrong, how to get help
         error.show()  # type: ignore[attr-defined]
-        code = error.exit_code  # type: ignore[attr-defined]
+        code = error.exit_code
     sys.exit(code or 0)
 
 

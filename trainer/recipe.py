@@ -94,7 +94,7 @@ class Budget(Section):
 
     rows: int | None = Field(default=None, ge=100, description="At most this many rows of data; left out: all of them.")
     classifier_epochs: int = Field(ge=1, le=10000, description="Epochs of D_y and of D_z, at most.")
-    epochs: int = Field(ge=1, le=100000, description="Epochs of the perturber.")
+    epochs: int = Field(ge=1, le=100000, description="Epochs of the perturber; one that ships D_y itself takes none.")
     batch: int = Field(default=128, ge=2, le=65536, description="Rows per training step.")
     quick: Quick = Field(default=Quick(), description="The budget under `--budget quick`.")
 

@@ -32,6 +32,7 @@ import numpy as np
 from edge_runtime.errors import BadInput
 from edge_runtime.files import atomic_path, write_atomic
 from trainer import datasets
+from trainer.archives import UNREADABLE
 from trainer.datasets import slicing
 from trainer.datasets.base import PARTS, Dataset, Part, Slices
 from trainer.recipe import Recipe
@@ -172,7 +173,7 @@ class Run:
             try:
                 with np.load(self.folder / "slices.npz", allow_pickle=False) as file:
                     slices = Slices(*(file[part] for part in PARTS))
-            except (OSError, ValueError, KeyError) as error:
+            except UNREADABLE as error:
                 raise BadInput(
                     f"The slices of the run in {self.folder} cannot be read ({error}). Train anew."
                 ) from None
@@ -218,11 +219,15 @@ class Run:
     def save_perturber(self, fitted: Any) -> None:
         """Put ``fitted`` into RUN/perturber, whole or not at all."""
         new, final = self.folder / "perturber.new", self.folder / "perturber"
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir()
-        fitted.save(new)
-        shutil.rmtree(final, ignore_errors=True)
-        new.rename(final)
+        try:
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
+            fitted.save(new)
+            shutil.rmtree(final, ignore_errors=True)
+            new.rename(final)
+        except OSError as error:
+            shutil.rmtree(new, ignore_errors=True)
+            raise BadInput(f"Cannot write {final}: {error}. Free some space, then --resume.") from None
 
     def summary(self) -> dict[str, Any]:
         """What ``edgeveil train --json`` prints: run.json as it is, and the folder's name."""

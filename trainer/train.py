@@ -77,7 +77,7 @@ def judge_validation(run: Run, fitted: FittedPerturber) -> Judgement:
 
 
 def _describe(dataset: Dataset) -> None:
-    parts = [len(dataset.part(name)) for name in PARTS]
+    parts = [len(getattr(dataset.slices, name)) for name in PARTS]
     kept = f", whole {dataset.cluster_kind}s" if dataset.cluster_kind else ""
     say(
         f"{dataset.name}: {dataset.input.kind}s of shape {dataset.input.shape}, {len(dataset.y_names)} classes of y, "

@@ -56,6 +56,8 @@ def test_a_real_artefact_gives_every_figure(tiny):
     assert document["artefact_sha256"] == model["artefacts"]["tflite-int8"]["sha256"]
     assert document["backend"] == "ai-edge-litert"
     assert 0 < document["interpreter_ms"]["p50"] < document["latency_ms"]["p50"]
+    # Tens of microseconds on a quiet workstation; this is room for a busy one.
+    assert document["latency_ms"]["min"] - document["interpreter_ms"]["min"] < 0.5
     latency = document["latency_ms"]
     assert latency["min"] <= latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"]
     assert document["fps"] == pytest.approx(1000 / latency["mean"])

@@ -1,5 +1,6 @@
 """edge_runtime.loop: everything counted, nothing perturbed lost, nothing kept after a privacy stop."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -94,6 +95,25 @@ def test_a_second_ctrl_c_breaks_off_and_still_loses_nothing():
         loop.run(Frames(1, 1, twice, 1), Perturber(), sink)
     assert sink.frames == [0, 1]
     assert sink.ended == "closed"
+
+
+@pytest.mark.parametrize("turns", [(1, 1), (1, DeviceFailed("gone")), (1, PrivacyStop("raw"))])
+def test_no_signal_breaks_off_what_the_sink_does_last(turns):
+    class Slow(Kept):
+        def close(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            super().close()
+
+        def discard(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+            super().discard()
+
+    sink = Slow()
+    with contextlib.suppress(DeviceFailed, PrivacyStop):
+        loop.run(Frames(*turns), Perturber(), sink)
+    assert sink.ended in ("closed", "discarded")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_after_a_privacy_stop_the_sink_forgets():

@@ -142,9 +142,17 @@ def test_an_error_on_the_way_shows_nothing_of_the_frame():
         assert "171" not in line
 
 
+def test_a_batch_does_not_turn_readings_of_another_type_into_the_right_one():
+    x = readings(2)
+    results = pipeline(dtype="float32").perturb_batch([RawFrame(x[0].astype(np.float32), 0), RawFrame(x[1], 1)])
+    assert isinstance(results[0], PerturbedFrame)
+    assert results[1] == "dtype"
+
+
 def test_what_comes_out_is_memory_of_its_own():
     runner = Runner(np.full((1, *SHAPE), 0.5, np.float32))
-    out = pipeline(runner, dtype="float32").run(readings(1, "float32"))["frame"]
+    code = [{"name": "code", "kind": "code", "tensor": "v", "shape": SHAPE, "dtype": "float32"}]
+    out = pipeline(runner, dtype="float32", outputs=code).run(readings(1, "float32"))["code"]
     assert not np.shares_memory(out, runner.returns)
     out[:] = 0
     assert runner.returns.min() == 0.5

@@ -455,6 +455,11 @@ def audit_of_nothing() -> bytes:
     return changed(lambda m: m["privacy"].update(speaks_of={}))
 
 
+@exhibit("bad-value")
+def audit_under_another_name() -> bytes:
+    return changed(lambda m: m["privacy"].update(file="privacy/summary.json"))
+
+
 @exhibit("privacy-mismatch")
 def card_without_an_audit() -> bytes:
     return changed(lambda m: m["privacy"].update(file=None))

@@ -75,6 +75,28 @@ def test_reference_kernels_give_the_golden_bytes_and_production_kernels_are_with
     assert golden[f"{artefact}.frame"].dtype == np.uint8
 
 
+def test_a_changed_artefact_is_not_the_one_that_was_exported(exported, tmp_path):
+    shutil.copytree(exported.folder, tmp_path / "copy")
+    path = tmp_path / "copy" / "artefacts" / "generator.tflite-int8.tflite"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match="its hash is another"):
+        ExportFolder.open(tmp_path / "copy")
+    path.unlink()
+    with pytest.raises(BadInput, match=r"lacks artefacts/generator\.tflite-int8\.tflite"):
+        ExportFolder.open(tmp_path / "copy")
+
+
+def test_the_lint_says_what_it_judged(exported):
+    rows = {(row["profile"], row["artefact"]): row for row in exported.report["lint"]}
+    coral = rows["coral-dev-board", "tflite-int8"]
+    assert coral["findings"] == 0
+    assert coral["operations"]["RESIZE_NEAREST_NEIGHBOR"] == 2
+    assert coral["min_runtime_version"] < "2.5"
+    assert rows["jetson-nano", "onnx-float32"]["opset"] == 13
+
+
 def test_every_artefact_is_near_keras(exported):
     assert {row["artefact"] for row in exported.report["parity"]} == set(EVERY)
     for row in exported.report["parity"]:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from trainer.audit import intervals, metrics
+from trainer.audit.adversary import Adversary, Attack, Kind
 from trainer.audit.problem import Problem
-from trainer.audit.registry import Adversary, Attack, Kind, adversaries
+from trainer.audit.registry import adversaries
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,12 @@ class Findings:
 
     @property
     def worst_adaptive(self) -> Row:
+        """The best attack found."""
         return max(self._adaptive(), key=lambda row: (row.validation_accuracy, row.validation_bits))
 
     @property
     def most_bits(self) -> Row:
+        """The attack that learned most bits beyond counting."""
         return max(self._adaptive(), key=lambda row: row.validation_bits)
 
     def _adaptive(self) -> list[Row]:

@@ -38,6 +38,7 @@ class Audited:
     findings: Findings
 
     def as_dict(self) -> dict[str, Any]:
+        """The part of the document that a perturber and label-only have alike."""
         found = self.findings
         return {
             "target": interval(self.target),

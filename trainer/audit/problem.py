@@ -49,6 +49,7 @@ class Released:
         return len(self.y)
 
     def take(self, rows: np.ndarray) -> Released:
+        """Some of the rows, in the order of ``rows``."""
         return Released(
             self.x[rows],
             self.y[rows],
@@ -82,6 +83,7 @@ class Problem:
 
     @property
     def z_classes(self) -> int:
+        """How many values z can have."""
         return int(self.theta.shape[1])
 
     def base(self, part: Released) -> np.ndarray:

@@ -34,12 +34,14 @@ class Standard:
 
     @classmethod
     def of(cls, features: np.ndarray) -> Standard:
+        """Fitted on ``features`` (n, ...), each position by itself."""
         spread = features.std(axis=0)
         with np.errstate(divide="ignore"):
             scale = np.where(spread > 1e-7, 1.0 / spread, 0.0)
         return cls(features.mean(axis=0), scale.astype(np.float32))
 
     def apply(self, features: np.ndarray) -> np.ndarray:
+        """Standardised features, same shape."""
         return np.clip((features - self.mean) * self.scale, -30.0, 30.0)
 
 

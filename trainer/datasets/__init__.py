@@ -8,13 +8,13 @@ import numpy as np
 
 from edge_runtime.errors import BadInput
 from trainer.datasets import digits, mnist, npz, prior, slicing
-from trainer.datasets.base import Dataset, InputSpec, Part, Slices
+from trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
 from trainer.datasets.readings import Readings
 from trainer.recipe import Recipe
 
 LOADERS = {"digits": digits, "mnist": mnist}
 
-__all__ = ["Dataset", "InputSpec", "Part", "Slices", "load"]
+__all__ = ["PARTS", "Dataset", "InputSpec", "Part", "Slices", "load"]
 
 
 def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
@@ -27,6 +27,11 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
     if slices is None:
         slices = _cut(readings, cluster, recipe)
+    elif max(getattr(slices, part).max() for part in PARTS) >= len(readings.y):
+        raise BadInput(
+            f"{recipe.data.source} has {len(readings.y)} rows, fewer than when its slices were cut. Put the data back "
+            "as they were, or train into another folder."
+        )
     for labels, names, of in ((readings.y, readings.y_names, "y"), (readings.z, readings.z_names, "z")):
         slicing.check_classes(labels, names, of=of, slices=slices, cluster=cluster)
     training = np.concatenate([slices.classifiers, slices.perturber])

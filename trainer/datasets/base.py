@@ -80,7 +80,7 @@ class Dataset:
         return to_unit(self.input.dtype, self.input.low, self.input.high)(x.reshape((-1, *self.input.shape)))
 
     def as_sent(self, v: np.ndarray) -> np.ndarray:
-        """What a receiver has of v (n, *input.shape) from a network: rounded to x's own kind, and back in the unit cube."""
+        """What a receiver has of v (n, *input.shape): rounded to x's own kind, and back in the unit cube."""
         ends = self.input.low, self.input.high
         return to_unit(self.input.dtype, *ends)(to_raw(self.input.dtype, *ends)(v))
 

@@ -7,12 +7,12 @@ they are, under what licence and how they were checked is the user's to know: no
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from edge_runtime.errors import BadInput
+from trainer.archives import UNREADABLE
 from trainer.datasets.readings import Readings
 from trainer.recipe_errors import nearest
 
@@ -45,12 +45,13 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise BadInput(f"Expected data in {path}; there is no such file. Correct `data.source`.")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise BadInput(f"{path} is a single array; expected an .npz file with x, y and z (numpy.savez).")
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise BadInput(f"{path} is a single array; expected an .npz file with x, y and z (numpy.savez).")
+        with file:
             _check_names(file.files, path)
             return {name: _array(file, name, path) for name in (*NEEDED, *OPTIONAL) if name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise BadInput(f"{path} cannot be read as an .npz file ({error}). Write it with numpy.savez.") from None
 
 
@@ -70,8 +71,8 @@ def _check_names(names: list[str], path: Path) -> None:
     for needed in NEEDED:
         if needed not in names:
             raise BadInput(
-                f"{path}: the array `{needed}` is missing; there is {', '.join(sorted(names)) or 'none'}. Expected x, y, "
-                "z and, if known, subject (or groups) and session."
+                f"{path}: the array `{needed}` is missing; there is {', '.join(sorted(names)) or 'none'}. Expected x, "
+                "y, z and, if known, subject (or groups) and session."
             )
     for name in names:
         known = (*NEEDED, *OPTIONAL)

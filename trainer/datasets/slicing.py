@@ -35,7 +35,7 @@ def clusters(z: np.ndarray, *, subject: np.ndarray | None, session: np.ndarray |
         raise BadInput(
             f"Some class of z has only {fewest} subject{'s' if fewest > 1 else ''}, so three slices cannot have "
             "different subjects each: add an array `session` (which recording a row is from), or leave out "
-            "`subject` and `groups` to cut row by row, which flatters the numbers where rows of one recording are alike."
+            "`subject` and `groups` to cut by row, which flatters the numbers where rows of one recording are alike."
         )
     return _numbered(np.stack([_numbered(subject), _numbered(session)], axis=1)), "session"
 
@@ -73,9 +73,9 @@ def check_classes(
         in_slices = min(int((labels[part] == number).sum()) for part in parts)
         if groups < FEWEST_GROUPS or in_slices < FEWEST_ROWS:
             raise BadInput(
-                f'{of} "{name}" has {len(rows)} rows of {groups} subjects or sessions; at least {FEWEST_GROUPS} of '
-                f"them and {FEWEST_ROWS} rows in each of {SLICES} slices are needed. Add recordings of it, or leave that "
-                "class out."
+                f'{of} "{name}" has {len(rows)} rows of {groups} subjects or sessions; at least {FEWEST_GROUPS} '
+                f"of them and {FEWEST_ROWS} rows in each of {SLICES} slices are needed. Add recordings of it, or leave "
+                "that class out."
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -50,6 +51,13 @@ class ExportFolder:
                 raise BadInput(
                     f"The export folder {folder} lacks {name} ({error.strerror}); export the run again."
                 ) from None
+        for model in manifest["models"].values():
+            for artefact in model["artefacts"].values():
+                if hashlib.sha256(members[artefact["file"]]).hexdigest() != artefact["sha256"]:
+                    raise BadInput(
+                        f"{folder / artefact['file']} is not the file that was exported: its hash is another. "
+                        "Export the run again, and audit that."
+                    )
         run = folder / report["run"] if report.get("run") else None
         return cls(
             folder=folder,
@@ -62,14 +70,21 @@ class ExportFolder:
 
     def text(self) -> str:
         """What was exported, for a terminal: boards first, then parity with Keras."""
-        from trainer.export.parity import worst
+        from trainer.export.parity import table
 
         lines = [f"{self.manifest['name']}: {', '.join(self.manifest['preference'])}"]
         lines += [
             f"  {row['profile']:18} {row['artefact'] or '-':14} {row['status']}" for row in self.report["profiles"]
         ]
         lines.append("Beside Keras, in units of x':")
-        lines.append(worst(self.report["parity"]))
+        lines.append(table(self.report["parity"]))
+        for name, tolerance in self.report["tolerance"].items():
+            if tolerance["loose"]:
+                off = f"{tolerance['measured']:g}"
+                lines.append(
+                    f"WARNING: production and reference kernels of {name} differ by up to {off} here: its self-test "
+                    "can tell little. Train with a smaller change, or ship another precision."
+                )
         return "\n".join(lines)
 
 
@@ -111,7 +126,12 @@ def write(
         if out.exists():
             old = out.parent / f".{out.name}.{os.urandom(4).hex()}.old"
             out.rename(old)
-        new.rename(out)
+        try:
+            new.rename(out)
+        except BaseException:
+            if old is not None:
+                old.rename(out)
+            raise
         if old is not None:
             shutil.rmtree(old, ignore_errors=True)
     except OSError as error:

@@ -24,6 +24,7 @@ SEED = 20211109
 KEPT = 8
 # Kernels of other processors and versions than those here: three steps of int8 were the most ever seen.
 FLOOR = {"int8": 3 / 255, "float16": 1e-3, "float32": 1e-4}
+LOOSE = 0.1  # of the range
 TIMES = 2.0  # the tolerance is this many times what was measured, or the floor
 
 
@@ -42,10 +43,12 @@ class Tolerance:
 
     measured: float
     allowed: float
+    loose: bool = False  # so far apart here that the board's self-test can tell little
 
     def facts(self) -> dict[str, Any]:
         rule = f"{TIMES:g} x measured, or three steps of int8, 1e-3 (float16), 1e-4 (float32) of the range"
-        return {"measured": self.measured, "allowed": self.allowed, "margin": rule + "; at least 1 for whole numbers"}
+        margin = rule + "; at least 1 for whole numbers"
+        return {"measured": self.measured, "allowed": self.allowed, "loose": self.loose, "margin": margin}
 
 
 def candidates(fitted: FittedPerturber) -> Golden:
@@ -81,10 +84,11 @@ def tolerance(
         return Tolerance(measured, TIMES * measured)
     span = float(np.max(np.subtract(fitted.input.high, fitted.input.low)))
     allowed = max(TIMES * measured, FLOOR[precision] * span)
+    loose = measured > LOOSE * span
     if np.dtype(fitted.input.dtype).kind in "iu":
         # A value between two whole numbers may be rounded either way.
-        allowed = float(np.ceil(max(allowed, 1.0)))
-    return Tolerance(measured, allowed)
+        allowed, loose = float(np.ceil(max(allowed, 1.0))), loose and measured > 1
+    return Tolerance(measured, allowed, loose)
 
 
 def choose(

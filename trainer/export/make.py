@@ -16,6 +16,7 @@ from edge_runtime.errors import BadInput, EdgeVeilError
 from trainer.export import boards, running
 from trainer.export.count import keras_macs, onnx_macs, tflite_macs
 from trainer.export.folder import ExportFolder, check_place, write
+from trainer.export.graph import Graph
 from trainer.export.lint import lint, refuse
 from trainer.export.made import Made, of
 from trainer.export.measure import measure
@@ -97,6 +98,14 @@ def _lint(made: Sequence[Made], chosen: Sequence[Profile]) -> list[dict[str, Any
             for profile in boards_of or [None]:
                 board = profile.name if profile else None
                 failures.append((one.name, model, board, lint(graph, one.precision, profile)))
-                rows.append({"artefact": one.name, "model": model, "profile": board, "findings": 0})
+                rows.append({"artefact": one.name, "model": model, "profile": board, "findings": 0, **_facts(graph)})
     refuse(failures)
     return rows
+
+
+def _facts(graph: Graph) -> dict[str, Any]:
+    """What the lint judged: operations, with TFLite's versions of them, and what the file asks for."""
+    if graph.format == "onnx":
+        return {"operations": sorted({op.kind for op in graph.ops}), "opset": graph.opset, "ir": graph.ir}
+    versions = {op.kind: op.version for op in sorted(graph.ops, key=lambda op: (op.kind, op.version))}
+    return {"operations": versions, "min_runtime_version": graph.min_runtime_version}

@@ -39,7 +39,7 @@ def compare(
     return row
 
 
-def worst(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[dict[str, Any]]) -> str:
     """The table for a terminal."""
     lines = []
     for row in rows:

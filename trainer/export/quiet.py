@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
 
+SHOWN_BYTES = 2000
+
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Send what file descriptors 1 and 2 get to a temporary file; show it on stderr only where the block fails.
+    """Send what is printed, to stdout or stderr, to a temporary file; show its end on stderr where the block fails.
 
-    At the level of descriptors, because TensorFlow's converter writes from C++ past ``sys.stdout``.
+    ``sys.stdout`` alone would not do: TensorFlow's converter writes from C++, to the file descriptors.
     """
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+    _flush()
     kept = [os.dup(1), os.dup(2)]
     with tempfile.TemporaryFile() as spilled:
+        text = io.TextIOWrapper(io.FileIO(os.dup(spilled.fileno()), "ab"), write_through=True)
         try:
             for descriptor in (1, 2):
                 os.dup2(spilled.fileno(), descriptor)
-            yield
+            with text, contextlib.redirect_stdout(text):
+                yield
         except BaseException:
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
-            spilled.seek(0)
+            _flush()
+            spilled.seek(max(0, spilled.seek(0, os.SEEK_END) - SHOWN_BYTES))
             os.write(kept[1], spilled.read())
             raise
         finally:
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
+            _flush()
             for descriptor, old in zip((1, 2), kept, strict=True):
                 os.dup2(old, descriptor)
                 os.close(old)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()

@@ -94,6 +94,7 @@ def speed_facts(bench: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def headline(bench: Mapping[str, Any]) -> dict[str, str]:
+    """The median latency in ms, and what goes below it."""
     return {
         "p50": f"{bench['latency_ms']['p50']:.3g}",
         "note": f"{bench['fps']:,.0f} frames a second; {bench['macs']:,} MACs",

@@ -8,23 +8,27 @@ import numpy as np
 
 from trainer.audit import views
 from trainer.audit.adversaries.estimator import EstimatorAttack
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Kind
 
 MOST_CLASSES = 10  # each class of z is a forest of its own; beyond this a random forest does the work
 
 
 class GradientBoosting:
+    """Boosted trees on all values, where z has few values."""
+
     name = "gradient boosting"
     kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
+        """Too many values of z make it too slow."""
         if problem.z_classes > MOST_CLASSES:
             return f"z has {problem.z_classes} values, more than {MOST_CLASSES}: random forest stands in"
         return None
 
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+        """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
 
         def view(part: Released) -> np.ndarray:

@@ -5,34 +5,42 @@ from __future__ import annotations
 from typing import Any
 
 from trainer.audit.adversaries.networks import NetworkAttack, train
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem
-from trainer.audit.registry import Kind
 
 NOT_A_PICTURE = "x is a vector, not a picture"
 
 
 class PlainCNN:
+    """Convolutions and max-pooling."""
+
     name = "CNN"
     kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
+        """Vectors have no neighbourhoods to convolve."""
         return None if problem.input.kind == "image" else NOT_A_PICTURE
 
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+        """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         return train(problem, plain_trunk, seed, fit=problem.fit, stop=problem.stop, rate=1e-3)
 
 
 class BatchNormCNN:
+    """Strided convolutions with BatchNorm."""
+
     name = "BatchNorm CNN"
     kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
+        """Vectors have no neighbourhoods to convolve."""
         return None if problem.input.kind == "image" else NOT_A_PICTURE
 
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+        """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         return train(problem, batch_norm_trunk, seed, fit=problem.fit, stop=problem.stop, rate=2e-3)
 

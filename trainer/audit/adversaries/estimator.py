@@ -22,6 +22,7 @@ class EstimatorAttack:
     train_samples: int
 
     def probabilities(self, part: Released) -> np.ndarray:
+        """P(z | x', y) of each row; a z that was never seen in training gets 0."""
         out = np.zeros((len(part), self.z_classes))
         out[:, self.model.classes_] = self.model.predict_proba(self.view(part))
         return out

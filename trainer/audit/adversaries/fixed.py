@@ -9,8 +9,8 @@ from scipy import special
 
 from trainer.audit import views
 from trainer.audit.adversaries.networks import logits
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Kind
 
 
 class Fixed:
@@ -21,9 +21,11 @@ class Fixed:
     seeded = False
 
     def why_not(self, problem: Problem) -> str | None:
+        """A perturber that was trained against nothing has no such adversary."""
         return "the run has no sensitive classifier" if problem.sensitive is None else None
 
     def fit(self, problem: Problem, _seed: int) -> FixedAttack:
+        """Nothing is learned: D_z as the run left it."""
         return FixedAttack(problem, 0 if problem.clean is None else len(problem.clean))
 
 
@@ -35,6 +37,7 @@ class FixedAttack:
     train_samples: int
 
     def probabilities(self, part: Released) -> np.ndarray:
+        """D_z(z | x', y) of each row."""
         answers = logits(self.problem.sensitive, views.unit(self.problem, part))
         return masked(answers, self.problem.theta[part.y])
 

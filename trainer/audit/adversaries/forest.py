@@ -7,21 +7,25 @@ import numpy as np
 from trainer.audit import views
 from trainer.audit.adversaries.boosting import MOST_CLASSES
 from trainer.audit.adversaries.estimator import EstimatorAttack
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Kind
 
 
 class Forest:
+    """A random forest on all values."""
+
     name = "random forest"
     kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
+        """Where boosting runs, the quick audit does without."""
         if problem.z_classes <= MOST_CLASSES and not problem.budget.every_family:
             return "gradient boosting stands for trees in the quick audit"
         return None
 
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+        """Train on ``fit`` and ``stop`` together: a forest needs no stopping."""
         from sklearn.ensemble import RandomForestClassifier
 
         problem = problem.capped(problem.budget.rows)

@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from trainer.audit import views
+from trainer.audit.adversary import Everywhere, Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Kind
 
 COMPONENTS = 120
 
 
-class ShrinkageLDA:
+class ShrinkageLDA(Everywhere):
+    """Linear discriminants within each y, on at most 120 principal components."""
+
     name = "shrinkage LDA on PCA"
     kind: Kind = "adaptive"
     seeded = False
 
-    def why_not(self, _problem: Problem) -> str | None:
-        return None
-
     def fit(self, problem: Problem, seed: int) -> WithinY:
+        """Fit the components on all training rows, then a discriminant to the rows of each y."""
         from sklearn.decomposition import PCA
         from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -60,6 +60,7 @@ class WithinY:
     train_samples: int
 
     def probabilities(self, part: Released) -> np.ndarray:
+        """P(z | x', y) of each row, from the discriminant of its y."""
         scores = self.pca.transform(_features(self.problem, part))
         out = self.problem.base(part).copy()
         for y, model in self.models.items():

@@ -6,21 +6,21 @@ import numpy as np
 
 from trainer.audit import views
 from trainer.audit.adversaries.estimator import EstimatorAttack, log_loss
+from trainer.audit.adversary import Everywhere, Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Kind
 
 STRENGTHS = (0.003, 0.03, 0.3)  # inverse ridge penalties; the best on the stopping rows is kept
 
 
-class Logistic:
+class Logistic(Everywhere):
+    """A linear boundary in all values; its ridge penalty is chosen on the stopping rows."""
+
     name = "logistic regression"
     kind: Kind = "adaptive"
     seeded = False
 
-    def why_not(self, _problem: Problem) -> str | None:
-        return None
-
     def fit(self, problem: Problem, _seed: int) -> EstimatorAttack:
+        """Fit each strength on ``fit`` and keep the one with the smallest log-loss on ``stop``."""
         from sklearn.linear_model import LogisticRegression
 
         problem = problem.capped(problem.budget.rows)

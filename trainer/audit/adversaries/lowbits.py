@@ -14,21 +14,21 @@ import numpy as np
 from trainer.audit import views
 from trainer.audit.adversaries.boosting import MOST_CLASSES, boosted
 from trainer.audit.adversaries.estimator import EstimatorAttack
+from trainer.audit.adversary import Everywhere, Kind
 from trainer.audit.problem import Problem, Released
-from trainer.audit.registry import Kind
 
 KEPT = 48
 
 
-class LowBits:
+class LowBits(Everywhere):
+    """Boosted trees (a forest, where z has many values) on the lowest bits that depend most on z."""
+
     name = "lowest bits"
     kind: Kind = "adaptive"
     seeded = False
 
-    def why_not(self, _problem: Problem) -> str | None:
-        return None
-
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+        """Screen the bits on ``fit``, then train trees on those kept, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         found = screened(views.low_bits(problem.fit), problem.fit.y, problem.fit.z)
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from trainer.audit.adversaries.networks import NetworkAttack, train
+from trainer.audit.adversary import Everywhere, Kind
 from trainer.audit.problem import Problem
-from trainer.audit.registry import Kind
 
 
-class BatchNormMLP:
+class BatchNormMLP(Everywhere):
+    """Two hidden layers on all values, standardised."""
+
     name = "BatchNorm MLP"
     kind: Kind = "adaptive"
     seeded = True
 
-    def why_not(self, _problem: Problem) -> str | None:
-        return None
-
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+        """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         return train(problem, mlp_trunk, seed, fit=problem.fit, stop=problem.stop, rate=2e-3)
 

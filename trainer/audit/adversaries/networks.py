@@ -28,6 +28,7 @@ class NetworkAttack:
     train_samples: int
 
     def probabilities(self, part: Released) -> np.ndarray:
+        """P(z | x', y) of each row."""
         return special.softmax(logits(self.model, *inputs(self.problem, self.standard, part)), axis=1)
 
 

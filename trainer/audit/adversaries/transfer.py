@@ -10,16 +10,19 @@ import numpy as np
 from trainer.audit.adversaries.cnn import batch_norm_trunk
 from trainer.audit.adversaries.mlp import mlp_trunk
 from trainer.audit.adversaries.networks import NetworkAttack, train
+from trainer.audit.adversary import Kind
 from trainer.audit.problem import FEWEST_ROWS, FEWEST_UNITS, Problem, Released, cut, joined
-from trainer.audit.registry import Kind
 
 
 class Transfer:
+    """A BatchNorm CNN for pictures, a BatchNorm MLP for vectors."""
+
     name = "transfer"
     kind: Kind = "transfer"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
+        """It needs clean rows, and enough of them."""
         clean = problem.clean
         if clean is None:
             return "no clean rows were given"
@@ -29,6 +32,7 @@ class Transfer:
         return None
 
     def fit(self, problem: Problem, seed: int) -> TransferAttack:
+        """Train on clean rows of the first slice, stopped on others of them."""
         clean = cast(Released, problem.clean)  # why_not looked
         learn, stop, rest = cut(clean, seed)
         learn = joined(learn, rest).take(np.arange(min(len(learn) + len(rest), problem.budget.rows)))
@@ -46,7 +50,9 @@ class TransferAttack:
 
     @property
     def train_samples(self) -> int:
+        """Clean rows it learned from."""
         return self.network.train_samples
 
     def probabilities(self, part: Released) -> np.ndarray:
+        """P(z | x', y) of each row, as if x' were a clean reading."""
         return self.network.probabilities(replace(part, also=None))

@@ -1,0 +1,90 @@
+"""The fuzz target on a small budget, and the record of the large one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import bundles
+import pytest
+from fuzz.mutations import GOOD, GOOD_BYTES, candidates, spoiled_bytes
+from fuzz.target import ROOT, SUBJECT, outcome
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edge_runtime.errors import BundleRefused
+
+RUN = Path(__file__).with_name("run.py")
+
+
+@given(candidates())
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_bytes_are_refused_or_one_exact_sound_bundle(data):
+    outcome(data)
+
+
+@given(st.integers(0, len(GOOD) - 1).flatmap(lambda n: st.tuples(st.just(n), spoiled_bytes(GOOD_BYTES[n]))))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+def test_spoiled_bytes_are_never_accepted(pair):
+    index, data = pair
+    assert (outcome(data) == "accepted") == (data == GOOD_BYTES[index])
+
+
+@pytest.mark.parametrize("number", range(len(GOOD)))
+def test_good_bundles_are_accepted(number):
+    assert outcome(GOOD_BYTES[number]) == "accepted"
+
+
+def test_the_target_can_fail(monkeypatch):
+    """With the check of what leaves taken out, the target notices by itself that the raw reading leaves."""
+    from edge_runtime import manifest_flow
+
+    manifest, members = bundles.artefact_example()
+    manifest = bundles.with_members(manifest, members)
+    manifest["stages"][3]["input"] = "u"
+    data = bundles.sealed(manifest, members)
+    assert outcome(data) == "raw-passthrough"
+    monkeypatch.setattr(manifest_flow.Flow, "_take", lambda self, name, at, kinds: self._values[name])
+    with pytest.raises(AssertionError, match="raw reading leaves"):
+        outcome(data)
+
+
+def test_an_error_of_another_kind_is_a_finding(monkeypatch):
+    import edge_runtime.bundle
+
+    monkeypatch.setattr(edge_runtime.bundle, "check_manifest", lambda manifest: manifest["nothing"])
+    with pytest.raises(KeyError):
+        outcome(GOOD_BYTES[0])
+    monkeypatch.setattr(edge_runtime.bundle, "check_manifest", lambda manifest: _refuse("two\nlines"))
+    with pytest.raises(AssertionError, match="short, printable"):
+        outcome(GOOD_BYTES[0])
+
+
+def _refuse(message: str) -> None:
+    raise BundleRefused("reason", message)
+
+
+def test_the_guided_run_works(tmp_path):
+    record = tmp_path / "fuzz.json"
+    command = [sys.executable, str(RUN), "--seconds", "2", "--seed", "7", "--out", str(record)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    _check_record(json.loads(record.read_text()), least=50)
+
+
+def test_the_recorded_run_reached_nearly_every_line():
+    record = json.loads((ROOT / "docs" / "results" / "fuzz.json").read_text())
+    _check_record(record, least=10_000)
+    for file, facts in record["coverage"].items():
+        assert facts["lines_percent"] >= 85, file
+    assert record["total"]["lines_percent"] >= 95
+
+
+def _check_record(record, *, least: int) -> None:
+    assert record["inputs"] >= least
+    assert record["findings"] == 0
+    assert record["inputs"] == record["accepted"] + sum(record["refused"].values())
+    assert set(record["coverage"]) == {f"edge_runtime/{name}.py" for name in SUBJECT}
+    assert {"python", "hypothesis", "coverage", "cryptography"} <= set(record["versions"])

@@ -1,0 +1,95 @@
+"""Generators: the paper's budget, the identity to start from, a bounded output."""
+
+import keras
+import numpy as np
+import pytest
+
+from models import classifiers, discriminators
+from models.generators import conv_generator, mlp_generator
+
+
+def macs(model):
+    """Multiply-adds of convolutions and dense layers for one reading."""
+    total = 0
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Conv2D):
+            total += layer.output.shape[1] * layer.output.shape[2] * int(np.prod(layer.kernel.shape))
+        if isinstance(layer, keras.layers.Dense):
+            total += int(np.prod(layer.kernel.shape))
+    return total
+
+
+def test_the_mnist_generator_takes_half_of_the_papers_budget():
+    """Table 3: 1.6M multiply-adds and 235.4K parameters."""
+    from trainer.recipe import Recipe
+
+    section = Recipe.find("mnist").perturber.generator
+    model = conv_generator((28, 28, 1), width=section.width, halvings=section.halvings, blocks=section.blocks)
+    assert macs(model) <= 0.8e6
+    assert model.count_params() <= 117.7e3
+
+
+@pytest.mark.parametrize(("shape", "halvings"), [((28, 28, 1), 2), ((8, 8, 1), 1), ((9, 14, 3), 1), ((33, 17, 2), 3)])
+def test_a_conv_generator_keeps_the_shape_and_starts_near_the_identity(shape, halvings):
+    model = conv_generator(shape, width=8, halvings=halvings, blocks=1)
+    u = np.random.default_rng(0).random((3, *shape), np.float32)
+    v = np.asarray(model(u))
+    assert v.shape == u.shape
+    assert np.abs(v - u).max() < 0.5
+    assert [t.name for t in model.inputs] == ["image"]
+    assert model.output_names == ["output"]
+
+
+def test_outputs_lie_in_the_unit_cube_whatever_the_weights():
+    for model, shape in (
+        (conv_generator((8, 8, 1), width=8, halvings=1, blocks=1), (8, 8, 1)),
+        (mlp_generator(12, width=16, blocks=2), (12,)),
+    ):
+        for variable in model.trainable_variables:
+            variable.assign(10 * np.random.default_rng(0).normal(size=variable.shape))
+        v = np.asarray(model(np.random.default_rng(1).random((50, *shape), np.float32)))
+        assert (v.min(), v.max()) == (0.0, 1.0)
+
+
+def test_a_saved_generator_comes_back_the_same(tmp_path):
+    model = conv_generator((8, 8, 1), width=8, halvings=1, blocks=1)
+    model.save(tmp_path / "generator.keras")
+    again = keras.models.load_model(tmp_path / "generator.keras")
+    u = np.random.default_rng(0).random((3, 8, 8, 1), np.float32)
+    np.testing.assert_array_equal(np.asarray(model(u)), np.asarray(again(u)))
+
+
+def test_resize_repeats_each_value():
+    from models.layers import ResizeNearest
+
+    x = np.arange(4, dtype=np.float32).reshape(1, 2, 2, 1)
+    wide = np.asarray(ResizeNearest(4, 4)(x))[0, :, :, 0]
+    np.testing.assert_array_equal(wide, np.kron(x[0, :, :, 0], np.ones((2, 2))))
+
+
+def test_table_1_is_as_printed():
+    """Table 1: Conv(64,5,5) twice, FC(128), FC(2) for MNIST; FC(256), FC(128), FC(64), FC(Dim(Y)) for WiFi."""
+    mnist = classifiers.table1_mnist((28, 28, 1), 2)
+    kernels = [tuple(w.shape) for w in mnist.trainable_variables if len(w.shape) > 1]
+    assert kernels == [(5, 5, 1, 64), (5, 5, 64, 64), (20 * 20 * 64, 128), (128, 2)]
+    wifi = classifiers.table1_wifi(520, 13)
+    kernels = [tuple(w.shape) for w in wifi.trainable_variables if len(w.shape) > 1]
+    assert kernels == [(520, 256), (256, 128), (128, 64), (64, 13)]
+    rates = [layer.rate for layer in mnist.layers if isinstance(layer, keras.layers.Dropout)]
+    assert rates == [0.25, 0.5]
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (48, 42, 3), (180, 180, 1)])
+def test_the_small_classifier_and_the_discriminator_take_any_image(shape):
+    u = np.zeros((2, *shape), np.float32)
+    model = classifiers.small(shape, 5, width=8)
+    assert model(u).shape == (2, 5)
+    assert model.output_names == ["logits"]
+    assert model.count_params() < 400_000
+    assert discriminators.conv_discriminator(shape)(u).shape == (2, 1)
+
+
+def test_vectors_have_their_own_networks():
+    u = np.zeros((2, 7), np.float32)
+    assert mlp_generator(7, width=8, blocks=1)(u).shape == (2, 7)
+    assert discriminators.mlp_discriminator(7)(u).shape == (2, 1)

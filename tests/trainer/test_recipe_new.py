@@ -1,0 +1,86 @@
+"""``edgeveil recipe new`` writes a commented recipe that trains on what it was shown."""
+
+import numpy as np
+import pytest
+from small_runs import ROWS, write_npz
+
+from edge_runtime.errors import BadInput
+from trainer.recipe import Recipe
+from trainer.recipe_new import write_recipe
+from trainer.train import train
+
+
+def test_it_trains_on_vectors(tmp_path):
+    write_npz(tmp_path)
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    assert recipe.name == "small-prgan"
+    run = train(recipe, tmp_path / "run", budget="quick")
+    assert run.perturber().input.kind == "vector"
+
+
+def test_it_trains_on_images(tmp_path):
+    rng = np.random.default_rng(0)
+    y, z = rng.integers(0, 2, ROWS), rng.integers(0, 2, ROWS)
+    x = rng.integers(0, 60, (ROWS, 10, 12)).astype(np.uint8)
+    x[y == 1, :5] += 120
+    x[z == 1, :, :6] += 60
+    write_npz(tmp_path, x=x, y=y, z=np.where(z, "Zoë", 'a "quoted" name'))
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    assert recipe.perturber.generator.halvings == 1
+    run = train(recipe, tmp_path / "run", budget="quick")
+    assert run.perturber().input.shape == (10, 12, 1)
+
+
+def test_it_says_what_it_saw(tmp_path):
+    write_npz(tmp_path)
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    text = (tmp_path / "mine.toml").read_text()
+    assert "300 vectors of shape (6,), float32. Slices of 100, 100, 100 rows, cut row by row." in text
+    assert 'source = "npz:small.npz"' in text
+    assert "by always guessing the commonest of its 2 classes" in text
+    comments = [line for line in text.splitlines() if "#" in line]
+    assert len(comments) > 12
+
+
+def test_it_warns_where_there_is_nothing_to_read(tmp_path):
+    write_npz(tmp_path, x=np.random.default_rng(0).normal(size=(ROWS, 6)).astype(np.float32))
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    text = (tmp_path / "mine.toml").read_text()
+    assert "there may be little to keep" in text
+    assert "there may be little to hide" in text
+
+
+def test_a_file_elsewhere_is_named_in_full(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "recipes").mkdir()
+    path = write_npz(tmp_path / "data")
+    write_recipe(f"npz:{path}", tmp_path / "recipes" / "mine.toml")
+    assert Recipe.find(tmp_path / "recipes" / "mine.toml").data.source == f"npz:{path.resolve()}"
+
+
+def test_nothing_is_overwritten_or_half_written(tmp_path):
+    path = write_npz(tmp_path)
+    (tmp_path / "mine.toml").write_text("mine")
+    with pytest.raises(BadInput, match="it is not overwritten"):
+        write_recipe(f"npz:{path}", tmp_path / "mine.toml")
+    assert (tmp_path / "mine.toml").read_text() == "mine"
+    bad = write_npz(tmp_path, x=np.full((ROWS, 6), np.nan))
+    with pytest.raises(BadInput, match="NaN or infinite"):
+        write_recipe(f"npz:{bad}", tmp_path / "other.toml")
+    assert not (tmp_path / "other.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "out", "says"),
+    [
+        ("digits", "mine.toml", 'expected npz:FILE; got "digits"'),
+        ("npz:", "mine.toml", "expected npz:FILE"),
+        ("npz:none.npz", "mine.toml", "there is no such file"),
+        ("npz:none.npz", "mine.txt", r"ends in \.toml"),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(data, out, says, tmp_path):
+    with pytest.raises(BadInput, match=says):
+        write_recipe(data, tmp_path / out)
