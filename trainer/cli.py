@@ -113,15 +113,17 @@ def recipe_show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a
 )
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    profiles: Annotated[list[str], typer.Option("--for", help="Board profile, by name or TOML file; may be repeated.")],
     out: Annotated[Path, typer.Option(help="Folder to write.")],
+    profiles: Annotated[
+        list[str] | None, typer.Option("--for", help="Board profile, by name or TOML file; may be repeated.")
+    ] = None,
     all_formats: Annotated[bool, typer.Option("--all-formats", help="Every format, wanted by a board or not.")] = False,
     as_json: Json = False,
 ) -> None:
     """Export a run as TFLite and ONNX for boards, linted and compared with Keras."""
     from trainer.export import export as export_run
 
-    folder = export_run(run, profiles, out, all_formats=all_formats)
+    folder = export_run(run, profiles or [], out, all_formats=all_formats)
     if as_json:
         _print_json(folder.report)
     else:

@@ -6,7 +6,7 @@ from export_models import calibration, classifier, image_net, two_input_net
 
 from edge_runtime.backends import open_backend
 from trainer.export import onnx
-from trainer.export.graph import read
+from trainer.export.reading import read
 from trainer.export.tensors import artefact_entry
 
 LIMITS = {"float32": 1e-5, "float16": 5e-3, "int8": 0.05}

@@ -7,7 +7,7 @@ from export_models import calibration, classifier, image_net, two_input_net
 from edge_runtime.backends import open_backend
 from edge_runtime.errors import BadInput
 from trainer.export import tflite
-from trainer.export.graph import read
+from trainer.export.reading import read
 from trainer.export.tensors import artefact_entry
 
 # Largest error against Keras in the unit cube; the toolchain's own figures with room.

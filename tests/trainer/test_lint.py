@@ -8,8 +8,8 @@ from export_models import calibration, classifier, image_net
 from devices import profiles
 from edge_runtime.errors import BadInput
 from trainer.export import onnx, tflite
-from trainer.export.graph import read
 from trainer.export.lint import lint, refuse
+from trainer.export.reading import read
 
 
 def graph(model, precision="int8", file_format="tflite"):

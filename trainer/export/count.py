@@ -15,7 +15,8 @@ import math
 from typing import Any, NamedTuple
 
 from edge_runtime.errors import BadInput
-from trainer.export.graph import Graph, Op, Tensor, read
+from trainer.export.graph import Graph, Op, Tensor
+from trainer.export.reading import read
 
 
 class Cost(NamedTuple):

@@ -17,7 +17,7 @@ import numpy as np
 from edge_runtime import preprocess
 from edge_runtime.errors import BadInput
 from trainer.datasets.base import InputSpec
-from trainer.export.running import Running, recorded_draws
+from trainer.export.running import Running, at_unit, recorded_draws
 from trainer.perturbers.base import FittedPerturber
 
 SEED = 20211109
@@ -57,11 +57,6 @@ def candidates(fitted: FittedPerturber) -> Golden:
     u = (_images if fitted.input.kind == "image" else _vectors)(fitted.input.shape, rng)
     x = at_unit(fitted.input, np.clip(u, 0, 1).astype(np.float32))
     return Golden(x, recorded_draws(fitted, len(x), rng), np.arange(len(x)))
-
-
-def at_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
-    """Readings of x's own kind at u (n, ...) of the unit cube."""
-    return preprocess.to_raw(spec.dtype, spec.low, spec.high)(np.asarray(u, np.float32))
 
 
 def tolerance(

@@ -77,14 +77,3 @@ class Graph:
                 if tensor is not None:
                     found.setdefault(id(tensor), []).append(op)
         return found
-
-
-def read(data: bytes, file_format: str) -> Graph:
-    """The graph of a ``"tflite"`` or ``"onnx"`` file. Raises ``BadInput`` where it cannot be read as one."""
-    if file_format == "tflite":
-        from trainer.export.tflite_graph import read_tflite
-
-        return read_tflite(data)
-    from trainer.export.onnx_graph import read_onnx
-
-    return read_onnx(data)

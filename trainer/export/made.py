@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from trainer.export.count import Cost
-from trainer.export.graph import Graph, read
+from trainer.export.graph import Graph
+from trainer.export.reading import read
 from trainer.export.running import ends
 from trainer.export.tensors import artefact_entry
 from trainer.perturbers.base import FittedPerturber

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from edge_runtime import preprocess
 from edge_runtime.backends import open_backend
 from edge_runtime.pipeline import Pipeline
+from trainer.datasets.base import InputSpec
 from trainer.perturbers.base import FittedPerturber, KerasRunner
 
 
@@ -107,8 +109,6 @@ def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator
     Two readings are added, all low and all high, with draws of 0 and 1: so the ends of the unit cube are inside the
     range that int8 gets, and its step there is exactly 1/255.
     """
-    from trainer.export.golden import at_unit
-
     ones = np.ones((1, *fitted.input.shape), np.float32)
     x = np.concatenate([x, at_unit(fitted.input, 0 * ones), at_unit(fitted.input, ones)])
     draws = recorded_draws(fitted, len(x), rng)
@@ -118,3 +118,8 @@ def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator
     keras = on_keras(fitted)
     keras.run(x, draws)
     return {name: keras.model_inputs(name) for name in fitted.models}
+
+
+def at_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
+    """Readings of x's own kind at u (n, ...) of the unit cube."""
+    return preprocess.to_raw(spec.dtype, spec.low, spec.high)(np.asarray(u, np.float32))
