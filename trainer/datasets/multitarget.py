@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge_runtime.errors import BadInput
+from trainer.datasets.base import Labels
+from trainer.datasets.readings import Readings
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,31 @@ class MultiTarget:
         if flat:
             raise BadInput(f"{len(flat)} features of {name} are constant (the first is {flat[0]}); leave them out.")
         return cls(name, x, labels, tuple(feature_names), tuple(label_names))
+
+    def readings(self, *, wanted: int, target: str, sensitive: str) -> Readings:
+        """For a recipe: the first ``wanted`` labels are kept; y and z are two of them as classes.
+
+        ``target`` names a wanted label and ``sensitive`` a confidential one, whatever the case of the letters. A class
+        is a label's value above the smallest there is (present) or not (absent).
+        """
+        kept, _ = self.desired_first(wanted)
+        names = [name.lower() for name in self.label_names]
+        parts = {"target": (target, names[:wanted]), "sensitive": (sensitive, names[wanted:])}
+        classes = {}
+        for key, (name, known) in parts.items():
+            if name.lower() not in known:
+                raise BadInput(f'`data.{key}`: expected one of {", ".join(known)}; got "{name}".')
+            column = self.labels[:, names.index(name.lower())]
+            classes[key] = (column > column.min()).astype(np.int64)
+        return Readings(
+            self.x.astype(np.float32),
+            classes["target"],
+            classes["sensitive"],
+            ("absent", "present"),
+            ("absent", "present"),
+            "vector",
+            labels=Labels(self.labels, kept.shape[1]),
+        )
 
     def desired_first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The paper's choice: the first ``count`` labels in file order are wanted, the others confidential."""

@@ -6,7 +6,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-KINDS = {"prgan": "trainer.perturbers.prgan", "label-only": "trainer.perturbers.label_only"}
+KINDS = {
+    "prgan": "trainer.perturbers.prgan",
+    "label-only": "trainer.perturbers.label_only",
+    "cleaner": "trainer.perturbers.cleaning",
+    "laplace": "trainer.perturbers.noising",
+}
 
 
 def fit_function(kind: str) -> Callable[..., Any]:
