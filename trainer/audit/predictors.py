@@ -60,10 +60,14 @@ class BoostedRefit:
     def __init__(self, x: np.ndarray, positive: np.ndarray, *, seed: int, rounds: int = 60) -> None:
         """Fit on x (n, features) and positive (n, labels), boolean with both values in every column."""
         from sklearn.ensemble import HistGradientBoostingClassifier
+        from threadpoolctl import threadpool_limits
 
-        self._models = [
-            HistGradientBoostingClassifier(max_iter=rounds, random_state=seed).fit(x, column) for column in positive.T
-        ]
+        # On data this small its threads wait for each other longer than they work.
+        with threadpool_limits(1, user_api="openmp"):
+            self._models = [
+                HistGradientBoostingClassifier(max_iter=rounds, random_state=seed).fit(x, column)
+                for column in positive.T
+            ]
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Probability (n, labels) that each label is positive."""

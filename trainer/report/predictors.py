@@ -28,7 +28,7 @@ def tables_in(text: str, results: Path) -> str:
         file, make = _TABLES[name]
         path = results / f"{file}.json"
         if not path.is_file():
-            raise BadInput(f"{path} is not there; record it first (scripts/reproduce_predictors.py, bench_cleaner.py).")
+            raise BadInput(f"{path} is not there; record it first (the scripts of docs/linear-cleaners.md).")
         return match[1] + make(json.loads(path.read_text(encoding="utf-8"))["rows"]) + match[3]
 
     return _BLOCK.sub(replaced, text)
@@ -161,6 +161,22 @@ def _speed(rows: Rows) -> str:
     return _markdown(head, body)
 
 
+def _stream(rows: Rows) -> str:
+    head = ["what", "values a line", "lines", "lines/s", "share of parsing and printing", "memory, MiB", "at a tenth"]
+    body = [
+        [
+            row["what"],
+            str(row["features"]),
+            f"{row['lines']:,}",
+            f"{row['lines_per_s']:.3g}",
+            f"{row['of_limit']:.2f}",
+            *(f"{row[key] / 2**20:.1f}" for key in ("peak_rss_bytes", "peak_rss_bytes_of_a_tenth")),
+        ]
+        for row in rows
+    ]
+    return _markdown(head, body)
+
+
 _TABLES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "figure-1": ("figures-1-and-2", _compared("")),
     "figure-2": ("figures-1-and-2", _compared("attack_")),
@@ -170,4 +186,5 @@ _TABLES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "orders": ("figures-1-and-2", _orders),
     "ranked": ("beyond-the-figures", _ranked),
     "speed": ("cleaner-speed", _speed),
+    "stream": ("stream", _stream),
 }
