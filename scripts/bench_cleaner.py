@@ -1,6 +1,7 @@
 """How fast a cleaner is: beside the two matrix products alone, which it cannot beat, and the paper's loop over vectors.
 
-Records docs/results/predictors/cleaner-speed.json and writes the table of docs/linear-cleaners.md. One core; the three
+The exported files run beside them on every backend that is installed, by the edge runtime's own code. Records
+docs/results/predictors/cleaner-speed.json and writes the table of docs/linear-cleaners.md. One core; all of them
 take turns and each one's best time counts, so that whatever else the machine does falls on all of them.
 """
 
@@ -58,11 +59,44 @@ def cleaning(cleaner: Cleaner, x: np.ndarray, out: np.ndarray) -> None:
     cleaner.clean(x, out)
 
 
-WAYS: dict[str, Callable[[Cleaner, np.ndarray, np.ndarray], None]] = {
+Way = Callable[[Cleaner, np.ndarray, np.ndarray], None]
+WAYS: dict[str, Way] = {
     "two products alone": products,
     "cleaner": cleaning,
     "the paper's loop": literal,
 }
+
+
+def exported(cleaner: Cleaner) -> dict[int, dict[str, Way]]:
+    """The same cleaner as exported files, float32, on every backend here: by vectors at a time, then by name."""
+    from edge_runtime.backends import available, open_backend
+    from models.cleaners import linear_cleaner
+    from trainer.export import arrays, onnx, tflite
+    from trainer.export.reading import read
+    from trainer.export.tensors import artefact_entry
+
+    network = linear_cleaner(cleaner.encoder, cleaner.decoder, cleaner.eps)
+    found: dict[int, dict[str, Way]] = {1: {}, 256: {}}
+    for batch, ways in found.items():
+        files = {
+            "tflite": tflite.convert(network, ["float32"], batch=batch)["float32"],
+            "onnx": onnx.convert(network, ["float32"], batch=batch)["float32"],
+            "numpy": arrays.convert(network),
+        }
+        for name, data in files.items():
+            ends = {"inputs": ["features"], "outputs": ["output", "code"]}
+            graph = read(data, name)
+            entry = artefact_entry(data, graph, file="artefacts/x", precision="float32", max_abs=0.0, **ends)
+            for backend in available(name):
+                ways[f"exported {name} on {backend}"] = _way(open_backend(name, data, entry, backend=backend))
+    return found
+
+
+def _way(backend: Any) -> Way:
+    def way(_: Cleaner, x: np.ndarray, out: np.ndarray) -> None:
+        out[:] = backend.run({"features": x})["output"]
+
+    return way
 
 
 def measured(features: int, rank: int, dtype: type, repeats: int) -> list[dict[str, Any]]:
@@ -75,10 +109,17 @@ def measured(features: int, rank: int, dtype: type, repeats: int) -> list[dict[s
     literal(cleaner, x[:256], check)
     np.testing.assert_allclose(cleaner.clean(x[:256]), check, atol=1e-4)
     rows = []
+    graphs = exported(cleaner) if dtype is np.float32 else {}
     for batch in BATCHES:
-        best = dict.fromkeys(WAYS, np.inf)
+        ways = {**WAYS, **graphs.get(batch, {})}
+        for name, way in ways.items():
+            out[:batch] = 0
+            way(cleaner, x[:batch], out[:batch])
+            if name != "two products alone":
+                np.testing.assert_allclose(out[:batch][:256], check[: min(batch, 256)], atol=1e-4, err_msg=name)
+        best = dict.fromkeys(ways, np.inf)
         for _ in range(repeats):
-            for name, way in WAYS.items():
+            for name, way in ways.items():
                 # A call per vector takes a hundred times as long as one of a large batch: fewer will do.
                 count = ROWS if batch > 1 and name != "the paper's loop" else 2048
                 started = time.perf_counter()

@@ -1,6 +1,7 @@
 """What every test shares: quiet TensorFlow, the helper modules beside the tests, and the real data sets."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 sys.path.insert(0, str(Path(__file__).parent))
+# A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that; some tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -64,8 +64,8 @@ def _train(run: Run) -> Run:
         say(f"{missed} Under the quick budget that ends nothing: it is a trial.")
         return run
     raise LimitNotMet(
-        f"{missed} Train on with --resume and a larger `budget.epochs`, or allow a larger `perturber.distance` or a "
-        "smaller `limits.target_accuracy`."
+        f"{missed} Train on with --resume and a larger `budget.epochs`; or, in another folder, with more "
+        "`budget.classifier_epochs`, a smaller `perturber.distance` or a smaller `limits.target_accuracy`."
     )
 
 

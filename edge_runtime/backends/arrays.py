@@ -76,7 +76,9 @@ class NumPy(Backend):
         return [made[tensor.tensor] for tensor in self._outputs]
 
     def info(self):
+        """Which numpy, and what was asked of it: numpy has one kind of kernels and its own threads."""
         return dict(self._facts, backend=self.name, version=np.__version__)
 
     def close(self):
+        """Let the matrices go."""
         self._arrays = {}

@@ -45,7 +45,9 @@ class ONNXRuntime(Backend):
         return [np.asarray(v) for v in self._session.run(self._out, dict(zip(self._in, feeds)))]
 
     def info(self):
+        """Name and version of ONNX Runtime."""
         return dict(self._facts, backend=self.name, version=onnxruntime.__version__)
 
     def close(self):
+        """Let the session go."""
         self._session = None

@@ -54,9 +54,11 @@ class OpenVINO(Backend):
         return [self._request.get_output_tensor(number).data for number in self._out]
 
     def info(self):
+        """Name and version of OpenVINO."""
         return dict(self._facts, backend=self.name)
 
     def close(self):
+        """Let the compiled model go."""
         self._request = None
 
 

@@ -37,10 +37,12 @@ class LiteRT(Backend):
         return [interpreter.get_tensor(index) for index in self._out]
 
     def info(self):
+        """Name and version of the interpreter."""
         version = getattr(importlib.import_module(self._package), "__version__", "unknown")
         return dict(self._facts, backend=self.name, version=version)
 
     def close(self):
+        """Let the interpreter go."""
         self._interpreter = None
 
 

@@ -44,9 +44,11 @@ class ImagesSink(Sink):
         self._written.append(path)
 
     def close(self):
+        """Nothing is held back: each picture was written whole."""
         self._written = []
 
     def discard(self):
+        """Remove the pictures of this run."""
         for path in self._written:
             os.unlink(path)
         self._written = []

@@ -37,6 +37,7 @@ class CsvSink(Sink):
         self._lines.append(self._form % tuple(frame.outputs[self._name].ravel().tolist()))
 
     def flush(self):
+        """Write the lines so far; raises ``WriteFailed`` where the disk says no, and then nothing is left of the file."""
         if not self._lines:
             return
         self._lines.append("")
@@ -54,11 +55,13 @@ class CsvSink(Sink):
             raise
 
     def close(self):
+        """Write the last lines; a file becomes what it is to be called."""
         self.flush()
         with writing(self._path):
             self._whole.close()
 
     def discard(self):
+        """Forget what was not written, and the file; a pipe keeps what it got."""
         self._lines = []
         whole, self._whole = self._whole, contextlib.ExitStack()
         with contextlib.suppress(_Discarded, OSError), whole:

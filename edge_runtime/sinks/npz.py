@@ -12,8 +12,10 @@ from edge_runtime.files import atomic_path, writing
 from edge_runtime.sinks.base import Sink
 
 
-def _scratch(folder):
-    return tempfile.TemporaryFile(dir=folder)
+def _scratch(path):
+    """A file without a name where ``path`` will be; raises ``WriteFailed``."""
+    with writing(path):
+        return tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path)))
 
 
 class NpzSink(Sink):
@@ -29,11 +31,11 @@ class NpzSink(Sink):
             raise BadInput("expected a file name in a folder that exists; got {}".format(path))
         self._path = path
         self._count = 0
-        self._columns = [("index", np.dtype(np.int64), (), _scratch(folder))]
+        self._columns = [("index", np.dtype(np.int64), (), _scratch(path))]
         for place, output in enumerate(outputs):
             name = output["name"] if output["name"] not in ("x", "index", "file") else "output_" + output["name"]
             column = ("x" if place == 0 else name, np.dtype(output["dtype"]), tuple(output["shape"]))
-            self._columns.append(column + (_scratch(folder),))
+            self._columns.append(column + (_scratch(path),))
         self._names = [output["name"] for output in outputs]
 
     def _write(self, frame):
@@ -44,6 +46,7 @@ class NpzSink(Sink):
         self._count += 1
 
     def close(self):
+        """Write the file, whole or not at all."""
         with atomic_path(self._path) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
             for name, dtype, shape, file in self._columns:
                 header = {"descr": dtype.str, "fortran_order": False, "shape": (self._count,) + shape}
@@ -54,6 +57,7 @@ class NpzSink(Sink):
         self._forget()
 
     def discard(self):
+        """Forget what was held; nothing is written."""
         self._forget()
 
     def _forget(self):

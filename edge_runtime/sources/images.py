@@ -44,6 +44,7 @@ class ImagesSource(Source):
         self.size = len(names)
 
     def next(self):
+        """The next picture as a ``RawFrame``, or None at the end."""
         place = self._next
         if place >= len(self._paths):
             return None

@@ -56,9 +56,11 @@ class LinesSource(Source):
         return found
 
     def next(self):
+        """Not of this source: see ``next_block``."""
         raise SourceFailed("lines come in blocks")
 
     def close(self):
+        """Let the file go."""
         if self._file is not sys.stdin.buffer:
             self._file.close()
 

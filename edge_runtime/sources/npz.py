@@ -28,6 +28,7 @@ class NpzSource(Source):
         self._end = self.size = len(x)
 
     def next(self):
+        """The next row as a ``RawFrame``, or None at the end."""
         row = self._next
         if row >= self._end:
             return None
@@ -35,6 +36,7 @@ class NpzSource(Source):
         return RawFrame(self._x[row], row, now_ns())
 
     def close(self):
+        """Let the array go."""
         self._x = self._x[:0]
 
 

@@ -230,6 +230,12 @@ def test_messages_name_the_place_what_was_expected_and_what_came():
     assert message.endswith("Export and seal it again with this version of EdgeVeil.")
 
 
+def test_members_are_sorted_and_distinct():
+    manifest = sealed("numpy")
+    for members in (manifest["members"][::-1], [manifest["members"][0], *manifest["members"]]):
+        assert refusal({**manifest, "members": members}).reason == "member-order"
+
+
 def test_long_values_are_cut_short_in_messages():
     manifest = sealed("numpy")
     manifest["perturber"]["target"] = "x" * 10**6

@@ -395,6 +395,11 @@ def table_of_the_wrong_type() -> bytes:
     return changed(lambda m: m["tables"]["means"].update(dtype="uint32"), example=bundles.numpy_example())
 
 
+@exhibit("wrong-value")
+def channel_table_of_three_dimensions() -> bytes:
+    return changed(lambda m: m["tables"]["q"].update(shape=[4, 2, 2]), example=bundles.channel_example())
+
+
 @exhibit("output-mismatch")
 def table_of_the_wrong_width() -> bytes:
     return changed(lambda m: m["tables"]["means"].update(shape=[4, 5]), example=bundles.numpy_example())
@@ -408,6 +413,11 @@ def stage_feeds_a_tensor_that_the_artefact_lacks() -> bytes:
 @exhibit("tensor-mismatch")
 def artefact_with_an_input_that_nothing_feeds() -> bytes:
     return changed(lambda m: m["stages"][2].update(inputs={"image": "u"}))
+
+
+@exhibit("redefined-value")
+def two_tensors_of_one_name() -> bytes:
+    return changed(lambda m: _artefact(m)["inputs"].append(_artefact(m)["inputs"][0]))
 
 
 @exhibit("unknown-artefact")
@@ -448,6 +458,11 @@ def golden_draw_missing() -> bytes:
 @exhibit("privacy-mismatch")
 def audit_of_another_artefact() -> bytes:
     return changed(lambda m: m["privacy"]["speaks_of"].update({"tflite-int8": {"generator": "0" * 64}}))
+
+
+@exhibit("privacy-mismatch")
+def audit_of_a_variant_that_is_not_there() -> bytes:
+    return changed(lambda m: m["privacy"]["speaks_of"].update({"tflite-float32": {"generator": "0" * 64}}))
 
 
 @exhibit("privacy-mismatch")

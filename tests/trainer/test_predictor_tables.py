@@ -19,7 +19,7 @@ def rows(name: str, **wanted):
 
 def test_page_shows_the_recorded_results():
     page = (DOCS / "linear-cleaners.md").read_text()
-    assert page.count("<!-- table:") == 8
+    assert page.count("<!-- table:") == 9
     assert tables_in(page, RESULTS) == page
 
 
@@ -71,3 +71,21 @@ def test_speed_is_near_the_limit():
     (row,) = rows("cleaner-speed", features=294, rank=5, dtype="float32", batch=4096, what="cleaner")
     assert row["of_limit"] >= 0.5
     assert row["vectors_per_s"] >= 1e6
+
+
+def test_exported_files_ran_on_every_backend():
+    for batch in (1, 256):
+        found = {row["what"] for row in rows("cleaner-speed", features=294, rank=5, batch=batch, dtype="float32")}
+        assert {name for name in found if name.startswith("exported")} >= {
+            "exported tflite on ai-edge-litert",
+            "exported onnx on onnxruntime",
+            "exported numpy on numpy",
+        }
+
+
+def test_a_million_lines_took_no_more_memory_than_a_tenth_of_them():
+    found = rows("stream")
+    assert any(row["what"].startswith("cleaner") for row in found)
+    for row in found:
+        assert row["lines"] >= 1_000_000
+        assert row["peak_rss_bytes"] - row["peak_rss_bytes_of_a_tenth"] < 8 * 2**20

@@ -82,6 +82,7 @@ class Dataset:
         return self.rows(getattr(self.slices, name))
 
     def rows(self, index: np.ndarray) -> Part:
+        """The rows of these numbers (n,), in this order."""
         cluster = None if self.cluster is None else self.cluster[index]
         return Part(self.x[index], self.y[index], self.z[index], cluster, index)
 
@@ -120,5 +121,6 @@ class Part:
         return len(self.y)
 
     def take(self, rows: np.ndarray) -> Part:
+        """Some of these rows (m,), by their place in this part."""
         cluster = None if self.cluster is None else self.cluster[rows]
         return Part(self.x[rows], self.y[rows], self.z[rows], cluster, self.index[rows])

@@ -46,6 +46,7 @@ class Tolerance:
     loose: bool = False  # so far apart here that the board's self-test can tell little
 
     def facts(self) -> dict[str, Any]:
+        """What export.json records of it."""
         rule = f"{TIMES:g} x measured, or three steps of int8, 1e-3 (float16), 1e-4 (float32) of the range"
         margin = rule + "; at least 1 for whole numbers"
         return {"measured": self.measured, "allowed": self.allowed, "loose": self.loose, "margin": margin}

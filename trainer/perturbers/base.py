@@ -113,6 +113,7 @@ class KerasRunner:
         self._model, self._batch = model, batch
 
     def run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Named float32 batches (n, ...) in, named batches out."""
         names = [t.name for t in self._model.inputs]
         values = [inputs[name] for name in names]
         out = self._model.predict(values[0] if len(values) == 1 else values, batch_size=self._batch, verbose=0)
