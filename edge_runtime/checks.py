@@ -146,8 +146,13 @@ def shape(value: Any, at: str, low_rank: int = 1, high_rank: int = MAX_RANK) -> 
 
 
 def bounds(owner: Dict[str, Any], at: str, features: int) -> None:
-    """``low`` and ``high`` of a range: two numbers, or two lists with one number per feature; low below high."""
+    """``low`` and ``high`` of a range: two numbers, or two lists with one number per feature; low below high.
+
+    Both null: no range, x goes through as it is.
+    """
     low, high = owner["low"], owner["high"]
+    if low is None and high is None:
+        return
     if type(low) is not list and type(high) is not list:
         pairs = [(real(low, at + ".low"), real(high, at + ".high"))]
     else:

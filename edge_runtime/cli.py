@@ -55,8 +55,16 @@ def _parser():
         "perturb every frame of a source into a sink",
         "edgeveil-edge run demo.veil --trust trust --source npz:test.npz --sink npz:out.npz",
     )
-    run.add_argument("--source", required=True, metavar="KIND:WHERE", help="npz:FILE (array x) or images:DIR")
-    run.add_argument("--sink", required=True, metavar="KIND:WHERE", help="npz:FILE (arrays x, index) or images:DIR")
+    run.add_argument(
+        "--source",
+        required=True,
+        metavar="KIND:WHERE",
+        help="csv:FILE or arff:FILE (- for stdin), npz:, images:DIR",
+    )
+    run.add_argument(
+        "--sink", required=True, metavar="KIND:WHERE", help="csv:FILE (- for stdout), npz:FILE or images:DIR"
+    )
+    run.add_argument("--strict", action="store_true", help="stop at the first line that is refused, with exit code 2")
     _choices(run)
 
     verify = _command(
@@ -133,10 +141,10 @@ def _run(arguments):
         with open_source(arguments.source, perturber.manifest["input"]) as source:
             sink = open_sink(arguments.sink, perturber.manifest["outputs"])
             with _Progress(source.size) as progress:
-                summary = loop.run(source, perturber, sink, progress=progress)
+                summary = loop.run(source, perturber, sink, progress=progress, report=_reporter(arguments.strict))
         document = dict({"schema": 1}, **summary._asdict())
         document.update(perturber.info)
-    _say(arguments, document, _run_lines)
+    _say(arguments, document, _run_lines, sys.stderr if arguments.sink == "csv:-" else sys.stdout)
     return 130 if summary.stopped == "interrupted" else 0
 
 
@@ -174,16 +182,28 @@ def _bench(arguments):
 def _refuse_same_place(source, sink):
     """A sink in the source's place would write over the raw readings it is made from."""
     first, second = (text.partition(":")[2] for text in (source, sink))
-    if first and os.path.realpath(first) == os.path.realpath(second):
+    if first not in ("", "-") and os.path.realpath(first) == os.path.realpath(second):
         raise BadInput("expected a sink in another place than the source; both are {}".format(first))
 
 
-def _say(arguments, document, lines):
+def _reporter(strict):
+    """What is said of a line that was refused, by its number; its text stays here."""
+
+    def report(number, problem):
+        if strict:
+            raise BadInput("line {}: {}. Correct it, or leave out --strict.".format(number, problem))
+        sys.stderr.write("line {} refused: {}\n".format(number, problem))
+
+    return report
+
+
+def _say(arguments, document, lines, file=None):
+    file = file or sys.stdout
     if arguments.json:
-        sys.stdout.write(json.dumps(document, sort_keys=True, allow_nan=False) + "\n")
+        file.write(json.dumps(document, sort_keys=True, allow_nan=False) + "\n")
     else:
-        sys.stdout.write("\n".join(lines(document)) + "\n")
-    sys.stdout.flush()
+        file.write("\n".join(lines(document)) + "\n")
+    file.flush()
 
 
 def _run_lines(document):

@@ -82,6 +82,15 @@ def atomic_path(path, *, mode=0o666):
     _sync_folder(folder)
 
 
+@contextlib.contextmanager
+def writing(path):
+    """Errors of the disk in the block are about the file that is to become ``path``: raises ``WriteFailed``."""
+    try:
+        yield
+    except OSError as error:
+        raise _failed(path, error) from None
+
+
 def write_atomic(path, data, *, mode=0o666):
     """Write the bytes ``data`` to ``path``, whole or not at all. Raises as ``atomic_path`` does."""
     with atomic_path(path, mode=mode) as temporary, open(temporary, "wb") as file:

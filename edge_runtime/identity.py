@@ -27,11 +27,13 @@ class PassThrough(object):
         source = manifest["input"]
         frames = [output for output in manifest["outputs"] if output["kind"] == "frame"]
         self._name = None if manifest["perturber"]["identity_allowed"] or not frames else frames[0]["name"]
+        self._in_a_row = 0
+        if self._name is None:
+            return
         self._unit = preprocess.to_unit(source["dtype"], source["low"], source["high"])
         self._raw = preprocess.to_raw(source["dtype"], source["low"], source["high"])
         span = np.asarray(source["high"], np.float64) - np.asarray(source["low"], np.float64)
         self._slack = 0.0 if np.dtype(source["dtype"]).kind in "iu" else span / 510
-        self._in_a_row = 0
 
     def unchanged(self, data: np.ndarray, out: np.ndarray) -> bool:
         """Whether ``out`` is what a model that does nothing makes of the reading ``data``, and that is not constant."""

@@ -27,18 +27,41 @@ def perturb_all(
     *,
     interrupted: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda *_: None,
+    flush: Callable[[], None] = lambda: None,
+    report: Callable[[int, str], None] = lambda *_: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Summary:
     """Perturb every frame of ``source`` and hand it to ``emit``, until the source ends or ``interrupted()`` says so.
 
     This is all that sees raw frames, and ``emit`` all that leaves it. A frame that cannot be read or perturbed is
-    counted and left out. What ``source``, ``perturber`` or ``emit`` raise else ends the loop: ``PrivacyStop``,
-    ``DeviceFailed``.
+    counted and left out; of a source that comes in blocks, ``report`` is called with its number and what is wrong with
+    it, and ``flush`` after each block. What ``source``, ``perturber`` or ``emit`` raise else ends the loop:
+    ``PrivacyStop``, ``DeviceFailed``.
     """
     start, out = clock(), 0
     dropped: Dict[str, int] = collections.Counter()
     stopped = "end"
-    while True:
+
+    def lost(number: int, reason: str, problem: str) -> None:
+        dropped[reason] += 1
+        report(number, problem)
+
+    while source.blocks:
+        if interrupted():
+            stopped = "interrupted"
+            break
+        frames = source.next_block()
+        for number, problem in source.refused():
+            lost(number, "unreadable", problem)
+        if frames is None:
+            break
+        given = perturber.perturb_batch(frames, on_drop=lambda f, r: lost(f.index, r, "it was dropped: " + r))
+        for perturbed in given:
+            emit(perturbed)
+        out += len(given)
+        flush()
+        progress(out + sum(dropped.values()), out)
+    while not source.blocks:
         if interrupted():
             stopped = "interrupted"
             break
@@ -64,7 +87,9 @@ def run(source: Any, perturber: Any, sink: Any, **options: Any) -> Summary:
     """
     with _Interrupt() as interrupt:
         try:
-            summary = perturb_all(source, perturber, sink.write, interrupted=interrupt.came, **options)
+            summary = perturb_all(
+                source, perturber, sink.write, flush=sink.flush, interrupted=interrupt.came, **options
+            )
         except PrivacyStop:
             interrupt.hold_off()
             sink.discard()

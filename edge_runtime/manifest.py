@@ -59,6 +59,10 @@ def check_manifest(manifest: Any, sealed: bool = True) -> None:
     flow = Flow(manifest)
     flow.walk(manifest["stages"])
     outputs = flow.check_outputs(manifest["outputs"])
+    if manifest["input"]["low"] is None and "frame" in outputs and not manifest["perturber"]["identity_allowed"]:
+        refuse(
+            "bad-value", "input.low", "without a range nobody can tell an unchanged frame: identity_allowed is false"
+        )
     _check_all_used("models", manifest["models"], flow.used_models)
     _check_all_used("tables", manifest["tables"], flow.used_tables)
     _check_choices(manifest, variants)
@@ -116,6 +120,8 @@ def _check_input(source: Any) -> None:
     shape(source["shape"], "input.shape", rank, rank)
     one_of(source["dtype"], "input.dtype", DTYPES)
     bounds(source, "input", source["shape"][-1])
+    if source["low"] is None and (kind != "vector" or not source["dtype"].startswith("float")):
+        refuse("bad-value", "input.low", "only vectors of float32 or float64 can do without a range")
 
 
 def _check_tables(tables: Any, files: Set[str]) -> None:
@@ -148,7 +154,7 @@ def _check_models(models: Any, files: Set[str]) -> List[str]:
 def _check_artefact(artefact: Any, at: str, variant: str, files: Set[str]) -> None:
     record(artefact, at, _ARTEFACT_KEYS)
     _check_file(artefact["file"], at + ".file", "artefacts", files)
-    kind = one_of(artefact["format"], at + ".format", ("tflite", "onnx"))
+    kind = one_of(artefact["format"], at + ".format", ("tflite", "onnx", "numpy"))
     precision = one_of(artefact["precision"], at + ".precision", ("float32", "float16", "int8"))
     if not variant.startswith("{}-{}".format(kind, precision)):
         refuse("artefact-mismatch", at, "a variant of that name should be {}-{}".format(kind, precision))

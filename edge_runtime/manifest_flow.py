@@ -10,16 +10,17 @@ kind        is made by                                             may go to
 raw         the input                                              preprocess
 unit        preprocess                                             artefact, argmax
 noise       draw uniform                                           artefact
-model       artefact                                               artefact, argmax*, output; may leave as code
+model       artefact                                               artefact, argmax*, output, quantise; leaves as code
 index       argmax, argmax_within, draw channel: a whole number    channel, row, group; may leave as label or code
 row         synthesis                                              artefact, argmax, output
 frame       output                                                 may leave as frame
+code        quantise                                               may leave as code
 ==========  =====================================================  ================================
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from edge_runtime.checks import bounds, identifier, mapping, one_of, record, refuse, sequence, shape, show, whole
+from edge_runtime.checks import bounds, identifier, mapping, one_of, real, record, refuse, sequence, shape, show, whole
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_STAGES = 64
@@ -31,6 +32,7 @@ _STAGES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "table": ("op", ("argmax", "argmax_within")),
     "synthesis": ("op", ("row",)),
     "output": ("", ()),
+    "quantise": ("", ()),
 }  # and the key that picks one of several kinds of it
 
 _KEYS = {
@@ -42,6 +44,7 @@ _KEYS = {
     "argmax_within": ("stage", "op", "input", "group", "groups", "output"),
     "synthesis": ("stage", "op", "input", "table", "output"),
     "output": ("stage", "input", "output", "low", "high", "dtype"),
+    "quantise": ("stage", "input", "output", "scale", "dtype"),
 }  # what each stage must have, and nothing else
 
 # A value on its way: its kind as above, and its shape for one frame and dtype where they are known without a model.
@@ -187,12 +190,20 @@ class Flow(object):
             refuse("output-mismatch", at + ".input", "its shape {} is not that of the input".format(value.shape))
         self._make(stage["output"], at + ".output", Value("frame", self._input["shape"], dtype))
 
+    def _quantise(self, stage: Dict[str, Any], at: str) -> None:
+        value = self._take(stage["input"], at + ".input", "model")
+        if real(stage["scale"], at + ".scale", 0) == 0:
+            refuse("bad-value", at + ".scale", "expected more than 0")
+        dtype = one_of(stage["dtype"], at + ".dtype", ("int8", "int16"))
+        self._make(stage["output"], at + ".output", Value("code", value.shape, dtype))
+
     def check_outputs(self, outputs: Any) -> List[str]:
         """The names of the outputs, in order; the first is the main one."""
         names: List[str] = []
         for number, output in enumerate(sequence(outputs, "outputs", 1)):
             at = "outputs[{}]".format(number)
-            record(output, at, ("name", "kind", "tensor", "shape", "dtype"))
+            decoded = type(output) is dict and "decoder" in output
+            record(output, at, ("name", "kind", "tensor", "shape", "dtype") + (("decoder",) if decoded else ()))
             name = identifier(output["name"], at + ".name")
             kind = one_of(output["kind"], at + ".kind", ("frame", "label", "code"))
             if name in names:
@@ -200,11 +211,19 @@ class Flow(object):
             if (name == "frame") != (kind == "frame"):
                 refuse("output-mismatch", at, "the one output of kind frame, and no other, is called 'frame'")
             names.append(name)
-            may_leave = {"frame": "frame", "label": "index", "code": "index model"}[kind]
+            may_leave = {"frame": "frame", "label": "index", "code": "index model code"}[kind]
             value = self._take(output["tensor"], at + ".tensor", may_leave)
             shape(output["shape"], at + ".shape", 0)
             one_of(output["dtype"], at + ".dtype", DTYPES)
             for key, known in (("shape", value.shape), ("dtype", value.dtype)):
                 if known is not None and output[key] != known:
                     refuse("output-mismatch", "{}.{}".format(at, key), "it should be {}".format(show(known)))
+            if decoded:
+                self._decoder(output, value, at)
         return names
+
+    def _decoder(self, output: Dict[str, Any], value: Value, at: str) -> None:
+        """A receiver has x~ = [code, 1] times this table: a row for each place of the code, and one for the 1."""
+        table = self._table_of({"table": output["decoder"]}, at, 2, "float32")
+        if value.kind != "code" or len(output["shape"]) != 1 or table["shape"][:-1] != [output["shape"][0] + 1]:
+            refuse("output-mismatch", at + ".decoder", "it decodes a quantised code (r,) by a table (r + 1, features)")

@@ -2,7 +2,7 @@
 
 import collections
 import sys
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 from edge_runtime.backends.choice import FORMATS, NoBackend, backends_for
 from edge_runtime.errors import BadInput, FrameDropped
@@ -61,8 +61,13 @@ class Perturber(object):
         self._identity.watch(frame, out)
         return out
 
-    def perturb_batch(self, frames: List[RawFrame]) -> List[PerturbedFrame]:
-        """Several frames in, in order; those that were dropped are missing from the list and counted in ``dropped``."""
+    def perturb_batch(
+        self, frames: List[RawFrame], on_drop: Callable[[RawFrame, str], None] = lambda *_: None
+    ) -> List[PerturbedFrame]:
+        """Several frames in, in order; those that were dropped are missing from the list and counted in ``dropped``.
+
+        ``on_drop`` is called with each of these and its reason.
+        """
         out = []
         for frame, result in zip(frames, self.pipeline.perturb_batch(frames)):
             if isinstance(result, PerturbedFrame):
@@ -70,6 +75,7 @@ class Perturber(object):
                 out.append(result)
             else:
                 self.dropped[result] += 1
+                on_drop(frame, result)
         return out
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """To and from the unit cube: the same code in training, in the audit and on the board.
 
 ``u = clip((x - low) / (high - low), 0, 1)`` in float32, and back ``x' = low + clip(v, 0, 1) * (high - low)``, rounded
-half to even where x is of an integer type. ``low`` and ``high`` are in units of x: numbers, or one per feature.
+half to even where x is of an integer type. ``low`` and ``high`` are in units of x: numbers, or one per feature; both
+None for vectors without a range, which go through as they are.
 """
 
 import numpy as np
@@ -16,6 +17,17 @@ def _ends(low, high):
     return low, high
 
 
+def _as(dtype):
+    """Only the type changes."""
+
+    def cast(x):
+        # A value beyond float32 becomes infinite, and what a model makes of that is dropped.
+        with np.errstate(over="ignore"):
+            return x.astype(dtype)
+
+    return cast
+
+
 def to_unit(dtype, low, high):
     """The function from raw readings (n, ...) of ``dtype`` to float32 (n, ...) in [0, 1].
 
@@ -23,6 +35,8 @@ def to_unit(dtype, low, high):
     Raises ``BadInput`` where the range is empty or not finite.
     """
     dtype = np.dtype(dtype)
+    if low is None and high is None:
+        return _as(np.float32)
     low, high = _ends(low, high)
     span = high - low
 
@@ -44,6 +58,8 @@ def to_raw(dtype, low, high):
     Raises ``BadInput`` where the range is empty, not finite or outside what an integer ``dtype`` holds.
     """
     dtype = np.dtype(dtype)
+    if low is None and high is None:
+        return _as(dtype)
     low, high = _ends(low, high)
     span = high - low
     whole = dtype.kind in "iu"

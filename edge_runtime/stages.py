@@ -107,6 +107,18 @@ def _output(stage, _context):
     return run
 
 
+def _quantise(stage, _context):
+    source, target, dtype = stage["input"], stage["output"], np.dtype(stage["dtype"])
+    scale, limits = np.float32(stage["scale"]), np.iinfo(dtype)
+
+    def run(flow):
+        q = np.rint(flow[source] / scale)
+        # A code beyond the range saturates; to drop it would tell that it was large.
+        flow[target] = np.minimum(np.maximum(q, limits.min), limits.max).astype(dtype)
+
+    return run
+
+
 def _codes(codes, count):
     # A negative code would index from the end without a word.
     if codes.dtype.kind not in "iu" or codes.ndim != 1 or (codes < 0).any() or (codes >= count).any():
@@ -121,6 +133,7 @@ _KINDS: Dict[str, Tuple[Any, str, Tuple[str, ...]]] = {
     "table": (_table, "op", ("argmax", "argmax_within")),
     "synthesis": (_synthesis, "op", ("row",)),
     "output": (_output, "", ()),
+    "quantise": (_quantise, "", ()),
 }
 
 

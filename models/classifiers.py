@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keras
+import numpy as np
 from keras import layers
 
 
@@ -51,3 +52,22 @@ def small(shape: tuple[int, int, int], classes: int, *, width: int = 32) -> kera
     x = layers.Dense(128, activation="relu")(x)
     x = layers.Dropout(0.5)(x)
     return keras.Model(image, layers.Dense(classes, name="logits")(x))
+
+
+def linear(weights: np.ndarray, bias: np.ndarray, operator: np.ndarray | None = None) -> keras.Model:
+    """Vectors (features,) to logits (classes,), in closed form: ``weights`` (k, classes), ``bias`` (classes,).
+
+    ``operator`` (features, k), where there is one, stands before them: the predictor sees operator^T x alone.
+    """
+    first = weights if operator is None else operator
+    value = x = keras.Input((first.shape[0],), name="features")
+    if operator is not None:
+        value = _fixed(operator, np.zeros(operator.shape[1]), "operator")(value)
+    return keras.Model(x, _fixed(weights, bias, "logits")(value))
+
+
+def _fixed(matrix: np.ndarray, bias: np.ndarray, name: str) -> keras.layers.Layer:
+    layer = keras.layers.Dense(matrix.shape[1], name=name)
+    layer.build((None, matrix.shape[0]))
+    layer.set_weights([np.asarray(matrix, np.float32), np.asarray(bias, np.float32)])
+    return layer

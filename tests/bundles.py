@@ -225,6 +225,100 @@ def channel_example() -> tuple[Manifest, Members]:
     return manifest, members
 
 
+def cleaner_arrays(features: int = 6, rank: int = 2, eps: float = 0.02) -> dict[str, np.ndarray]:
+    """What a ``numpy`` artefact holds: a cleaner of ``rank`` wanted outputs, around a mean that is not zero."""
+    from trainer.perturbers.cleaner import algorithm1
+
+    rng = np.random.default_rng(5)
+    cleaner = algorithm1(rng.normal(size=(features, rank)), rng.normal(size=(features, 2)), eps=eps)
+    mean = rng.normal(size=features)
+    arrays = {
+        "encoder": cleaner.encoder,
+        "encoder_bias": -mean @ cleaner.encoder,
+        "decoder": cleaner.decoder.T,
+        "decoder_bias": mean,
+        "eps": np.array(eps),
+    }
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
+
+
+def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def cleaner_entry(data: bytes, features: int = 6, rank: int = 2) -> dict[str, Any]:
+    def tensor(name: str, size: int) -> dict[str, Any]:
+        shape = {"shape": [1, size], "dtype": "float32", "scale": None, "zero_point": None}
+        return {"name": name, "tensor": name, **shape}
+
+    return {
+        "file": "artefacts/cleaner.numpy-float32.npz",
+        "format": "numpy",
+        "precision": "float32",
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "weight_bytes": 4,
+        "inputs": [tensor("features", features)],
+        "outputs": [tensor("output", features), tensor("code", rank)],
+        "tolerance": {"max_abs": 1e-4},
+    }
+
+
+def cleaner_example(*, code: bool = False) -> tuple[Manifest, Members]:
+    """Vector float32 (6,) without a range -> a linear cleaner -> x~, or the quantised code alone; numpy runs it."""
+    from edge_runtime.backends import open_backend
+
+    arrays = cleaner_arrays()
+    data = npz(arrays)
+    entry = cleaner_entry(data)
+    x = np.random.default_rng(6).normal(size=(4, 6)).astype(np.float32)
+    made = open_backend("numpy", data, entry).run({"features": x})
+    name = "code" if code else "frame"
+    leaves = np.rint(made["code"] * 1024).astype(np.int16) if code else made["output"]
+    members = {
+        RUNTIME_MEMBER: b"in a real bundle, the runtime as a zipapp",
+        entry["file"]: data,
+        "golden/input.npy": npy(x),
+        f"golden/numpy-float32.{name}.npy": npy(leaves),
+    }
+    manifest = {
+        **_head("cleaner-example"),
+        "input": {"name": "x", "kind": "vector", "shape": [6], "dtype": "float32", "low": None, "high": None},
+        "stages": [
+            {"stage": "preprocess", "input": "x", "output": "u", "low": None, "high": None},
+            {
+                "stage": "artefact",
+                "model": "cleaner",
+                "inputs": {"features": "u"},
+                "outputs": {"output": "v", "code": "c"},
+            },
+            {"stage": "output", "input": "v", "output": "x_out", "low": None, "high": None, "dtype": "float32"},
+        ],
+        "outputs": [{"name": "frame", "kind": "frame", "tensor": "x_out", "shape": [6], "dtype": "float32"}],
+        "models": {"cleaner": {"macs": 24, "parameters": 32, "artefacts": {"numpy-float32": entry}}},
+        "preference": ["numpy-float32"],
+        "profiles": {"raspberry-pi-cpu": {"artefacts": ["numpy-float32"], "backends": ["numpy"]}},
+        "tables": {},
+        "golden": {
+            "input": "golden/input.npy",
+            "draws": {},
+            "outputs": {"numpy-float32": {name: f"golden/numpy-float32.{name}.npy"}},
+        },
+        "privacy": {"file": None, "speaks_of": {}},
+    }
+    manifest["perturber"] |= {"kind": "cleaner", "identity_allowed": True}
+    if code:
+        decoder = np.vstack([arrays["decoder"] / 1024, arrays["decoder_bias"]])
+        members["tables/decoder.npy"] = npy(decoder)
+        manifest["tables"] = {"decoder": {"file": "tables/decoder.npy", "shape": [3, 6], "dtype": "float32"}}
+        manifest["stages"][2] = {"stage": "quantise", "input": "c", "output": "q", "scale": 2**-10, "dtype": "int16"}
+        leaving = {"name": "code", "kind": "code", "tensor": "q", "shape": [2], "dtype": "int16", "decoder": "decoder"}
+        manifest["outputs"] = [leaving]
+        entry["tolerance"]["max_abs"] = 2.0
+    return manifest, members
+
+
 def audit_document(manifest: Manifest, artefact: str = "tflite-int8") -> dict[str, Any]:
     """A small audit.json with the keys that sealing and showing read. Its numbers are made up."""
 

@@ -39,6 +39,13 @@ class Budget(str, Enum):
     full = "full"
 
 
+class Emit(str, Enum):
+    """What leaves the board."""
+
+    frame = "frame"
+    code = "code"
+
+
 class AuditBudget(str, Enum):
     """How hard the adversaries try."""
 
@@ -118,17 +125,19 @@ def export(
         list[str] | None, typer.Option("--for", help="Board profile, by name or TOML file; may be repeated.")
     ] = None,
     all_formats: Annotated[bool, typer.Option("--all-formats", help="Every format, wanted by a board or not.")] = False,
+    emit: Annotated[Emit, typer.Option(help="What leaves: frame, or a cleaner's code of few numbers.")] = Emit.frame,
     as_json: Json = False,
 ) -> None:
     """Export a run as TFLite and ONNX for boards, linted and compared with Keras."""
     from trainer.export import export as export_run
 
-    folder = export_run(run, profiles or [], out, all_formats=all_formats)
+    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit.value)
     if as_json:
         _print_json(folder.report)
     else:
         _say(folder.text())
-        _say(f"The artefacts lie in {out}. Next: edgeveil audit {out} --artefact tflite-int8")
+        first = next(iter(folder.manifest["preference"]), "numpy")
+        _say(f"The artefacts lie in {out}. Next: edgeveil audit {out} --artefact {first}")
 
 
 @app.command(epilog="Example: edgeveil audit runs/mnist-export --artefact tflite-int8")

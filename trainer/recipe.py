@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 
 import tomli_w
 import tomllib
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from edge_runtime.errors import BadInput
-from trainer.perturbers.sections import Perturber, Section
+from trainer.perturbers.sections import Cleaner, Laplace, Perturber, Section
 from trainer.recipe_errors import nearest, sentence
 
 FOLDER = Path(__file__).parent / "recipes"
 ALIASES = {"digits": "digits-prgan", "mnist": "mnist-prgan"}
-BUILT_IN = ("digits", "mnist", "wifi", "faces", "depth")  # a module of trainer.datasets each
+BUILT_IN = ("digits", "mnist", "wifi", "faces", "depth", "scene", "wq")  # a module of trainer.datasets each
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
 Name = Annotated[str, Field(pattern=NAME)]
@@ -25,14 +25,23 @@ class Data(Section):
     """Which readings, and which two attributes of them."""
 
     source: str = Field(
-        description='"digits" (in scikit-learn), "mnist", "wifi", "faces", "depth" (files that you get once), or '
-        '"npz:FILE" with arrays x, y, z; FILE is relative to the recipe.'
+        description='"digits" (in scikit-learn), "mnist", "wifi", "faces", "depth", "scene", "wq" (files that you get '
+        'once), or "npz:FILE" with arrays x, y, z (and labels); FILE is relative to the recipe.'
     )
     target: Name = Field(
         description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
         '"building"; faces "light"; depth "action"; for npz: its name.'
     )
     sensitive: Name = Field(description='The attribute z to hide: as for `target`; wifi "region", faces "person".')
+    wanted: int | None = Field(
+        default=None,
+        ge=1,
+        description="scene, wq, and npz with an array `labels`: how many labels, the first ones, are kept; the others "
+        "are confidential. Left out: 1 of scene and wq; of npz, the classes of y are kept and those of z confidential.",
+    )
+    homogeneous: bool = Field(
+        default=False, description="Cleaners: give every vector a last feature that is 1, as paper 000 does."
+    )
     low: float | None = Field(
         default=None, description="npz images: the value of x that becomes 0. Left out: 0, or the smallest in training."
     )
@@ -74,8 +83,9 @@ class UniformPrior(Section):
 class Classifiers(Section):
     """D_y and D_z, trained on the first slice and fixed from then on (section 5.3)."""
 
-    architecture: Literal["small", "table1-mnist", "table1-wifi"] = Field(
-        description="`table1-*` are Table 1 of the paper; `small` suits any image; `table1-wifi` is for vectors."
+    architecture: Literal["small", "table1-mnist", "table1-wifi", "linear"] = Field(
+        description="`table1-*` are Table 1 of the paper; `small` suits any image; `table1-wifi` is for vectors; "
+        "`linear`, for cleaners, is least squares, D_y on what the kept operator sees."
     )
     learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's first rate; it falls to 0 as a cosine.")
     shift: int = Field(
@@ -125,6 +135,15 @@ class Recipe(Section):
     budget: Budget = Field(description="How long to train.")
     limits: Limits = Field(description="What the result must meet.")
 
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Recipe:
+        linear = self.classifiers.architecture == "linear"
+        if self.data.homogeneous and not self.perturber.unbounded:
+            raise ValueError('`data.homogeneous` is for perturber.kind = "cleaner" or "laplace"')
+        if linear and not self.perturber.unbounded:
+            raise ValueError('classifiers.architecture = "linear" is for perturber.kind = "cleaner" or "laplace"')
+        return self
+
     @classmethod
     def names(cls) -> list[str]:
         """The recipes that come with EdgeVeil, sorted."""
@@ -156,7 +175,13 @@ class Recipe(Section):
         source = recipe.data.source
         if source.startswith("npz:"):
             source = f"npz:{(folder / Path(source[4:]).expanduser()).resolve()}"
-        return recipe.model_copy(update={"data": recipe.data.model_copy(update={"source": source})})
+        perturber = recipe.perturber
+        if isinstance(perturber, (Cleaner, Laplace)) and perturber.operator != "data":
+            kind, _, place = perturber.operator.partition(":")
+            operator = f"{kind}:{(folder / Path(place).expanduser()).resolve()}"
+            perturber = perturber.model_copy(update={"operator": operator})
+        data = recipe.data.model_copy(update={"source": source})
+        return recipe.model_copy(update={"data": data, "perturber": perturber})
 
     @classmethod
     def check(cls, table: dict[str, Any], *, origin: str = "the recipe") -> Recipe:

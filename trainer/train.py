@@ -11,6 +11,7 @@ from edge_runtime.errors import LimitNotMet
 from trainer.classifiers import train_classifiers
 from trainer.datasets.base import PARTS, Dataset
 from trainer.export.quiet import quiet
+from trainer.linear_classifiers import train_linear
 from trainer.perturbers import fit_function
 from trainer.perturbers.base import FittedPerturber
 from trainer.perturbers.judge import Judgement, judge
@@ -43,7 +44,7 @@ def _train(run: Run) -> Run:
     dataset = run.dataset()
     _describe(dataset)
     run.record(state="training")
-    train_classifiers(run)
+    (train_linear if recipe.classifiers.architecture == "linear" else train_classifiers)(run)
     with run.stage("perturber"):
         rng = np.random.default_rng([recipe.seed, 1])
         fitted = fit_function(recipe.perturber.kind)(dataset.for_training(), rng, recipe.budget, run)

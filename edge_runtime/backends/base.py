@@ -18,12 +18,17 @@ class Backend(object):
     def __init__(self, model, artefact, *, threads=1, kernels="production"):
         self._inputs = [Tensor(entry) for entry in artefact["inputs"]]
         self._outputs = [Tensor(entry) for entry in artefact["outputs"]]
+        sizes = {tensor.shape[:1] for tensor in self._inputs + self._outputs}
+        if len(sizes) != 1 or () in sizes:
+            raise BadInput("expected tensors for one number of frames at a time; they begin with {}".format(sizes))
+        self.batch = sizes.pop()[0]
         self._open(model, threads, kernels)
 
     def run(self, inputs):
         """Real float32 arrays ``{name: (n, ...)}`` in, real float32 ``{name: (n, ...)}`` of their own memory out.
 
-        An artefact takes one frame at a time; n of them go through one after the other. Raises ``FrameDropped``:
+        An artefact takes ``batch`` frames at a time; n of them go through that many after the other, the last ones
+        filled up with what is let fall again. Raises ``FrameDropped``:
         ``shape`` where an input is not what the artefact takes, ``output-shape`` or ``output-dtype`` where the
         interpreter returns something else than the manifest says, ``backend`` where it fails.
         """
@@ -32,13 +37,14 @@ class Backend(object):
         if any(len(feed) != n for feed in feeds):
             raise FrameDropped("shape")
         columns = [np.empty((n,) + tensor.shape[1:], np.float32) for tensor in self._outputs]
-        for row in range(n):
-            values = self._attempt([feed[row : row + 1] for feed in feeds])
+        for row in range(0, n, self.batch):
+            count = min(self.batch, n - row)
+            values = self._attempt([_filled(feed[row : row + count], self.batch) for feed in feeds])
             if values is None:
                 # Raised outside the handler: an interpreter's own message may hold what it was given.
                 raise FrameDropped("backend")
             for tensor, value, column in zip(self._outputs, values, columns):
-                column[row : row + 1] = tensor.decode(value)
+                column[row : row + count] = tensor.decode(value)[:count]
         return {tensor.name: column for tensor, column in zip(self._outputs, columns)}
 
     def bare_call(self, rng):
@@ -76,7 +82,7 @@ class Backend(object):
         raise NotImplementedError
 
     def _infer(self, feeds):
-        """One frame: encoded arrays in the manifest's order in, the interpreter's arrays in its order out."""
+        """``batch`` frames: encoded arrays in the manifest's order in, the interpreter's arrays in its order out."""
         raise NotImplementedError
 
     def info(self):
@@ -88,6 +94,13 @@ class Backend(object):
         raise NotImplementedError
 
 
+def _filled(feed, count):
+    """``feed`` (n, ...) with rows of zeros behind it, ``count`` in all."""
+    if len(feed) == count:
+        return feed
+    return np.concatenate([feed, np.zeros((count - len(feed),) + feed.shape[1:], feed.dtype)])
+
+
 class Tensor(object):
     """One input or output of an artefact, and the way between its numbers and real ones.
 
@@ -97,8 +110,6 @@ class Tensor(object):
     def __init__(self, entry):
         self.name, self.tensor = entry["name"], entry["tensor"]
         self.shape, self.dtype = tuple(entry["shape"]), np.dtype(entry["dtype"])
-        if self.shape[:1] != (1,):
-            raise BadInput("expected an artefact for one frame at a time; {!r} is {}".format(self.name, self.shape))
         self._scale = None if entry["scale"] is None else np.float32(entry["scale"])
         self._zero = np.float32(entry["zero_point"] or 0)
         if self.dtype.kind in "iu" and self._scale is None:
@@ -123,7 +134,7 @@ class Tensor(object):
         return q.astype(self.dtype)
 
     def decode(self, value):
-        """What the interpreter returned, (1, ...), as real float32."""
+        """What the interpreter returned, (batch, ...), as real float32."""
         if value.dtype != self.dtype:
             raise FrameDropped("output-dtype")
         if value.shape != self.shape:

@@ -16,6 +16,7 @@ _BACKENDS = {
         ("onnxruntime", "onnxruntime", "onnx", "ONNXRuntime", "onnxruntime"),
         ("openvino", "openvino", "openvino", "OpenVINO", "openvino"),
     ),
+    "numpy": (("numpy", "numpy", "arrays", "NumPy", "numpy"),),
 }
 
 FORMATS = tuple(_BACKENDS)
@@ -29,7 +30,7 @@ class NoBackend(DeviceFailed):
 
 
 def available(format):
-    """The names of the installed backends for ``"tflite"`` or ``"onnx"``, the preferred one first. Imports none."""
+    """The names of the installed backends for a format (``"tflite"``), the preferred one first. Imports none."""
     return [row[0] for row in _rows(format) if importlib.util.find_spec(row[1]) is not None]
 
 
@@ -70,7 +71,7 @@ def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels=
 
 def _rows(format):
     if format not in _BACKENDS:
-        raise BadInput("expected an artefact in the format tflite or onnx; got {!r}".format(format))
+        raise BadInput("expected an artefact in the format tflite, onnx or numpy; got {!r}".format(format))
     return _BACKENDS[format]
 
 

@@ -1,4 +1,4 @@
-"""Where perturbed frames go: ``open_sink("npz:FILE")``, ``open_sink("images:DIR")``."""
+"""Where perturbed frames go: ``open_sink("npz:FILE")``, ``"images:DIR"``, ``"csv:-"``."""
 
 import importlib
 
@@ -7,7 +7,7 @@ from edge_runtime.sinks.base import Sink
 
 __all__ = ["Sink", "open_sink"]
 
-_KINDS = {"npz": "NpzSink", "images": "ImagesSink"}
+_KINDS = {"npz": ("npz", "NpzSink"), "images": ("images", "ImagesSink"), "csv": ("lines", "CsvSink")}
 
 
 def open_sink(text, outputs):
@@ -18,5 +18,6 @@ def open_sink(text, outputs):
     """
     kind, colon, place = text.partition(":")
     if kind not in _KINDS or not colon or not place:
-        raise BadInput("expected a sink as npz:FILE or images:DIR; got {!r}".format(text))
-    return getattr(importlib.import_module("edge_runtime.sinks." + kind), _KINDS[kind])(place, outputs)
+        raise BadInput("expected a sink as csv:FILE, npz:FILE or images:DIR; got {!r}".format(text))
+    module, name = _KINDS[kind]
+    return getattr(importlib.import_module("edge_runtime.sinks." + module), name)(place, outputs)

@@ -16,6 +16,9 @@ class Sink(object):
     def _write(self, frame):
         raise NotImplementedError
 
+    def flush(self):
+        """Hand on what was written, where somebody may be waiting for it; called after each block of frames."""
+
     def close(self):
         """Make what was written last."""
         raise NotImplementedError

@@ -1,19 +1,27 @@
 """``npz:FILE``: all frames in one .npz file, written whole when the run ends, however it ends."""
 
 import os
-from typing import Any, Dict
+import shutil
+import tempfile
+import zipfile
 
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from edge_runtime.files import atomic_path
+from edge_runtime.files import atomic_path, writing
 from edge_runtime.sinks.base import Sink
+
+
+def _scratch(path):
+    """A file without a name where ``path`` will be; raises ``WriteFailed``."""
+    with writing(path):
+        return tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path)))
 
 
 class NpzSink(Sink):
     """Writes ``x`` (the main output), ``index`` int64 (the source's numbers) and every other output by its name.
 
-    The frames stay in memory until ``close``: for a long run use ``images:DIR``.
+    Until ``close`` the frames are in nameless files in the same folder, so memory stays small however many come.
     """
 
     def __init__(self, path, outputs):
@@ -22,26 +30,36 @@ class NpzSink(Sink):
         if not os.path.isdir(folder) or os.path.isdir(path):
             raise BadInput("expected a file name in a folder that exists; got {}".format(path))
         self._path = path
-        self._outputs = outputs
-        self._index = []
-        self._frames = []
+        self._count = 0
+        self._columns = [("index", np.dtype(np.int64), (), _scratch(path))]
+        for place, output in enumerate(outputs):
+            name = output["name"] if output["name"] not in ("x", "index", "file") else "output_" + output["name"]
+            column = ("x" if place == 0 else name, np.dtype(output["dtype"]), tuple(output["shape"]))
+            self._columns.append(column + (_scratch(path),))
+        self._names = [output["name"] for output in outputs]
 
     def _write(self, frame):
-        self._index.append(frame.index)
-        self._frames.append(frame.outputs)
+        rows = [np.int64(frame.index)] + [frame.outputs[name] for name in self._names]
+        with writing(self._path):
+            for (_, _, _, file), row in zip(self._columns, rows):
+                file.write(row.tobytes())
+        self._count += 1
 
     def close(self):
         """Write the file, whole or not at all."""
-        arrays: Dict[str, Any] = {"index": np.array(self._index, np.int64)}
-        for place, output in enumerate(self._outputs):
-            name = output["name"] if output["name"] not in ("x", "index", "file") else "output_" + output["name"]
-            values = np.empty([len(self._frames)] + list(output["shape"]), output["dtype"])
-            for row, frame in enumerate(self._frames):
-                values[row] = frame[output["name"]]
-            arrays["x" if place == 0 else name] = values
-        with atomic_path(self._path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, **arrays)
+        with atomic_path(self._path) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
+            for name, dtype, shape, file in self._columns:
+                header = {"descr": dtype.str, "fortran_order": False, "shape": (self._count,) + shape}
+                file.seek(0)
+                with archive.open(name + ".npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array_header_1_0(member, header)
+                    shutil.copyfileobj(file, member)
+        self._forget()
 
     def discard(self):
         """Forget what was held; nothing is written."""
-        self._index, self._frames = [], []
+        self._forget()
+
+    def _forget(self):
+        for _, _, _, file in self._columns:
+            file.close()

@@ -1,4 +1,4 @@
-"""Where frames come from: ``open_source("npz:FILE")``, ``open_source("images:DIR")``."""
+"""Where frames come from: ``open_source("npz:FILE")``, ``"images:DIR"``, ``"csv:-"``."""
 
 import importlib
 
@@ -7,7 +7,12 @@ from edge_runtime.sources.base import Source, SourceFailed
 
 __all__ = ["Source", "SourceFailed", "open_source"]
 
-_KINDS = {"npz": "NpzSource", "images": "ImagesSource"}
+_KINDS = {
+    "npz": ("npz", "NpzSource"),
+    "images": ("images", "ImagesSource"),
+    "csv": ("lines", "LinesSource"),
+    "arff": ("lines", "ArffSource"),
+}
 
 
 def open_source(text, spec):
@@ -18,5 +23,6 @@ def open_source(text, spec):
     """
     kind, colon, place = text.partition(":")
     if kind not in _KINDS or not colon or not place:
-        raise BadInput("expected a source as npz:FILE or images:DIR; got {!r}".format(text))
-    return getattr(importlib.import_module("edge_runtime.sources." + kind), _KINDS[kind])(place, spec)
+        raise BadInput("expected a source as csv:FILE, arff:FILE, npz:FILE or images:DIR; got {!r}".format(text))
+    module, name = _KINDS[kind]
+    return getattr(importlib.import_module("edge_runtime.sources." + module), name)(place, spec)

@@ -17,6 +17,7 @@ class Source(object):
     """
 
     size: Optional[int] = None
+    blocks = False  # whether it is asked for blocks: ``next_block`` and ``refused`` (see ``lines``), not ``next``
 
     def next(self):
         """The next ``RawFrame`` with its number and capture time, or None after the last.

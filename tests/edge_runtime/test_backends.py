@@ -66,7 +66,7 @@ def test_inputs_of_another_shape_are_dropped(tiny, inputs, variant):
         ("tensor", "elsewhere", "elsewhere"),
         ("shape", [1, 5], "noise"),
         ("dtype", "uint8", "uint8"),
-        ("shape", [2, 4], "one frame at a time"),
+        ("shape", [2, 4], "one number of frames"),
         ("scale", None, "scale"),
     ],
 )
@@ -142,7 +142,7 @@ def test_what_an_interpreter_should_not_return_drops_the_frame(returns, entry, r
 
 def test_names_nobody_knows_are_refused(tiny):
     entry = tiny.manifest["models"]["generator"]["artefacts"]["tflite-int8"]
-    with pytest.raises(BadInput, match="tflite or onnx"):
+    with pytest.raises(BadInput, match="tflite, onnx or numpy"):
         open_backend("caffe", b"", entry)
     with pytest.raises(BadInput, match="ai-edge-litert, tflite-runtime, openvino, or auto"):
         open_backend("tflite", b"", entry, backend="onnxruntime")

@@ -25,7 +25,7 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
 
 def test_every_command_is_understood():
     lines = [line for line in PAGE.splitlines() if line.startswith("edgeveil-edge ")]
-    assert len(lines) == 4
+    assert len(lines) == 5
     for line in lines:
         assert cli._parser().parse_args(line.split()[1:]).bundle == "demo.veil"
 

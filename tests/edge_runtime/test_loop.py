@@ -12,9 +12,10 @@ from edge_runtime import loop
 from edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
 from edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edge_runtime.sinks.base import Sink
+from edge_runtime.sources.base import Source
 
 
-class Frames:
+class Frames(Source):
     """A source of frames, reasons and errors; a function is called where its turn comes."""
 
     def __init__(self, *turns):

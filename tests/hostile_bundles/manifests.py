@@ -544,3 +544,78 @@ def empty_member() -> bytes:
 
 def _artefact(manifest: Any, variant: str = "tflite-int8") -> Any:
     return manifest["models"]["generator"]["artefacts"][variant]
+
+
+# Cleaners: vectors without a range, and codes with a decoder
+
+
+def _cleaner(change: Any, *, code: bool = False) -> bytes:
+    return changed(change, example=bundles.cleaner_example(code=code))
+
+
+@exhibit("wrong-type")
+def range_with_one_end() -> bytes:
+    return _cleaner(lambda m: m["input"].update(high=1.0))
+
+
+@exhibit("bad-value")
+def whole_numbers_without_a_range() -> bytes:
+    return _cleaner(lambda m: m["input"].update(dtype="int16"))
+
+
+@exhibit("bad-value")
+def picture_without_a_range() -> bytes:
+    return _cleaner(lambda m: m["input"].update(kind="image", shape=[2, 3, 1]))
+
+
+@exhibit("bad-value")
+def unbounded_frame_that_must_not_pass_and_cannot_be_watched() -> bytes:
+    return _cleaner(lambda m: m["perturber"].update(identity_allowed=False))
+
+
+@exhibit("range-mismatch")
+def range_that_only_the_output_has() -> bytes:
+    return _cleaner(lambda m: m["stages"][2].update(low=0.0, high=1.0))
+
+
+@exhibit("raw-passthrough")
+def reading_that_is_only_quantised() -> bytes:
+    return _cleaner(lambda m: m["stages"][2].update(input="u"), code=True)
+
+
+@exhibit("bad-value")
+def code_with_a_step_of_zero() -> bytes:
+    return _cleaner(lambda m: m["stages"][2].update(scale=0), code=True)
+
+
+@exhibit("bad-value")
+def code_of_floats() -> bytes:
+    return _cleaner(lambda m: m["stages"][2].update(dtype="float32"), code=True)
+
+
+@exhibit("output-mismatch")
+def decoder_of_another_size() -> bytes:
+    return _cleaner(lambda m: m["outputs"][0].update(shape=[3]), code=True)
+
+
+@exhibit("output-mismatch")
+def decoder_of_a_frame() -> bytes:
+    def change(manifest: Any) -> None:
+        manifest["outputs"][0].update(tensor="c", dtype="float32")
+
+    return _cleaner(change, code=True)
+
+
+@exhibit("unknown-table")
+def decoder_that_is_not_there() -> bytes:
+    return _cleaner(lambda m: m["outputs"][0].update(decoder="other"), code=True)
+
+
+@exhibit("unused")
+def decoder_that_nothing_names() -> bytes:
+    return _cleaner(lambda m: m["outputs"][0].pop("decoder"), code=True)
+
+
+@exhibit("unknown-key")
+def decoder_on_a_label() -> bytes:
+    return _cleaner(lambda m: m["outputs"][0].update(decode="decoder"), code=True)

@@ -65,8 +65,12 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         ("dta", {}, '`dta` is not a key of a recipe (did you mean "data"?)'),
         ("perturber/alpha", -1, "`perturber.alpha`: expected greater than 0; got -1"),
         ("perturber/alpha", float("inf"), "`perturber.alpha`: expected a finite number; got inf"),
-        ("perturber/kind", "prgn", 'expected prgan, label-only, release; got "prgn" (did you mean "prgan"?)'),
-        ("perturber/kind", None, "`perturber.kind`: expected prgan, label-only, release; got none"),
+        (
+            "perturber/kind",
+            "prgn",
+            'expected prgan, label-only, release, cleaner, laplace; got "prgn" (did you mean "prgan"?)',
+        ),
+        ("perturber/kind", None, "`perturber.kind`: expected prgan, label-only, release, cleaner, laplace; got none"),
         ("perturber/distance", None, "`perturber.distance` is missing; expected: c of eq. 10"),
         ("perturber", 3, "`perturber`: expected a table, as in [perturber]; got 3"),
         ("prior/kind", "guess", "`prior.kind`: expected table, counted, uniform"),
@@ -77,7 +81,7 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         (
             "data/source",
             "minst",
-            '`data.source`: expected "digits", "mnist", "wifi", "faces", "depth" or "npz:FILE"; got "minst"',
+            '"mnist", "wifi", "faces", "depth", "scene", "wq" or "npz:FILE"; got "minst"',
         ),
         ("budget/epochs", True, "`budget.epochs`: expected a valid integer; got true"),
         ("limits/target_accuracy", 95, "`limits.target_accuracy`: expected less than or equal to 1; got 95"),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.audit import intervals, metrics, perturbing
+from trainer.audit import intervals, linear, metrics, perturbing
 from trainer.audit.adversaries.fixed import masked
 from trainer.audit.adversaries.networks import logits
 from trainer.audit.attack import Done, Row, attack_all
@@ -64,12 +64,18 @@ def audit(
 
         backends: dict[str, Any] = {}
         if artefact == perturbing.KERAS:
-            outputs = perturbing.in_chunks(opened.run.perturber().perturb, dataset.x[rows])
+            fitted = opened.run.perturber()
+            outputs = perturbing.in_chunks(fitted.perturb, dataset.x[rows])
+            declared: Sequence[Mapping[str, Any]] = fitted.outputs
         else:
             cache = opened.run.folder / "audit-cache"
             outputs, backends = perturbing.through_artefact(opened.subject, dataset.x[rows], cache)
+            declared, outputs = perturbing.as_received(opened.subject, outputs)
         advance()
-        left = perturbing.releases(opened.subject.manifest["outputs"], outputs, dataset, rows)
+        left = perturbing.releases(declared, outputs, dataset, rows)
+        section = {}
+        if described["kind"] in linear.KINDS:
+            section["predictors"] = linear.predictors(opened.run.recipe, dataset, left.x, seed=seed)
         found = examine(dataset, left, classifiers, tries, seed, done)
 
         if label_only is None:
@@ -99,6 +105,7 @@ def audit(
         **found.as_dict(),
         "raw": raw_rates(dataset, classifiers),
         "label_only": dict(label_only),
+        **section,
         "intervals": "Wilson" if test.cluster is None else f"Wilson on the effective number of {dataset.cluster_kind}s",
         "not_covered": list(NOT_COVERED),
         "budget": budget,

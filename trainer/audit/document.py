@@ -90,6 +90,7 @@ def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[
 
 def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: label-only beside the perturber, and every non-adaptive number called that."""
+    from trainer.audit.linear import as_lines
     from trainer.report.sentence import sentence
 
     data, raw = document["data"], document["raw"]
@@ -118,6 +119,8 @@ def as_text(document: Mapping[str, Any]) -> str:
                 + f" {auc} {row['bits']:+7.3f}  {row['train_samples']:6d}{best}"
             )
         lines += [f"  {left['name']:22} not run: {left['reason']}" for left in part["not_run"]]
+    if "predictors" in document:
+        lines += as_lines(document["predictors"])
     return "\n".join(lines)
 
 

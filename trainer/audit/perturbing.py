@@ -13,9 +13,10 @@ import numpy as np
 
 from edge_runtime.errors import BadInput, FrameDropped
 from edge_runtime.files import atomic_path
-from edge_runtime.pipeline import load_pipeline
+from edge_runtime.pipeline import load_pipeline, read_array
 from trainer.audit.problem import Released
 from trainer.datasets.base import Dataset
+from trainer.export.emit import decoded
 
 ROWS_AT_ONCE = 4096
 KERAS = "keras"  # a pseudo-artefact for comparison tables: the run's own networks, which never ship
@@ -67,6 +68,21 @@ def through_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict
     with atomic_path(path) as temporary:
         np.savez(temporary, **cast(Any, outputs))
     return outputs, backends
+
+
+def as_received(
+    subject: Subject, outputs: Mapping[str, np.ndarray]
+) -> tuple[list[Mapping[str, Any]], dict[str, np.ndarray]]:
+    """The declared outputs and their values with every code decoded into the frame that a receiver makes of it."""
+    declared: list[Mapping[str, Any]] = []
+    received = dict(outputs)
+    for output in subject.manifest["outputs"]:
+        if "decoder" in output:
+            decoder = read_array(subject.members, subject.manifest["tables"][output["decoder"]])
+            received[output["name"]] = decoded(outputs[output["name"]], decoder)
+            output = {**output, "kind": "frame"}
+        declared.append(output)
+    return declared, received
 
 
 def in_chunks(perturb: Perturb, x: np.ndarray) -> dict[str, np.ndarray]:

@@ -10,7 +10,9 @@ from trainer.audit.problem import Problem, Released
 
 
 def unit(problem: Problem, part: Released) -> np.ndarray:
-    """x' in the unit cube, float32 (n, *shape)."""
+    """x' in the unit cube, or as it is where x has no range; float32 (n, *shape)."""
+    if problem.input.low is None:
+        return part.x.reshape((-1, *problem.input.shape)).astype(np.float32)
     low, high = (np.asarray(end, np.float32) for end in (problem.input.low, problem.input.high))
     return (part.x.reshape((-1, *problem.input.shape)).astype(np.float32) - low) / (high - low)
 

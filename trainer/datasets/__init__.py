@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.datasets import depth, digits, faces, mnist, npz, prior, slicing, wifi
+from trainer.datasets import depth, digits, faces, mnist, npz, prior, scene, slicing, wifi, wq
 from trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
-from trainer.datasets.readings import Readings
+from trainer.datasets.readings import Readings, unbounded
 from trainer.recipe import Recipe
 
 LOADERS = {"digits": digits, "mnist": mnist, "wifi": wifi, "faces": faces, "depth": depth}
+MULTI_TARGET = {"scene": scene, "wq": wq}
 
 __all__ = ["PARTS", "Dataset", "InputSpec", "Part", "Slices", "load"]
 
@@ -24,6 +25,8 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     a wrong checksum, NaN, wrong shapes, too few rows of a class, an impossible prior.
     """
     readings = _read(recipe)
+    if recipe.perturber.unbounded:
+        readings = unbounded(readings, homogeneous=recipe.data.homogeneous)
     cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
     if slices is None:
         slices = _cut(readings, cluster, recipe)
@@ -43,11 +46,12 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         y_names=readings.y_names,
         z_names=readings.z_names,
         theta=_theta(recipe, readings, training),
-        input=_input(readings, training),
+        input=_unbounded(readings) if recipe.perturber.unbounded else _input(readings, training),
         slices=slices,
         cluster=cluster,
         cluster_kind=cluster_kind,
         attributes=readings.attributes,
+        labels=readings.labels,
     )
 
 
@@ -55,7 +59,11 @@ def _read(recipe: Recipe) -> Readings:
     data = recipe.data
     if data.source in LOADERS:
         return LOADERS[data.source].load(target=data.target, sensitive=data.sensitive)
-    return npz.load(Path(data.source[4:]), low=data.low, high=data.high)
+    if data.source in MULTI_TARGET:
+        wanted = 1 if data.wanted is None else data.wanted
+        loaded = MULTI_TARGET[data.source].load()
+        return loaded.readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
+    return npz.load(Path(data.source[4:]), low=data.low, high=data.high, wanted=data.wanted)
 
 
 def _cut(readings: Readings, cluster: np.ndarray | None, recipe: Recipe) -> Slices:
@@ -80,6 +88,10 @@ def _theta(recipe: Recipe, readings: Readings, training: np.ndarray) -> np.ndarr
     theta = prior.med(recipe.prior.table, y_names=names[0], z_names=names[1])
     prior.check_possible(theta, y, z, names=names)
     return theta
+
+
+def _unbounded(readings: Readings) -> InputSpec:
+    return InputSpec("vector", readings.x.shape[1:], str(readings.x.dtype), None, None)
 
 
 def _input(readings: Readings, training: np.ndarray) -> InputSpec:

@@ -19,14 +19,20 @@ class InputSpec:
     """What a raw reading looks like; becomes ``input`` in the manifest.
 
     A perturber's networks work in the *unit cube*: u = clip((x - low) / (high - low), 0, 1), float32.
-    ``low`` and ``high`` are in units of x; numbers for images, one value per feature for vectors.
+    ``low`` and ``high`` are in units of x; numbers for images, one value per feature for vectors, None for both where
+    vectors go through as they are (u is x as float32).
     """
 
     kind: Literal["image", "vector"]
     shape: tuple[int, ...]  # of one reading: (height, width, channels) or (features,)
     dtype: str  # of x: "uint8", "float32", ...
-    low: float | tuple[float, ...]
-    high: float | tuple[float, ...]
+    low: float | tuple[float, ...] | None
+    high: float | tuple[float, ...] | None
+
+    @property
+    def span(self) -> np.ndarray:
+        """high - low, for each feature or for all; 1 where there is no range."""
+        return np.ones(()) if self.low is None or self.high is None else np.subtract(self.high, self.low)
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,18 @@ class Slices:
     classifiers: np.ndarray  # trains D_y and D_z
     perturber: np.ndarray  # trains the perturber
     test: np.ndarray  # reported on, once
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Several numeric labels of each reading, (N, labels): the first ``wanted`` are kept, the others confidential."""
+
+    values: np.ndarray
+    wanted: int
+
+    def parts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Wanted and confidential labels of some rows."""
+        return self.values[rows, : self.wanted], self.values[rows, self.wanted :]
 
 
 @dataclass(frozen=True)
@@ -59,6 +77,7 @@ class Dataset:
     cluster: np.ndarray | None = None
     cluster_kind: Literal["subject", "session"] | None = None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    labels: Labels | None = None
 
     def part(self, name: SliceName) -> Part:
         """The rows of one slice, in the slice's own order."""
@@ -77,8 +96,9 @@ class Dataset:
         slices = Slices(place[self.slices.classifiers], place[self.slices.perturber], np.empty(0, np.int64))
         cluster = None if self.cluster is None else self.cluster[keep]
         attributes = {name: values[keep] for name, values in self.attributes.items()}
-        labels = {"y": self.y[keep], "z": self.z[keep], "cluster": cluster, "attributes": attributes}
-        return replace(self, x=self.x[keep], slices=slices, **labels)
+        labels = None if self.labels is None else replace(self.labels, values=self.labels.values[keep])
+        part = {"x": self.x[keep], "y": self.y[keep], "z": self.z[keep], "cluster": cluster, "labels": labels}
+        return replace(self, **part, attributes=attributes, slices=slices)
 
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Raw readings (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""

@@ -1,6 +1,7 @@
 """A user's own arrays: one .npz file with x, y and z, and if known who and which recording each row is from.
 
 ``x`` (N, height, width), (N, height, width, channels) or (N, features); ``y`` and ``z`` (N,) whole numbers or text;
+``labels`` (N, L), for cleaners: several numbers to keep or to hide of each row;
 ``subject`` (or ``groups``, the same under scikit-learn's name) and ``session`` (N,) whole numbers or text. Whose data
 they are, under what licence and how they were checked is the user's to know: nothing is fetched.
 """
@@ -13,18 +14,22 @@ import numpy as np
 
 from edge_runtime.errors import BadInput
 from trainer.archives import UNREADABLE
+from trainer.datasets.base import Labels
+from trainer.datasets.multitarget import checked_labels
 from trainer.datasets.readings import Readings
 from trainer.recipe_errors import nearest
 
 NEEDED = ("x", "y", "z")
 OPTIONAL = ("subject", "groups", "session")
+LABELS = "labels"
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")  # what a manifest can name
 SMALLEST_SIDE = 4
 LARGEST = 1e30  # of |x|: beyond it float32 has no room for a difference of two
 
 
-def load(path: Path, *, low: float | None = None, high: float | None = None) -> Readings:
-    """Read and check a file. ``low`` and ``high`` are the ends of x's range, for images. Raises ``BadInput``."""
+def load(path: Path, *, low: float | None = None, high: float | None = None, wanted: int | None = None) -> Readings:
+    """Read and check a file. ``low`` and ``high`` are the ends of x's range, for images; the first ``wanted`` of
+    ``labels`` are kept. Raises ``BadInput``."""
     arrays = _arrays(path)
     x = _readings(arrays["x"], path)
     y, y_names = _labels(arrays["y"], "y", len(x), path)
@@ -38,7 +43,22 @@ def load(path: Path, *, low: float | None = None, high: float | None = None) -> 
         raise BadInput(
             "`data.low` and `data.high` are for images; vectors take the range of each feature. Leave them out."
         )
-    return Readings(x, y, z, y_names, z_names, kind, low, high, subject, groups["session"])  # type: ignore[arg-type]
+    labels = _numbers(arrays.get(LABELS), wanted, len(x), path)
+    return Readings(x, y, z, y_names, z_names, kind, low, high, subject, groups["session"], labels)  # type: ignore[arg-type]
+
+
+def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Path) -> Labels | None:
+    """The numeric labels of a file, where the recipe wants some."""
+    if wanted is None:
+        return None
+    if labels is None:
+        raise BadInput(f"{path}: `data.wanted` counts columns of an array `labels`, which is not there. Add it.")
+    if labels.ndim != 2 or len(labels) != rows:
+        raise BadInput(f"{path}: `labels` must have a row for each of the {rows} rows of x; got shape {labels.shape}.")
+    values = checked_labels(labels)
+    if not 1 <= wanted < values.shape[1]:
+        raise BadInput(f"{path}: `labels` has {values.shape[1]} columns: 1 to {values.shape[1] - 1} can be wanted.")
+    return Labels(values, wanted)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
@@ -50,7 +70,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             raise BadInput(f"{path} is a single array; expected an .npz file with x, y and z (numpy.savez).")
         with file:
             _check_names(file.files, path)
-            return {name: _array(file, name, path) for name in (*NEEDED, *OPTIONAL) if name in file.files}
+            return {name: _array(file, name, path) for name in (*NEEDED, *OPTIONAL, LABELS) if name in file.files}
     except UNREADABLE as error:
         raise BadInput(f"{path} cannot be read as an .npz file ({error}). Write it with numpy.savez.") from None
 
@@ -75,7 +95,7 @@ def _check_names(names: list[str], path: Path) -> None:
                 "y, z and, if known, subject (or groups) and session."
             )
     for name in names:
-        known = (*NEEDED, *OPTIONAL)
+        known = (*NEEDED, *OPTIONAL, LABELS)
         # An array passed over for a slip of the pen would let recordings straddle the slices.
         if name not in known and nearest(name.lower(), OPTIONAL):
             raise BadInput(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from edge_runtime.errors import BadInput
+from trainer.datasets.base import Labels
 
 Attribute = tuple[tuple[str, ...], Callable[[np.ndarray], np.ndarray]]
 
@@ -40,6 +41,7 @@ class Readings:
     subject: np.ndarray | None = None
     session: np.ndarray | None = None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    labels: Labels | None = None
 
 
 def of_digits(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, high: float) -> Readings:
@@ -52,3 +54,16 @@ def of_digits(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, 
         labels[key] = names, of(digit.astype(np.int64))
     (y_names, y), (z_names, z) = labels["target"], labels["sensitive"]
     return Readings(x[..., None], y, z, y_names, z_names, "image", 0.0, high)
+
+
+def unbounded(readings: Readings, *, homogeneous: bool) -> Readings:
+    """Vectors as a cleaner takes them: floats without a range and, ``homogeneous``, with a last feature that is 1."""
+    if readings.kind != "vector":
+        raise BadInput(
+            f"This perturber takes feature vectors; x has the shape {readings.x.shape}. Flatten it: "
+            "x.reshape(len(x), -1)."
+        )
+    x = readings.x if readings.x.dtype.kind == "f" else readings.x.astype(np.float32)
+    if homogeneous:
+        x = np.hstack([x, np.ones((len(x), 1), x.dtype)])
+    return replace(readings, x=x)

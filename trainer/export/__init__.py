@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 
-def export(run: Path, profiles: Sequence[str], out: Path, *, all_formats: bool = False) -> ExportFolder:
+def export(
+    run: Path, profiles: Sequence[str], out: Path, *, all_formats: bool = False, emit: str = "frame"
+) -> ExportFolder:
     """Export a run for boards: see ``trainer.export.make.export``."""
     from trainer.export.make import export as make
 
-    return make(run, profiles, out, all_formats=all_formats)
+    return make(run, profiles, out, all_formats=all_formats, emit=emit)

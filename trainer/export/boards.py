@@ -10,18 +10,22 @@ from typing import Any
 
 from devices.profiles import ARTEFACTS, Profile
 from edge_runtime.backends import available
+from trainer.export import kinds
 from trainer.export.made import Made
 
 COMPILE_LIMIT_S = 600
 
 
-def wanted(profiles: Sequence[Profile], *, all_formats: bool) -> list[str]:
-    """The artefacts to export, best first: in the boards' own order of preference, then the rest if asked for."""
+def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list[str]:
+    """The artefacts to export, best first: in the boards' own order of preference, then the rest if asked for.
+
+    A perturber of that ``kind`` may have fewer of them, or more (``trainer.export.kinds``).
+    """
     names = [artefact for profile in profiles for artefact in profile.artefacts]
-    return list(dict.fromkeys([*names, *(ARTEFACTS if all_formats else ())]))
+    return kinds.offered(kind, list(dict.fromkeys([*names, *(ARTEFACTS if all_formats else ())])))
 
 
-def rows(profiles: Sequence[Profile], made: Sequence[Made], compiled: Path) -> list[dict[str, Any]]:
+def rows(profiles: Sequence[Profile], made: Sequence[Made], compiled: Path, *, kind: str) -> list[dict[str, Any]]:
     """One row per board and artefact: ``profile``, ``artefact``, ``status``, ``on_board``, and ``audited`` in words.
 
     What a board's compiler makes goes into the folder ``compiled``, which is made if there is any. An artefact that no
@@ -30,15 +34,19 @@ def rows(profiles: Sequence[Profile], made: Sequence[Made], compiled: Path) -> l
     found = []
     files = {one.name: one.files() for one in made}
     for profile in profiles:
-        for artefact in [name for name in profile.artefacts if name in files]:
+        for artefact in profile.artefacts:
+            reason = kinds.why_not(kind, artefact)
+            if files and reason:
+                found.append(_row(profile.name, artefact, f"refused: {reason}", "nothing"))
+        for artefact in [name for name in files if kinds.runs_on(name, profile.artefacts)]:
             status = _status(profile, artefact, files[artefact], compiled / profile.name)
             audited = "the exported file"
-            if profile.accelerator(artefact):
+            if _accelerator(profile, artefact):
                 audited += "; what the board compiles from it is not audited here"
             found.append(_row(profile.name, artefact, status, audited))
-    asked = {artefact for profile in profiles for artefact in profile.artefacts}
+    asked = [artefact for profile in profiles for artefact in profile.artefacts]
     for artefact in files:
-        if artefact not in asked:
+        if not (profiles and kinds.runs_on(artefact, asked)):
             status = f"exported; no board here asks for it; {_runs_here(artefact)}"
             found.append(_row("-", artefact, status, "the exported file"))
     return found
@@ -48,8 +56,12 @@ def _row(profile: str, artefact: str, status: str, audited: str) -> dict[str, An
     return {"profile": profile, "artefact": artefact, "status": status, "on_board": "not by export", "audited": audited}
 
 
+def _accelerator(profile: Profile, artefact: str) -> str | None:
+    return None if artefact == kinds.NUMPY else profile.accelerator(kinds.base(artefact))
+
+
 def _status(profile: Profile, artefact: str, files: Mapping[str, bytes], compiled: Path) -> str:
-    accelerator = profile.accelerator(artefact)
+    accelerator = _accelerator(profile, artefact)
     if accelerator is None:
         return f"exported; {_runs_here(artefact)}"
     if profile.accelerator_path and Path(profile.accelerator_path).exists():

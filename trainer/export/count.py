@@ -108,6 +108,11 @@ def onnx_macs(data: bytes) -> Cost:
     return _graph(read(data, "onnx"))
 
 
+def numpy_macs(data: bytes) -> Cost:
+    """The cost of a cleaner's arrays."""
+    return _graph(read(data, "numpy"))
+
+
 _PRODUCTS = {
     # kind: places of the weights and the data among the inputs, and which axis of the weights is the output channel
     "CONV_2D": (1, 0, 0),
@@ -139,7 +144,9 @@ def _graph(graph: Graph) -> Cost:
             macs, parameters = macs + cost.macs, parameters + cost.parameters
         elif op.kind in ("BatchNormalization", "PRelu", "PRELU") or op.kind in _AFFINE:
             parameters += _vectors(op, makers)
-    return Cost(macs, parameters)
+    # An artefact that takes several frames at a time says so in the first size of what comes in.
+    frames = next((tensor.shape[0] for tensor in graph.inputs.values() if tensor.shape), 1)
+    return Cost(macs // max(frames, 1), parameters)
 
 
 def _stored(tensor: Tensor | None, makers: dict[int, Op]) -> Tensor | None:

@@ -78,10 +78,13 @@ def tolerance(
                 measured = max(measured, float(np.abs(a.astype(np.float64) - b).max(initial=0)))
     if not _computed(fitted):
         return Tolerance(measured, TIMES * measured)
-    span = float(np.max(np.subtract(fitted.input.high, fitted.input.low)))
+    if fitted.input.low is None:
+        span = max(float(np.abs(one[o["name"]]).max(initial=0)) for one, _ in pairs for o in fitted.outputs)
+    else:
+        span = float(np.max(fitted.input.span))
     allowed = max(TIMES * measured, FLOOR[precision] * span)
     loose = measured > LOOSE * span
-    if np.dtype(fitted.input.dtype).kind in "iu":
+    if np.dtype(fitted.input.dtype).kind in "iu" or any("decoder" in output for output in fitted.outputs):
         # A value between two whole numbers may be rounded either way.
         allowed, loose = float(np.ceil(max(allowed, 1.0))), loose and measured > 1
     return Tolerance(measured, allowed, loose)
@@ -141,7 +144,7 @@ def argmax_flows(fitted: FittedPerturber, running: Running) -> dict[str, np.ndar
 
 
 def _is_exact(output: Mapping[str, Any]) -> bool:
-    return output["kind"] != "frame" and np.dtype(output["dtype"]).kind in "iu"
+    return output["kind"] != "frame" and np.dtype(output["dtype"]).kind in "iu" and "decoder" not in output
 
 
 def _same_labels(fitted: FittedPerturber, one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -156,7 +159,7 @@ def _same_labels(fitted: FittedPerturber, one: Mapping[str, np.ndarray], other: 
 def _computed(fitted: FittedPerturber) -> bool:
     """Whether any number that leaves comes out of a model, rather than out of a table."""
     made = {name for stage in fitted.stages if stage["stage"] == "artefact" for name in stage["outputs"].values()}
-    leaving = {stage["input"] for stage in fitted.stages if stage["stage"] == "output"}
+    leaving = {stage["input"] for stage in fitted.stages if stage["stage"] in ("output", "quantise")}
     leaving |= {output["tensor"] for output in fitted.outputs}
     return bool(made & leaving)
 
@@ -165,7 +168,7 @@ def _changed(spec: InputSpec, x: np.ndarray, out: np.ndarray, allowed: float) ->
     """Which readings differ from what a model that does nothing would give by more than rounding and ``allowed``."""
     same = preprocess.to_raw(spec.dtype, spec.low, spec.high)(preprocess.to_unit(spec.dtype, spec.low, spec.high)(x))
     whole = np.dtype(spec.dtype).kind in "iu"
-    slack = np.subtract(spec.high, spec.low) * (0.0 if whole else 1 / 510)  # as edge_runtime.identity has it
+    slack = spec.span * (0.0 if whole else 1 / 510)  # as edge_runtime.identity has it
     beyond = np.abs(out.astype(np.float64) - same) - slack
     return beyond.reshape(len(x), -1).max(axis=1) > allowed
 

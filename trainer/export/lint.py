@@ -38,7 +38,7 @@ def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[F
         findings += _one_subgraph(graph) + _one_scale_per_dense(graph)
     if precision == "int8":
         findings += _no_float_in_tflite(graph) if graph.format == "tflite" else _no_float_in_onnx(graph)
-    if profile is None:
+    if profile is None or graph.format == "numpy":
         return findings
     limits = profile.limits(f"{graph.format}-{precision}")
     if isinstance(limits, TfliteLimits):

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainer.export import kinds
 from trainer.export.count import Cost
 from trainer.export.graph import Graph
 from trainer.export.reading import read
 from trainer.export.running import ends
 from trainer.export.tensors import artefact_entry
 from trainer.perturbers.base import FittedPerturber
+
+_SUFFIX = {"numpy": "npz"}
 
 
 @dataclass
@@ -32,6 +35,11 @@ class Made:
     def precision(self) -> str:
         return self.name.split("-")[1]
 
+    @property
+    def batch(self) -> int:
+        """How many frames it takes at a time: 1, or what its name ends with (``onnx-float32-batch256``)."""
+        return kinds.batch(self.name)
+
     def add(self, fitted: FittedPerturber, model: str, data: bytes, cost: Cost) -> None:
         """One model's file. Its tolerance is not known before it has run."""
         inputs, outputs = ends(fitted, model)
@@ -39,7 +47,7 @@ class Made:
         self.entries[model] = artefact_entry(
             data,
             self.graph(model),
-            file=f"artefacts/{model}.{self.name}.{self.format}",
+            file=f"artefacts/{model}.{self.name}.{_SUFFIX.get(self.format, self.format)}",
             precision=self.precision,
             inputs=inputs,
             outputs=outputs,

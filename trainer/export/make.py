@@ -13,8 +13,9 @@ import numpy as np
 from devices import profiles as board_profiles
 from devices.profiles import Profile
 from edge_runtime.errors import BadInput, EdgeVeilError
-from trainer.export import boards, running
-from trainer.export.count import keras_macs, onnx_macs, tflite_macs
+from trainer.export import boards, kinds, running
+from trainer.export.count import keras_macs, numpy_macs, onnx_macs, tflite_macs
+from trainer.export.emit import as_code
 from trainer.export.folder import ExportFolder, check_place, write
 from trainer.export.graph import Graph
 from trainer.export.lint import lint, refuse
@@ -27,12 +28,15 @@ from trainer.run import Run
 CALIBRATION_ROWS = 256
 
 
-def export(run: Path, profiles: Sequence[str], out: Path, *, all_formats: bool = False) -> ExportFolder:
+def export(
+    run: Path, profiles: Sequence[str], out: Path, *, all_formats: bool = False, emit: str = "frame"
+) -> ExportFolder:
     """Export the run in the folder ``run`` for boards, by name or TOML file, into the folder ``out``.
 
     Every artefact that the boards want is made (with ``all_formats``, every one there is), linted against the boards
-    that want it, run beside Keras, and recorded with golden vectors; ``out`` is written whole or not at all. Raises
-    ``BadInput`` in one sentence, or with the lint's findings, where something is not as it must be.
+    that want it, run beside Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit``
+    is ``"frame"``, or ``"code"`` for a cleaner that sends its code instead of the vector. Raises ``BadInput`` in one
+    sentence, or with the lint's findings, where something is not as it must be.
     """
     source, out = Run.open(Path(run)), Path(out)
     chosen = [board_profiles.load(name) for name in dict.fromkeys(profiles)]
@@ -41,7 +45,15 @@ def export(run: Path, profiles: Sequence[str], out: Path, *, all_formats: bool =
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
     check_place(out)
     fitted = source.perturber()
-    made = [Made(name) for name in boards.wanted(chosen, all_formats=all_formats)] if fitted.models else []
+    if emit == "code":
+        fitted = as_code(fitted, source.dataset().part("perturber").x)
+    made = [Made(name) for name in boards.wanted(chosen, all_formats=all_formats, kind=fitted.kind)]
+    made = made if fitted.models else []
+    if fitted.models and not made:
+        raise BadInput(
+            f"None of these boards runs what a perturber of the kind {fitted.kind!r} can be exported as: "
+            f"{kinds.why_not(fitted.kind, chosen[0].artefacts[0])}."
+        )
     with progress("export", total=2 * len(made) + 2) as advance, tempfile.TemporaryDirectory() as scratch:
         _convert(source, fitted, made, advance)
         findings = _lint(made, chosen)
@@ -52,7 +64,7 @@ def export(run: Path, profiles: Sequence[str], out: Path, *, all_formats: bool =
             "schema": 1,
             "run": os.path.relpath(source.folder.absolute(), out.absolute()),
             "lint": findings,
-            "profiles": boards.rows(chosen, made, compiled),
+            "profiles": boards.rows(chosen, made, compiled, kind=fitted.kind),
         }
         write(out, manifest, members, report, compiled if any(compiled.glob("*")) else None)
         advance()
@@ -60,7 +72,7 @@ def export(run: Path, profiles: Sequence[str], out: Path, *, all_formats: bool =
 
 
 def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Made], advance: Callable[[], None]) -> None:
-    from trainer.export import onnx, tflite
+    from trainer.export import arrays, onnx, tflite
 
     if not made:
         return
@@ -70,12 +82,17 @@ def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Made], advance: C
     calibration = running.calibration(fitted, part.x[rows], rng)
     for model, network in fitted.models.items():
         keras_macs(network)  # what cannot be counted is refused before the slow part
-        for name, convert, count in (("tflite", tflite.convert, tflite_macs), ("onnx", onnx.convert, onnx_macs)):
-            mine = of(name, made)
-            if not mine:
+        for one in of("numpy", made):
+            data = arrays.convert(network)
+            one.add(fitted, model, data, numpy_macs(data))
+            advance()
+        for name, batch in sorted({(one.format, one.batch) for one in made}):
+            if name == "numpy":
                 continue
+            convert, count = {"tflite": (tflite.convert, tflite_macs), "onnx": (onnx.convert, onnx_macs)}[name]
+            mine = [one for one in of(name, made) if one.batch == batch]
             try:
-                files = convert(network, [one.precision for one in mine], calibration[model])
+                files = convert(network, [one.precision for one in mine], calibration[model], batch=batch)
             except (EdgeVeilError, OSError):
                 raise
             except Exception as error:  # a converter has as many kinds of errors as it has parts
@@ -94,7 +111,9 @@ def _lint(made: Sequence[Made], chosen: Sequence[Profile]) -> list[dict[str, Any
     for one in made:
         for model in one.data:
             graph = one.graph(model)
-            boards_of: list[Profile | None] = [profile for profile in chosen if one.name in profile.artefacts]
+            boards_of: list[Profile | None] = [
+                profile for profile in chosen if kinds.runs_on(one.name, profile.artefacts)
+            ]
             for profile in boards_of or [None]:
                 board = profile.name if profile else None
                 failures.append((one.name, model, board, lint(graph, one.precision, profile)))

@@ -15,6 +15,7 @@ from devices.profiles import Profile
 from edge_runtime.manifest import NO_MODEL, check_manifest
 from edge_runtime.pipeline import load_pipeline
 from edge_runtime.selftest import self_test
+from trainer.export import kinds
 from trainer.export.count import keras_macs
 from trainer.export.golden import Golden
 from trainer.export.made import Made
@@ -120,7 +121,15 @@ def _golden(
 def _facts(profile: Profile, names: Sequence[str]) -> dict[str, list[str]]:
     facts = profile.facts()
     # A pipeline without models has nothing for a board to choose from.
-    return {**facts, "artefacts": [name for name in facts["artefacts"] if name in names]}
+    mine = [name for name in names if kinds.runs_on(name, facts["artefacts"])]
+    backends = [*facts["backends"], "numpy"] if kinds.NUMPY in mine else facts["backends"]
+    return {"artefacts": sorted(mine, key=lambda name: _place(name, facts["artefacts"])), "backends": backends}
+
+
+def _place(name: str, preferred: Sequence[str]) -> tuple[int, int]:
+    """The board's own order; numpy last, several frames at a time after one."""
+    at = preferred.index(kinds.base(name)) if kinds.base(name) in preferred else len(preferred)
+    return kinds.batch(name), at
 
 
 def _versions() -> dict[str, str]:

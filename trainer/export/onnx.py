@@ -21,15 +21,15 @@ OPSET = 13  # JetPack 4.6 and OpenVINO 2022.3 read no more; it brings IR 7
 
 
 def convert(
-    model: Any, precisions: Sequence[str], calibration: Mapping[str, np.ndarray] | None = None
+    model: Any, precisions: Sequence[str], calibration: Mapping[str, np.ndarray] | None = None, *, batch: int = 1
 ) -> dict[str, bytes]:
     """The model as an ONNX file in each precision; all take and give float32.
 
     ``model`` is a Keras model with named inputs and outputs, ``calibration`` maps an input name to float32 (n, ...):
-    real inputs of the model, n rows that belong together, needed for int8 alone.
+    real inputs of the model, n rows that belong together, needed for int8 alone. ``batch`` frames go through at a time.
     """
     with quiet():
-        float32 = _float32(model)
+        float32 = _float32(model, batch)
         makers = {
             "float32": lambda: float32,
             "float16": lambda: _float16(float32),
@@ -38,10 +38,12 @@ def convert(
         return {precision: makers[precision]().SerializeToString(deterministic=True) for precision in precisions}
 
 
-def _float32(model: Any) -> Any:
+def _float32(model: Any, batch: int) -> Any:
     import tf2onnx
 
-    proto, _ = tf2onnx.convert.from_function(function(model), input_signature=input_specs(model), opset=OPSET)
+    proto, _ = tf2onnx.convert.from_function(
+        function(model, batch), input_signature=input_specs(model, batch), opset=OPSET
+    )
     return _tidy(proto)
 
 

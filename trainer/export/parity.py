@@ -20,20 +20,25 @@ def compare(
 ) -> dict[str, Any]:
     """One row of the parity table from the outputs (n, ...) of both.
 
-    ``max_abs`` and ``mean_abs`` are in units of x', ``max_abs_unit`` and ``mean_abs_unit`` in the unit cube;
-    ``target_agreement`` is the share of readings whose arg max of D_y (``target``, a Keras model from the unit cube to
-    logits) is the same, ``label_agreement`` that of a label output, null where there is none.
+    ``max_abs`` and ``mean_abs`` are in units of x', or of the code where no frame leaves, ``max_abs_unit`` and
+    ``mean_abs_unit`` in the unit cube; ``target_agreement`` is the share of readings whose arg max of D_y (``target``,
+    a Keras model from the unit cube to logits) is the same, ``label_agreement`` that of a label output, null where
+    there is none.
     """
     row: dict[str, Any] = {"frames": len(next(iter(keras.values())))}
     names = {output["kind"]: output["name"] for output in fitted.outputs}
     if "frame" in names:
         ours, theirs = artefact[names["frame"]], keras[names["frame"]]
         difference = np.abs(ours.astype(np.float64) - theirs)
-        unit = difference / np.subtract(dataset.input.high, dataset.input.low)
+        unit = difference / dataset.input.span
         row |= {"max_abs": float(difference.max()), "mean_abs": float(difference.mean())}
         row |= {"max_abs_unit": float(unit.max()), "mean_abs_unit": float(unit.mean())}
         labels = [target.predict(dataset.unit(x), verbose=0).argmax(axis=1) for x in (ours, theirs)]
         row["target_agreement"] = float((labels[0] == labels[1]).mean())
+    elif "code" in names:
+        ours, theirs = artefact[names["code"]], keras[names["code"]]
+        difference = np.abs(ours.astype(np.float64) - theirs)
+        row |= {"max_abs": float(difference.max()), "mean_abs": float(difference.mean())}
     label = names.get("label")
     row["label_agreement"] = float((artefact[label] == keras[label]).mean()) if label else None
     return row

@@ -1,12 +1,15 @@
-"""A TFLite or ONNX file as one kind of graph: what lint, counters and tensor names are read from."""
+"""A TFLite, ONNX or numpy file as one kind of graph: what lint, counters and tensor names are read from."""
 
 from __future__ import annotations
 
+from trainer.export.arrays import read_arrays
 from trainer.export.graph import Graph
 from trainer.export.onnx_graph import read_onnx
 from trainer.export.tflite_graph import read_tflite
 
 
 def read(data: bytes, file_format: str) -> Graph:
-    """The graph of a ``"tflite"`` or ``"onnx"`` file. Raises ``BadInput`` where it cannot be read as one."""
+    """The graph of a ``"tflite"``, ``"onnx"`` or ``"numpy"`` file. Raises ``BadInput`` where it is none."""
+    if file_format == "numpy":
+        return read_arrays(data)
     return read_tflite(data) if file_format == "tflite" else read_onnx(data)

@@ -1,4 +1,4 @@
-"""A Keras model as a function of named batch-1 tensors: what both converters start from."""
+"""A Keras model as a function of named tensors, mostly of one frame: what both converters start from."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def input_names(model: Any) -> list[str]:
     return [tensor.name for tensor in model.inputs]
 
 
-def input_specs(model: Any) -> list[Any]:
-    """``tf.TensorSpec`` (1, ...) float32 for every input, named as the model names it.
+def input_specs(model: Any, batch: int = 1) -> list[Any]:
+    """``tf.TensorSpec`` (batch, ...) float32 for every input, named as the model names it.
 
     Raises ``BadInput`` where a size is left open: a board's compiler needs every one.
     """
@@ -27,11 +27,11 @@ def input_specs(model: Any) -> list[Any]:
                 f"the model {model.name!r} leaves a size of its input {tensor.name!r} open, {shape}: "
                 "build it with every size given."
             )
-        specs.append(tf.TensorSpec((1, *shape), tf.float32, name=tensor.name))
+        specs.append(tf.TensorSpec((batch, *shape), tf.float32, name=tensor.name))
     return specs
 
 
-def function(model: Any) -> Any:
+def function(model: Any, batch: int = 1) -> Any:
     """A ``tf.function`` over the model's inputs, in order, to ``{output name: tensor}``; dropout off."""
     import tensorflow as tf
 
@@ -41,4 +41,4 @@ def function(model: Any) -> Any:
         value = model(tensors[0] if len(tensors) == 1 else list(tensors), training=False)
         return dict(zip(names, value if isinstance(value, (list, tuple)) else [value], strict=True))
 
-    return tf.function(call, input_signature=input_specs(model))
+    return tf.function(call, input_signature=input_specs(model, batch))

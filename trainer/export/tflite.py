@@ -21,19 +21,19 @@ PRECISIONS = ("float32", "float16", "int8")
 
 
 def convert(
-    model: Any, precisions: Sequence[str], calibration: Mapping[str, np.ndarray] | None = None
+    model: Any, precisions: Sequence[str], calibration: Mapping[str, np.ndarray] | None = None, *, batch: int = 1
 ) -> dict[str, bytes]:
     """The model as a flatbuffer in each precision.
 
     ``model`` is a Keras model with named inputs and outputs, ``calibration`` maps an input name to float32 (n, ...):
-    real inputs of the model, n rows that belong together, needed for int8 alone. An int8 artefact takes and gives
-    int8; the ranges of its tensors are those that ``calibration`` shows.
+    real inputs of the model, n rows that belong together, needed for int8 alone. ``batch`` frames go through at a time.
+    An int8 artefact takes and gives int8; the ranges of its tensors are those that ``calibration`` shows.
     """
     import tensorflow as tf
 
     module = tf.Module()
     module.variables_to_keep = [variable.value for variable in model.variables]
-    module.call = function(model)
+    module.call = function(model, batch)
     with tempfile.TemporaryDirectory() as folder, quiet(), warnings.catch_warnings():
         # The calibration inside the converter opens TensorFlow's own interpreter, which is on its way out.
         warnings.filterwarnings("ignore", message=".*tf.lite.Interpreter is deprecated")

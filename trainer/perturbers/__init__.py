@@ -10,6 +10,8 @@ KINDS = {
     "prgan": "trainer.perturbers.prgan",
     "label-only": "trainer.perturbers.label_only",
     "release": "trainer.perturbers.release",
+    "cleaner": "trainer.perturbers.cleaning",
+    "laplace": "trainer.perturbers.noising",
 }
 
 

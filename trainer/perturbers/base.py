@@ -102,7 +102,7 @@ def frame_output(spec: InputSpec) -> dict[str, Any]:
     return {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": list(spec.shape), "dtype": spec.dtype}
 
 
-def _plain(value: float | tuple[float, ...]) -> float | list[float]:
+def _plain(value: float | tuple[float, ...] | None) -> float | list[float] | None:
     return list(value) if isinstance(value, tuple) else value
 
 

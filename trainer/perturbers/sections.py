@@ -5,15 +5,16 @@ A new kind adds a model here, its name to ``Perturber``, and its module to ``tra
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class Section(BaseModel):
     """A part of a recipe: every key known, every type exact, nothing changed after reading."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    unbounded: ClassVar[bool] = False  # whether a perturber takes vectors as they are, without a range
 
 
 class Generator(Section):
@@ -110,4 +111,48 @@ class Release(Section):
     )
 
 
-Perturber = Annotated[PrGan | LabelOnly | Release, Field(discriminator="kind")]
+class _Linear(Section):
+    """What a cleaner and the mechanism it is compared with have alike: an operator, and the error it may make."""
+
+    unbounded: ClassVar[bool] = True
+
+    eps: float = Field(
+        default=0.01, ge=0, description="The squared error of the wanted outputs that is allowed on each vector."
+    )
+    eps_per: Literal["label", "vector"] = Field(
+        default="label", description="Whether `eps` is for each wanted output or for all of them together."
+    )
+    operator: str = Field(
+        default="data",
+        description='Where A_d, which the predictor begins with, is from: "data" (least squares on the first slice), '
+        '"npy:FILE" (features, outputs), or "keras:FILE" (first Dense or Conv2D), relative to the recipe.',
+    )
+    ridge: float = Field(default=0.0, ge=0, description='Added to the diagonal by least squares; for `"data"` and A_c.')
+
+    @field_validator("operator")
+    @classmethod
+    def _known_operator(cls, operator: str) -> str:
+        kind, colon, place = operator.partition(":")
+        if operator != "data" and not (kind in ("npy", "keras") and colon and place):
+            raise ValueError('"data", "npy:FILE" or "keras:FILE"')
+        return operator
+
+
+class Cleaner(_Linear):
+    """A linear cleaner (paper 000): what the predictor's operator does not need of a vector does not leave."""
+
+    kind: Literal["cleaner"] = Field(description="Which perturber: a linear cleaner.")
+    method: Literal["exact", "approximate", "algorithm1"] = Field(
+        default="algorithm1",
+        description="What goes first: the null space alone (`eps` counts as 0), what A_d weighs least, or what "
+        "is worth least to the predictor for what it is worth to the adversary.",
+    )
+
+
+class Laplace(_Linear):
+    """Laplace noise on every feature with the error of a cleaner, to compare with. No differential privacy."""
+
+    kind: Literal["laplace"] = Field(description="Which perturber: noise on every feature.")
+
+
+Perturber = Annotated[PrGan | LabelOnly | Release | Cleaner | Laplace, Field(discriminator="kind")]

@@ -1,0 +1,123 @@
+"""Dense ARFF: the header of names and kinds, and rows of numbers. Read line by line, so that a file may be endless.
+
+Numeric attributes are numbers; nominal ones whose categories are all numbers are those numbers, others the position
+of the category in the header. Strings, dates, relations and sparse rows are refused by name.
+"""
+
+import math
+import re
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from edge_runtime.errors import BadInput
+
+_QUOTED_OR_PLAIN = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,{}'"]+"""
+_ATTRIBUTE = re.compile(r"@attribute\s+(" + _QUOTED_OR_PLAIN + r")\s+(\{.*\}|\S+)\s*(?:\S.*)?$", re.IGNORECASE)
+_VALUE = re.compile(r"\s*(" + _QUOTED_OR_PLAIN + r"|)\s*(,|$)")
+
+
+class Attribute(NamedTuple):
+    """One column. ``categories`` maps a nominal value to its number; None where the column is numeric."""
+
+    name: str
+    categories: Optional[Dict[str, float]]
+
+
+def _plain(token: str) -> str:
+    if token[:1] in "'\"" and token:
+        return re.sub(r"\\(.)", r"\1", token[1:-1])
+    return token
+
+
+def _values(text: str) -> Optional[List[str]]:
+    """The values of a comma-separated line, without their quotes; None where the line is not one."""
+    if "'" not in text and '"' not in text:
+        return [value.strip() for value in text.split(",")]
+    found, place = [], 0
+    while True:
+        match = _VALUE.match(text, place)
+        if match is None:
+            return None
+        found.append(_plain(match.group(1)))
+        place = match.end()
+        if not match.group(2):
+            return found
+
+
+def _attribute(line: str, number: int) -> Attribute:
+    match = _ATTRIBUTE.match(line)
+    if match is None:
+        raise BadInput("line {}: an @attribute needs a name and a kind; look at the header.".format(number))
+    name, kind = _plain(match.group(1)), match.group(2)
+    if kind.lower() in ("numeric", "real", "integer"):
+        return Attribute(name, None)
+    if not kind.startswith("{"):
+        raise BadInput(
+            "line {}: attribute {} is of kind {}; only numeric and nominal ones can be read. Leave it out of the "
+            "file.".format(number, name, kind)
+        )
+    names = _values(kind[1:-1])
+    if not names or "" in names or len(set(names)) != len(names):
+        raise BadInput("line {}: attribute {} needs categories, each of them once.".format(number, name))
+    try:
+        return Attribute(name, {value: float(value) for value in names})
+    except ValueError:
+        return Attribute(name, {value: float(place) for place, value in enumerate(names)})
+
+
+def read_header(lines: Iterator[Tuple[int, str]]) -> List[Attribute]:
+    """The attributes, from numbered lines up to and with ``@data``. Raises BadInput naming the line."""
+    attributes = []
+    for number, line in lines:
+        text = line.strip()
+        word = text.split(None, 1)[0].lower() if text else ""
+        if not text or text.startswith("%") or word == "@relation":
+            continue
+        if word == "@attribute":
+            attributes.append(_attribute(text, number))
+        elif word == "@data" and attributes:
+            names = [attribute.name for attribute in attributes]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise BadInput("The attribute {} is declared twice; rename one.".format(twice[0]))
+            return attributes
+        else:
+            raise BadInput("line {}: expected @attribute or @data; is this an ARFF file?".format(number))
+    raise BadInput("The file has no @data section: it is no ARFF file or was cut short.")
+
+
+def read_row(attributes: List[Attribute], line: str, number: int) -> Optional[List[float]]:
+    """The numbers of one data line, None for an empty line or a comment. Raises BadInput naming line and column.
+
+    A message never holds the value itself.
+    """
+    text = line.strip()
+    if not text or text.startswith("%"):
+        return None
+    if text.startswith("{"):
+        raise BadInput("line {}: sparse rows cannot be read; write the file densely.".format(number))
+    values = _values(text)
+    if values is None or len(values) != len(attributes):
+        raise BadInput(
+            "line {}: {} values for {} attributes.".format(
+                number, "unbalanced quotes or wrong" if values is None else len(values), len(attributes)
+            )
+        )
+    row = []
+    for value, attribute in zip(values, attributes):
+        try:
+            found = float(value) if attribute.categories is None else attribute.categories[value]
+        except (ValueError, KeyError):
+            found = math.nan
+        if not math.isfinite(found):
+            what = "is missing (?)" if value == "?" else "is not one it can have"
+            raise BadInput("line {}: the value of {} {}.".format(number, attribute.name, what))
+        row.append(found)
+    return row
+
+
+def read_rows(attributes: List[Attribute], lines: Iterable[Tuple[int, str]]) -> Iterator[List[float]]:
+    """Every row of numbered data lines; stops at the first bad one with BadInput."""
+    for number, line in lines:
+        row = read_row(attributes, line, number)
+        if row is not None:
+            yield row

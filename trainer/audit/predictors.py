@@ -1,0 +1,92 @@
+"""What is counted about linear cleaners, as paper 000 counts it, and beside it what those counts hide.
+
+``e_utility`` and ``e_privacy`` compare predictions on cleaned vectors with predictions on raw ones; *complete privacy*
+(CP) is the share of (vector, confidential label) pairs that are predicted worse than by always guessing the label's
+mean. CP has no zero: a predictor that overfits loses to the mean on raw data too. So ``auc`` says how well each label
+can still be ranked, and a refit that is not linear says what a linear one cannot see.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Leak(NamedTuple):
+    """Means over (vector, label) pairs: ``e_privacy`` in units of the labels squared, ``complete_privacy`` a share."""
+
+    e_privacy: float
+    complete_privacy: float
+
+
+def leak(predicted: np.ndarray, on_raw: np.ndarray, truth: np.ndarray, at_mean: np.ndarray) -> Leak:
+    """What predictions (n, labels) of the confidential labels are worth to an adversary: more is more private.
+
+    ``on_raw`` (n, labels) is what the adversary would have predicted from the raw vectors, ``truth`` (n, labels) the
+    labels, ``at_mean`` (labels,) the prediction from the mean feature vector of the training rows.
+    """
+    worse = np.abs(predicted - truth) > np.abs(at_mean - truth)
+    return Leak(float(np.mean((predicted - on_raw) ** 2)), float(worse.mean()))
+
+
+def e_utility(a_d: np.ndarray, x: np.ndarray, cleaned: np.ndarray) -> np.ndarray:
+    """|A_d^T (x - x~)|^2 per vector (n,), summed over the predictor's outputs, computed in float64."""
+    moved = (x.astype(np.float64) - cleaned.astype(np.float64)) @ a_d
+    return np.sum(moved**2, axis=1)
+
+
+def promised(a_d: np.ndarray, x: np.ndarray, eps: float) -> np.ndarray:
+    """What ``e_utility`` must be for each vector: min(eps, |A_d^T x|^2), shape (n,)."""
+    return np.minimum(eps, np.sum((x.astype(np.float64) @ a_d) ** 2, axis=1))
+
+
+class LinearRefit:
+    """The paper's attack: ordinary least squares with an intercept, from cleaned training vectors to labels."""
+
+    def __init__(self, x: np.ndarray, labels: np.ndarray) -> None:
+        """Fit on x (n, features) and labels (n, labels). Cleaned vectors span few directions: least norm decides."""
+        self._mean, self._at_mean = x.mean(axis=0), labels.mean(axis=0)
+        self._weights = np.linalg.lstsq(x - self._mean, labels - self._at_mean, rcond=None)[0]
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Labels (n, labels) of x (n, features)."""
+        return (x - self._mean) @ self._weights + self._at_mean
+
+
+class BoostedRefit:
+    """A refit that is not linear: gradient-boosted trees, one model per label, for labels made binary."""
+
+    def __init__(self, x: np.ndarray, positive: np.ndarray, *, seed: int, rounds: int = 60) -> None:
+        """Fit on x (n, features) and positive (n, labels), boolean with both values in every column."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from threadpoolctl import threadpool_limits
+
+        # On data this small its threads wait for each other longer than they work.
+        with threadpool_limits(1, user_api="openmp"):
+            self._models = [
+                HistGradientBoostingClassifier(max_iter=rounds, random_state=seed).fit(x, column)
+                for column in positive.T
+            ]
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Probability (n, labels) that each label is positive."""
+        return np.stack([model.predict_proba(x)[:, 1] for model in self._models], axis=1)
+
+
+def binary(labels: np.ndarray, training: np.ndarray) -> np.ndarray:
+    """Labels (n, labels) as booleans: above the median of the ``training`` labels, or, where nothing is, not below it.
+
+    Two-valued labels come out as themselves, abundance codes mostly as "found at all".
+    """
+    median = np.median(training, axis=0)
+    above = (training > median).any(axis=0)
+    return np.where(above, labels > median, labels >= median)
+
+
+def mean_auc(scores: np.ndarray, positive: np.ndarray) -> float:
+    """Area under the ROC curve, mean over the labels (columns) that have both values; 0.5 is no leak, NaN no label."""
+    from sklearn.metrics import roc_auc_score
+
+    areas = [roc_auc_score(p, s) for s, p in zip(scores.T, positive.T, strict=True) if 0 < p.sum() < len(p)]
+    return float(np.mean(areas)) if areas else float("nan")

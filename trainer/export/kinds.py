@@ -1,0 +1,48 @@
+"""Which artefacts a kind of perturber can have: not every precision serves every mathematics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+BATCH = 256
+NUMPY = "numpy-float32"
+
+_ROUGH = {
+    "cleaner": "a cleaner squares, divides and takes a root in the middle, where fewer digits lose the small values: "
+    "the error would no longer be eps; send the code instead (--emit code)",
+    "laplace": "noise this small would be rounded away with the digits",
+}
+_VECTORS = ("cleaner", "laplace")  # so small that calling the interpreter costs more than its work
+
+
+def why_not(kind: str, artefact: str) -> str | None:
+    """Why a perturber of that kind has no artefact of that name (``tflite-int8``); None where it may."""
+    if base(artefact).split("-")[1] != "float32":
+        return _ROUGH.get(kind)
+    return None
+
+
+def offered(kind: str, wanted: Sequence[str]) -> list[str]:
+    """What is made of the artefacts that boards want, best first: those that may be, and those this kind adds.
+
+    Kinds of few operations come in batches too; a cleaner can always do without an interpreter.
+    """
+    names = [name for name in wanted if why_not(kind, name) is None]
+    if kind in _VECTORS:
+        names += [f"{name}-batch{BATCH}" for name in names]
+    return [*names, NUMPY] if kind == "cleaner" else names
+
+
+def base(artefact: str) -> str:
+    """The name without its batch: what profiles speak of."""
+    return artefact.partition("-batch")[0]
+
+
+def batch(artefact: str) -> int:
+    """How many frames an artefact of that name takes at a time."""
+    return int(artefact.partition("-batch")[2] or 1)
+
+
+def runs_on(artefact: str, artefacts: Sequence[str]) -> bool:
+    """Whether a board that runs ``artefacts`` runs this one: numpy is wherever the runtime is."""
+    return artefact == NUMPY or base(artefact) in artefacts
