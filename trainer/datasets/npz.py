@@ -44,7 +44,8 @@ def load(path: Path, *, low: float | None = None, high: float | None = None, wan
             "`data.low` and `data.high` are for images; vectors take the range of each feature. Leave them out."
         )
     labels = _numbers(arrays.get(LABELS), wanted, len(x), path)
-    return Readings(x, y, z, y_names, z_names, kind, low, high, subject, groups["session"], labels)  # type: ignore[arg-type]
+    units = {"subject": subject, "session": groups["session"]}
+    return Readings(x, y, z, y_names, z_names, kind, low, high, labels=labels, **units)  # type: ignore[arg-type]
 
 
 def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Path) -> Labels | None:
