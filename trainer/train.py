@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from edge_runtime.errors import LimitNotMet
 from trainer.classifiers import train_classifiers
 from trainer.datasets.base import PARTS, Dataset
-from trainer.export.quiet import quiet
+from trainer.export.quiet import load_tensorflow
 from trainer.linear_classifiers import train_linear
 from trainer.perturbers import fit_function
 from trainer.perturbers.base import FittedPerturber
@@ -28,8 +27,7 @@ def train(recipe: Recipe, out: Path, *, budget: str = "full", resume: bool = Fal
     checkpoint reaches the recipe's Acc(D_y) (under ``quick`` it is said and no more): the run is complete then, with
     the best one by Acc(D_y).
     """
-    with quiet():  # TensorFlow greets on stderr, whatever its log level
-        importlib.import_module("tensorflow")
+    load_tensorflow()
     run = Run.create(out, recipe, budget=budget, resume=resume)
     try:
         return _train(run)

@@ -21,6 +21,7 @@ from trainer.audit.opening import open_target
 from trainer.audit.problem import BUDGETS, Budget, Problem, Released, cut
 from trainer.audit.registry import adversaries
 from trainer.datasets.base import Dataset
+from trainer.export.quiet import load_tensorflow
 from trainer.progress import progress
 
 LABEL_ONLY_ROWS = 12_000
@@ -49,6 +50,7 @@ def audit(
         raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
     tries = BUDGETS[budget]
     opened = open_target(Path(folder_or_bundle), run=run, trust=trust, artefact=artefact)
+    load_tensorflow()
     artefact = opened.subject.artefact
     dataset, classifiers = opened.run.dataset(), opened.run.classifiers()
     described: Mapping[str, Any] = opened.subject.manifest["perturber"]

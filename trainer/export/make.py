@@ -21,6 +21,7 @@ from trainer.export.graph import Graph
 from trainer.export.lint import lint, refuse
 from trainer.export.made import Made, of
 from trainer.export.measure import measure
+from trainer.export.quiet import load_tensorflow
 from trainer.perturbers.base import FittedPerturber
 from trainer.progress import progress
 from trainer.run import Run
@@ -44,6 +45,7 @@ def export(
         known = ", ".join(board_profiles.names())
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
     check_place(out)
+    load_tensorflow()
     fitted = source.perturber()
     if emit == "code":
         fitted = as_code(fitted, source.dataset().part("perturber").x)

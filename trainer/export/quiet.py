@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import sys
@@ -37,6 +38,12 @@ def quiet() -> Iterator[None]:
             for descriptor, old in zip((1, 2), kept, strict=True):
                 os.dup2(old, descriptor)
                 os.close(old)
+
+
+def load_tensorflow() -> None:
+    """Import TensorFlow without its greeting, which it prints on stderr whatever its log level."""
+    with quiet():
+        importlib.import_module("tensorflow")
 
 
 def _flush() -> None:
