@@ -37,7 +37,7 @@ class CsvSink(Sink):
         self._lines.append(self._form % tuple(frame.outputs[self._name].ravel().tolist()))
 
     def flush(self):
-        """Write the lines so far; raises ``WriteFailed`` where the disk says no, and then nothing is left of the file."""
+        """Write the lines so far. Raises ``WriteFailed`` where the disk says no; nothing is left of the file then."""
         if not self._lines:
             return
         self._lines.append("")
