@@ -59,7 +59,8 @@ def main() -> None:
     audits = {}
     for artefact in ARTEFACTS:
         started = time.monotonic()
-        audits[artefact] = audit(out / "export", artefact=artefact, budget=options.budget, seed=0)
+        floor = next((document["label_only"] for document in audits.values()), None)
+        audits[artefact] = audit(out / "export", artefact=artefact, budget=options.budget, seed=0, label_only=floor)
         clock[f"audit_{artefact}_s"] = time.monotonic() - started
     save(audits["tflite-int8"], out / "export")
 

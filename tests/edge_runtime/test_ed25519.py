@@ -204,9 +204,9 @@ def test_the_module_holds_no_way_to_sign():
 
 
 def _timed(*arguments: bytes) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     verify(*arguments)
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 def _pair() -> tuple[Ed25519PrivateKey, bytes]:

@@ -77,7 +77,7 @@ def test_depth_is_counted_outside_strings_only():
 
 @pytest.mark.parametrize("text", [b'"\\' * 2**19, b'\\"' * 2**19, b'"' * 2**20, b"[]" * 2**19, b'"a' * 2**19])
 def test_no_text_keeps_it_busy(text):
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(BadJson):
         loads(text)
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3

@@ -18,11 +18,11 @@ ROOMS = (zips, signatures, manifests)
 @pytest.mark.parametrize("exhibit", museum.EXHIBITS.values(), ids=lambda exhibit: exhibit.name)
 def test_every_hostile_bundle_is_refused_for_its_own_reason(exhibit):
     data, trust = exhibit.bundle()
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(BundleRefused) as refusal:
         read_bundle(data, trust)
     assert refusal.value.reason == exhibit.reason, str(refusal.value)
-    assert time.perf_counter() - started < 2  # none can keep the reader busy
+    assert time.process_time() - started < 2  # none can keep the reader busy
     message = str(refusal.value)
     assert message.isprintable()
     assert message.isascii()

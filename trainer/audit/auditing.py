@@ -34,16 +34,16 @@ def audit(
     budget: str = "quick",
     seed: int = 0,
     trust: Path | None = None,
+    label_only: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Attack one artefact of an export folder, or of a sealed bundle (then ``run`` and ``trust`` are needed).
 
     ``artefact`` is a name like ``tflite-int8``, or ``keras`` for the run's own networks (for comparison; they never
-    ship). ``budget`` is ``quick`` or ``thorough``, ``seed`` the first of its seeds. Returns the document of
+    ship). ``budget`` is ``quick`` or ``thorough``, ``seed`` the first of its seeds. ``label_only`` is that part of an
+    earlier document of the same run, budget and seed, where it need not be measured again. Returns the document of
     docs/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in ``RUN/audit-cache``.
     Raises ``BadInput`` for anything that does not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
-    from trainer.perturbers import label_only
-
     begun, started = time.monotonic(), datetime.now(timezone.utc)
     if budget not in BUDGETS:
         raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
@@ -55,7 +55,7 @@ def audit(
 
     # Under a trial budget the slices hold only some of the rows.
     rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
-    parts = 2 * len(adversaries()) + 2
+    parts = (len(adversaries()) + 1) * (1 if label_only else 2)
     with progress(f"audit of {artefact}", total=parts) as advance:
 
         def done(found: Sequence[Row]) -> None:
@@ -78,13 +78,8 @@ def audit(
             section["predictors"] = linear.predictors(opened.run.recipe, dataset, left.x, seed=seed)
         found = examine(dataset, left, classifiers, tries, seed, done)
 
-        floor = label_only.from_classifier(dataset.for_training(), classifiers["target"])
-        outputs = perturbing.in_chunks(floor.perturb, dataset.x[rows])
-        advance()
-        left = perturbing.releases(floor.outputs, outputs, dataset, rows)
-        # Its x' takes no more values than y has: a few thousand rows say all there is.
-        fewer = replace(tries, rows=min(tries.rows, LABEL_ONLY_ROWS))
-        beside = examine(dataset, left, classifiers, fewer, seed, done)
+        if label_only is None:
+            label_only = measured_label_only(dataset, rows, classifiers, tries, seed, done)
 
     versions, machine = environment()
     test = dataset.part("test")
@@ -109,7 +104,7 @@ def audit(
         },
         **found.as_dict(),
         "raw": raw_rates(dataset, classifiers),
-        "label_only": beside.as_dict(),
+        "label_only": dict(label_only),
         **section,
         "intervals": "Wilson" if test.cluster is None else f"Wilson on the effective number of {dataset.cluster_kind}s",
         "not_covered": list(NOT_COVERED),
@@ -119,6 +114,21 @@ def audit(
         "machine": machine,
         "wall_time_s": round(time.monotonic() - begun, 1),
     }
+
+
+def measured_label_only(
+    dataset: Dataset, rows: np.ndarray, classifiers: Mapping[str, Any], budget: Budget, seed: int, done: Done
+) -> dict[str, Any]:
+    """The same adversaries against the predicted y and nothing else: the floor every perturber is held against."""
+    from trainer.perturbers.label_only import from_classifier
+
+    floor = from_classifier(dataset.for_training(), classifiers["target"])
+    outputs = perturbing.in_chunks(floor.perturb, dataset.x[rows])
+    done([])
+    left = perturbing.releases(floor.outputs, outputs, dataset, rows)
+    # Its x' takes no more values than y has: a few thousand rows say all there is.
+    fewer = replace(budget, rows=min(budget.rows, LABEL_ONLY_ROWS))
+    return examine(dataset, left, classifiers, fewer, seed, done).as_dict()
 
 
 def examine(
