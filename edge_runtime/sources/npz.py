@@ -1,12 +1,15 @@
-"""``npz:FILE``: the array x (N, ...) of an .npz file, row by row."""
+"""``npz:FILE``: the array x (N, ...) of an .npz file, row by row, in constant memory."""
 
+import io
 import zipfile
 
 import numpy as np
 
 from edge_runtime.errors import BadInput
 from edge_runtime.frames import RawFrame
-from edge_runtime.sources.base import Source, now_ns
+from edge_runtime.sources.base import Source, SourceFailed, now_ns
+
+READ = 1 << 16  # bytes at a time; more than any header has
 
 
 class NpzSource(Source):
@@ -14,36 +17,62 @@ class NpzSource(Source):
 
     def __init__(self, path, spec):
         shape = tuple(spec["shape"])
-        x = _read(path)
-        if x.shape[1:] + (1,) == shape:
-            x = x[..., None]
-        if x.shape[1:] != shape or x.ndim != len(shape) + 1 or x.dtype != np.dtype(spec["dtype"]):
+        self._archive, self._member, found, dtype = _opened(path)
+        if not (found[1:] == shape or found[1:] + (1,) == shape) or not found or dtype != np.dtype(spec["dtype"]):
+            self.close()
             raise BadInput(
                 "expected x of {} {} in {}, as the bundle was made for; got {} {}".format(
-                    spec["dtype"], ("N",) + shape, path, x.dtype, x.shape
+                    spec["dtype"], ("N",) + shape, path, dtype, found
                 )
             )
-        self._x = x
+        self._path, self._shape, self._dtype = path, shape, dtype
         self._next = 0
-        self._end = self.size = len(x)
+        self._end = self.size = found[0]
 
     def next(self):
-        """The next row as a ``RawFrame``, or None at the end."""
+        """The next row, numbered from 0."""
         row = self._next
         if row >= self._end:
             return None
         self._next += 1
-        return RawFrame(self._x[row], row, now_ns())
+        wanted = int(np.prod(self._shape)) * self._dtype.itemsize
+        try:
+            data = self._member.read(wanted)
+        except (zipfile.BadZipFile, OSError, EOFError):
+            data = b""
+        if len(data) != wanted:
+            raise SourceFailed("{} is damaged: its x ends at row {}".format(self._path, row))
+        return RawFrame(np.frombuffer(data, self._dtype).reshape(self._shape), row, now_ns())
 
     def close(self):
-        """Let the array go."""
-        self._x = self._x[:0]
+        """Let the file go."""
+        self._end = 0
+        self._member.close()
+        self._archive.close()
 
 
-def _read(path):
+def _opened(path):
+    """The archive, x's values as a file that is read from front to back, and its shape and dtype."""
+    archive = None
     try:
-        with zipfile.ZipFile(path) as archive, archive.open("x.npy") as member:
-            return np.lib.format.read_array(member, allow_pickle=False)
+        archive = zipfile.ZipFile(path)
+        with archive.open("x.npy") as member:
+            head = io.BytesIO(member.read(READ))
+            # Through it once: a damaged file is found before its first row is let out, not after the last.
+            while member.read(READ):
+                pass
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        shape, columns_first, dtype = read[np.lib.format.read_magic(head)](head)
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if dtype.hasobject or archive.getinfo("x.npy").file_size - head.tell() != size:
+            raise ValueError
+        member = archive.open("x.npy")
+        member.read(head.tell())
+        if columns_first and len(shape) > 1:
+            # Its rows lie scattered over the file: there is no other way than to read it whole.
+            array = np.frombuffer(member.read(), dtype).reshape(shape, order="F")
+            member = io.BytesIO(array.tobytes())
+        return archive, member, tuple(shape), dtype
     except FileNotFoundError:
         problem = "there is no such file"
     except KeyError:
@@ -55,4 +84,6 @@ def _read(path):
     except ValueError:
         # Numpy's own words may quote what stands in the file.
         problem = "its x is no plain array of numbers, or is cut short"
+    if archive is not None:
+        archive.close()
     raise BadInput("expected an .npz file with an array x (N, ...) at {}: {}".format(path, problem))

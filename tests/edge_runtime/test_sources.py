@@ -145,3 +145,25 @@ def test_images_say_what_to_install(tmp_path, monkeypatch):
 def test_a_source_that_is_none_is_refused(tmp_path, text, spec, match):
     with pytest.raises(BadInput, match=match):
         open_source(text.format(tmp_path), spec)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npz_rows_come_in_order_whatever_the_order_of_the_file(tmp_path, order):
+    x = np.asarray(np.arange(12, dtype=np.float32).reshape(4, 3), order=order)
+    np.savez(tmp_path / "x.npz", x=x)
+    with open_source(f"npz:{tmp_path}/x.npz", VECTOR) as source:
+        assert [frame._data.tolist() for frame in iter(source.next, None)] == x.tolist()
+
+
+def test_npz_is_not_held_in_memory(tmp_path):
+    import tracemalloc
+
+    np.savez(tmp_path / "x.npz", x=np.zeros((2_000_000, 3), np.float32))
+    tracemalloc.start()
+    with open_source(f"npz:{tmp_path}/x.npz", VECTOR) as source:
+        assert source.size == 2_000_000
+        for _ in range(1000):
+            source.next()
+        most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**20, "24 MB of readings were read, and not one after the other"
