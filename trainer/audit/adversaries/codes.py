@@ -21,11 +21,14 @@ SHRINKAGE = (0.5, 2.0, 8.0, 32.0)  # rows that P(z|y) counts for; the best by cr
 
 
 class CodeCounts:
+    """Counting: each code's share of every z, the strongest attack there is on a code alone."""
+
     name = "code counts"
     kind: Kind = "adaptive"
     seeded = False
 
     def why_not(self, problem: Problem) -> str | None:
+        """Readings that do not repeat are no codes."""
         values, what = _values(problem.fit)
         count = len(np.unique(values, axis=0))
         if count > MOST_CODES or len(problem.fit) < FEWEST_ROWS_PER_CODE * count:
@@ -33,6 +36,7 @@ class CodeCounts:
         return None
 
     def fit(self, problem: Problem, seed: int) -> CodeAttack:
+        """Count z by y and code on the training rows."""
         del seed
         fit, stop = problem.fit, problem.stop
         values, _ = _values(fit)
@@ -54,6 +58,7 @@ class CodeAttack:
     train_samples: int
 
     def probabilities(self, part: Released) -> np.ndarray:
+        """The counted shares of each row's code."""
         values, _ = _values(part)
         last = self.table.shape[1] - 1
         return self.table[part.y, [self.places.get(row.tobytes(), last) for row in values]]
