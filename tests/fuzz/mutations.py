@@ -227,7 +227,8 @@ def spoiled_tree(draw: st.DrawFn, tree: Any) -> Any:
         step = path[-1]
         kind = draw(st.sampled_from(["replace", "replace", "move", "drop", "add", "rename"]))
         if kind == "replace":
-            owner[step] = draw(value)
+            # A copy: the odd values are lists of this module, and the next change may be made inside this one.
+            owner[step] = copy.deepcopy(draw(value))
         elif kind == "move":
             source = tree
             for other in draw(st.sampled_from(all_places)):
