@@ -2,13 +2,14 @@
 """Time `import edge_runtime` against `import numpy`: fresh processes, in turns, the least of each counts.
 
     .venv/bin/python scripts/bench_import.py                                   print the document
-    .venv/bin/python scripts/bench_import.py docs/results/import_time.json     and write it there
+    .venv/bin/python scripts/bench_import.py --out docs/results/import_time.json   and write it there
 
 Ends with 3 where the ratio is not below 1.2. Both are read from compiled files, as on a board after the first start.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -50,11 +51,15 @@ def measure(rounds: int = ROUNDS) -> dict[str, object]:
 
 
 def main() -> int:
+    """Measure, print and, with ``--out``, record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    out = parser.parse_args().out
     document = measure()
     text = json.dumps(document, indent=1) + "\n"
     print(text, end="")
-    if len(sys.argv) > 1:
-        write_atomic(sys.argv[1], text.encode())
+    if out:
+        write_atomic(out, text.encode())
     return 0 if float(str(document["ratio"])) < LIMIT else 3
 
 
