@@ -5,7 +5,7 @@ refuses to be pickled, copied, printed or turned into an array, and a sink takes
 """
 
 import types
-from typing import Mapping
+from typing import Mapping, Optional
 
 import numpy as np
 
@@ -26,15 +26,17 @@ class RawFrame(object):
     """One sensor reading as it came. Shows its shape and type, never a value.
 
     ``data`` is an ndarray, ``index`` the source's number of the frame, ``captured_ns`` when it was taken
-    (nanoseconds of the source's clock) or None.
+    (nanoseconds of the source's clock) or None, ``track`` the number of the person or thing it follows through a
+    stream (0 where nothing is followed: the whole camera is one track).
     """
 
-    __slots__ = ("_data", "captured_ns", "index")
+    __slots__ = ("_data", "captured_ns", "index", "track")
 
-    def __init__(self, data, index, captured_ns=None):
+    def __init__(self, data, index, captured_ns=None, track=0):
         self._data = data
         self.index = index
         self.captured_ns = captured_ns
+        self.track = track
 
     def __repr__(self):
         return "<RawFrame {} of {} {}>".format(self.index, self._data.dtype, tuple(self._data.shape))
@@ -48,16 +50,20 @@ class RawFrame(object):
 class PerturbedFrame(object):
     """One frame that may leave. Only a ``Pipeline`` can make one; its arrays are its own and cannot be written to.
 
-    ``index`` is the source's number of the frame it came from, ``outputs`` the arrays by name in the manifest's
-    order, ``data`` the first of them. It carries no capture time: when a frame leaves is not for it to say.
+    ``index`` is the source's number of the frame it came from (of a live source: the tick's), ``outputs`` the arrays by
+    name in the manifest's order, ``data`` the first of them, ``slot`` which of a tick's fixed number of places it
+    fills, ``tick_ns`` the time of the tick (nanoseconds since 1970) or None. It carries no capture time: when a frame
+    leaves is not for it to say.
     """
 
-    __slots__ = ("data", "index", "outputs")
+    __slots__ = ("data", "index", "outputs", "slot", "tick_ns")
     data: np.ndarray
     index: int
     outputs: Mapping[str, np.ndarray]
+    slot: int
+    tick_ns: Optional[int]
 
-    def __init__(self, index, outputs, maker=None):
+    def __init__(self, index, outputs, maker=None, slot=0, tick_ns=None):
         if maker is not _PIPELINE:
             raise PrivacyStop("only a pipeline can make a PerturbedFrame: give it a RawFrame")
         # An array over bytes is a copy of its own and can never be made writable again.
@@ -65,6 +71,8 @@ class PerturbedFrame(object):
         object.__setattr__(self, "index", index)
         object.__setattr__(self, "outputs", types.MappingProxyType(own))
         object.__setattr__(self, "data", own[next(iter(own))])
+        object.__setattr__(self, "slot", slot)
+        object.__setattr__(self, "tick_ns", tick_ns)
 
     def __setattr__(self, name, value):
         raise PrivacyStop("a PerturbedFrame cannot be changed: only a pipeline fills one")

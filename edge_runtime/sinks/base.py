@@ -16,6 +16,12 @@ class Sink(object):
     def _write(self, frame):
         raise NotImplementedError
 
+    def announce(self, state, tick_ns):
+        """Tell whoever listens that the stream is ``"degraded"`` or ``"running"`` since the tick at ``tick_ns``.
+
+        Only at the coarse grain of the schedule. Sinks that nobody listens to have nothing to tell.
+        """
+
     def flush(self):
         """Hand on what was written, where somebody may be waiting for it; called after each block of frames."""
 
