@@ -7,6 +7,7 @@ folder, whose lines are a time in seconds and a file, ``#`` before what is not.
 import importlib
 import math
 import os
+from typing import List, Tuple
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def _listed(folder):
             break
     else:
         return None
-    listed = []
+    listed: List[Tuple[float, str]] = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             words = line.split("#")[0].split()
