@@ -29,7 +29,7 @@ class Counters(object):
 
     def __init__(self, handle: Optional[int] = None) -> None:
         self._page = mmap.mmap(-1 if handle is None else handle, _PAGE)
-        self._places = {}  # type: Dict[str, int]
+        self._places: Dict[str, int] = {}
         self._lock = threading.Lock()
 
     def add(self, name: str, count: int = 1) -> None:

@@ -74,6 +74,15 @@ class PerturbedFrame(object):
         object.__setattr__(self, "slot", slot)
         object.__setattr__(self, "tick_ns", tick_ns)
 
+    def at(self, index, tick_ns):
+        """The same outputs as they leave at a tick: ``index`` is its number, ``tick_ns`` its time."""
+        moved = object.__new__(PerturbedFrame)
+        for name, value in (("index", index), ("tick_ns", tick_ns)):
+            object.__setattr__(moved, name, value)
+        for name in ("outputs", "data", "slot"):
+            object.__setattr__(moved, name, getattr(self, name))
+        return moved
+
     def __setattr__(self, name, value):
         raise PrivacyStop("a PerturbedFrame cannot be changed: only a pipeline fills one")
 

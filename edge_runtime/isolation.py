@@ -38,7 +38,7 @@ def enter(namespace: bool = True) -> str:
     To be called while it has one thread: a namespace is entered by a thread, and others would stay where they are.
     ``namespace`` False leaves that means out, for a sensor that is itself a network interface.
     """
-    means = []  # type: List[str]
+    means: List[str] = []
     if namespace and len(os.listdir("/proc/self/task")) == 1 and _own_namespace():
         means.append(NAMESPACE)
     if _filter():
@@ -84,7 +84,7 @@ def program(machine: str) -> bytes:
 
 
 class _Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_char_p)]  # noqa: RUF012 - as ctypes has it
+    _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_char_p)]
 
 
 def _filter() -> bool:

@@ -29,7 +29,7 @@ class Latest(object):
     """Place for one frame. ``put`` never waits; what it pushes out is handed back."""
 
     def __init__(self) -> None:
-        self._held = collections.deque(maxlen=1)  # type: Any
+        self._held: Any = collections.deque(maxlen=1)
         self._came = threading.Condition()
 
     def put(self, item: Any) -> Any:
@@ -46,6 +46,16 @@ class Latest(object):
             if not self._held:
                 self._came.wait(timeout_s)
             return self._held.pop() if self._held else None
+
+
+class WholeFrames(object):
+    """What the source gives is what the pipeline takes: one slot, and nobody is followed."""
+
+    ended = ()
+
+    def frames(self, frame: RawFrame) -> List[Tuple[int, RawFrame]]:
+        """The frame itself, in slot 0."""
+        return [(0, frame)]
 
 
 class LiveLoop(object):
@@ -81,11 +91,11 @@ class LiveLoop(object):
         self._latest = Latest()
         self._stopping = threading.Event()
         self._ended = threading.Event()  # the capturing thread gives no more
-        self._failed = None  # type: Optional[EdgeVeilError]
+        self._failed: Optional[EdgeVeilError] = None
         spec = perturber.manifest["input"]
         low = np.broadcast_to(np.asarray(0 if spec["low"] is None else spec["low"]), tuple(spec["shape"]))
         self._blank = np.array(low, np.dtype(spec["dtype"]))
-        self._last = []  # type: List[Optional[PerturbedFrame]]
+        self._last: List[Optional[PerturbedFrame]] = []
 
     def flat(self) -> List[PerturbedFrame]:
         """A set as an empty scene gives it, for the ticks at which there is nothing else. Raises ``DeviceFailed``."""
@@ -136,7 +146,8 @@ class LiveLoop(object):
                     before = self._counters.get("frames-in")
                     if self._drain(source):
                         return
-                    source = _closed(source)
+                    _closed(source)
+                    source = None
                     if self._counters.get("frames-in") > before:
                         pause_s = REOPEN_S
                 self._rest(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads load, it hides nothing
@@ -245,7 +256,7 @@ class LiveLoop(object):
 
     def _attempt(self, frame: RawFrame) -> Tuple[List[Any], str]:
         """A set, or a reason. As much is computed for an empty scene as for a full one."""
-        places = [None] * self._schedule.slots  # type: List[Any]
+        places: List[Any] = [None] * self._schedule.slots
         reason, came = "", 0
         try:
             crops = self._capture.frames(frame)

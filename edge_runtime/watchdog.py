@@ -10,7 +10,8 @@ import time
 from typing import Callable, Dict, Tuple
 
 
-def _alarm(seconds: float) -> None:
+def put_off_alarm(seconds: float) -> None:
+    """The kernel ends this process in ``seconds``, unless it is put off again by then; 0: not at all."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
@@ -20,11 +21,11 @@ class Watchdog(object):
     def __init__(
         self,
         hang_after_s: float,
-        put_off: Callable[[float], None] = _alarm,
+        put_off: Callable[[float], None] = put_off_alarm,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._hang_after_s, self._put_off, self._clock = hang_after_s, put_off, clock
-        self._hearts = {}  # type: Dict[str, Tuple[float, float]]
+        self._hearts: Dict[str, Tuple[float, float]] = {}
         self._ended = threading.Event()
 
     def beat(self, name: str, within_s: float = 0.0) -> None:
