@@ -111,7 +111,7 @@ def build(spec: InputSpec, section: PrGan, classifiers: dict[str, Any], *, seed:
         optimizer.build(model.trainable_variables)
         optimizers.append(optimizer)
     sent = straight_through(spec) if section.straight_through else identity
-    return Networks(generator, discriminator, classifiers["target"], classifiers["sensitive"], *optimizers, sent)
+    return Networks(generator, discriminator, classifiers["target"], classifiers["sensitive"], *optimizers, sent=sent)
 
 
 def build_generator(spec: InputSpec, section: Generator) -> Any:
