@@ -105,13 +105,25 @@ def build(spec: InputSpec, section: PrGan, classifiers: dict[str, Any], *, seed:
     keras.utils.set_random_seed(seed)
     generator = build_generator(spec, section.generator)
     discriminator = conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
-    optimizers = []
-    for model, rate in ((generator, section.learning_rate), (discriminator, section.discriminator_learning_rate)):
-        optimizer = keras.optimizers.Adam(rate, beta_1=0.5)
-        optimizer.build(model.trainable_variables)
-        optimizers.append(optimizer)
     sent = straight_through(spec) if section.straight_through else identity
-    return Networks(generator, discriminator, classifiers["target"], classifiers["sensitive"], *optimizers, sent=sent)
+    return Networks(
+        generator,
+        discriminator,
+        classifiers["target"],
+        classifiers["sensitive"],
+        adam(generator, section.learning_rate),
+        adam(discriminator, section.discriminator_learning_rate),
+        sent,
+    )
+
+
+def adam(model: Any, rate: float) -> Any:
+    """Adam as GANs like it, built for the variables of ``model``."""
+    import keras
+
+    optimizer = keras.optimizers.Adam(rate, beta_1=0.5)
+    optimizer.build(model.trainable_variables)
+    return optimizer
 
 
 def build_generator(spec: InputSpec, section: Generator) -> Any:
