@@ -1,8 +1,7 @@
 """The one door to the disk for everything that changes which release a board runs.
 
-Eight small changes and no more, each a single call to the system, so that a test can write down the order in which they
-happen and play back every power cut. Nothing is on the disk until it was synced: a file's bytes by ``sync``, its name by
-``sync_folder`` of the folder it lies in.
+Eight small changes and no more, so that a test can write down the order in which they happen and play back every power
+cut. Nothing is on the disk until it was synced: a file's bytes by ``sync``, its name by ``sync_folder`` of its folder.
 """
 
 import os

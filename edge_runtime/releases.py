@@ -7,9 +7,9 @@
     ROOT/state.json                    what was committed, the floor, what failed
 
 ``state.json`` is the one truth; it is replaced in one step. A release is *on trial* while ``current`` points to it and
-``committed`` does not name it: the power may go at any moment, and whoever comes up then (``recover``) goes back to what
-was committed. A release is committed only after it has run here. The floor (the smallest ``security_version`` that is
-taken) rises in the same step, and nothing that lies below it is ever gone back to.
+``committed`` does not name it: the power may go at any moment, and whoever comes up then (``recover``) goes back to
+what was committed. A release is committed only after it has run here. The floor (the smallest ``security_version``
+that is taken) rises in the same step, and nothing that lies below it is ever gone back to.
 """
 
 import os
@@ -126,7 +126,7 @@ class Releases(object):
         if current != state.committed:
             reason = "it was interrupted on trial"
             # The previous one is current where the power went in the middle of a commit.
-            if current in (None, state.previous) or self.read(current) is None:
+            if current is None or current == state.previous or self.read(current) is None:
                 self._settle(state)
             else:
                 self._undo(state, current, reason)
