@@ -4,6 +4,8 @@ Section 6.1 of paper 001 takes a patch around each person; this finds where. Onl
 for 424 x 512 on a workstation.
 """
 
+from typing import List, Tuple
+
 import numpy as np
 
 GRID = 4  # every fourth row and column is looked at; a head is about 40 pixels wide
@@ -66,7 +68,7 @@ class Finder(object):
         depth, height = depth[row, column], above[row, column].astype(np.float32)
         smooth = _mean3(np.where(tall, above, 0).astype(np.float32))[row, column]
         down, across = self._down[row] * depth, self._across[column] * depth
-        found = []
+        found: List[Tuple[float, float]] = []
         # What is too small for a person costs a turn too; the number of turns is bounded.
         for _ in range(2 * most + 4):
             peak = int(smooth.argmax())
