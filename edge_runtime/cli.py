@@ -168,6 +168,7 @@ def _run(arguments):
 def _file_to_file(settings):
     """One process, as long as nothing of it is on a network or in a room."""
     from edge_runtime import hardening, loop
+    from edge_runtime.capture import Capture
     from edge_runtime.perturber import Perturber
     from edge_runtime.sinks import open_sink
     from edge_runtime.sources import open_source
@@ -175,12 +176,14 @@ def _file_to_file(settings):
     hardening.no_core_dumps()
     names = ("trust", "backend", "artefact", "threads")
     with Perturber.open(settings["bundle"], **{name: settings[name] for name in names}) as perturber:
-        with open_source(settings["source"], perturber.manifest["input"]) as source:
+        manifest = perturber.manifest
+        with open_source(settings["source"], manifest["input"], manifest["capture"]) as source:
             texts = settings["sink"]
-            sink = open_sink(texts if len(texts) > 1 else texts[0], perturber.manifest["outputs"])
+            sink = open_sink(texts if len(texts) > 1 else texts[0], manifest["outputs"])
             with _Progress(source.size) as progress:
                 report = _reporter(settings["strict"])
-                summary = loop.run(source, perturber, sink, progress=progress, report=report)
+                capture = Capture(manifest) if manifest["capture"] else None
+                summary = loop.run(source, perturber, sink, capture=capture, progress=progress, report=report)
         document = dict({"schema": 1}, **summary._asdict())
         document.update(perturber.info)
     return document

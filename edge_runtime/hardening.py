@@ -4,7 +4,6 @@ import ctypes
 import os
 import resource
 import signal
-from typing import Any
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
@@ -40,12 +39,6 @@ def lock_memory() -> bool:
         return ctypes.CDLL(None).mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
     except (OSError, AttributeError):
         return False
-
-
-def overwrite(frame: Any) -> None:
-    """Make a raw frame that was used zeros, where its memory is ours to write to."""
-    if frame._data.flags.writeable:
-        frame._data.fill(0)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -18,7 +18,7 @@ from edge_runtime import hardening, isolation, loop
 from edge_runtime.counters import DROP, Counters
 from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
 from edge_runtime.frames import PerturbedFrame
-from edge_runtime.live import LiveLoop, WholeFrames
+from edge_runtime.live import LiveLoop
 from edge_runtime.record import FLAT, RELEASED, Layout
 from edge_runtime.schedule import schedule
 from edge_runtime.watchdog import Watchdog, put_off_alarm
@@ -72,6 +72,7 @@ class Inside(object):
 
     def run(self, bundle: bytes, isolated: str, frames: Optional[int]) -> None:
         """Open the bundle, tell what runs, then perturb. Raises what ends it early."""
+        from edge_runtime.capture import Capture
         from edge_runtime.perturber import Perturber
 
         settings = self._settings
@@ -88,6 +89,7 @@ class Inside(object):
             del bundle
             plan = schedule(perturber.manifest, settings["fps"])
             layout = Layout(perturber.manifest["outputs"])
+            capture = Capture(perturber.manifest)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
             self._watchdog.beat("perturb")
             self._watchdog.start()
@@ -95,7 +97,7 @@ class Inside(object):
                 perturber,
                 plan,
                 open_source=lambda: self._open(perturber.manifest, frames),
-                capture=WholeFrames(),
+                capture=capture,
                 send=lambda made: self._send(layout, made, RELEASED),
                 counters=self._counters,
                 watchdog=self._watchdog,
@@ -120,7 +122,7 @@ class Inside(object):
                 live.run(source)
             else:
                 with source:
-                    self._file(source, perturber, layout)
+                    self._file(source, perturber, capture, layout)
 
     def _first(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
         """The source, or None where it was there before and may come back."""
@@ -141,14 +143,14 @@ class Inside(object):
         options: Dict[str, Any] = {name: True for name in ("realtime", "repeat") if self._settings[name]}
         if frames is not None:
             options["frames"] = frames
-        return open_source(self._settings["source"], manifest["input"], manifest.get("capture"), **options)
+        return open_source(self._settings["source"], manifest["input"], manifest["capture"], **options)
 
     def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:
         data = b"".join(layout.pack(frame, self._sets, slot, state) for slot, frame in enumerate(made))
         self._pipe.write(data)
         self._sets += 1
 
-    def _file(self, source: Any, perturber: Any, layout: Layout) -> None:
+    def _file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
         """A file keeps its numbers and has no ticks; all its frames go through, in order, as fast as they are taken."""
 
         def refused(number: int, problem: str) -> None:
@@ -160,6 +162,7 @@ class Inside(object):
             source,
             perturber,
             lambda frame: self._pipe.write(layout.pack(frame, frame.index, frame.slot)),
+            capture=capture if perturber.manifest["capture"] else None,
             interrupted=lambda: self._stopping,
             progress=lambda *_: self._watchdog.beat("perturb"),
             report=refused,

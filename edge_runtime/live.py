@@ -17,7 +17,6 @@ import numpy as np
 from edge_runtime.counters import DROP, Counters
 from edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped
 from edge_runtime.frames import PerturbedFrame, RawFrame
-from edge_runtime.hardening import overwrite
 from edge_runtime.schedule import Schedule
 from edge_runtime.watchdog import Watchdog
 
@@ -46,16 +45,6 @@ class Latest(object):
             if not self._held:
                 self._came.wait(timeout_s)
             return self._held.pop() if self._held else None
-
-
-class WholeFrames(object):
-    """What the source gives is what the pipeline takes: one slot, and nobody is followed."""
-
-    ended = ()
-
-    def frames(self, frame: RawFrame) -> List[Tuple[int, RawFrame]]:
-        """The frame itself, in slot 0."""
-        return [(0, frame)]
 
 
 class LiveLoop(object):
@@ -96,6 +85,7 @@ class LiveLoop(object):
         low = np.broadcast_to(np.asarray(0 if spec["low"] is None else spec["low"]), tuple(spec["shape"]))
         self._blank = np.array(low, np.dtype(spec["dtype"]))
         self._last: List[Optional[PerturbedFrame]] = []
+        self._broken_off = False
 
     def flat(self) -> List[PerturbedFrame]:
         """A set as an empty scene gives it, for the ticks at which there is nothing else. Raises ``DeviceFailed``."""
@@ -164,6 +154,7 @@ class LiveLoop(object):
         try:
             source = self._open_source()
             self._counters.add("source-opened")
+            self._broken_off = True
             return source
         except DeviceFailed as error:
             if not _curable(error):
@@ -249,7 +240,7 @@ class LiveLoop(object):
         if reason:
             self._let_fall(frame, reason)
             return
-        overwrite(frame)
+        frame.erase()
         self._last = made
         self._send(made)
         self._counters.add("sets-out")
@@ -258,6 +249,10 @@ class LiveLoop(object):
         """A set, or a reason. As much is computed for an empty scene as for a full one."""
         places: List[Any] = [None] * self._schedule.slots
         reason, came = "", 0
+        if self._broken_off:
+            # Whoever was there before has gone.
+            self._broken_off = False
+            self._capture.restart()
         try:
             crops = self._capture.frames(frame)
         except FrameDropped as drop:
@@ -277,8 +272,8 @@ class LiveLoop(object):
             if crop is not None or self._schedule.on_fault == "flat":
                 made[slot] = perturbed
             if crop is not None and crop is not frame:
-                overwrite(crop)
-        for track in getattr(self._capture, "ended", ()):
+                crop.erase()
+        for track in self._capture.ended:
             self._perturber.forget(track)
         # A frame in which nobody is to be seen is as good as any; one whose every crop failed is not.
         return made, reason if crops and not came else ""
@@ -288,7 +283,7 @@ class LiveLoop(object):
 
     def _let_fall(self, frame: RawFrame, reason: str) -> None:
         self._counters.add(DROP + reason)
-        overwrite(frame)
+        frame.erase()
 
 
 def _curable(error: DeviceFailed) -> bool:

@@ -15,6 +15,7 @@ from edge_runtime.record import FLAT, Record
 from edge_runtime.schedule import Schedule
 
 MOST_WAITING = 2  # sets in hand: one that comes a moment too late for its tick does not push out the next
+MAKE_UP_S = 1.0
 CLOCK_JUMP_S = 1.0  # how far the wall clock may wander from our own before timestamps follow it
 
 Say = Callable[..., None]
@@ -23,9 +24,19 @@ Say = Callable[..., None]
 class SinkSet(object):
     """Several sinks as one. A sink that fails costs its own frames alone; they are counted and said once."""
 
-    def __init__(self, sinks: Dict[str, Any], counters: Counters, say: Say) -> None:
-        self._sinks, self._counters, self._say = sinks, counters, say
+    def __init__(self, counters: Counters, say: Say) -> None:
+        self._sinks: Dict[str, Any] = {}
+        self._counters, self._say = counters, say
         self._failing: Any = set()
+
+    @property
+    def opened(self) -> bool:
+        """Whether there are any yet."""
+        return bool(self._sinks)
+
+    def open(self, sinks: Dict[str, Any]) -> None:
+        """From now on these take what is written."""
+        self._sinks = sinks
 
     def write(self, frames: List[PerturbedFrame]) -> None:
         """Hand ``frames`` to every sink. Raises ``PrivacyStop`` where one of them is no perturbed frame."""
@@ -148,10 +159,11 @@ class Emission(object):
         self.fresh_s = self._start_s
 
     def tick(self) -> None:
-        """Emit one tick's records, if one is due; ticks that were slept through are counted and not made up."""
+        """Emit the records of the tick that is due. A process that was held up for a moment makes up for its ticks;
+        after a sleep of more than a second and some ticks they are counted as missed."""
         now = self._clock()
         missed = int((now - self.due_s()) / self.plan.tick_s)
-        if missed > 0:
+        if now - self.due_s() > MAKE_UP_S + 5 * self.plan.tick_s:
             self._counters.add("ticks-missed", missed)
             self.number += missed
         self._follow_the_clock(now)

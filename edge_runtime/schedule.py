@@ -26,7 +26,7 @@ def schedule(manifest: Dict[str, Any], fps: Optional[float] = None) -> Schedule:
     """
     if fps is not None and not 0 < fps <= 1000:
         raise BadInput("expected --fps above 0 and up to 1000; got {:g}".format(fps))
-    capture = manifest.get("capture")
+    capture = manifest["capture"]
     if capture is None:
         return Schedule(1.0 / (fps or TICK_HZ), 1, "previous", DEGRADED_AFTER_S)
     signed = float(capture["tick_hz"])

@@ -74,7 +74,7 @@ class Service(object):
         manifest = self.bundle.manifest
         self.plan = schedule(manifest, settings["fps"])
         self._layout = Layout(manifest["outputs"])
-        self._sinks = SinkSet(self._open_sinks(manifest), self.counters, log.say)
+        self._sinks = SinkSet(self.counters, log.say)
         self.emission = Emission(self.plan, self._sinks, self.counters, log.say, clock=clock, wall=wall)
         self.supervisor = Supervisor(
             inside_settings(settings),
@@ -102,10 +102,10 @@ class Service(object):
     def run(self) -> Dict[str, Any]:
         """See ``run`` of this module."""
         started = self._clock()
-        self._say_what_will_run()
         woken, wake = os.pipe()
         try:
             with _Signals(wake, self._signals):
+                self._say_what_will_run()
                 try:
                     self.supervisor.start()
                     self._loop(woken)
@@ -189,7 +189,7 @@ class Service(object):
             raise InsideFailed(str(facts.get("message")), PrivacyStop.exit_code)
 
     def _take(self, record: Record) -> None:
-        if self._live is None:
+        if not self._sinks.opened:
             self._early.append(record)
         elif self._live:
             self.emission.take(record)
@@ -199,8 +199,11 @@ class Service(object):
             self.counters.add("frames-out")
 
     def _begin(self) -> None:
+        """Sinks are opened when the source is: before that, nobody is told of a stream, and no folder is made."""
         if self._live is None or self._begun:
             return
+        if not self._sinks.opened:
+            self._sinks.open(self._open_sinks(self.bundle.manifest))
         early, self._early = self._early, []
         for record in early:
             self._take(record)
@@ -330,7 +333,7 @@ class Service(object):
             name = without_secrets(text)
             if name in sinks:
                 raise BadInput("expected every sink once; {} is there twice".format(name))
-            sinks[name] = open_sink(text, manifest["outputs"], manifest, {"say": self._sink_says})
+            sinks[name] = open_sink(text, manifest["outputs"])
         return sinks
 
     def _sink_says(self, text: str) -> None:
