@@ -6,6 +6,7 @@ The installed runtime does all of it: what lies inside a new bundle is data unti
 import os
 import subprocess
 import sys
+from typing import Dict
 
 from edge_runtime.errors import BadInput, DeviceFailed
 
@@ -118,11 +119,12 @@ def _try(arguments):
     from edge_runtime.errors import FrameDropped
     from edge_runtime.perturber import Perturber
 
+    dropped: Dict[str, int] = {}
     with Perturber.open(arguments.bundle, trust=arguments.trust) as perturber:
         if arguments.source:
             done, dropped = _frames_of(arguments.source, perturber, arguments.frames)
         else:
-            done, dropped, frames = 0, {}, synthetic_frames(perturber.manifest["input"])
+            done, frames = 0, synthetic_frames(perturber.manifest["input"])
             for number in range(arguments.frames):
                 try:
                     perturber.perturb(frames[number % len(frames)])
@@ -143,7 +145,8 @@ def _frames_of(text, perturber, count):
     from edge_runtime.errors import FrameDropped
     from edge_runtime.sources import open_source
 
-    manifest, done, dropped = perturber.manifest, 0, {}
+    manifest, done = perturber.manifest, 0
+    dropped: Dict[str, int] = {}
     capture = Capture(manifest)
     with open_source(text, manifest["input"], manifest["capture"]) as source:
         for _ in range(count):

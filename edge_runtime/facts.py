@@ -82,9 +82,9 @@ def _writable(place):
 
 
 def _runs(command):
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     try:
-        return subprocess.call(command, **quiet) == 0  # noqa: S603 - a fixed command
+        with open(os.devnull, "r+b") as nothing:
+            return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603
     except OSError:
         return False
 
