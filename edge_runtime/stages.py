@@ -123,7 +123,7 @@ def _synthesis(stage, context):
 
 
 def _add(stage, _context):
-    """Noise of whole steps on a grid of ``levels`` steps between 0 and 1; what would leave the grid stays at its end."""
+    """Noise of whole steps on a grid of ``levels`` steps from 0 to 1; what would leave the grid stays at its end."""
     source, noise, target = stage["input"], stage["noise"], stage["output"]
     levels = np.int64(stage["levels"])
 
