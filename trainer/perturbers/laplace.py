@@ -1,7 +1,7 @@
 """The Laplace mechanism: discrete noise on every value of a reading, differentially private (paper 001, section 6.2).
 
-A reading's values are taken to a grid of ``levels`` steps (whole-number readings lie on one), and to each a whole number
-of steps is added, k with probability proportional to exp(-|k| / scale): two readings that differ in one value then give
+A reading's values are taken to a grid of ``levels`` steps (whole numbers lie on one), and to each a whole number of
+steps is added, k with probability proportional to exp(-|k| / scale): two readings that differ in one value then give
 any x' with probabilities that differ by a factor of at most exp(eps), eps = levels / scale. All values may differ, so
 for whole readings it is eps times their number. What leaves the range is brought back to its end, which tells no more.
 
@@ -34,8 +34,9 @@ SPARE = 2.0  # standard errors of that cut's accuracy above the floor: other noi
 def fit(dataset: Dataset, _rng: np.random.Generator, _budget: Any, run: Run) -> FittedPerturber:
     """The recipe's ``eps``, or else the largest noise of eps 10 to 0.01 at which Acc(D_y) on validation is kept.
 
-    Neither generator nor budget is asked: the noise is the operating system's, so two fits may differ by a step. Writes eps, what it is for a
-    whole reading, and the scale to run.json. Raises ``BadInput`` for readings without a range.
+    Neither generator nor budget is asked: the noise is the operating system's, so two fits may differ by a step.
+    Writes eps, what it is for a whole reading, and the scale to run.json. Raises ``BadInput`` for readings without a
+    range.
     """
     section = run.recipe.perturber
     if not isinstance(section, Laplace):
@@ -103,7 +104,7 @@ def perturber(spec: InputSpec, scale: Fraction, levels: int) -> FittedPerturber:
 
 
 def _swept(dataset: Dataset, levels: int, run: Run) -> Fraction:
-    """The scale of the smallest eps before Acc(D_y) falls below the recipe's floor; that of eps 10 where none keeps it."""
+    """The scale of the smallest eps before Acc(D_y) falls below the recipe's floor, or else that of eps 10."""
     target = run.classifiers()["target"]
     _, choose = run.hold_out(dataset.part("perturber"))
     floor = run.recipe.limits.target_accuracy
