@@ -10,6 +10,7 @@ import tomllib
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from edge_runtime.errors import BadInput
+from trainer.capture_section import Capture
 from trainer.perturbers.sections import Cleaner, Noise, Perturber, Section
 from trainer.recipe_errors import nearest, sentence
 
@@ -127,6 +128,9 @@ class Recipe(Section):
     description: str = Field(default="", max_length=200, description="One line for people.")
     seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Of slices, initial weights and batch order.")
     data: Data = Field(description="The readings and their attributes.")
+    capture: Capture | None = Field(
+        default=None, description="How frames of a sensor become readings; left out where they are readings already."
+    )
     prior: Annotated[TablePrior | CountedPrior | UniformPrior, Field(discriminator="kind")] = Field(
         description="What the public knows of z given y."
     )
