@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 
-from edge_runtime import __version__, config
+from edge_runtime import __version__, board, config
 from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
 
 _EXIT_CODES = (
@@ -85,7 +85,15 @@ def _parser():
     bench.add_argument("--min-count", type=int, default=300, metavar="N", help="frames at least (300)")
     bench.add_argument("--min-seconds", type=float, default=2.0, metavar="S", help="seconds at least (2)")
     _choices(bench)
+    board.add_commands(commands, _help_page)
     return parser
+
+
+def _help_page(example):
+    return {
+        "epilog": "example:\n  {}\n\n{}".format(example, _EXIT_CODES),
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
 
 
 def _command(commands, name, call, summary, example, optional=False):
@@ -93,8 +101,7 @@ def _command(commands, name, call, summary, example, optional=False):
         name,
         help=summary,
         description=summary[0].upper() + summary[1:] + ".",
-        epilog="example:\n  {}\n\n{}".format(example, _EXIT_CODES),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **_help_page(example),
     )
     # What the configuration file may say as well need not be said here.
     command.add_argument("bundle", metavar="BUNDLE", help="the .veil file", nargs="?" if optional else None)
