@@ -15,7 +15,7 @@ def raw_of(millimetres: np.ndarray) -> np.ndarray:
 
 
 def write(folder: Path, depths: list[np.ndarray], *, fps: float = 30.0) -> None:
-    """``depths`` (480, 640) in mm, one a picture; beside each a dark colour picture and a reading of its accelerometer."""
+    """``depths`` (480, 640) in mm, one a picture; beside each a dark picture in colour and the accelerometer."""
     folder.mkdir()
     names = []
     for number, depth in enumerate(depths):

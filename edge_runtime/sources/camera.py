@@ -1,6 +1,7 @@
 """``camera:0`` or ``camera:/dev/video0``: a USB or built-in camera by V4L2, read by OpenCV."""
 
 import os
+from typing import Any
 
 from edge_runtime.errors import BadInput, FrameDropped
 from edge_runtime.frames import RawFrame
@@ -25,7 +26,8 @@ class CameraSource(Source):
                 )
             )
         self.name = "camera " + self._device
-        self._spec, self._cv2, self._capture = spec, opencv(), None
+        self._spec, self._cv2 = spec, opencv()
+        self._capture: Any = None
         self._fresh = freshness or Freshness(self.name)
         if not os.path.exists(self._device):
             raise Disconnected(

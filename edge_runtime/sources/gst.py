@@ -6,6 +6,7 @@ go there too.
 
 import importlib
 import re
+from typing import Any
 
 import numpy as np
 
@@ -102,12 +103,12 @@ class GstSource(Source):
         self._pipeline.set_state(self._gst.State.NULL)
 
 
-def _gstreamer():
+def _gstreamer() -> Any:
     """GStreamer through PyGObject, started. Raises ``Missing``."""
     try:
         gi = importlib.import_module("gi")
         gi.require_version("Gst", "1.0")
-        gst = importlib.import_module("gi.repository.Gst")
+        gst: Any = importlib.import_module("gi.repository.Gst")
         gst.glib = importlib.import_module("gi.repository.GLib")
     except (ImportError, ValueError, AttributeError):
         gst = None

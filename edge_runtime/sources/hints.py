@@ -1,5 +1,8 @@
 """What to install, in the words of the board at hand."""
 
+import importlib
+from typing import Any
+
 from edge_runtime.machine import facts
 from edge_runtime.sources.base import Missing
 
@@ -43,3 +46,12 @@ def missing(what, library, board=None):
     kind = next((kind for words, kind in _BOARDS if words in name), "")
     hints = _HINTS[library]
     return Missing("{}, which is not here: {}".format(what, hints.get(kind, hints[""])))
+
+
+def load(module: str, what: str, library: str) -> Any:
+    """The Python module of that name. Raises ``missing(what, library)`` where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        pass  # said below, where the import's error does not hang on ours
+    raise missing(what, library)

@@ -8,13 +8,23 @@ import base64
 import http.client
 import socket
 import ssl
+from typing import Any
 
 import numpy as np
 
 from edge_runtime.errors import FrameDropped
 from edge_runtime.frames import RawFrame
 from edge_runtime.sources import address as addresses
-from edge_runtime.sources.base import STALL_S, Disconnected, Freshness, Source, Stalled, Unsupported, now_ns
+from edge_runtime.sources.base import (
+    STALL_S,
+    Disconnected,
+    Freshness,
+    Source,
+    SourceFailed,
+    Stalled,
+    Unsupported,
+    now_ns,
+)
 from edge_runtime.sources.images import opencv
 from edge_runtime.sources.pictures import fit, fits, need_image
 
@@ -36,7 +46,9 @@ class HttpSource(Source):
         self.name = self._address.shown
         self._spec, self._cv2 = spec, opencv()
         self._fresh = freshness or Freshness(self.name)
-        self._connection = self._answer = None
+        self._connection: Any = None
+        self._answer: Any = None
+        self._boundary = b""
         self._next = 0
         try:
             self._connect()
@@ -60,7 +72,7 @@ class HttpSource(Source):
         """Ask for the address; what it answers is looked at before a picture is."""
         address = self._address
         if address.scheme == "https":
-            connection = http.client.HTTPSConnection(
+            connection: Any = http.client.HTTPSConnection(
                 address.host, address.port, timeout=STALL_S, context=ssl.create_default_context()
             )
         else:
@@ -82,7 +94,6 @@ class HttpSource(Source):
                 "{} sends no JPEG pictures (multipart/x-mixed-replace or image/jpeg): "
                 "look for another address of this camera".format(self.name)
             )
-        self._boundary = None
         if self._stream:
             value = kind.partition("boundary=")[2].split(";")[0].strip().strip('"')
             self._boundary = (value if value.startswith("--") else "--" + value).encode("ascii", "replace")
@@ -137,7 +148,7 @@ class HttpSource(Source):
 
     def _try(self, call):
         """What ``call`` returns; its errors as ours, with none of their words, which may hold the address."""
-        failed = None
+        failed: SourceFailed
         try:
             return call()
         except ssl.SSLError:

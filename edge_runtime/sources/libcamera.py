@@ -1,6 +1,6 @@
 """``libcamera:``: a camera on a Raspberry Pi's ribbon cable, by picamera2; plain OpenCV cannot open these."""
 
-import importlib
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from edge_runtime.errors import BadInput
 from edge_runtime.frames import RawFrame
 from edge_runtime.sources.base import Disconnected, Freshness, Source, Unsupported, now_ns
 from edge_runtime.sources.claim import Claim
-from edge_runtime.sources.hints import missing
+from edge_runtime.sources.hints import load
 from edge_runtime.sources.pictures import need_image
 
 
@@ -25,15 +25,11 @@ class LibcameraSource(Source):
                     "libcamera:" + place, spec["dtype"]
                 )
             )
-        try:
-            module = importlib.import_module("picamera2")
-        except ImportError:
-            module = None
-        if module is None:
-            raise missing("cameras on the ribbon cable are read by picamera2", "picamera2")
+        module = load("picamera2", "cameras on the ribbon cable are read by picamera2", "picamera2")
         number = int(place or 0)
         self.name = "libcamera {}".format(number)
-        self._fresh, self._next, self._camera = freshness or Freshness(self.name), 0, None
+        self._fresh, self._next = freshness or Freshness(self.name), 0
+        self._camera: Any = None
         self._shape = height, width, channels = tuple(spec["shape"])
         self._claim = Claim(self.name)
         try:

@@ -1,14 +1,14 @@
 """``realsense:``: the depth of an Intel RealSense, by pyrealsense2; a recording of one as ``realsense:FILE.db3``."""
 
-import importlib
 import os
+from typing import Any
 
 import numpy as np
 
 from edge_runtime.frames import RawFrame
 from edge_runtime.sources.base import STALL_S, Disconnected, Freshness, Source, Stalled, Unsupported, now_ns
 from edge_runtime.sources.claim import Claim
-from edge_runtime.sources.hints import missing
+from edge_runtime.sources.hints import load
 from edge_runtime.sources.pictures import need_depth
 
 FPS = 30
@@ -25,17 +25,13 @@ class RealSenseSource(Source):
 
     def __init__(self, place, spec, freshness=None):
         need_depth(spec, "a RealSense")
-        try:
-            self._rs = importlib.import_module("pyrealsense2")
-        except ImportError:
-            self._rs = None
-        if self._rs is None:
-            raise missing("a RealSense is read by pyrealsense2", "realsense")
+        self._rs = load("pyrealsense2", "a RealSense is read by pyrealsense2", "realsense")
         self.name = "RealSense " + (place or "(the first)")
         self._spec, self._recording = spec, os.path.isfile(place)
         self._fresh = freshness or Freshness(self.name)
         self._claim = Claim("realsense " + place)
-        self._pipeline, self._next = None, 0
+        self._pipeline: Any = None
+        self._next = 0
         try:
             self._open(place)
         except BaseException:

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,8 @@ class WifiSource(Source):
 
     def next(self):
         """One scan. Raises ``FrameDropped`` (``busy``) where another program scans just now."""
-        problem, done = None, None
+        problem: Any = None
+        done: Any = None
         try:
             done = self._run(
                 ["iw", "dev", self._interface, "scan"],
