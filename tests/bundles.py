@@ -258,6 +258,30 @@ def held_example() -> tuple[Manifest, Members]:
     return manifest, members
 
 
+def laplace_example() -> tuple[Manifest, Members]:
+    """Vector uint8 (4,) in 0..16, discrete Laplace noise of scale 16/3 steps on each; runs on numpy alone."""
+    manifest, members = numpy_example()
+    for name in ("tables/means.npy", "golden/numpy.label.npy"):
+        del members[name]
+    x = np.load(io.BytesIO(members["golden/input.npy"]))
+    noise = np.array([[-9, 1, 0, 40], [3, 3, -3, 0], [0, 1, -2, 2], [-40, 0, 0, 1]], np.int64)
+    members["golden/draws.noise.npy"] = npy(noise)
+    members["golden/numpy.frame.npy"] = npy(np.clip(x.astype(np.int64) + noise, 0, 16).astype(np.uint8))
+    scale = {"numerator": 16, "denominator": 3}
+    manifest["stages"] = [
+        manifest["stages"][0],
+        {"stage": "draw", "distribution": "laplace", "output": "noise", "shape": [4], **scale},
+        {"stage": "add", "input": "u", "noise": "noise", "levels": 16, "output": "v"},
+        manifest["stages"][3],
+    ]
+    manifest["outputs"] = manifest["outputs"][:1]
+    manifest["perturber"]["identity_allowed"] = True
+    manifest["tables"] = {}
+    manifest["golden"]["draws"] = {"noise": "golden/draws.noise.npy"}
+    manifest["golden"]["outputs"] = {"numpy": {"frame": "golden/numpy.frame.npy"}}
+    return manifest, members
+
+
 def captured_example() -> tuple[Manifest, Members]:
     """As ``artefact_example``, behind an overhead depth camera: crops of people, by their height above the floor."""
     manifest, members = artefact_example(audited=False)

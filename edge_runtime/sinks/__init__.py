@@ -38,13 +38,15 @@ def open_sink(text, outputs, manifest=None, options=None):
     if kind in _LIVE and colon and place.startswith("//"):
         module, name = _LIVE[kind]
         return _class(module, name)(text, outputs, manifest, dict(options or {}))
+    if kind == "preview" and colon and place:
+        return _class("preview", "PreviewSink")(place, outputs, manifest, dict(options or {}))
     if kind in _FILES and colon and place:
         module, name = _FILES[kind]
         return _class(module, name)(place, outputs)
     # What stands behind the colon may hold a password.
     raise BadInput(
-        "expected a sink as csv:FILE, npz:FILE or images:DIR, mqtt://HOST/TOPIC, http://HOST/PATH or tcp://HOST:PORT; "
-        "got {!r}".format(kind if colon else text)
+        "expected a sink as csv:FILE, npz:FILE or images:DIR, mqtt://HOST/TOPIC, http://HOST/PATH, tcp://HOST:PORT "
+        "or preview:PORT; got {!r}".format(kind if colon else text)
     )
 
 

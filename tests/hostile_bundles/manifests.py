@@ -334,6 +334,35 @@ def channel_over_something_that_is_no_code() -> bytes:
     return changed(change, example=bundles.channel_example())
 
 
+@exhibit("wrong-value")
+def steps_of_noise_as_output() -> bytes:
+    code = {"name": "code", "kind": "code", "tensor": "noise", "shape": [4], "dtype": "int64"}
+    return changed(lambda m: m["outputs"].append(code), example=bundles.laplace_example())
+
+
+@exhibit("wrong-value")
+def steps_of_another_shape() -> bytes:
+    return changed(lambda m: m["stages"][1].update(shape=[1]), example=bundles.laplace_example())
+
+
+@exhibit("raw-passthrough")
+def noise_that_is_drawn_and_not_added() -> bytes:
+    def change(m: Any) -> None:
+        m["stages"][3]["input"] = "u"
+
+    return changed(change, example=bundles.laplace_example())
+
+
+@exhibit("bad-value")
+def noise_of_no_scale() -> bytes:
+    return changed(lambda m: m["stages"][1].update(numerator=0), example=bundles.laplace_example())
+
+
+@exhibit("bad-value")
+def grid_finer_than_a_float() -> bytes:
+    return changed(lambda m: m["stages"][2].update(levels=2**21), example=bundles.laplace_example())
+
+
 @exhibit("redefined-value")
 def two_frames() -> bytes:
     return changed(lambda m: m["outputs"].append(m["outputs"][0]))

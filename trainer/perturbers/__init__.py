@@ -14,6 +14,7 @@ KINDS = {
     "release": "trainer.perturbers.release",
     "cleaner": "trainer.perturbers.cleaning",
     "noise": "trainer.perturbers.noising",
+    "laplace": "trainer.perturbers.laplace",
 }
 
 

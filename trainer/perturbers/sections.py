@@ -166,4 +166,23 @@ class Noise(_Linear):
     kind: Literal["noise"] = Field(description="Which perturber: noise on every feature.")
 
 
-Perturber = Annotated[PrGan | LabelOnly | Release | Cleaner | Noise, Field(discriminator="kind")]
+class Laplace(Section):
+    """Discrete Laplace noise on every value: differentially private, and the same for y as for z."""
+
+    kind: Literal["laplace"] = Field(description="Which perturber: the Laplace mechanism.")
+    eps: float | None = Field(
+        default=None,
+        ge=1e-3,
+        le=100,
+        description="Of one value; for a whole reading it is that times the number of values. Left out: the smallest "
+        "of 0.01 to 10 at which Acc(D_y) keeps above `limits.target_accuracy` on validation.",
+    )
+    levels: int = Field(
+        default=255,
+        ge=1,
+        le=65536,
+        description="Steps between the smallest and the largest value; whole numbers of one range have their own.",
+    )
+
+
+Perturber = Annotated[PrGan | LabelOnly | Release | Cleaner | Noise | Laplace, Field(discriminator="kind")]
