@@ -62,10 +62,12 @@ class Curve:
 
     @classmethod
     def of(cls, score: np.ndarray, positive: np.ndarray) -> Curve:
+        """Ranks of scores (n,), and which are positive; nothing is counted yet."""
         rank = np.unique(score, return_inverse=True)[1].reshape(-1)
         return cls(rank, positive.astype(bool), np.empty(0), np.empty(0))
 
     def weighted(self, weight: np.ndarray) -> Curve:
+        """The same curve with weights (n,)."""
         size = int(self.rank.max()) + 1
         sums = [np.bincount(self.rank, weight * side, minlength=size) for side in (self.positive, ~self.positive)]
         return Curve(self.rank, self.positive, *sums)
