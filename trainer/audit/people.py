@@ -38,10 +38,12 @@ def by_person(right: np.ndarray, person: np.ndarray) -> tuple[float, float]:
 def linkage(p: np.ndarray, prior: np.ndarray, y: np.ndarray, person: np.ndarray) -> Linkage:
     """From answers ``p`` (n, people known) of an attacker who knows other people: which tracks are one person's?
 
-    The score of two tracks is sum_z p_a p_b / P(z|y): what they say of the same z, as if it were of the known ones.
-    ``prior`` (classes of y, people known) is P(z|y), ``person`` (n,) whose each track really is.
+    The score of two tracks is how alike their answers are, the cosine of p / sqrt P(z|y): people unknown look like
+    some of the known and do so again. ``prior`` (classes of y, people known) is P(z|y), ``person`` (n,) whose each
+    track really is.
     """
     shape = p / np.sqrt(prior[y])
+    shape /= np.linalg.norm(shape, axis=1, keepdims=True)
     score = shape @ shape.T
     a, b = np.triu_indices(len(p), 1)
     same = person[a] == person[b]
