@@ -21,7 +21,8 @@ def splits(people: int, *, unseen: int, count: int, seed: int = 0) -> list[tuple
     rng = np.random.default_rng(seed)
     choices = list(combinations(range(people), unseen))
     order = [choices[i] for i in rng.permutation(len(choices))]
-    often, taken = np.zeros(people, int), []
+    often = np.zeros(people, int)
+    taken: list[tuple[int, ...]] = []
     while order and len(taken) < count:
         best = min(range(len(order)), key=lambda i: (often[list(order[i])].sum(), i))
         taken.append(order.pop(best))
