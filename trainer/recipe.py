@@ -44,6 +44,11 @@ class Data(Section):
     homogeneous: bool = Field(
         default=False, description="Cleaners: give every vector a last feature that is 1, as paper 000 does."
     )
+    public: bool = Field(
+        default=False,
+        description="The data are public and may be passed on perturbed, as their licence or their people allow: "
+        "`edgeveil freeze` asks for it where it does not know.",
+    )
     low: float | None = Field(
         default=None, description="npz images: the value of x that becomes 0. Left out: 0, or the smallest in training."
     )
