@@ -63,10 +63,7 @@ def main():
     before = termios.tcgetattr(0)
 
     def read(seconds):
-        data = os.read(0, 65536) if select.select([0], [], [], seconds)[0] else b""
-        if HANG_UP in data:
-            raise LineBroken()
-        return data
+        return os.read(0, 65536) if select.select([0], [], [], seconds)[0] else b""
 
     def write(data):
         while data:
@@ -75,7 +72,7 @@ def main():
     try:
         tty.setraw(0)
         write(b"\r\n" + READY + b"\r\n")
-        serve(Link(read, write))
+        serve(Link(read, write, hang_up=HANG_UP))
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, before)
 

@@ -56,9 +56,13 @@ def frame(kind, number, block, blocks, payload=b""):
 
 
 class Link(object):
-    """One end. ``read(seconds)`` returns what has come by then, maybe nothing; ``write(data)`` sends all of it."""
+    """One end. ``read(seconds)`` returns what has come by then, maybe nothing; ``write(data)`` sends all of it.
 
-    def __init__(self, read, write, clock=time.time):
+    ``hang_up``, where it comes outside a frame, ends it as silence does.
+    """
+
+    def __init__(self, read, write, clock=time.time, hang_up=None):
+        self.hang_up = hang_up
         self.read, self.write, self.clock = read, write, clock
         self.rest = b""
         self.number = struct.unpack(">H", os.urandom(2))[0]  # no message of an earlier connection has the same
@@ -151,6 +155,8 @@ class Link(object):
                 kind, number, block, blocks = HEAD.unpack(body[: HEAD.size])
                 payload = body[HEAD.size : -4]
                 good.append((kind, number, block, payload if kind == b"A" else (blocks, payload)))
+            elif self.hang_up and self.hang_up in piece:
+                raise LineBroken()
         return good
 
 

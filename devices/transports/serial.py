@@ -28,7 +28,7 @@ from edge_runtime.serial_link import LineBroken, Link
 PIECE = 24 * 1024  # bytes of a file that are acknowledged together: what a reboot costs at most
 TRIES = 8  # logins in a row that fail
 TYPED = 160  # characters of one line that is typed
-_END_OF_OURS = b"\r# " + HANG_UP + b"\r"  # to a shell it is a remark, and no control character is in it
+_END_OF_OURS = b"\r# " + HANG_UP + b"\0\r"  # to a shell it is a remark: no control character that ends one is in it
 _LOGIN, _PASSWORD = re.compile(rb"(?i)login: ?$"), re.compile(rb"(?i)password: ?$")
 _PROMPT = re.compile(rb"[$#] ?$")
 

@@ -158,6 +158,7 @@ def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):
     assert min(seen) > 8_000
 
 
+@pytest.mark.slow
 def test_a_bundle_is_flashed_over_the_console(tmp_path, capfd, monkeypatch):
     (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
     TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase=SECRET)
