@@ -16,6 +16,7 @@ from trainer.recipe_errors import nearest, sentence
 FOLDER = Path(__file__).parent / "recipes"
 ALIASES = {"digits": "digits-prgan", "mnist": "mnist-prgan"}
 BUILT_IN = ("digits", "mnist", "wifi", "faces", "depth", "scene", "wq")  # a module of trainer.datasets each
+CERTIFIED = ("release", "label-only")  # kinds that send one of finitely many codes
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
 Name = Annotated[str, Field(pattern=NAME)]
@@ -112,11 +113,40 @@ class Budget(Section):
     quick: Quick = Field(default=Quick(), description="The budget under `--budget quick`.")
 
 
+class Certificate(Section):
+    """A certificate is asked for: only what sends one of finitely many codes has one."""
+
+    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="With which the bound holds.")
+    tried: int = Field(
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="How many configurations were ever compared on the test slice of this seed: they share the "
+        "confidence.",
+    )
+    strata: list[str] = Field(
+        default=[],
+        description="Attributes within which z is balanced by design (each light once per person): the null of the "
+        "certificate shuffles z within them.",
+    )
+
+
 class Limits(Section):
     """What the result must meet; else the command ends with exit code 3 and keeps the run."""
 
     target_accuracy: float = Field(
         gt=0, le=1, description="Acc(D_y) that a checkpoint must reach on validation: the utility floor of section 6.2."
+    )
+    attack_points: float | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="`edgeveil audit`: points that the best attack found may be over chance. Left out: not held to it.",
+    )
+    bits: float | None = Field(
+        default=None,
+        ge=0,
+        description="`edgeveil audit`: bits about z, beyond y, that any attack may learn per reading.",
     )
 
 
@@ -134,6 +164,7 @@ class Recipe(Section):
     perturber: Perturber = Field(description="What is trained to perturb.")
     budget: Budget = Field(description="How long to train.")
     limits: Limits = Field(description="What the result must meet.")
+    certificate: Certificate | None = Field(default=None, description="Asks for a certificate.")
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Recipe:
@@ -142,6 +173,12 @@ class Recipe(Section):
             raise ValueError('`data.homogeneous` is for perturber.kind = "cleaner" or "laplace"')
         if linear and not self.perturber.unbounded:
             raise ValueError('classifiers.architecture = "linear" is for perturber.kind = "cleaner" or "laplace"')
+        if self.certificate is not None and self.perturber.kind not in CERTIFIED:
+            known = " or ".join(f'"{kind}"' for kind in CERTIFIED)
+            raise ValueError(
+                f'no `[certificate]` for perturber.kind = "{self.perturber.kind}": what it sends cannot be counted. '
+                f"Leave the section out, or take {known}"
+            )
         return self
 
     @classmethod

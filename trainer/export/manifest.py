@@ -79,7 +79,7 @@ def build(
         "profiles": {profile.name: _facts(profile, names) for profile in profiles},
         "tables": tables,
         "golden": golden_entry,
-        "privacy": {"file": None, "speaks_of": {}},
+        "privacy": dict(NOT_AUDITED),
         "provenance": {
             "edgeveil": importlib.metadata.version("edgeveil"),
             "recipe_sha256": hashlib.sha256((run.folder / "recipe.toml").read_bytes()).hexdigest(),
