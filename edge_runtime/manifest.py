@@ -28,6 +28,7 @@ from edge_runtime.checks import (
 )
 from edge_runtime.fingerprint import pipeline_sha256
 from edge_runtime.manifest_flow import DTYPES, Flow
+from edge_runtime.manifest_stream import check_stream
 
 MAX_MANIFEST_BYTES = 2**20
 SCHEMA = 1
@@ -40,7 +41,9 @@ NO_MODEL = "numpy"  # the one variant of a pipeline without models, in golden ou
 TENSOR_DTYPES = {"int8": (-128, 127), "uint8": (0, 255), "int32": None, "int64": None, "float16": None, "float32": None}
 
 _WHAT_IT_IS = ("schema", "name", "created", "development", "security_version", "audience", "perturber", "provenance")
-_WHAT_IT_DOES = ("input", "stages", "outputs", "models", "preference", "profiles", "tables", "golden", "privacy")
+_WHAT_IT_DOES = (
+    "input", "stream", "stages", "outputs", "models", "preference", "profiles", "tables", "golden", "privacy",
+)  # fmt: skip
 _PERTURBER_KEYS = ("kind", "identity_allowed", "substituted", "target", "sensitive", "target_classes")
 _ARTEFACT_KEYS = ("file", "format", "precision", "sha256", "weight_bytes", "inputs", "outputs", "tolerance")
 _CREATED = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
@@ -57,6 +60,7 @@ def check_manifest(manifest: Any, sealed: bool = True) -> None:
     record(manifest, "the manifest", _WHAT_IT_IS + _WHAT_IT_DOES + (("members",) if sealed else ()))
     _check_head(manifest)
     _check_input(manifest["input"])
+    check_stream(manifest["stream"])
     files: Set[str] = set()
     _check_tables(manifest["tables"], files)
     variants = _check_models(manifest["models"], files)

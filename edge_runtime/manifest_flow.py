@@ -11,11 +11,13 @@ raw         the input                                              preprocess
 unit        preprocess                                             artefact, argmax
 noise       draw uniform                                           artefact
 model       artefact                                               artefact, argmax*, output, quantise; leaves as code
-index       argmax, argmax_within, draw channel: a whole number    channel, row, group; may leave as label or code
+index       argmax, argmax_within, draw channel, hold              channel, row, group, hold; may leave as label or code
 row         synthesis                                              artefact, argmax, output
 frame       output                                                 may leave as frame
 code        quantise                                               may leave as code
 ==========  =====================================================  ================================
+
+Where the manifest holds a stream, what leaves must be *held* besides: made by a hold stage, or of what is and of noise.
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
@@ -30,6 +32,7 @@ _STAGES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "artefact": ("", ()),
     "draw": ("distribution", ("uniform", "channel")),
     "table": ("op", ("argmax", "argmax_within")),
+    "hold": ("op", ("majority", "keep")),
     "synthesis": ("op", ("row",)),
     "output": ("", ()),
     "quantise": ("", ()),
@@ -42,6 +45,8 @@ _KEYS = {
     "channel": ("stage", "distribution", "input", "table", "output"),
     "argmax": ("stage", "op", "input", "output"),
     "argmax_within": ("stage", "op", "input", "group", "groups", "output"),
+    "majority": ("stage", "op", "input", "groups", "output"),
+    "keep": ("stage", "op", "input", "by", "output"),
     "synthesis": ("stage", "op", "input", "table", "output"),
     "output": ("stage", "input", "output", "low", "high", "dtype"),
     "quantise": ("stage", "input", "output", "scale", "dtype"),
@@ -57,6 +62,9 @@ class Flow(object):
     def __init__(self, manifest: Dict[str, Any]) -> None:
         source = manifest["input"]
         self._input = source
+        stream = manifest["stream"]
+        self._hold = None if stream is None else stream["hold"]  # "track", "period", or "frame": nothing is held
+        self._held: Set[str] = set()
         self._models = manifest["models"]
         self._tables = manifest["tables"]
         self._values = {source["name"]: Value("raw", source["shape"], source["dtype"])}
@@ -71,6 +79,15 @@ class Flow(object):
             variant = self._variant(stage, at)
             record(stage, at, _KEYS[variant])
             getattr(self, "_" + variant)(stage, at)
+            if variant == "artefact":
+                reads, writes = list(stage["inputs"].values()), list(stage["outputs"].values())
+            else:
+                reads, writes = [stage[key] for key in ("input", "group") if key in stage], [stage["output"]]
+            # What is made of held values and of fresh noise alone tells no more than they do.
+            if all(name in self._held for name in reads):
+                self._held.update(writes)
+        if self._hold in ("track", "period") and not any(stage["stage"] == "hold" for stage in stages):
+            refuse("stream-mismatch", "stream", "it is to be held, and no stage holds anything")
 
     @staticmethod
     def _variant(stage: Any, at: str) -> str:
@@ -89,7 +106,7 @@ class Flow(object):
             refuse("missing-key", at, "the key '{}' is missing".format(key))
         if type(stage[key]) is not str or stage[key] not in options:
             refuse("unsupported-stage", at, "the {} {} is not known to this runtime".format(key, show(stage[key])))
-        return stage[key] if kind in ("draw", "table") else kind
+        return stage[key] if kind in ("draw", "table", "hold") else kind
 
     def _take(self, name: Any, at: str, kinds: str) -> Value:
         identifier(name, at)
@@ -175,6 +192,26 @@ class Flow(object):
             refuse("wrong-value", at + ".groups", "{} values do not make {} equal groups".format(count, groups))
         self._make(stage["output"], at + ".output", Value("index", [], "int64"))
 
+    def _majority(self, stage: Dict[str, Any], at: str) -> None:
+        if self._hold != "track":
+            refuse("stream-mismatch", at, "a majority is of a track, and the stream is not held by track")
+        self._take(stage["input"], at + ".input", "index")
+        whole(stage["groups"], at + ".groups", 1, 2**16)
+        self._make(stage["output"], at + ".output", Value("index", [], "int64"))
+        self._held.add(stage["output"])
+
+    def _keep(self, stage: Dict[str, Any], at: str) -> None:
+        if self._hold not in ("track", "period"):
+            refuse("stream-mismatch", at, "nothing can be kept: the stream is held neither by track nor by period")
+        self._take(stage["input"], at + ".input", "index")
+        self._take(stage["by"], at + ".by", "index")
+        if self._hold == "period":
+            self._held.add(stage["by"])  # a period keeps one value for each class; the class is that of the frame
+        elif stage["by"] not in self._held:
+            refuse("unheld", at + ".by", "'{}' changes with every frame, and with it what is kept".format(stage["by"]))
+        self._make(stage["output"], at + ".output", Value("index", [], "int64"))
+        self._held.add(stage["output"])
+
     def _synthesis(self, stage: Dict[str, Any], at: str) -> None:
         self._take(stage["input"], at + ".input", "index")
         table = self._table_of(stage, at, 2, "float32")
@@ -213,6 +250,8 @@ class Flow(object):
             names.append(name)
             may_leave = {"frame": "frame", "label": "index", "code": "index model code"}[kind]
             value = self._take(output["tensor"], at + ".tensor", may_leave)
+            if self._hold in ("track", "period") and output["tensor"] not in self._held:
+                refuse("unheld", at + ".tensor", "'{}' changes with every frame of the stream".format(output["tensor"]))
             shape(output["shape"], at + ".shape", 0)
             one_of(output["dtype"], at + ".dtype", DTYPES)
             for key, known in (("shape", value.shape), ("dtype", value.dtype)):

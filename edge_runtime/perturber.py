@@ -78,6 +78,10 @@ class Perturber(object):
                 on_drop(frame, result)
         return out
 
+    def forget(self, track: int) -> None:
+        """A track of a stream has ended; whoever comes under its number is somebody new."""
+        self.pipeline.forget(track)
+
     def close(self) -> None:
         """Let the interpreters go."""
         self.pipeline.close()

@@ -2,29 +2,33 @@
 
 import io
 import os
+import time
 
 import numpy as np
 
 from edge_runtime.backends import open_backend
 from edge_runtime.errors import BadInput, FrameDropped
 from edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edge_runtime.holding import Holding
 from edge_runtime.stages import compile_stage, reads_and_writes
 
 
 class Pipeline(object):
     """The stages of a manifest, ready to run.
 
-    ``description`` has ``input``, ``stages`` and ``outputs`` as in the manifest (docs/bundle-format.md). ``tables``
-    maps a name to its array. ``runners`` maps a model's name to an object with ``run({tensor: (n, ...)})`` returning
-    ``{tensor: float32 (n, ...)}``: a backend on the board, a Keras model in training. ``random_bytes`` is for tests.
-    Raises ``BadInput`` where the description does not hold together.
+    ``description`` has ``input``, ``stages``, ``outputs`` and, for hold stages, ``stream`` as in the manifest
+    (docs/bundle-format.md). ``tables`` maps a name to its array. ``runners`` maps a model's name to an object with
+    ``run({tensor: (n, ...)})`` returning ``{tensor: float32 (n, ...)}``: a backend on the board, a Keras model in
+    training. ``random_bytes`` and ``clock`` are for tests. Raises ``BadInput`` where the description does not hold
+    together.
     """
 
-    def __init__(self, description, *, tables, runners, random_bytes=os.urandom):
+    def __init__(self, description, *, tables, runners, random_bytes=os.urandom, clock=time.monotonic):
         spec = description["input"]
         self.shape, self.dtype = tuple(spec["shape"]), np.dtype(spec["dtype"])
         self.runners, self.random_bytes, self._tables = runners, random_bytes, tables
         self.input = spec["name"]
+        self.holding = Holding(description.get("stream"), clock=clock)
         self._stages = []
         known = {self.input}
         for stage in description["stages"]:
@@ -52,11 +56,13 @@ class Pipeline(object):
             raise BadInput("a stage names the table {!r}, which is not there".format(name))
         return self._tables[name]
 
-    def run(self, x, draws=None):
+    def run(self, x, draws=None, tracks=None):
         """Raw readings x (n, *shape) of the input's dtype in, ``{output name: (n, ...)}`` out, arrays of their own.
 
         ``draws`` maps the output name of every draw stage to recorded values (n, ...); without it they come from
-        the operating system's generator. Raises ``FrameDropped`` (``shape``, ``dtype``, ``not-finite``, ...).
+        the operating system's generator. ``tracks`` (n numbers) says whose frames of a stream these are, in order of
+        time; without it each reading stands for a whole track that is like it. Raises ``FrameDropped`` (``shape``,
+        ``dtype``, ``not-finite``, ...).
         """
         if x.shape[1:] != self.shape or x.ndim != len(self.shape) + 1:
             raise FrameDropped("shape")
@@ -66,6 +72,7 @@ class Pipeline(object):
             raise FrameDropped("not-finite")
         n = len(x)
         flow = {self.input: x}
+        self.holding.begin(None if tracks is None else list(tracks))
         for stage, drawn in self._stages:
             if drawn and draws is not None:
                 flow[drawn[0]] = _recorded(draws, drawn[0], (n,) + drawn[1])
@@ -79,6 +86,7 @@ class Pipeline(object):
             if value.shape != (n,) + shape:
                 raise FrameDropped("output-shape")
             out[name] = np.array(value, order="C")
+        self.holding.commit()
         return out
 
     def perturb(self, frame):
@@ -103,6 +111,10 @@ class Pipeline(object):
             return [reason]
         return [self.perturb_batch([frame])[0] for frame in frames]
 
+    def forget(self, track):
+        """A track of the stream has ended: nothing of it is kept."""
+        self.holding.forget(track)
+
     def close(self):
         """Let the interpreters go."""
         for runner in self.runners.values():
@@ -115,7 +127,8 @@ class Pipeline(object):
             # Stacking would bring readings of different types to one of them without a word.
             if any(frame._data.dtype != first.dtype for frame in frames):
                 return None, "dtype"
-            return self.run(first[None] if len(frames) == 1 else np.stack([frame._data for frame in frames])), None
+            x = first[None] if len(frames) == 1 else np.stack([frame._data for frame in frames])
+            return self.run(x, tracks=[frame.track for frame in frames]), None
         except FrameDropped as drop:
             return None, drop.reason
         except Exception:

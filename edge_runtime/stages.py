@@ -88,6 +88,23 @@ def _argmax_within(stage):
     return run
 
 
+def _hold(stage, context):
+    source, target = stage["input"], stage["output"]
+    if stage["op"] == "majority":
+        groups = stage["groups"]
+
+        def run(flow):
+            flow[target] = context.holding.majority(target, _codes(flow[source], groups), groups)
+
+    else:
+        by = stage["by"]
+
+        def run(flow):
+            flow[target] = context.holding.keep(target, flow[source], flow[by])
+
+    return run
+
+
 def _synthesis(stage, context):
     source, target, table = stage["input"], stage["output"], context.table(stage["table"])
 
@@ -131,6 +148,7 @@ _KINDS: Dict[str, Tuple[Any, str, Tuple[str, ...]]] = {
     "artefact": (_artefact, "", ()),
     "draw": (_draw, "distribution", ("uniform", "channel")),
     "table": (_table, "op", ("argmax", "argmax_within")),
+    "hold": (_hold, "op", ("majority", "keep")),
     "synthesis": (_synthesis, "op", ("row",)),
     "output": (_output, "", ()),
     "quantise": (_quantise, "", ()),
@@ -140,8 +158,8 @@ _KINDS: Dict[str, Tuple[Any, str, Tuple[str, ...]]] = {
 def compile_stage(stage, context):
     """One stage of the manifest as a function ``run(flow)``.
 
-    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)`` and
-    ``random_bytes``. Raises ``BadInput``.
+    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``random_bytes``
+    and ``holding``. Raises ``BadInput``.
     """
     kind = stage.get("stage")
     if kind not in _KINDS:
@@ -156,4 +174,4 @@ def reads_and_writes(stage):
     """The names a stage takes from the flow and the names it adds to it: two lists."""
     if stage.get("stage") == "artefact":
         return list(stage["inputs"].values()), list(stage["outputs"].values())
-    return [stage[key] for key in ("input", "group") if key in stage], [stage["output"]]
+    return [stage[key] for key in ("input", "group", "by") if key in stage], [stage["output"]]

@@ -112,6 +112,7 @@ def numpy_example() -> tuple[Manifest, Members]:
     manifest = {
         **_head("numpy-example"),
         "input": {"name": "x", "kind": "vector", "shape": [4], "dtype": "uint8", "low": 0.0, "high": 16.0},
+        "stream": None,
         "stages": [
             {"stage": "preprocess", "input": "x", "output": "u", "low": 0.0, "high": 16.0},
             {"stage": "table", "op": "argmax", "input": "u", "output": "label"},
@@ -173,6 +174,7 @@ def artefact_example(*, audited: bool = True) -> tuple[Manifest, Members]:
     manifest = {
         **_head("artefact-example"),
         "input": {"name": "x", "kind": "image", "shape": [8, 8, 1], "dtype": "uint8", "low": 0.0, "high": 16.0},
+        "stream": None,
         "stages": [
             {"stage": "preprocess", "input": "x", "output": "u", "low": 0.0, "high": 16.0},
             {"stage": "draw", "distribution": "uniform", "output": "noise", "shape": [16]},
@@ -222,6 +224,35 @@ def channel_example() -> tuple[Manifest, Members]:
     manifest["outputs"] = [{"name": "code", "kind": "code", "tensor": "code", "shape": [], "dtype": "int64"}]
     manifest["golden"]["draws"] = {"code": "golden/draws.code.npy"}
     manifest["golden"]["outputs"] = {"numpy": {"code": "golden/numpy.code.npy"}}
+    return manifest, members
+
+
+def held_example() -> tuple[Manifest, Members]:
+    """As ``numpy_example``, of a stream: the label is held by three votes and a code drawn once; flat until then."""
+    manifest, members = numpy_example()
+    table = np.array([[3, 1, 0], [3, 1, 0], [1, 3, 0], [1, 3, 0], [0, 0, 4]], np.uint32)
+    pictures = np.array([[1, 0, 0, 0], [0, 1, 0, 0.5], [0.5, 0.5, 0.5, 0.5]], np.float32)
+    code = np.array([0, 1, 1, 0])
+    del members["tables/means.npy"]
+    members |= {
+        "tables/channel.npy": npy(table),
+        "tables/pictures.npy": npy(pictures),
+        "golden/draws.drawn.npy": npy(code),
+        "golden/numpy.frame.npy": npy(np.rint(pictures[code] * 16).astype(np.uint8)),
+    }
+    manifest["stream"] = {"hold": "track", "votes": 3, "period_s": None, "acknowledged": None}
+    manifest["stages"][2:3] = [
+        {"stage": "hold", "op": "majority", "input": "label", "groups": 4, "output": "held"},
+        {"stage": "draw", "distribution": "channel", "input": "held", "table": "channel", "output": "drawn"},
+        {"stage": "hold", "op": "keep", "input": "drawn", "by": "held", "output": "kept"},
+        {"stage": "synthesis", "op": "row", "input": "kept", "table": "pictures", "output": "v"},
+    ]
+    manifest["outputs"][1]["tensor"] = "held"
+    manifest["tables"] = {
+        "channel": {"file": "tables/channel.npy", "shape": [5, 3], "dtype": "uint32"},
+        "pictures": {"file": "tables/pictures.npy", "shape": [3, 4], "dtype": "float32"},
+    }
+    manifest["golden"]["draws"] = {"drawn": "golden/draws.drawn.npy"}
     return manifest, members
 
 
@@ -285,6 +316,7 @@ def cleaner_example(*, code: bool = False) -> tuple[Manifest, Members]:
     manifest = {
         **_head("cleaner-example"),
         "input": {"name": "x", "kind": "vector", "shape": [6], "dtype": "float32", "low": None, "high": None},
+        "stream": None,
         "stages": [
             {"stage": "preprocess", "input": "x", "output": "u", "low": None, "high": None},
             {

@@ -73,13 +73,16 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder of the run; must not exist unless --resume.")],
     budget: Annotated[Budget, typer.Option(help="quick cuts the recipe's epochs to a trial.")] = Budget.full,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")] = False,
+    classifiers: Annotated[
+        Path | None, typer.Option(help="Run whose classifiers to take: same data, slices and seed.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train the classifiers and the perturber that a recipe describes."""
     from trainer.recipe import Recipe
     from trainer.train import train as train_recipe
 
-    run = train_recipe(Recipe.find(recipe), out, budget=budget.value, resume=resume)
+    run = train_recipe(Recipe.find(recipe), out, budget=budget.value, resume=resume, classifiers=classifiers)
     if as_json:
         _print_json(run.summary())
     else:

@@ -119,6 +119,37 @@ class Run:
         write_atomic(str(folder / "recipe.toml"), recipe.toml().encode())
         return run
 
+    def adopt_classifiers(self, other: Run) -> None:
+        """Take D_y and D_z from another finished run on the same slices, instead of training the same ones again.
+
+        Raises ``BadInput`` where they would not be the same: other data, slices, seed or ``[classifiers]``.
+        """
+        mine, theirs = self.dataset(), other.dataset()
+        differs = [
+            what
+            for what, same in {
+                "data": self.facts["data_sha256"] == other.facts["data_sha256"],
+                "slices": all(
+                    np.array_equal(getattr(mine.slices, part), getattr(theirs.slices, part)) for part in PARTS
+                ),
+                "seed": self.recipe.seed == other.recipe.seed,
+                "[classifiers]": self.recipe.classifiers == other.recipe.classifiers,
+                "budget.classifier_epochs": self.recipe.budget.classifier_epochs
+                == other.recipe.budget.classifier_epochs,
+            }.items()
+            if not same
+        ]
+        if differs:
+            raise BadInput(
+                f"The classifiers of {other.folder} are not those that this recipe would train: its {differs[0]} "
+                "differs. Leave --classifiers out, and they are trained."
+            )
+        other.classifiers()  # whether they are all there
+        for name in ("target", "sensitive"):
+            source = other.folder / "classifiers" / f"{name}.keras"
+            write_atomic(str(self.folder / "classifiers" / source.name), source.read_bytes())
+        self.record(classifiers=other.facts["classifiers"], classifiers_from=other.folder.name)
+
     def record(self, **facts: Any) -> None:
         """Add facts to run.json."""
         self.facts.update(facts)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 
-from edge_runtime.errors import LimitNotMet
+from edge_runtime.errors import BadInput, LimitNotMet
 from trainer.classifiers import train_classifiers
 from trainer.datasets.base import PARTS, Dataset
 from trainer.export.quiet import load_tensorflow
@@ -19,8 +20,12 @@ from trainer.recipe import Recipe
 from trainer.run import Run
 
 
-def train(recipe: Recipe, out: Path, *, budget: str = "full", resume: bool = False) -> Run:
+def train(
+    recipe: Recipe, out: Path, *, budget: str = "full", resume: bool = False, classifiers: Path | None = None
+) -> Run:
     """Do all that ``recipe`` asks for in the folder ``out``; the test slice is not touched.
+
+    ``classifiers`` is another run's folder whose D_y and D_z this one takes: the same data, slices and seed.
 
     ``budget`` is ``full`` or ``quick`` (``[budget.quick]`` of the recipe). Interrupted by Ctrl-C, the run keeps its
     last checkpoint and ``resume`` goes on from it. Raises ``BadInput`` in one sentence, and ``LimitNotMet`` where no
@@ -28,7 +33,16 @@ def train(recipe: Recipe, out: Path, *, budget: str = "full", resume: bool = Fal
     the best one by Acc(D_y).
     """
     load_tensorflow()
+    # Opened first: a run that is not there must leave no folder behind.
+    other = None if classifiers is None else Run.open(classifiers)
     run = Run.create(out, recipe, budget=budget, resume=resume)
+    if other is not None:
+        try:
+            run.adopt_classifiers(other)
+        except BadInput:
+            if not resume:
+                shutil.rmtree(run.folder)
+            raise
     try:
         return _train(run)
     except KeyboardInterrupt:

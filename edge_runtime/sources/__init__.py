@@ -1,28 +1,43 @@
-"""Where frames come from: ``open_source("npz:FILE")``, ``"images:DIR"``, ``"csv:-"``."""
+"""Where frames come from: ``open_source("camera:0")``, ``"kinect:"``, ``"npz:FILE"``; docs/sources.md lists them."""
 
 import importlib
 
 from edge_runtime.errors import BadInput
-from edge_runtime.sources.base import Source, SourceFailed
+from edge_runtime.sources.base import Disconnected, Missing, Source, SourceFailed, Stalled, Unsupported, expected
 
-__all__ = ["Source", "SourceFailed", "open_source"]
+__all__ = ["Disconnected", "Missing", "Source", "SourceFailed", "Stalled", "Unsupported", "open_source"]
 
+# kind: module, class, whether it needs a place behind the colon
 _KINDS = {
-    "npz": ("npz", "NpzSource"),
-    "images": ("images", "ImagesSource"),
-    "csv": ("lines", "LinesSource"),
-    "arff": ("lines", "ArffSource"),
+    "csv": ("lines", "LinesSource", True),
+    "arff": ("lines", "ArffSource", True),
+    "npz": ("npz", "NpzSource", True),
+    "images": ("images", "ImagesSource", True),
+    "simulate": ("simulate", "SimulatedSource", True),
 }
+_REPLAYED = ("images",)  # files that can be played at the pace they were recorded at
 
 
-def open_source(text, spec):
-    """The source that ``text`` (``KIND:WHERE``) names, for readings as ``spec``, the manifest's ``input``, has them.
+def open_source(text, spec, capture=None, *, realtime=False, repeat=False):
+    """The source that ``text`` (``KIND:WHERE``) names.
 
-    Raises ``BadInput`` for a kind nobody knows or a place that holds no such readings, ``DeviceFailed`` where a
-    library that the kind needs is not installed.
+    ``spec`` is the manifest's ``input`` and ``capture`` its ``capture``: together they say what the sensor must give.
+    ``realtime`` plays a recording at its own pace, as if it were live; ``repeat`` begins it again at its end.
+    Raises ``BadInput`` for a kind nobody knows or a place that holds no such readings, ``Missing`` where a library that
+    the kind needs is not installed, ``SourceFailed`` where the device is not there or cannot give such frames.
     """
     kind, colon, place = text.partition(":")
-    if kind not in _KINDS or not colon or not place:
-        raise BadInput("expected a source as csv:FILE, arff:FILE, npz:FILE or images:DIR; got {!r}".format(text))
-    module, name = _KINDS[kind]
-    return getattr(importlib.import_module("edge_runtime.sources." + module), name)(place, spec)
+    if kind not in _KINDS or not colon or (not place and _KINDS[kind][2]):
+        kinds = ", ".join(name + ":" for name in sorted(_KINDS))
+        problem = "expected a source as KIND:WHERE, KIND being one of {} such as npz:FILE or images:DIR; got {!r}"
+        # What follows the colon may be an address with a password in it.
+        raise BadInput(problem.format(kinds, kind + ":" if colon and place else text))
+    if (realtime or repeat) and kind not in _REPLAYED:
+        problem = "expected a recording ({}) to play in real time or again and again; {}: is none. Leave that out."
+        raise BadInput(problem.format(", ".join(name + ":" for name in _REPLAYED), kind))
+    module, name, _ = _KINDS[kind]
+    make = getattr(importlib.import_module("edge_runtime.sources." + module), name)
+    sensor = expected(spec, capture)
+    if kind in _REPLAYED:
+        return make(place, sensor, realtime=realtime, repeat=repeat)
+    return make(place, sensor)

@@ -1,28 +1,66 @@
-"""What every source is: opened by its constructor, asked for one frame after the other, closed."""
+"""What every source is: opened by its constructor, asked for one frame after the other, closed.
+
+::
+
+    SourceFailed           no more frames will come from this one
+     +-- Disconnected      the device or the connection went away; opening it again later may help
+     +-- Stalled           it is there and gives nothing new; opening it again may help
+     +-- Unsupported       it cannot give what the bundle asks for; only a person can help
+          +-- Missing      a library or program for it is not installed (exit code 2)
+"""
 
 import time
-from typing import Optional
+import zlib
+from typing import Any, Dict, Optional
 
 from edge_runtime.errors import DeviceFailed
+
+STALL_S = 5.0  # a camera that gives nothing, or the same picture again and again, for so long is stalled
 
 
 class SourceFailed(DeviceFailed):
     """The source broke down: no more frames will come."""
 
 
+class Disconnected(SourceFailed):
+    """The device was unplugged or the connection closed. To open it again after a while may help."""
+
+
+class Stalled(SourceFailed):
+    """The device is there and gives nothing new. To open it again may help."""
+
+
+class Unsupported(SourceFailed):
+    """The device cannot give frames as the bundle needs them. To open it again will not help."""
+
+
+class Missing(Unsupported):
+    """What the source is read with is not installed. The user cures it: exit code 2."""
+
+    exit_code = 2
+
+
 class Source(object):
     """Frames one after the other. A subclass gives ``next``; ``close`` where there is something to let go.
 
-    ``size`` is how many frames there will be, or None where nobody knows.
+    ``size`` is how many frames there will be, or None where nobody knows. ``live``: it gives frames when they come, so
+    that what is made of them leaves on ticks; else they are rows of a file that keep their numbers. ``simulated``: what
+    it gives was never before a sensor. ``raw_on_network``: its raw frames came over a network. ``name`` is what it is
+    called where people read it, without credentials.
     """
 
     size: Optional[int] = None
     blocks = False  # whether it is asked for blocks: ``next_block`` and ``refused`` (see ``lines``), not ``next``
+    live = False
+    simulated = False
+    raw_on_network = False
+    name = "source"
 
     def next(self):
         """The next ``RawFrame`` with its number and capture time, or None after the last.
 
-        Raises ``FrameDropped`` where one frame could not be read and the next may be, ``SourceFailed`` where none can.
+        A live source waits for it. Raises ``FrameDropped`` where one frame could not be read and the next may be,
+        ``SourceFailed`` where none can: ``Disconnected``, ``Stalled`` or ``Unsupported``.
         """
         raise NotImplementedError
 
@@ -36,6 +74,65 @@ class Source(object):
         self.close()
 
 
+def expected(spec: Dict[str, Any], capture: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    """What the sensor must give: the frame of the manifest's ``capture``, else the pipeline's own ``input``.
+
+    ``kind`` is "image" with ``shape`` (height, width, channels), or "vector" with (features,); ``dtype``; ``unit_mm``,
+    how long one step of a depth reading is, or None; ``access_points``, in their order, or None.
+    """
+    frame = spec if capture is None else capture["frame"]
+    shape = list(frame["shape"])
+    return {
+        "kind": "vector" if len(shape) == 1 else "image",
+        "shape": shape + [1] if len(shape) == 2 else shape,
+        "dtype": frame["dtype"],
+        "unit_mm": None if capture is None else frame["unit_mm"],
+        "access_points": None if capture is None else capture["access_points"],
+    }
+
+
 def now_ns():
     """Nanoseconds of a clock that never goes back; ``time.monotonic_ns`` is not in Python 3.6."""
     return int(time.monotonic() * 1e9)
+
+
+class Pace(object):
+    """Holds a reader back to the times of a recording: ``wait(t)`` returns ``t`` seconds after the first ``wait(0)``.
+
+    Whoever comes late is not held, and what follows keeps the recording's times: nothing is stretched.
+    """
+
+    def __init__(self, clock=time.monotonic, sleep=time.sleep):
+        self._clock, self._sleep, self._start = clock, sleep, None
+
+    def wait(self, seconds):
+        """Sleep until the recording's time ``seconds`` has come."""
+        if self._start is None:
+            self._start = self._clock() - seconds
+        left = self._start + seconds - self._clock()
+        if left > 0:
+            self._sleep(left)
+
+
+class Freshness(object):
+    """Tells a frozen camera from a quiet scene: a sensor has noise, so no two of its pictures are alike.
+
+    ``check`` raises ``Stalled`` when the same picture has come for ``limit_s``. Every fourth pixel is looked at.
+    """
+
+    def __init__(self, what, limit_s=STALL_S, clock=time.monotonic):
+        self._what, self._limit_s, self._clock = what, limit_s, clock
+        self._last, self._since = None, 0.0
+
+    def check(self, picture):
+        """Take note of one picture (height, width, ...)."""
+        seen = zlib.crc32(picture[::4, ::4].tobytes())
+        now = self._clock()
+        if seen != self._last:
+            self._last, self._since = seen, now
+        elif now - self._since >= self._limit_s:
+            raise Stalled(
+                "{} has given the same picture for {:.0f} s: it is frozen. Unplug it and plug it in again.".format(
+                    self._what, self._limit_s
+                )
+            )

@@ -1,54 +1,68 @@
-"""``images:DIR``: the pictures of a folder in order of their names, 8 or 16 bits, read by OpenCV."""
+"""``images:DIR``: the pictures of a folder, 8 or 16 bits, read by OpenCV; in real time where it has ``depth.txt``.
+
+In order of their names; or, as the TUM RGB-D recordings have it, in that of ``depth.txt`` (else ``rgb.txt``) in the
+folder, whose lines are a time in seconds and a file, ``#`` before what is not.
+"""
 
 import importlib
+import math
 import os
+from typing import List, Tuple
 
 import numpy as np
 
-from edge_runtime.errors import BadInput, DeviceFailed, FrameDropped
+from edge_runtime.errors import BadInput, FrameDropped
 from edge_runtime.frames import RawFrame
-from edge_runtime.sources.base import Source, now_ns
+from edge_runtime.sources.base import Missing, Pace, Source, now_ns
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")
-
-
-class NeedsOpenCV(DeviceFailed):
-    """OpenCV is not installed. The user cures it: exit code 2."""
-
-    exit_code = 2
+LISTS = ("depth.txt", "rgb.txt")
+FPS = 30.0  # of a folder without times
 
 
 def opencv():
-    """The OpenCV module; raises ``NeedsOpenCV``."""
+    """The OpenCV module; raises ``Missing``."""
     try:
         return importlib.import_module("cv2")
     except ImportError:
         problem = "images are read and written by OpenCV, which is not here: pip install opencv-python-headless"
-    raise NeedsOpenCV(problem)
+    raise Missing(problem)
 
 
 class ImagesSource(Source):
-    """One frame a picture: gray (height, width, 1), colour (height, width, 3) as RGB; ``index`` is its place."""
+    """One frame a picture: gray (height, width, 1), colour (height, width, 3) as RGB; ``index`` is its place.
 
-    def __init__(self, folder, spec):
+    ``realtime`` hands each out when its time has come, and the source is ``live`` then; ``repeat`` begins again at the
+    end, one mean interval later, and ``index`` goes on.
+    """
+
+    def __init__(self, folder, spec, *, realtime=False, repeat=False, pace=None):
         if spec["kind"] != "image":
             raise BadInput("this bundle perturbs vectors, and a folder of images holds none: use npz:FILE")
         self._cv2 = opencv()
         if not os.path.isdir(folder):
             raise BadInput("expected a folder of images at {}; there is none".format(folder))
-        names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES))
-        if not names:
+        listed = _listed(folder) or _in_order_of_names(folder)
+        if not listed:
             raise BadInput("expected pictures ({}) in {}; there are none".format(", ".join(SUFFIXES), folder))
-        self._paths = [os.path.join(folder, name) for name in names]
+        times, self._paths = zip(*listed)
+        self._times = [time - times[0] for time in times]
+        self._length_s = self._times[-1] * len(times) / (len(times) - 1) if len(times) > 1 else 1 / FPS
+        self._pace = (pace or Pace()) if realtime else None
+        self._repeat = repeat
         self._next = 0
-        self.size = len(names)
+        self.live = realtime
+        self.size = None if repeat else len(times)
+        self.name = "images:" + folder
 
     def next(self):
         """The next picture as a ``RawFrame``, or None at the end."""
-        place = self._next
-        if place >= len(self._paths):
+        turn, place = divmod(self._next, len(self._paths))
+        if turn and not self._repeat:
             return None
-        self._next += 1
+        index, self._next = self._next, self._next + 1
+        if self._pace:
+            self._pace.wait(turn * self._length_s + self._times[place])
         picture = self._cv2.imread(self._paths[place], self._cv2.IMREAD_UNCHANGED)
         if picture is None:
             raise FrameDropped("unreadable")
@@ -57,4 +71,39 @@ class ImagesSource(Source):
         elif picture.shape[2] == 3:
             # OpenCV's order is blue, green, red.
             picture = np.ascontiguousarray(picture[:, :, ::-1])
-        return RawFrame(picture, place, now_ns())
+        return RawFrame(picture, index, now_ns())
+
+
+def _in_order_of_names(folder):
+    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES))
+    return [(place / FPS, os.path.join(folder, name)) for place, name in enumerate(names)]
+
+
+def _listed(folder):
+    """Times and files of the folder's list, or None where it has none. Raises ``BadInput`` for a line that is none."""
+    for name in LISTS:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            break
+    else:
+        return None
+    listed: List[Tuple[float, str]] = []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            words = line.split("#")[0].split()
+            if not words:
+                continue
+            time = _seconds(words[0])
+            if len(words) != 2 or time is None or (listed and time < listed[-1][0]) or os.path.isabs(words[1]):
+                problem = "line {} of {}: expected a time in seconds, not before the last one, and a file in the folder"
+                raise BadInput(problem.format(number, path))
+            listed.append((time, os.path.join(folder, words[1])))
+    return listed
+
+
+def _seconds(word):
+    try:
+        seconds = float(word)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) else None

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from edge_runtime.errors import BadInput, DeviceFailed, FrameDropped
-from edge_runtime.sources import open_source
+from edge_runtime.sources import Disconnected, Missing, SourceFailed, Stalled, Unsupported, open_source
+from edge_runtime.sources.base import Freshness, Pace, expected
+from edge_runtime.sources.images import ImagesSource
 
 IMAGE = {"name": "x", "kind": "image", "shape": [4, 5, 1], "dtype": "uint8", "low": 0, "high": 255}
 VECTOR = {"name": "x", "kind": "vector", "shape": [3], "dtype": "float32", "low": 0, "high": 1}
@@ -137,7 +139,7 @@ def test_images_say_what_to_install(tmp_path, monkeypatch):
         ("images:{}/none", IMAGE, "expected a folder"),
         ("images:{}", IMAGE, "expected pictures"),
         ("images:{}", VECTOR, "vectors"),
-        ("camera:0", IMAGE, "npz:FILE or images:DIR"),
+        ("floppy:0", IMAGE, "npz:FILE or images:DIR"),
         ("npz:", IMAGE, "npz:FILE"),
         ("x.npz", IMAGE, "npz:FILE"),
     ],
@@ -145,6 +147,102 @@ def test_images_say_what_to_install(tmp_path, monkeypatch):
 def test_a_source_that_is_none_is_refused(tmp_path, text, spec, match):
     with pytest.raises(BadInput, match=match):
         open_source(text.format(tmp_path), spec)
+
+
+def test_what_is_asked_of_a_source_is_the_frame_of_the_capture(tmp_path):
+    np.savez(tmp_path / "x.npz", x=pictures(shape=(8, 9), dtype=np.uint16))
+    capture = {"frame": {"shape": [8, 9], "dtype": "uint16", "unit_mm": 1.0}, "access_points": None}
+    assert drain(open_source(f"npz:{tmp_path}/x.npz", IMAGE, capture))[0]._data.shape == (8, 9, 1)
+    with pytest.raises(BadInput, match=r"expected x of uint8 \('N', 4, 5, 1\)"):
+        open_source(f"npz:{tmp_path}/x.npz", IMAGE)
+
+
+def recording(folder, times, names=None):
+    names = names or [f"{n}.png" for n in range(len(times))]
+    for number, name in enumerate(names):
+        cv2.imwrite(str(folder / name), np.full((4, 5), 1000 + number, np.uint16))
+    lines = ["# a recording", *(f"{time} {name}" for time, name in zip(times, names, strict=True)), ""]
+    (folder / "depth.txt").write_text("\n".join(lines))
+
+
+class Clock:
+    """Time that passes only by sleeping, and what was slept."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def test_a_recording_keeps_its_own_times_and_all_its_bits(tmp_path):
+    recording(tmp_path, [5.0, 5.1, 5.4], ["b.png", "a.png", "c.png"])
+    clock = Clock()
+    pace = Pace(clock=clock, sleep=clock.sleep)
+    source = ImagesSource(str(tmp_path), expected({**IMAGE, "dtype": "uint16"}, None), realtime=True, pace=pace)
+    assert source.live
+    came = []
+    for frame in iter(source.next, None):
+        came.append((round(clock.now - 100.0, 6), int(frame._data[0, 0, 0]), frame.index))
+    assert came == [(0.0, 1000, 0), (0.1, 1001, 1), (0.4, 1002, 2)]
+
+
+def test_whoever_is_late_is_not_held_and_the_rest_keeps_its_times():
+    clock = Clock()
+    pace = Pace(clock=clock, sleep=clock.sleep)
+    for moment, busy, expected_now in ((0.0, 0.0, 100.0), (1.0, 2.5, 102.5), (2.0, 0.0, 102.5), (3.0, 0.0, 103.0)):
+        clock.now += busy
+        pace.wait(moment)
+        assert clock.now == expected_now
+
+
+def test_a_recording_can_be_repeated_and_its_numbers_go_on(tmp_path):
+    recording(tmp_path, [0.0, 0.1, 0.2])
+    clock = Clock()
+    pace = Pace(clock=clock, sleep=clock.sleep)
+    source = ImagesSource(str(tmp_path), expected(IMAGE, None), realtime=True, repeat=True, pace=pace)
+    assert source.size is None
+    frames = [source.next() for _ in range(7)]
+    assert [frame.index for frame in frames] == list(range(7))
+    assert [int(frame._data[0, 0, 0]) for frame in frames] == [1000, 1001, 1002] * 2 + [1000]
+    assert round(clock.now - 100.0, 6) == 0.6
+
+
+@pytest.mark.parametrize("line", ["soon 0.png", "0.1", "0.1 /etc/passwd", "-1 0.png", "nan 0.png"])
+def test_a_list_of_times_that_is_none_is_refused_by_its_line(tmp_path, line):
+    recording(tmp_path, [0.0])
+    with (tmp_path / "depth.txt").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(BadInput, match=r"line 3 of .*depth\.txt"):
+        open_source(f"images:{tmp_path}", IMAGE)
+
+
+def test_only_recordings_are_played_in_real_time(tmp_path):
+    with pytest.raises(BadInput, match=r"images:.*npz: is none"):
+        open_source("npz:x.npz", IMAGE, realtime=True)
+
+
+def test_a_frozen_picture_is_told_after_five_seconds_and_a_noisy_one_never():
+    clock = Clock()
+    fresh = Freshness("the camera", clock=clock)
+    still, noise = np.zeros((8, 8, 1), np.uint16), np.random.default_rng(0)
+    for _ in range(100):
+        clock.now += 0.1
+        fresh.check(still + noise.integers(0, 3, still.shape).astype(np.uint16))
+    fresh.check(still)
+    clock.now += 4.9
+    fresh.check(still)
+    clock.now += 0.2
+    with pytest.raises(Stalled, match="same picture for 5 s"):
+        fresh.check(still)
+
+
+def test_every_failure_of_a_source_ends_with_exit_code_4_but_what_the_user_can_install():
+    codes = {kind: kind("").exit_code for kind in (SourceFailed, Disconnected, Stalled, Unsupported, Missing)}
+    assert codes == {SourceFailed: 4, Disconnected: 4, Stalled: 4, Unsupported: 4, Missing: 2}
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

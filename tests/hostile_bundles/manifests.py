@@ -619,3 +619,51 @@ def decoder_that_nothing_names() -> bytes:
 @exhibit("unknown-key")
 def decoder_on_a_label() -> bytes:
     return _cleaner(lambda m: m["outputs"][0].update(decode="decoder"), code=True)
+
+
+# Streams: what is to be held, and what would leave unheld
+
+
+def _held(change: Any) -> bytes:
+    return changed(change, example=bundles.held_example())
+
+
+@exhibit("unheld")
+def label_of_every_frame_beside_a_held_code() -> bytes:
+    return _held(lambda m: m["outputs"][1].update(tensor="label"))
+
+
+@exhibit("unheld")
+def draw_kept_by_what_changes() -> bytes:
+    return _held(lambda m: m["stages"][4].update(by="label"))
+
+
+@exhibit("stream-mismatch")
+def hold_stages_without_a_stream() -> bytes:
+    return _held(lambda m: m.update(stream=None))
+
+
+@exhibit("stream-mismatch")
+def majority_of_a_clock_period() -> bytes:
+    return _held(lambda m: m["stream"].update(hold="period", votes=None, period_s=600))
+
+
+@exhibit("stream-mismatch")
+def stream_that_nothing_holds() -> bytes:
+    def change(manifest: Any) -> None:
+        manifest["stream"] = {"hold": "track", "votes": 7, "period_s": None, "acknowledged": None}
+
+    return changed(change)
+
+
+@exhibit("bad-value")
+def code_for_every_frame_that_nobody_acknowledged() -> bytes:
+    def change(manifest: Any) -> None:
+        manifest["stream"] = {"hold": "frame", "votes": None, "period_s": None, "acknowledged": ""}
+
+    return changed(change)
+
+
+@exhibit("bad-value")
+def stream_with_votes_and_a_period() -> bytes:
+    return _held(lambda m: m["stream"].update(period_s=600))

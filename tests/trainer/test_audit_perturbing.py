@@ -20,6 +20,7 @@ def subject(table_scale: float = 1.0) -> Subject:
     np.save(data, rows)
     manifest = {
         "input": {"name": "x", "kind": "image", "shape": [2, 2, 1], "dtype": "uint8", "low": 0.0, "high": 16.0},
+        "stream": None,
         "stages": [
             {"stage": "preprocess", "input": "x", "output": "u", "low": 0.0, "high": 16.0},
             {"stage": "output", "input": "u", "output": "x_out", "low": 0.0, "high": 16.0, "dtype": "uint8"},

@@ -93,6 +93,24 @@ def test_an_interrupted_run_goes_on_to_the_same_end(stage, finished, tmp_path, m
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
+def test_another_run_can_lend_its_classifiers(finished, tmp_path):
+    run = train(finished.recipe, tmp_path / "run", classifiers=finished.folder)
+    assert set(run.facts["wall_time_s"]) == {"perturber"}
+    assert run.facts["classifiers"] == finished.facts["classifiers"]
+    for name in ("target.keras", "sensitive.keras"):
+        lent = (finished.folder / "classifiers" / name).read_bytes()
+        assert (run.folder / "classifiers" / name).read_bytes() == lent
+
+
+def test_classifiers_of_other_slices_are_refused(finished, tmp_path):
+    other = finished.recipe.model_copy(update={"seed": finished.recipe.seed + 1})
+    with pytest.raises(BadInput, match="differs"):
+        train(other, tmp_path / "run", classifiers=finished.folder)
+    with pytest.raises(BadInput, match="was expected"):
+        train(other, tmp_path / "nothing", classifiers=tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ctrl_c_exits_130_and_resume_finishes(tmp_path):
     recipe = small_recipe(write_npz(tmp_path), epochs=100000)
     (tmp_path / "small.toml").write_text(recipe.toml())

@@ -127,7 +127,7 @@ def _key(
 ) -> str:
     """Everything that x' depends on, as one hash."""
     described = {
-        "pipeline": {part: manifest[part] for part in ("input", "stages", "outputs")},
+        "pipeline": {part: manifest[part] for part in ("input", "stream", "stages", "outputs")},
         "models": hashes,
         "tables": {name: hashlib.sha256(data).hexdigest() for name, data in tables.items()},
         "backends": backends,

@@ -21,7 +21,8 @@ class FittedPerturber:
 
     ``stages``, ``outputs`` and ``input`` are the manifest's own (docs/bundle-format.md), so the pipeline that runs on
     the board runs here too, with Keras in place of an interpreter. ``models`` maps a model's name to a Keras model
-    whose input and output *names* are those the artefact stage uses. ``tables`` maps a name to an array.
+    whose input and output *names* are those the artefact stage uses. ``tables`` maps a name to an array. ``stream`` is
+    the manifest's too: None for single releases.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class FittedPerturber:
     tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     identity_allowed: bool = False
     substituted: bool = False
+    stream: Mapping[str, Any] | None = None
 
     def description(self) -> dict[str, Any]:
         """The manifest's part that does not depend on how the networks are exported."""
@@ -42,6 +44,7 @@ class FittedPerturber:
                 "substituted": self.substituted,
             },
             "input": {"name": "x", **json.loads(json.dumps(asdict(self.input)))},
+            "stream": None if self.stream is None else dict(self.stream),
             "stages": list(self.stages),
             "outputs": list(self.outputs),
         }
@@ -83,6 +86,7 @@ class FittedPerturber:
             tables={name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in text["tables"]},
             identity_allowed=text["perturber"]["identity_allowed"],
             substituted=text["perturber"]["substituted"],
+            stream=text["stream"],
         )
 
 

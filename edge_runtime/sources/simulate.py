@@ -1,0 +1,69 @@
+"""``simulate:depth?seed=1&people=2&fps=30``: a simulated doorway, for demonstrations and load tests; no sensor."""
+
+import math
+
+import numpy as np
+
+from edge_runtime.errors import BadInput
+from edge_runtime.frames import RawFrame
+from edge_runtime.simulation import FLOOR_MM, Scene
+from edge_runtime.sources.base import Pace, Source, Unsupported, now_ns
+
+DEFAULTS = {"seed": 0, "people": 2, "fps": 30.0}
+
+
+class SimulatedSource(Source):
+    """Depth pictures of ``Scene`` at the bundle's size, in mm for 16 bits, 255 at the floor for 8.
+
+    ``seed`` whole, ``people`` 0 to 8 at a time, ``fps`` above 0, or 0 for as fast as they are asked for (the scene's
+    own clock is 30 a second then).
+    """
+
+    live = True
+    simulated = True
+
+    def __init__(self, place, spec, pace=None):
+        options = _options(place)
+        if spec["kind"] != "image" or spec["shape"][2] != 1 or spec["dtype"] not in ("uint8", "uint16"):
+            raise Unsupported(
+                "a simulated depth camera gives uint8 or uint16 (height, width, 1); this bundle wants {} {}. "
+                "Use npz:FILE.".format(spec["dtype"], spec["shape"])
+            )
+        self._fps = options["fps"]
+        self._pace = (pace or Pace()) if self._fps else None
+        self._scene = Scene(seed=options["seed"], people=options["people"], shape=tuple(spec["shape"][:2]))
+        self._scale = 255.0 / FLOOR_MM if spec["dtype"] == "uint8" else 1.0 / (spec["unit_mm"] or 1.0)
+        self._dtype = np.dtype(spec["dtype"])
+        self._next = 0
+        self.name = "simulate:depth (SIMULATED: no sensor, nobody was seen)"
+
+    def next(self):
+        """The next picture, when its time has come."""
+        index, self._next = self._next, self._next + 1
+        seconds = index / (self._fps or 30.0)
+        if self._pace:
+            self._pace.wait(seconds)
+        depth = self._scene.frame(seconds)
+        if self._scale != 1.0:
+            depth = np.minimum(np.rint(depth * self._scale), np.iinfo(self._dtype).max).astype(self._dtype)
+        return RawFrame(depth[:, :, None], index, now_ns())
+
+
+def _options(place):
+    scene, _, text = place.partition("?")
+    values = dict(DEFAULTS)
+    wrong = scene != "depth"
+    for pair in text.split("&") if text else []:
+        key, _, value = pair.partition("=")
+        try:
+            values[key] = type(DEFAULTS[key])(value)
+        except (KeyError, ValueError):
+            wrong = True
+    if wrong or not (0 <= values["seed"] < 2**31 and 0 <= values["people"] <= 8 and 0 <= values["fps"] <= 1000):
+        raise BadInput(
+            "expected simulate:depth?seed=0&people=2&fps=30 with a whole seed, 0 to 8 people and at most 1000 frames "
+            "a second (0: as fast as they are asked for); got {!r}".format("simulate:" + place)
+        )
+    if not math.isfinite(values["fps"]):
+        raise BadInput("expected a finite fps in {!r}".format("simulate:" + place))
+    return values
