@@ -17,9 +17,9 @@ SENT, RELEASED = "sent", "released"  # names of the two further outputs that an 
 class Anatomy:
     """Everything that leaves is a function of ``released`` and fresh noise, and that of ``sent``.
 
-    ``sent`` names the tensor of c, numbered so that those of each y-hat are together, ``released`` that of c'. ``table``
-    names the channel between them, None where c' = c. ``rows`` are the codes c there are, None where no table says
-    so. ``hidden_label``: the channel mixes classes, so y-hat does not leave.
+    ``sent`` names the tensor of c, numbered so that those of each y-hat are together, ``released`` that of c'.
+    ``table`` names the channel between them, None where c' = c. ``rows`` are the codes c there are, None where no
+    table says so. ``hidden_label``: the channel mixes classes, so y-hat does not leave.
     """
 
     sent: str
@@ -50,9 +50,9 @@ def anatomy(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) -> An
     others = set(roots) - {root}
     if others and others != set(walk.roots(walk.made_by[root]["group"])):
         return "a class leaves that is not the one the code is of"
-    table, released, rows = walk.channel(root, manifest["outputs"])
-    if rows is not None:
-        rows = len(tables[rows])
+    table, released, by_code = walk.channel(root, manifest["outputs"])
+    # A table by class may have a row more, for a track that has not voted yet; classes are counted in the data.
+    rows = len(tables[by_code]) if codes and by_code is not None else None
     mixes = table is not None and not codes
     if table is not None and others and not _keeps_class(tables[table], walk.made_by[root]["groups"]):
         return "the channel leaves the class of y-hat, which leaves as well"
@@ -77,7 +77,7 @@ class _Walk:
         """The table of the one draw that all of the world sees ``root`` through, what it makes, and a table by c."""
         name = root
         while True:
-            readers = [stage for stage in self._stages if name in reads_and_writes(stage)[0]]
+            readers = [s for s in self._stages if name in reads_and_writes(s)[0] and s.get("by") != name]
             leaves = any(output["tensor"] == name for output in outputs)
             by_code = next((stage["table"] for stage in readers if stage.get("table")), None)
             if leaves or len(readers) != 1:

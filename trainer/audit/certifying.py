@@ -131,9 +131,7 @@ def population_free(capacity: float, *, hidden_label: bool) -> str:
     """What the channel alone says, whatever the population: its multiplicative Bayes capacity, in words."""
     given = "" if hidden_label else " than y-hat alone does"
     if capacity <= 1 + 1e-9:
-        return (
-            f"Whatever the population, one code raises nobody's chance of being right about anything further{given}."
-        )
+        return f"Whatever the population, one code raises nobody's chance of being right about anything further{given}."
     return (
         "Whatever the population and whatever is asked, one code raises the chance of being right by a factor of at "
         f"most {capacity:.3g}{' over what y-hat alone gives' if given else ''}."

@@ -62,9 +62,7 @@ def section(
     }
 
 
-def beside(
-    dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, seed: int
-) -> dict[str, dict[str, Any]]:
+def beside(dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, seed: int) -> dict[str, dict[str, Any]]:
     """The same networks on raw readings and on label-only, as its mean (``means``, frames of all rows) and as a donor.
 
     ``label`` (n,) is y-hat of the rows of the three slices. A donor is a random training reading of class y-hat: it
@@ -124,7 +122,9 @@ def _row(
     first = Shown(dataset.unit(dataset.part("classifiers").x), dataset.slices.classifiers)
     half = len(clean.rows) // 2
     order = np.random.default_rng([seed, 8]).permutation(len(clean.rows))
-    real, made = (Shown(of.u[rows], of.rows[rows]) for of, rows in ((clean, order[:half]), (shown["test"], order[half:])))
+    real, made = (
+        Shown(of.u[rows], of.rows[rows]) for of, rows in ((clean, order[:half]), (shown["test"], order[half:]))
+    )
     return {
         "train_on_it": reader.score(clean),
         "read_from_it": reader.score(shown["test"]),

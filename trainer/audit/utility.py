@@ -47,7 +47,9 @@ def properties(dataset: Dataset, *, most: int = 6) -> list[Property]:
     """Ink, slant and stroke of images, and the data set's own attributes, ``most`` at most; never z."""
     found = []
     if dataset.input.kind == "image":
-        values = np.concatenate([moments(dataset.unit(dataset.x[i : i + 4096])) for i in range(0, len(dataset.x), 4096)])
+        values = np.concatenate(
+            [moments(dataset.unit(dataset.x[i : i + 4096])) for i in range(0, len(dataset.x), 4096)]
+        )
         found = [Property(name, values[:, i], 0) for i, name in enumerate(MOMENTS)]
     for name, values in dataset.attributes.items():
         if name not in NO_PROPERTIES and np.ptp(values) > 0:
@@ -98,7 +100,7 @@ class Reader:
         self._model.fit(self._inputs(given.u), targets, batch_size=batch, epochs=effort.epochs, verbose=0)
 
     def read(self, shown: Shown) -> dict[str, np.ndarray]:
-        """y (n,) class numbers and every property (n,), class numbers or standardised values, as the network sees it."""
+        """y (n,) class numbers and every property (n,), class numbers or standardised values, as read."""
         answers = self._answers(shown.u)
         found = {"y": answers["y"].argmax(axis=1)}
         for i, p in enumerate(self._known):
@@ -127,7 +129,9 @@ class Reader:
         return {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
 
 
-def told_apart(dataset: Dataset, real: tuple[Shown, Shown], made: tuple[Shown, Shown], effort: Effort, seed: int) -> Any:
+def told_apart(
+    dataset: Dataset, real: tuple[Shown, Shown], made: tuple[Shown, Shown], effort: Effort, seed: int
+) -> Any:
     """How often a fresh discriminator tells ``made`` from ``real`` readings, (to learn on, to be tried on) of each.
 
     One half is perfect; as many real ones as made ones are shown. Returns a rate with its interval.
