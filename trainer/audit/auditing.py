@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.audit import certifying, collateral, intervals, limits, linear, metrics, perturbing, pufferfish
+from trainer.audit import certifying, collateral, intervals, limits, linear, metrics, perturbing, probes, pufferfish
 from trainer.audit.adversaries.fixed import masked
 from trainer.audit.adversaries.networks import logits
 from trainer.audit.attack import Done, Row, attack_all
@@ -85,6 +85,7 @@ def audit(
         if any(output["kind"] == "frame" for output in subject.manifest["outputs"]):
             named = tuple(getattr(recipe.perturber, "keep", ()))
             section["collateral"] = collateral.section(dataset, left.x, budget, seed, named=named)
+        section["probes"] = probes.run_all(left, dataset, rows, tries, seed)
         advance()
         found = examine(dataset, left, classifiers, tries, seed, done)
 
@@ -175,6 +176,8 @@ def examine(
     """Every adversary against what ``left`` for the rows of the three slices, in their order; and D_y on it."""
     first_two = len(left) - len(dataset.slices.test)
     seen, test = left.take(np.arange(first_two)), left.take(np.arange(first_two, len(left)))
+    training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    seen = replace(seen, raw=dataset.x[training])  # an attacker who has the perturber has the readings put into it
     clean = dataset.part("classifiers")
     fit, stop, choose = cut(seen, seed)
     problem = Problem(

@@ -26,7 +26,17 @@ NOT_HERE = (
 # What of an audit the card takes over as it is; the last ones are not in every audit.
 _WHOLE = ("artefact", "speaks_of", "pipeline", "created", "budget", "seed", "intervals", "target", "raw", "chance")
 _ATTACKS = ("adversaries", "not_run", "worst_adaptive", "most_bits", "label_only")
-_FURTHER = ("certificate", "collateral", "diagnostic", "limits", "warnings", "probes", "predictors", "streams")
+_FURTHER = (
+    "certificate",
+    "collateral",
+    "diagnostic",
+    "limits",
+    "learning_curve",
+    "warnings",
+    "probes",
+    "predictors",
+    "streams",
+)
 _PROVENANCE = ("backends", "versions", "machine")
 VERDICTS = {HIDDEN: "no attack found beats chance", PARTLY: "hidden in part", NOT_HIDDEN: "not hidden"}
 
@@ -119,9 +129,8 @@ def _not_tested(audit: Mapping[str, Any]) -> Iterator[str]:
     yield from audit["not_covered"]
     for left in audit["not_run"]:
         yield f"{left['name']} did not attack: {left['reason']}."
-    for row in audit.get("probes") or []:
-        if "not_run" in row:
-            yield f"{row['name']} was not tried: {row['not_run']}."
+    for title, rows in (audit.get("probes") or {}).items():
+        yield from (f"{title}, {row['name']} was not tried: {row['not_run']}" for row in rows if "not_run" in row)
     if audit["budget"] == "quick":
         yield "Longer training of the adversaries, and more seeds: this was the quick audit."
     if audit["data"]["clusters"] is None:

@@ -15,8 +15,8 @@ from edge_runtime.errors import BadInput, FrameDropped
 from edge_runtime.files import atomic_path
 from edge_runtime.fingerprint import pipeline_sha256
 from edge_runtime.pipeline import Pipeline, load_pipeline, read_array
-from trainer.audit.anatomy import Anatomy, anatomy
-from trainer.audit.problem import Released
+from trainer.audit.anatomy import SENT, Anatomy, anatomy
+from trainer.audit.problem import Codes, Released
 from trainer.datasets.base import Dataset
 from trainer.export.emit import decoded
 
@@ -82,7 +82,22 @@ def through(subject: Subject, run: Any, dataset: Dataset, rows: np.ndarray) -> P
         outputs, backends = through_artefact(further, dataset.x[rows], run.folder / "audit-cache")
         declared, received = as_received(subject, outputs)
     table = tables[funnel.table] if isinstance(funnel, Anatomy) and funnel.table is not None else None
-    return Perturbed(releases(declared, received, dataset, rows), outputs, funnel, table, backends)
+    left = replace(releases(declared, received, dataset, rows), codes=_codes(declared, outputs, funnel, table))
+    return Perturbed(left, outputs, funnel, table, backends)
+
+
+def _codes(
+    declared: Sequence[Mapping[str, Any]],
+    outputs: Mapping[str, np.ndarray],
+    funnel: Anatomy | str,
+    table: np.ndarray | None,
+) -> Codes | None:
+    """The codes among what leaves, and of a release the codes before its channel."""
+    for output in declared:
+        value = outputs[output["name"]]
+        if output["kind"] == "code" and value.ndim == 1 and value.dtype.kind in "iu":
+            return Codes(value) if isinstance(funnel, str) or table is None else Codes(value, outputs[SENT], table)
+    return None
 
 
 def _further(manifest: Mapping[str, Any], funnel: Anatomy | str) -> dict[str, Any]:

@@ -32,10 +32,9 @@ class Generator(Section):
     )
 
 
-class PrGan(Section):
-    """PR-GAN: a generator against fixed D_y and D_z and a discriminator of its own (paper 001, eqs. 7 to 11)."""
+class _Generated(Section):
+    """What PR-GAN, its baselines and minimax have alike: a generator, and what its losses weigh."""
 
-    kind: Literal["prgan"] = Field(description="Which perturber: the paper's PR-GAN.")
     generator: Generator = Field(description="The network that ships.")
     alpha: float = Field(default=1.0, gt=0, description="Weight of L_Adv (eq. 8): keep y, bring D_z to MED.")
     beta: float = Field(default=1.0, ge=0, description="Weight of L_hinge (eq. 10).")
@@ -50,6 +49,18 @@ class PrGan(Section):
     learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the generator.")
     discriminator_learning_rate: float = Field(
         default=2e-4, gt=0, le=1, description="Adam's rate for the discriminator."
+    )
+    straight_through: bool = Field(
+        default=False,
+        description="Whole numbers of few levels (WiFi): the losses see x' rounded, as it is sent; the slope passes.",
+    )
+
+
+class PrGan(_Generated):
+    """A generator against fixed D_y and D_z and a discriminator of its own (paper 001, eqs. 7 to 11), and baselines."""
+
+    kind: Literal["prgan", "ngp", "ap"] = Field(
+        description="PR-GAN; NGP is without the discriminator, AP without the target classifier (section 6.2)."
     )
 
 
@@ -149,10 +160,29 @@ class Cleaner(_Linear):
     )
 
 
-class Laplace(_Linear):
+class Noise(_Linear):
     """Laplace noise on every feature with the error of a cleaner, to compare with. No differential privacy."""
 
-    kind: Literal["laplace"] = Field(description="Which perturber: noise on every feature.")
+    kind: Literal["noise"] = Field(description="Which perturber: noise on every feature.")
 
 
-Perturber = Annotated[PrGan | LabelOnly | Release | Cleaner | Laplace, Field(discriminator="kind")]
+class Laplace(Section):
+    """Discrete Laplace noise on every value: differentially private, and the same for y as for z."""
+
+    kind: Literal["laplace"] = Field(description="Which perturber: the Laplace mechanism.")
+    eps: float | None = Field(
+        default=None,
+        ge=1e-3,
+        le=100,
+        description="Of one value; for a whole reading it is that times the number of values. Left out: the smallest "
+        "of 0.01 to 10 at which Acc(D_y) keeps above `limits.target_accuracy` on validation.",
+    )
+    levels: int = Field(
+        default=255,
+        ge=1,
+        le=65536,
+        description="Steps between the smallest and the largest value; whole numbers of one range have their own.",
+    )
+
+
+Perturber = Annotated[PrGan | LabelOnly | Release | Cleaner | Noise | Laplace, Field(discriminator="kind")]

@@ -37,6 +37,7 @@ def environment() -> Any:
         thousands=lambda n: f"{n:,}",
         spread=spread,
         score=score,
+        probe=probe,
     )
     return made
 
@@ -74,3 +75,9 @@ def spread(value: Mapping[str, Any] | None, form: str = ".3g") -> str:
     if value["low"] is None or value["high"] is None:
         return f"{value['mean']:{form}}"
     return f"{value['mean']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
+
+
+def probe(row: Mapping[str, Any]) -> str:
+    """What a probe found, with its interval where it has one."""
+    ends = "" if row["low"] is None else f" [{row['low']:.3g}, {row['high']:.3g}]"
+    return f"{row['value']:.3g}{ends}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainer.audit import linear
-from trainer.report.card import score
+from trainer.report.card import probe, score
 
 
 def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
@@ -42,8 +42,10 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
     if certificate and not certificate["given"]:
         yield f"  {certificate['sentence']}"
     yield from _collateral(part)
-    for row in part.get("probes", []):
-        yield f"  {row['name']}: " + (f"not tried, {row['not_run']}" if row.get("not_run") else row["sentence"])
+    for title, rows in part.get("probes", {}).items():
+        for row in rows:
+            beside = f"not tried: {row['not_run']}" if "not_run" in row else f"{probe(row)}, chance {row['chance']:.3g}"
+            yield f"  {title}, {row['name']}: {beside}"
     if "predictors" in part:
         yield from (f"  {line}" if line else "" for line in linear.as_lines(part["predictors"]))
     if "diagnostic" in part:
