@@ -80,4 +80,5 @@ def spread(value: Mapping[str, Any] | None, form: str = ".3g") -> str:
 def probe(row: Mapping[str, Any]) -> str:
     """What a probe found, with its interval where it has one."""
     ends = "" if row["low"] is None else f" [{row['low']:.3g}, {row['high']:.3g}]"
-    return f"{row['value']:.3g}{ends}"
+    chance = "" if row["chance"] is None else f"; chance {row['chance']:.3g}"
+    return f"{row['value']:.3g}{ends}{chance}"

@@ -44,8 +44,7 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
     yield from _collateral(part)
     for title, rows in part.get("probes", {}).items():
         for row in rows:
-            beside = f"not tried: {row['not_run']}" if "not_run" in row else f"{probe(row)}, chance {row['chance']:.3g}"
-            yield f"  {title}, {row['name']}: {beside}"
+            yield f"  {title}, {row['name']}: " + (f"not tried: {row['not_run']}" if "not_run" in row else probe(row))
     if "predictors" in part:
         yield from (f"  {line}" if line else "" for line in linear.as_lines(part["predictors"]))
     if "diagnostic" in part:
