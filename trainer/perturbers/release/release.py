@@ -7,19 +7,22 @@ learns more of x than c' tells, and that is counted (trainer.audit.certificate),
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from edge_runtime.errors import BadInput, LimitNotMet
+from trainer.audit.certificate import count, information
 from trainer.datasets.base import Dataset, Part
 from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
-from trainer.perturbers.release import channel, codes, synthesis
-from trainer.perturbers.release.keep import fit_kept
+from trainer.perturbers.release import channel, codes, residual, synthesis
+from trainer.perturbers.release.keep import Kept, fit_kept
 from trainer.perturbers.sections import Release
 from trainer.run import Run
 
 Functions = dict[str, Callable[[np.ndarray], np.ndarray]]
+Report = Callable[..., None]
 
 
 def fit(
@@ -33,8 +36,6 @@ def fit(
     """
     import keras
 
-    from models import encoders
-
     section = run.recipe.perturber
     if not isinstance(section, Release):
         raise BadInput(f'Expected a recipe whose perturber is "release"; got "{section.kind}".')
@@ -43,20 +44,56 @@ def fit(
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     first, _ = run.hold_out(dataset.part("classifiers"))
     second, _ = run.hold_out(dataset.part("perturber"))
-    u_first, u_second = dataset.unit(first.x), dataset.unit(second.x)
-    kept = fit_kept(section.keep, u_first, first.index, y=first.y, attributes=dataset.attributes, functions=functions)
-    trunk, label_head = _trunk(dataset, u_first, first, kept(u_first, first.index), budget.epochs, section, run)
-    head = encoders.code_head(
-        section.features, len(dataset.y_names), section.codes, width=section.width_of_head, dropout=section.dropout
-    )
-    t = kept(u_second, second.index)
-    features = trunk.predict(u_second, batch_size=1024, verbose=0)
-    _codes(head, codes.Rows(features, t, second.y, second.z), dataset, section, rng, run)
-    encoder = encoders.encoder(trunk, label_head, head)
-    logits = dict(zip(encoder.output_names, encoder.predict(u_second, batch_size=1024, verbose=0), strict=True))
+    more: dict[str, Any] = {"epochs": budget.epochs, "batch": run.recipe.budget.batch, "report": run.metric}
+    prepared = prepare(dataset, first, section, functions=functions, **more)
+    return finish(prepared, dataset, second, section, rng=rng, report=run.metric)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What all codes of one trunk start from, so that several settings of codes can be compared on the same trunk.
+
+    ``trunk`` and what is on it: ``label`` (a model), ``cells`` (a layer for the pairs (y, z)), ``reads`` (one for T^);
+    ``kept`` is T, ``first`` the rows that all of it was trained on.
+    """
+
+    trunk: Any
+    label: Any
+    cells: Any
+    reads: Any
+    kept: Kept
+    first: Part
+
+
+def prepare(
+    dataset: Dataset,
+    first: Part,
+    section: Release,
+    *,
+    epochs: int,
+    batch: int,
+    report: Report,
+    functions: Functions | None = None,
+) -> Prepared:
+    """Fit T and train the trunk on the rows ``first``. ``report`` is told ``stage``, ``step`` and figures."""
+    u = dataset.unit(first.x)
+    kept = fit_kept(section.keep, u, first.index, y=first.y, attributes=dataset.attributes, functions=functions)
+    trained = _trunk(dataset, u, first, kept(u, first.index), section, epochs=epochs, batch=batch, report=report)
+    return Prepared(*trained, kept, first)
+
+
+def finish(
+    prepared: Prepared, dataset: Dataset, second: Part, section: Release, *, rng: np.random.Generator, report: Report
+) -> FittedPerturber:
+    """Learn the codes on the rows ``second``, find the channel, draw the codes. ``prepared`` is left as it is."""
+    u = dataset.unit(second.x)
+    t = prepared.kept(u, second.index)
+    make = _residual if section.method == "residual" else _funnel
+    encoder = make(prepared, dataset, second, u, t, section, rng, report)
+    logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
     _, code = codes.global_codes(logits["label_logits"], logits["code_logits"])
     table = _channel(code, second, t, dataset, section)
-    return assemble(dataset, encoder, table, _picture(dataset, code, t, u_second, second, logits, section), section)
+    return assemble(dataset, encoder, table, _picture(dataset, code, t, u, second, logits, section), section)
 
 
 def assemble(
@@ -115,9 +152,17 @@ def assemble(
 
 
 def _trunk(
-    dataset: Dataset, u: np.ndarray, part: Part, kept: np.ndarray, epochs: int, section: Release, run: Run
-) -> tuple[Any, Any]:
-    """Trunk and label head, trained to read y, z and T: a code can only be kept free of a z that the trunk knows of."""
+    dataset: Dataset,
+    u: np.ndarray,
+    part: Part,
+    kept: np.ndarray,
+    section: Release,
+    *,
+    epochs: int,
+    batch: int,
+    report: Report,
+) -> tuple[Any, Any, Any, Any]:
+    """Trunk, label head, layers for (y, z) and T: a code can only be kept free of a z that the trunk knows of."""
     import keras
 
     from models import encoders
@@ -130,13 +175,9 @@ def _trunk(
     label_head = encoders.label_head(section.features, len(dataset.y_names))
     cell = np.unique(part.y * len(dataset.z_names) + part.z, return_inverse=True)[1].reshape(-1)
     h = trunk.output
-    outputs = [
-        label_head(h),
-        keras.layers.Dense(int(cell.max()) + 1, name="cells")(h),
-        keras.layers.Dense(kept.shape[1], name="kept")(h),
-    ]
-    model = keras.Model(trunk.inputs, outputs)
-    batch = min(run.recipe.budget.batch, len(part))
+    cells, reads = keras.layers.Dense(int(cell.max()) + 1, name="cells"), keras.layers.Dense(kept.shape[1], name="kept")
+    model = keras.Model(trunk.inputs, [label_head(h), cells(h), reads(h)])
+    batch = min(batch, len(part))
     schedule = keras.optimizers.schedules.CosineDecay(section.learning_rate, epochs * -(-len(part) // batch))
     entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(
@@ -153,14 +194,30 @@ def _trunk(
                 f"Training the encoder diverged in epoch {epoch + 1}: its loss is no longer a number. Lower "
                 "`perturber.learning_rate` in the recipe and train into another folder."
             )
-        run.metric(stage="trunk", step=epoch + 1, loss=loss)
+        report(stage="trunk", step=epoch + 1, loss=loss)
 
     watch = keras.callbacks.LambdaCallback(on_epoch_end=record)
     model.fit(u, [part.y, cell, kept], batch_size=batch, epochs=epochs, verbose=0, callbacks=[watch])
-    return trunk, label_head
+    return trunk, label_head, cells, reads
 
 
-def _codes(head: Any, rows: codes.Rows, dataset: Dataset, section: Release, rng: np.random.Generator, run: Run) -> None:
+def _funnel(
+    prepared: Prepared,
+    dataset: Dataset,
+    part: Part,
+    u: np.ndarray,
+    kept: np.ndarray,
+    section: Release,
+    rng: np.random.Generator,
+    report: Report,
+) -> Any:
+    """The encoder whose code head is learned by the funnel (codes.py)."""
+    from models import encoders
+
+    head = encoders.code_head(
+        section.features, len(dataset.y_names), section.codes, width=section.width_of_head, dropout=section.dropout
+    )
+    rows = codes.Rows(prepared.trunk.predict(u, batch_size=1024, verbose=0), kept, part.y, part.z)
     settings = codes.FunnelSettings(
         codes=section.codes,
         lam=section.price,
@@ -176,13 +233,62 @@ def _codes(head: Any, rows: codes.Rows, dataset: Dataset, section: Release, rng:
             settings,
             classes=(len(dataset.y_names), len(dataset.z_names)),
             rng=rng,
-            report=lambda step, values: run.metric(stage="codes", step=step, **values),
+            report=lambda step, values: report(stage="codes", step=step, **values),
         )
     except FloatingPointError:
         raise LimitNotMet(
             "Learning the codes diverged: their loss is no longer a number. Lower `perturber.price` in the recipe and "
             "train into another folder."
         ) from None
+    return encoders.encoder(prepared.trunk, prepared.label, head)
+
+
+def _residual(
+    prepared: Prepared,
+    dataset: Dataset,
+    part: Part,
+    u: np.ndarray,
+    kept: np.ndarray,
+    section: Release,
+    rng: np.random.Generator,
+    report: Report,
+) -> Any:
+    """The encoder whose codes are those of what z does not explain (residual.py)."""
+    import keras
+
+    from models import encoders
+
+    first = prepared.first
+    before = prepared.kept(dataset.unit(first.x), first.index)
+    # What is usual of T needs no trunk, so both slices say it; its cells are those of the trunk, which saw the first.
+    seen = np.isin(part.y * len(dataset.z_names) + part.z, first.y * len(dataset.z_names) + first.z)
+    normal = residual.usual(
+        np.concatenate([before, kept[seen]]).astype(np.float64),
+        np.concatenate([first.y, part.y[seen]]),
+        np.concatenate([first.z, part.z[seen]]),
+        shrinkage=section.shrinkage,
+    )
+    h = prepared.trunk.output
+    reader = keras.Model(prepared.trunk.inputs, [keras.layers.Softmax()(prepared.cells(h)), prepared.reads(h)])
+    posterior, said = (value.astype(np.float64) for value in reader.predict(u, batch_size=1024, verbose=0))
+    scores = residual.learn(
+        said,
+        posterior,
+        part.y,
+        part.z,
+        normal,
+        codes=section.codes,
+        classes=len(dataset.y_names),
+        price=section.price,
+        shrinkage=section.shrinkage,
+        rng=rng,
+    )
+    code = scores(said, posterior).reshape(len(said), -1, section.codes)[np.arange(len(said)), part.y].argmax(axis=1)
+    counts = count(part.y, code, part.z, shape=(len(dataset.y_names), section.codes, len(dataset.z_names)))
+    report(stage="codes", step=1, bits=information(counts))
+    return encoders.residual_encoder(
+        prepared.trunk, prepared.label, prepared.cells, prepared.reads, slope=scores.slope, offset=scores.offset
+    )
 
 
 def _channel(code: np.ndarray, part: Part, kept: np.ndarray, dataset: Dataset, section: Release) -> np.ndarray | None:

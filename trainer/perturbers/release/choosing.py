@@ -1,0 +1,83 @@
+"""Settings of a release compared on validation rows of the training slices; the test slice has no part in it.
+
+Each fold holds other rows out of the first two slices, a fifth of each: trunk, codes and donors know nothing of them.
+Codes are counted there (trainer.audit.releases), so a setting costs the seconds of learning its codes, and settings
+that differ in nothing that the trunk depends on share a trunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from trainer.audit.releases import measure
+from trainer.datasets import slicing
+from trainer.datasets.base import Dataset, Slices
+from trainer.perturbers.release import release
+from trainer.perturbers.sections import Release
+from trainer.recipe import Recipe
+
+SHARE = 0.2  # of each training slice, as runs hold out
+OF_CODES = ("codes", "method", "price", "steps", "code_batch", "shrinkage", "dropout", "width_of_head", "channel")
+OF_CODES += ("bound", "synthesis", "fewest_subjects", "donors", "public_data", "compared")
+
+
+def fold(dataset: Dataset, number: int) -> Dataset:
+    """The training rows alone: what is fitted as the first two slices, and what fold ``number`` holds out as "test"."""
+    kept, held = [], []
+    for name in ("classifiers", "perturber"):
+        part = dataset.part(name)
+        fit, choose = slicing.hold_out(part, share=SHARE, seed=number)
+        kept.append(part.index[fit])
+        held.append(part.index[choose])
+    return replace(dataset, slices=Slices(*kept, np.concatenate(held)))
+
+
+def compare(
+    dataset: Dataset,
+    recipe: Recipe,
+    settings: Sequence[Release],
+    *,
+    fold_number: int,
+    strata: np.ndarray | None = None,
+    done: Callable[[int, Mapping[str, Any]], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Figures of every setting on one fold, in their order: what ``measure`` says of the rows held out.
+
+    ``done`` is told the number of each setting and its figures as they come.
+    """
+    import keras
+
+    folded = fold(dataset, fold_number)
+    trunks: dict[str, release.Prepared] = {}
+    found = []
+    for number, section in enumerate(settings):
+        key = section.model_dump_json(exclude=set(OF_CODES))
+        keras.utils.set_random_seed(fold_number)
+        if key not in trunks:
+            budget = recipe.budget
+            trunks[key] = release.prepare(
+                folded, folded.part("classifiers"), section, epochs=budget.epochs, batch=budget.batch, report=_nothing
+            )
+        rng = np.random.default_rng([recipe.seed, fold_number])
+        fitted = release.finish(trunks[key], folded, folded.part("perturber"), section, rng=rng, report=_nothing)
+        before = {"name": "sent", "kind": "code", "tensor": "code", "shape": [], "dtype": "int64"}
+        figures = measure(
+            folded,
+            replace(fitted, outputs=(*fitted.outputs, before)).perturb,
+            codes=len(dataset.y_names) * section.codes,
+            channel=fitted.tables.get("channel"),
+            strata=strata,
+            tried=len(settings),
+        )
+        found.append(figures)
+        if done is not None:
+            done(number, figures)
+    return found
+
+
+def _nothing(**_figures: Any) -> None:
+    """Comparisons keep no record of their training."""
