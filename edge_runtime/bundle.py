@@ -24,7 +24,7 @@ _SIGNATURE = re.compile(
     rb'{"algorithm":"ed25519","key":"([0-9a-f]{64})","schema":1,"signature":"([0-9a-f]{128})"}'
 )  # the one spelling: a bundle has no byte that could be changed and still be the same bundle
 
-__all__ = ["Bundle", "check_manifest", "read_bundle", "signature_member", "signed_message"]
+__all__ = ["Bundle", "check_manifest", "read_bundle", "read_file", "signature_member", "signed_message"]
 
 
 class Bundle(NamedTuple):
@@ -43,7 +43,7 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     Raises ``BundleRefused`` (``reason`` is a word of the table in ``docs/bundle-format.md``) for anything that is not
     exactly what a key of ``trust`` signed, ``BadInput`` for a path at which there is no file to read.
     """
-    data = path_or_bytes if isinstance(path_or_bytes, bytes) else _read_once(os.fspath(path_or_bytes))
+    data = path_or_bytes if isinstance(path_or_bytes, bytes) else read_file(os.fspath(path_or_bytes))
     members = read_archive(data)
     manifest_bytes, signature_bytes = _first_two(members)
     key = _check_signature(manifest_bytes, signature_bytes, trust)
@@ -65,7 +65,8 @@ def signature_member(key: str, signature: bytes) -> bytes:
     return strict_json.dumps(document)
 
 
-def _read_once(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """The bytes at ``path``, read once and no more of them than a bundle may have. Raises as ``read_bundle`` does."""
     try:
         # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -36,6 +36,66 @@ def uniform(shape, *, random_bytes=os.urandom):
     return (words.astype(np.float32) * np.float32(2.0**-24)).reshape(shape)
 
 
+LARGEST_SCALE = 2**40  # of numerator and denominator: no product below comes near 2**63
+
+
+def discrete_laplace(shape, *, numerator, denominator, random_bytes=os.urandom):
+    """Independent whole numbers, k with probability proportional to exp(-|k| denominator / numerator); int64 ``shape``.
+
+    Exact: integers alone, by rejection (Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy",
+    2020, algorithm 2), without a logarithm or a table that would cut the tails. How long it takes depends on what is
+    drawn and on nothing else. ``numerator / denominator`` is the scale; both are 1 to 2**40. Raises ``BadInput`` else.
+    """
+    if not (1 <= numerator <= LARGEST_SCALE and 1 <= denominator <= LARGEST_SCALE):
+        raise BadInput(
+            "expected a scale of two whole numbers of 1 to 2**40; got {} / {}".format(numerator, denominator)
+        )
+    count = int(np.prod(shape, dtype=np.int64))
+    out = np.empty(count, np.int64)
+    have = 0
+    while have < count:
+        # Two of three tries are taken; one that is not wanted any more is as good as any other.
+        values = _laplace_tries(2 * (count - have), numerator, denominator, random_bytes)[: count - have]
+        out[have : have + len(values)] = values
+        have += len(values)
+    return out.reshape(shape)
+
+
+def _laplace_tries(count, numerator, denominator, random_bytes):
+    """Of ``count`` tries those that were taken, in order."""
+    rest = integers(numerator, count, random_bytes=random_bytes)
+    rest = rest[_exponential_coins(rest, numerator, random_bytes)]
+    whole = _heads_in_a_row(len(rest), random_bytes)
+    size = (rest + numerator * whole) // denominator
+    negative = integers(2, len(size), random_bytes=random_bytes) == 1
+    # Else 0 would come from both sides and be twice as likely.
+    return np.where(negative, -size, size)[~(negative & (size == 0))]
+
+
+def _heads_in_a_row(count, random_bytes):
+    """How often a coin that shows heads with probability 1/e did so before the first tails; int64 (count,)."""
+    out = np.zeros(count, np.int64)
+    alive = np.arange(count)
+    while len(alive):
+        alive = alive[_exponential_coins(np.ones(len(alive), np.int64), 1, random_bytes)]
+        out[alive] += 1
+    return out
+
+
+def _exponential_coins(parts, of, random_bytes):
+    """Independent coins (n,), true with probability exp(-parts / of), for parts int64 (n,) of 0 to ``of``.
+
+    The place where a run of coins of probability x, x/2, x/3, ... ends is odd with probability exp(-x).
+    """
+    out = np.empty(len(parts), bool)
+    alive, k = np.arange(len(parts)), 1
+    while len(alive):
+        heads = integers(of * k, len(alive), random_bytes=random_bytes) < parts[alive]
+        out[alive[~heads]] = k % 2 == 1
+        alive, k = alive[heads], k + 1
+    return out
+
+
 class Channel(object):
     """A noisy channel: code r leaves as code c with probability ``table[r, c] / sum(table[r])``, exactly.
 

@@ -26,6 +26,7 @@ from edge_runtime.checks import (
     truth,
     whole,
 )
+from edge_runtime.manifest_capture import check_capture
 from edge_runtime.manifest_flow import DTYPES, Flow
 from edge_runtime.manifest_stream import check_stream
 
@@ -38,7 +39,8 @@ TENSOR_DTYPES = {"int8": (-128, 127), "uint8": (0, 255), "int32": None, "int64":
 
 _WHAT_IT_IS = ("schema", "name", "created", "development", "security_version", "audience", "perturber", "provenance")
 _WHAT_IT_DOES = (
-    "input", "stream", "stages", "outputs", "models", "preference", "profiles", "tables", "golden", "privacy",
+    "input", "capture", "stream", "stages", "outputs", "models", "preference", "profiles", "tables", "golden",
+    "privacy",
 )  # fmt: skip
 _PERTURBER_KEYS = ("kind", "identity_allowed", "substituted", "target", "sensitive", "target_classes")
 _ARTEFACT_KEYS = ("file", "format", "precision", "sha256", "weight_bytes", "inputs", "outputs", "tolerance")
@@ -56,6 +58,7 @@ def check_manifest(manifest: Any, sealed: bool = True) -> None:
     record(manifest, "the manifest", _WHAT_IT_IS + _WHAT_IT_DOES + (("members",) if sealed else ()))
     _check_head(manifest)
     _check_input(manifest["input"])
+    check_capture(manifest["capture"], manifest["input"])
     check_stream(manifest["stream"])
     files: Set[str] = set()
     _check_tables(manifest["tables"], files)

@@ -2,7 +2,7 @@
 
 The stages are walked once, in order. Every value that flows has a *kind*, and the kinds are where privacy is checked
 before any model runs: nothing ``raw`` or merely rescaled (``unit``) may leave or reach an output stage, and neither may
-``noise``, with which a reader could undo what it did.
+``noise`` or ``steps``, with which a reader could undo what they did.
 
 ==========  =====================================================  ================================
 kind        is made by                                             may go to
@@ -10,6 +10,8 @@ kind        is made by                                             may go to
 raw         the input                                              preprocess
 unit        preprocess                                             artefact, argmax
 noise       draw uniform                                           artefact
+steps       draw laplace                                           add
+noisy       add                                                    artefact, argmax, output
 model       artefact                                               artefact, argmax*, output, quantise; leaves as code
 index       argmax, argmax_within, draw channel, hold              channel, row, group, hold; may leave as label or code
 row         synthesis                                              artefact, argmax, output
@@ -26,14 +28,17 @@ from edge_runtime.checks import bounds, identifier, mapping, one_of, real, recor
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_STAGES = 64
+LARGEST_SCALE = 2**40  # as edge_runtime.draw has it
+MOST_LEVELS = 2**20  # float32 holds every place on such a grid
 
 _STAGES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "preprocess": ("", ()),
     "artefact": ("", ()),
-    "draw": ("distribution", ("uniform", "channel")),
+    "draw": ("distribution", ("uniform", "channel", "laplace")),
     "table": ("op", ("argmax", "argmax_within")),
     "hold": ("op", ("majority", "keep")),
     "synthesis": ("op", ("row",)),
+    "add": ("", ()),
     "output": ("", ()),
     "quantise": ("", ()),
 }  # and the key that picks one of several kinds of it
@@ -43,11 +48,13 @@ _KEYS = {
     "artefact": ("stage", "model", "inputs", "outputs"),
     "uniform": ("stage", "distribution", "output", "shape"),
     "channel": ("stage", "distribution", "input", "table", "output"),
+    "laplace": ("stage", "distribution", "output", "shape", "numerator", "denominator"),
     "argmax": ("stage", "op", "input", "output"),
     "argmax_within": ("stage", "op", "input", "group", "groups", "output"),
     "majority": ("stage", "op", "input", "groups", "output"),
     "keep": ("stage", "op", "input", "by", "output"),
     "synthesis": ("stage", "op", "input", "table", "output"),
+    "add": ("stage", "input", "noise", "levels", "output"),
     "output": ("stage", "input", "output", "low", "high", "dtype"),
     "quantise": ("stage", "input", "output", "scale", "dtype"),
 }  # what each stage must have, and nothing else
@@ -82,7 +89,7 @@ class Flow(object):
             if variant == "artefact":
                 reads, writes = list(stage["inputs"].values()), list(stage["outputs"].values())
             else:
-                reads, writes = [stage[key] for key in ("input", "group") if key in stage], [stage["output"]]
+                reads, writes = [stage[key] for key in ("input", "group", "noise") if key in stage], [stage["output"]]
             # What is made of held values and of fresh noise alone tells no more than they do.
             if all(name in self._held for name in reads):
                 self._held.update(writes)
@@ -154,7 +161,7 @@ class Flow(object):
         for end in ("inputs", "outputs"):
             ends[end] = mapping(stage[end], "{}.{}".format(at, end), 1)
         for tensor, name in ends["inputs"].items():
-            self._take(name, "{}.inputs.{}".format(at, tensor), "unit noise model row")
+            self._take(name, "{}.inputs.{}".format(at, tensor), "unit noise model row noisy")
         for tensor, name in ends["outputs"].items():
             self._make(name, "{}.outputs.{}".format(at, tensor), Value("model", None, None))
         for variant, artefact in self._models[model]["artefacts"].items():
@@ -169,6 +176,23 @@ class Flow(object):
         self._make(stage["output"], at + ".output", Value("noise", stage["shape"], "float32"))
         self.draws.append(stage["output"])
 
+    def _laplace(self, stage: Dict[str, Any], at: str) -> None:
+        shape(stage["shape"], at + ".shape")
+        for key in ("numerator", "denominator"):
+            whole(stage[key], "{}.{}".format(at, key), 1, LARGEST_SCALE)
+        self._make(stage["output"], at + ".output", Value("steps", stage["shape"], "int64"))
+        self.draws.append(stage["output"])
+
+    def _add(self, stage: Dict[str, Any], at: str) -> None:
+        value = self._take(stage["input"], at + ".input", "unit")
+        noise = self._take(stage["noise"], at + ".noise", "steps")
+        if noise.shape != value.shape:
+            refuse("wrong-value", at + ".noise", "its shape {} is not {}".format(noise.shape, value.shape))
+        if self._input["low"] is None:
+            refuse("wrong-value", at, "an input without a range has no grid to add noise on")
+        whole(stage["levels"], at + ".levels", 1, MOST_LEVELS)
+        self._make(stage["output"], at + ".output", Value("noisy", value.shape, "float32"))
+
     def _channel(self, stage: Dict[str, Any], at: str) -> None:
         self._take(stage["input"], at + ".input", "index")
         table = self._table_of(stage, at, 2, "uint32")
@@ -178,11 +202,11 @@ class Flow(object):
         self.draws.append(stage["output"])
 
     def _argmax(self, stage: Dict[str, Any], at: str) -> None:
-        self._take(stage["input"], at + ".input", "unit model row")
+        self._take(stage["input"], at + ".input", "unit model row noisy")
         self._make(stage["output"], at + ".output", Value("index", [], "int64"))
 
     def _argmax_within(self, stage: Dict[str, Any], at: str) -> None:
-        value = self._take(stage["input"], at + ".input", "unit model row")
+        value = self._take(stage["input"], at + ".input", "unit model row noisy")
         self._take(stage["group"], at + ".group", "index")
         groups = whole(stage["groups"], at + ".groups", 1, 2**16)
         count = 1
@@ -218,7 +242,7 @@ class Flow(object):
         self._make(stage["output"], at + ".output", Value("row", table["shape"][1:], "float32"))
 
     def _output(self, stage: Dict[str, Any], at: str) -> None:
-        value = self._take(stage["input"], at + ".input", "model row")
+        value = self._take(stage["input"], at + ".input", "model row noisy")
         self._check_range(stage, at)
         dtype = one_of(stage["dtype"], at + ".dtype", DTYPES)
         if dtype != self._input["dtype"]:

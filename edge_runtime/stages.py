@@ -50,6 +50,14 @@ def _draw(stage, context):
         def run(flow):
             flow[target] = draw.uniform((len(flow[context.input]),) + shape, random_bytes=random_bytes)
 
+    elif stage["distribution"] == "laplace":
+        shape, scale = tuple(stage["shape"]), {key: stage[key] for key in ("numerator", "denominator")}
+        draw.discrete_laplace((0,), **scale)  # a scale that is none is refused before the first frame
+
+        def run(flow):
+            n = len(flow[context.input])
+            flow[target] = draw.discrete_laplace((n,) + shape, random_bytes=random_bytes, **scale)
+
     else:
         source = stage["input"]
         channel = draw.Channel(context.table(stage["table"]))
@@ -114,6 +122,24 @@ def _synthesis(stage, context):
     return run
 
 
+def _add(stage, _context):
+    """Noise of whole steps on a grid of ``levels`` steps from 0 to 1; what would leave the grid stays at its end."""
+    source, noise, target = stage["input"], stage["noise"], stage["output"]
+    levels = np.int64(stage["levels"])
+
+    def run(flow):
+        steps = flow[noise]
+        if steps.dtype != np.int64 or steps.shape != flow[source].shape:
+            raise FrameDropped("shape")
+        place = np.rint(flow[source] * np.float32(levels)).astype(np.int64)
+        # Cut first, so that no sum can wrap around; what is cut would end there in any case.
+        place += np.minimum(np.maximum(steps, -levels), levels)
+        place = np.minimum(np.maximum(place, 0), levels)
+        flow[target] = place.astype(np.float32) / np.float32(levels)
+
+    return run
+
+
 def _output(stage, _context):
     source, target = stage["input"], stage["output"]
     function = preprocess.to_raw(stage["dtype"], stage["low"], stage["high"])
@@ -146,10 +172,11 @@ def _codes(codes, count):
 _KINDS: Dict[str, Tuple[Any, str, Tuple[str, ...]]] = {
     "preprocess": (_preprocess, "", ()),
     "artefact": (_artefact, "", ()),
-    "draw": (_draw, "distribution", ("uniform", "channel")),
+    "draw": (_draw, "distribution", ("uniform", "channel", "laplace")),
     "table": (_table, "op", ("argmax", "argmax_within")),
     "hold": (_hold, "op", ("majority", "keep")),
     "synthesis": (_synthesis, "op", ("row",)),
+    "add": (_add, "", ()),
     "output": (_output, "", ()),
     "quantise": (_quantise, "", ()),
 }
@@ -174,4 +201,4 @@ def reads_and_writes(stage):
     """The names a stage takes from the flow and the names it adds to it: two lists."""
     if stage.get("stage") == "artefact":
         return list(stage["inputs"].values()), list(stage["outputs"].values())
-    return [stage[key] for key in ("input", "group", "by") if key in stage], [stage["output"]]
+    return [stage[key] for key in ("input", "group", "by", "noise") if key in stage], [stage["output"]]

@@ -6,7 +6,7 @@ a throw-away key. What is in the folder was put there by the device's owner; not
 
 import os
 import re
-from typing import Any, Dict, Iterable, NamedTuple, Union
+from typing import Any, Dict, FrozenSet, Iterable, NamedTuple, Union
 
 from edge_runtime import ed25519
 from edge_runtime.checks import show
@@ -28,10 +28,14 @@ class Trust(object):
     """The keys that may sign, and what a bundle by one of them must say to be taken.
 
     ``floor``: the smallest ``security_version`` that is still taken. ``audience``: the name that bundles for this
-    device alone are made out to; bundles made out to nobody in particular are always taken.
+    device alone are made out to; bundles made out to nobody in particular are always taken. ``revoked``: keys that may
+    not sign any more, whatever else is said of them.
     """
 
-    def __init__(self, keys: Iterable[Key], *, floor: int = 0, audience: str = "") -> None:
+    def __init__(
+        self, keys: Iterable[Key], *, floor: int = 0, audience: str = "", revoked: FrozenSet[str] = frozenset()
+    ) -> None:
+        self.revoked = revoked
         self.keys: Dict[str, Key] = {}
         for key in keys:
             known = self.keys.setdefault(key.key, key)
@@ -43,8 +47,15 @@ class Trust(object):
 
     @classmethod
     def open(cls, folder: Union[str, "os.PathLike[str]"], *, floor: int = 0, audience: str = "") -> "Trust":
-        """Read every ``*.pub`` of a folder. Raises ``BadInput`` for a folder without keys or a file that is no key."""
+        """Read every ``*.pub`` of a folder, or a device's own trust where the folder holds one (``device_trust``).
+
+        Raises ``BadInput`` for a folder without keys or a file that is no key.
+        """
         folder = os.fspath(folder)
+        from edge_runtime.device_trust import is_device_trust, open_device_trust
+
+        if is_device_trust(folder):
+            return open_device_trust(folder, floor=floor)
         advice = "Name the folder that holds the signing.pub of those who may sign (edgeveil keygen makes one)."
         if not os.path.isdir(folder):
             came = "a file" if os.path.exists(folder) else "nothing"
@@ -59,6 +70,9 @@ class Trust(object):
 
     def key_of(self, public_key: str) -> Key:
         """The trusted key of these 64 hexadecimal digits; raises ``BundleRefused`` where there is none."""
+        if public_key in self.revoked:
+            message = "This bundle is signed by the key {}..., which was revoked. Ask for one by a key that was not."
+            raise BundleRefused("revoked-key", message.format(public_key[:16]))
         if public_key not in self.keys:
             message = (
                 "This bundle is signed by the key {}..., which is not in the trust folder. If you know whose it is and "

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from trainer.recipe import ALIASES, Recipe
-from trainer.recipe_errors import members, tag
+from trainer.recipe_errors import members, tags
 
 PAGE = Path("docs/recipes.md")
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
@@ -76,7 +76,7 @@ def section(model: type[BaseModel], name: str) -> str:
             inner += section(member, path)
     title = f"`[{name}]`" if name else "At the top"
     if "kind" in model.model_fields:
-        title += f' with `kind = "{tag(model)}"`'
+        title += " with " + " or ".join(f'`kind = "{kind}"`' for kind in tags(model))
     table = "| key | value | if left out | what it is |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n\n"
     return f"## {title}\n\n{model.__doc__}\n\n{table}{inner}"
 

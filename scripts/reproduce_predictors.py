@@ -26,7 +26,7 @@ from trainer.audit.predictors import BoostedRefit, LinearRefit, binary, e_utilit
 from trainer.datasets import scene, wq
 from trainer.datasets.multitarget import MultiTarget
 from trainer.perturbers.cleaner import Cleaner, algorithm1, approximate, exact
-from trainer.perturbers.laplace import add_noise, scale_for
+from trainer.perturbers.noise import add_noise, scale_for
 from trainer.perturbers.operators import homogeneous, least_squares
 from trainer.report.predictors import write_tables
 

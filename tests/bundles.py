@@ -112,6 +112,7 @@ def numpy_example() -> tuple[Manifest, Members]:
     manifest = {
         **_head("numpy-example"),
         "input": {"name": "x", "kind": "vector", "shape": [4], "dtype": "uint8", "low": 0.0, "high": 16.0},
+        "capture": None,
         "stream": None,
         "stages": [
             {"stage": "preprocess", "input": "x", "output": "u", "low": 0.0, "high": 16.0},
@@ -174,6 +175,7 @@ def artefact_example(*, audited: bool = True) -> tuple[Manifest, Members]:
     manifest = {
         **_head("artefact-example"),
         "input": {"name": "x", "kind": "image", "shape": [8, 8, 1], "dtype": "uint8", "low": 0.0, "high": 16.0},
+        "capture": None,
         "stream": None,
         "stages": [
             {"stage": "preprocess", "input": "x", "output": "u", "low": 0.0, "high": 16.0},
@@ -256,6 +258,77 @@ def held_example() -> tuple[Manifest, Members]:
     return manifest, members
 
 
+def laplace_example() -> tuple[Manifest, Members]:
+    """Vector uint8 (4,) in 0..16, discrete Laplace noise of scale 16/3 steps on each; runs on numpy alone."""
+    manifest, members = numpy_example()
+    for name in ("tables/means.npy", "golden/numpy.label.npy"):
+        del members[name]
+    x = np.load(io.BytesIO(members["golden/input.npy"]))
+    noise = np.array([[-9, 1, 0, 40], [3, 3, -3, 0], [0, 1, -2, 2], [-40, 0, 0, 1]], np.int64)
+    members["golden/draws.noise.npy"] = npy(noise)
+    members["golden/numpy.frame.npy"] = npy(np.clip(x.astype(np.int64) + noise, 0, 16).astype(np.uint8))
+    scale = {"numerator": 16, "denominator": 3}
+    manifest["stages"] = [
+        manifest["stages"][0],
+        {"stage": "draw", "distribution": "laplace", "output": "noise", "shape": [4], **scale},
+        {"stage": "add", "input": "u", "noise": "noise", "levels": 16, "output": "v"},
+        manifest["stages"][3],
+    ]
+    manifest["outputs"] = manifest["outputs"][:1]
+    manifest["perturber"]["identity_allowed"] = True
+    manifest["tables"] = {}
+    manifest["golden"]["draws"] = {"noise": "golden/draws.noise.npy"}
+    manifest["golden"]["outputs"] = {"numpy": {"frame": "golden/numpy.frame.npy"}}
+    return manifest, members
+
+
+def captured_example() -> tuple[Manifest, Members]:
+    """As ``artefact_example``, behind an overhead depth camera: crops of people, by their height above the floor."""
+    manifest, members = artefact_example(audited=False)
+    manifest["capture"] = {
+        "frame": {"shape": [424, 512], "dtype": "uint16", "unit_mm": 1.0},
+        "access_points": None,
+        "measure": "height",
+        "low": 0.0,
+        "high": 2200.0,
+        "crop": {
+            "size": [180, 180],
+            "focal_px": 365.0,
+            "least_height_mm": 1000.0,
+            "least_pixels": 600,
+            "apart_mm": 500.0,
+            "step_px": 60,
+            "gone_frames": 5,
+            "floor_frames": 900,
+        },
+        "resize": "nearest",
+        "slots": 2,
+        "tick_hz": 10.0,
+        "on_fault": "previous",
+        "degraded_after_s": 60,
+    }
+    return manifest, members
+
+
+def fingerprint_example() -> tuple[Manifest, Members]:
+    """As ``numpy_example``, behind a Wi-Fi radio: which of four access points are seen."""
+    manifest, members = numpy_example()
+    manifest["capture"] = {
+        "frame": {"shape": [4], "dtype": "int8", "unit_mm": None},
+        "access_points": [f"00:11:22:33:44:{n:02x}" for n in range(4)],
+        "measure": "seen",
+        "low": -104.0,
+        "high": 0.0,
+        "crop": None,
+        "resize": None,
+        "slots": 1,
+        "tick_hz": 0.1,
+        "on_fault": "flat",
+        "degraded_after_s": 60,
+    }
+    return manifest, members
+
+
 def cleaner_arrays(features: int = 6, rank: int = 2, eps: float = 0.02) -> dict[str, np.ndarray]:
     """What a ``numpy`` artefact holds: a cleaner of ``rank`` wanted outputs, around a mean that is not zero."""
     from trainer.perturbers.cleaner import algorithm1
@@ -316,6 +389,7 @@ def cleaner_example(*, code: bool = False) -> tuple[Manifest, Members]:
     manifest = {
         **_head("cleaner-example"),
         "input": {"name": "x", "kind": "vector", "shape": [6], "dtype": "float32", "low": None, "high": None},
+        "capture": None,
         "stream": None,
         "stages": [
             {"stage": "preprocess", "input": "x", "output": "u", "low": None, "high": None},

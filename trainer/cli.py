@@ -16,6 +16,7 @@ import typer
 from typer.exceptions import TyperException
 
 from edge_runtime.errors import BadInput, EdgeVeilError
+from trainer.cli_trust import trust
 
 app = typer.Typer(
     name="edgeveil",
@@ -30,6 +31,7 @@ boards = typer.Typer(help="The boards EdgeVeil knows.", no_args_is_help=True)
 app.add_typer(recipes, name="recipe")
 app.add_typer(bundles, name="bundle")
 app.add_typer(boards, name="devices")
+app.add_typer(trust, name="trust")
 
 
 class Budget(str, Enum):
@@ -166,6 +168,22 @@ def audit(
         print(as_text(document))
 
 
+@app.command(epilog="Example: edgeveil freeze runs/mnist-export --out mnist-frozen.npz")
+def freeze(
+    target: Annotated[Path, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")],
+    out: Annotated[Path, typer.Option(help="The .npz file to write; must not exist.")],
+    artefact: Annotated[str, typer.Option(help="Which artefact perturbs: the one that ships.")] = "tflite-int8",
+    run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
+    trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
+) -> None:
+    """Write what an artefact lets out as a fixed benchmark set, for others to attack."""
+    from trainer.audit.frozen import write_frozen
+    from trainer.audit.opening import open_target
+
+    write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
+    _say(f"Wrote {out}: perturbed readings with y, z and their slices. docs/adversaries.md says how to attack them.")
+
+
 @app.command(epilog="Example: edgeveil keygen keys")
 def keygen(
     folder: Annotated[Path, typer.Argument(help="Where signing.key and signing.pub go.")],
@@ -180,7 +198,7 @@ def keygen(
 
     passphrase = None
     if not (development or no_passphrase):
-        passphrase = _passphrase(passphrase_file, confirm=True)
+        passphrase = read_passphrase(passphrase_file, confirm=True)
     public = make_keys(folder, passphrase=passphrase, development=development)
     _say(f"Wrote {folder / 'signing.key'} (mode 600: keep it secret) and {public}.")
 
@@ -197,12 +215,13 @@ def seal(
     from trainer.export.seal import is_encrypted
     from trainer.export.seal import seal as seal_folder
 
-    passphrase = _passphrase(passphrase_file) if is_encrypted(key) else None
+    passphrase = read_passphrase(passphrase_file) if is_encrypted(key) else None
     path = seal_folder(folder, key, out, passphrase=passphrase, allow_unaudited=no_audit)
     _say(f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)")
 
 
-def _passphrase(file: Path | None, *, confirm: bool = False) -> str:
+def read_passphrase(file: Path | None, *, confirm: bool = False) -> str:
+    """The passphrase of a key: from a file, the environment, or whoever sits there."""
     if file is not None:
         try:
             return file.read_text().rstrip("\r\n")

@@ -32,9 +32,9 @@ def members(annotation: Any) -> list[type[BaseModel]]:
     return [model for part in get_args(annotation) for model in members(part)]
 
 
-def tag(model: type[BaseModel]) -> str:
-    """The ``kind`` that tells a member of a union from the others."""
-    return str(get_args(model.model_fields["kind"].annotation)[0])
+def tags(model: type[BaseModel]) -> tuple[str, ...]:
+    """Every ``kind`` that tells a member of a union from the others."""
+    return tuple(str(kind) for kind in get_args(model.model_fields["kind"].annotation))
 
 
 def _walk(model: type[BaseModel], loc: tuple[Any, ...]) -> tuple[str, list[type[BaseModel]], str]:
@@ -46,7 +46,7 @@ def _walk(model: type[BaseModel], loc: tuple[Any, ...]) -> tuple[str, list[type[
     models, description = [model], ""
     for part in loc:
         if len(models) > 1:
-            models = [m for m in models if tag(m) == part]
+            models = [m for m in models if part in tags(m)]
             continue
         written.append(str(part))
         field = models[0].model_fields.get(part) if models and isinstance(part, str) else None
@@ -65,7 +65,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "missing":
         return f"`{key}` is missing; expected: {description[:1].lower()}{description[1:].rstrip('.')}"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        kinds = [tag(m) for m in models]
+        kinds = [kind for m in models for kind in tags(m)]
         came = detail["input"].get("kind") if isinstance(detail["input"], dict) else None
         near = nearest(came, kinds) if isinstance(came, str) else ""
         return f"`{key}.kind`: expected {', '.join(kinds)}; got {'none' if came is None else _show(came)}{near}"

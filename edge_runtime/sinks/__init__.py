@@ -1,4 +1,4 @@
-"""Where perturbed frames go: ``open_sink("npz:FILE")``, ``"images:DIR"``, ``"csv:-"``."""
+"""Where perturbed frames go: ``open_sink("npz:FILE")``, ``"images:DIR"``, ``"mqtt://broker/hall"``, several of them."""
 
 import importlib
 
@@ -7,17 +7,77 @@ from edge_runtime.sinks.base import Sink
 
 __all__ = ["Sink", "open_sink"]
 
-_KINDS = {"npz": ("npz", "NpzSink"), "images": ("images", "ImagesSink"), "csv": ("lines", "CsvSink")}
+_FILES = {
+    "npz": ("npz", "NpzSink"),
+    "images": ("images", "ImagesSink"),
+    "video": ("video", "VideoSink"),
+    "csv": ("lines", "CsvSink"),
+}
+_ROTATING = {"npz": ".npz", "images": "", "video": ".avi"}
+_LIVE = {
+    "mqtt": ("mqtt", "MqttSink"),
+    "mqtts": ("mqtt", "MqttSink"),
+    "http": ("http", "HttpSink"),
+    "https": ("http", "HttpSink"),
+    "tcp": ("tcp", "TcpSink"),
+}
 
 
-def open_sink(text, outputs):
+def open_sink(text, outputs, manifest=None, options=None):
     """The sink that ``text`` (``KIND:WHERE``) names, for frames with ``outputs`` as the manifest lists them.
+
+    Several texts in a list are one sink that hands every frame to each. ``manifest`` is the whole verified manifest,
+    ``options`` what the program around it brings (docs/sinks.md lists them).
 
     Raises ``BadInput`` for a kind nobody knows or a place that cannot take them, ``DeviceFailed`` where a library that
     the kind needs is not installed or the place cannot be written to.
     """
+    if not isinstance(text, str):
+        from edge_runtime.sinks.several import open_several
+
+        return open_several(text, lambda one: open_sink(one, outputs, manifest, options))
     kind, colon, place = text.partition(":")
-    if kind not in _KINDS or not colon or not place:
-        raise BadInput("expected a sink as csv:FILE, npz:FILE or images:DIR; got {!r}".format(text))
-    module, name = _KINDS[kind]
-    return getattr(importlib.import_module("edge_runtime.sinks." + module), name)(place, outputs)
+    if kind in _LIVE and colon and place.startswith("//"):
+        module, name = _LIVE[kind]
+        return _class(module, name)(text, outputs, manifest, dict(options or {}))
+    if kind == "preview" and colon and place:
+        return _class("preview", "PreviewSink")(place, outputs, manifest, dict(options or {}))
+    if kind in _FILES and colon and place:
+        return _file_sink(kind, place, outputs, manifest)
+    # What stands behind the colon may hold a password.
+    raise BadInput(
+        "expected a sink as csv:FILE, npz:FILE or images:DIR, video:FILE, mqtt://HOST/TOPIC, http://HOST/PATH, "
+        "tcp://HOST:PORT or preview:PORT; got {!r}".format(kind if colon else text)
+    )
+
+
+def _file_sink(kind, place, outputs, manifest):
+    from edge_runtime.sinks.place import Known, rotation, split
+
+    module, name = _FILES[kind]
+    known: Known = {"rotate": rotation} if kind in _ROTATING else {}
+    if kind == "video":
+        from edge_runtime.sinks import video
+
+        known.update(fps=video.rate, codec=video.codec)
+    path, settings = split(place, known) if known else (place, {})
+    limits = settings.pop("rotate", None)
+    capture = manifest.get("capture") if manifest else None
+    if kind == "video" and capture and "fps" not in settings:
+        settings["fps"] = capture["tick_hz"]
+
+    def make(where):
+        return _class(module, name)(where, outputs, **settings)
+
+    if limits is None:
+        return make(path)
+    from edge_runtime.sinks.rotating import RotatingSink
+    from edge_runtime.wire import Format
+
+    # npz holds every output and the index; of the others the main one is most of it.
+    size = Format(outputs).payload_bytes + 8
+    return RotatingSink(path, make, suffix=_ROTATING[kind], limits=limits, frame_bytes=size, twice=kind == "npz")
+
+
+def _class(module, name):
+    return getattr(importlib.import_module("edge_runtime.sinks." + module), name)

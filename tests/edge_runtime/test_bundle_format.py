@@ -108,7 +108,12 @@ def test_keys_of_the_page_are_those_of_the_code_and_of_the_schema():
 
 def test_the_schema_takes_the_examples():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    examples = [bundles.numpy_example(), bundles.artefact_example(), bundles.channel_example()]
+    examples = [
+        bundles.laplace_example(),
+        bundles.numpy_example(),
+        bundles.artefact_example(),
+        bundles.channel_example(),
+    ]
     for document, members in (*examples, bundles.cleaner_example(), bundles.cleaner_example(code=True)):
         jsonschema.validate(bundles.with_members(document, members), SCHEMA)
 

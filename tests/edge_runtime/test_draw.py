@@ -73,6 +73,78 @@ def test_floats_lie_in_the_unit_interval_and_reach_its_ends():
     assert abs(np.corrcoef(values)[0, 1]) < 0.05
 
 
+def laplace_pmf(scale, most):
+    """P(k) of k = -most .. most, its ends with all that lies beyond them."""
+    k = np.arange(-most, most + 1)
+    q = np.exp(-1 / scale)
+    p = (1 - q) / (1 + q) * q ** np.abs(k)
+    p[[0, -1]] = q**most / (1 + q)
+    return p
+
+
+def counted(values, most):
+    return np.bincount(np.clip(values, -most, most) + most, minlength=2 * most + 1)
+
+
+@pytest.mark.parametrize(("numerator", "denominator"), [(1, 10), (1, 1), (2, 3), (61, 8), (255 * 1024, 4300)])
+def test_discrete_laplace_is_what_it_says(numerator, denominator):
+    scale = numerator / denominator
+    most = max(1, int(4 * scale))
+    for source in (seeded(), None):
+        options = {"random_bytes": source} if source else {}
+        values = draw.discrete_laplace((20, 5000), numerator=numerator, denominator=denominator, **options)
+        assert (values.shape, values.dtype) == ((20, 5000), np.int64)
+        assert chi_square(counted(values.reshape(-1), most), laplace_pmf(scale, most)) > UNLIKELY
+        assert scale < 1 or abs(np.corrcoef(values[0], values[1])[0, 1]) < 0.1
+
+
+def test_discrete_laplace_is_opendps():
+    """Two samples of the same law: the board's, and the workstation's differential-privacy library's."""
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    theirs = np.array(dp.m.make_laplace(*space, scale=7.625)([0] * 60_000))
+    ours = draw.discrete_laplace((60_000,), numerator=61, denominator=8)
+    table = np.stack([counted(theirs, 40), counted(ours, 40)])
+    assert stats.chi2_contingency(table).pvalue > UNLIKELY
+    assert np.abs(theirs).max() > 40 < np.abs(ours).max()
+
+
+@pytest.mark.parametrize("wrong", ["zero twice", "scale"])
+def test_a_wrong_laplace_would_be_caught_by_that_test(wrong):
+    rng = np.random.default_rng(0)
+    if wrong == "zero twice":
+        values = rng.geometric(1 - np.exp(-8 / 61), 100_000) - 1
+        values *= rng.choice([-1, 1], 100_000)
+    else:
+        values = np.rint(rng.laplace(0, 1.05 * 61 / 8, 100_000)).astype(int)
+    assert chi_square(counted(values, 30), laplace_pmf(61 / 8, 30)) < UNLIKELY
+
+
+def test_exponential_coins_are_exact():
+    """Every word once in the first round: of 16 tries at most 5/16 come up heads the first time."""
+
+    def words(count):
+        return np.arange(count // 8, dtype=np.uint64).tobytes()
+
+    coins = draw._exponential_coins(np.zeros(16, np.int64), 16, words)
+    assert coins.all()  # exp(0) = 1
+    seen = draw._exponential_coins(np.full(100_000, 5, np.int64), 16, seeded())
+    assert abs(seen.mean() - np.exp(-5 / 16)) < 5 * 0.5 / np.sqrt(100_000)
+
+
+@pytest.mark.parametrize("scale", [(0, 1), (1, 0), (2**40 + 1, 1), (1, 2**41)])
+def test_a_scale_out_of_range_is_refused(scale):
+    with pytest.raises(BadInput, match=r"two whole numbers of 1 to 2\*\*40"):
+        draw.discrete_laplace((3,), numerator=scale[0], denominator=scale[1])
+
+
+def test_the_largest_scale_holds():
+    values = draw.discrete_laplace((1000,), numerator=2**40, denominator=1)
+    assert 2**37 < np.abs(values).mean() < 2**43
+    assert (draw.discrete_laplace((1000,), numerator=1, denominator=2**40) == 0).all()
+
+
 TABLE = np.array([[8, 0, 4, 4], [1, 13, 1, 1]], np.uint32)
 
 
@@ -123,7 +195,7 @@ def test_a_table_that_is_no_channel_is_refused(table):
 def test_the_default_is_the_operating_systems_generator():
     import os
 
-    for function in (draw.integers, draw.uniform, draw.Channel.draw):
+    for function in (draw.integers, draw.uniform, draw.discrete_laplace, draw.Channel.draw):
         assert inspect.signature(function).parameters["random_bytes"].default is os.urandom
     source = inspect.getsource(draw)
     assert "np.random" not in source

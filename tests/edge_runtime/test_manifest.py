@@ -18,6 +18,7 @@ EXAMPLES = {
     "artefact": bundles.artefact_example,
     "numpy": bundles.numpy_example,
     "channel": bundles.channel_example,
+    "laplace": bundles.laplace_example,
     "held": bundles.held_example,
 }
 Path = tuple[Any, ...]

@@ -82,7 +82,8 @@ def test_images_go_there_and_back(tmp_path, shape, dtype):
     sink = open_sink(f"images:{tmp_path}/out", outputs(shape, np.dtype(dtype).name))
     sink.write(frame(0, x))
     sink.close()
-    source = open_source(f"images:{tmp_path}/out", {"kind": "image"})
+    spec = {"kind": "image", "shape": list(shape), "dtype": np.dtype(dtype).name}
+    source = open_source(f"images:{tmp_path}/out", spec)
     assert np.array_equal(source.next()._data, x)
 
 

@@ -20,7 +20,14 @@ from edge_runtime.trust import Key, Trust
 
 def _good() -> list[tuple[bundles.Manifest, bundles.Members]]:
     found = []
-    for example in (bundles.numpy_example, bundles.artefact_example, bundles.channel_example, bundles.held_example):
+    for example in (
+        bundles.numpy_example,
+        bundles.artefact_example,
+        bundles.channel_example,
+        bundles.held_example,
+        bundles.captured_example,
+        bundles.fingerprint_example,
+    ):
         manifest, members = example()
         found.append((bundles.with_members(manifest, members), members))
     return found

@@ -334,6 +334,35 @@ def channel_over_something_that_is_no_code() -> bytes:
     return changed(change, example=bundles.channel_example())
 
 
+@exhibit("wrong-value")
+def steps_of_noise_as_output() -> bytes:
+    code = {"name": "code", "kind": "code", "tensor": "noise", "shape": [4], "dtype": "int64"}
+    return changed(lambda m: m["outputs"].append(code), example=bundles.laplace_example())
+
+
+@exhibit("wrong-value")
+def steps_of_another_shape() -> bytes:
+    return changed(lambda m: m["stages"][1].update(shape=[1]), example=bundles.laplace_example())
+
+
+@exhibit("raw-passthrough")
+def noise_that_is_drawn_and_not_added() -> bytes:
+    def change(m: Any) -> None:
+        m["stages"][3]["input"] = "u"
+
+    return changed(change, example=bundles.laplace_example())
+
+
+@exhibit("bad-value")
+def noise_of_no_scale() -> bytes:
+    return changed(lambda m: m["stages"][1].update(numerator=0), example=bundles.laplace_example())
+
+
+@exhibit("bad-value")
+def grid_finer_than_a_float() -> bytes:
+    return changed(lambda m: m["stages"][2].update(levels=2**21), example=bundles.laplace_example())
+
+
 @exhibit("redefined-value")
 def two_frames() -> bytes:
     return changed(lambda m: m["outputs"].append(m["outputs"][0]))
@@ -667,3 +696,74 @@ def code_for_every_frame_that_nobody_acknowledged() -> bytes:
 @exhibit("bad-value")
 def stream_with_votes_and_a_period() -> bytes:
     return _held(lambda m: m["stream"].update(period_s=600))
+
+
+# Capture: frames that could not become the input, or a sensor that nobody has
+
+
+def _captured(change: Any) -> bytes:
+    return changed(lambda m: change(m["capture"]), example=bundles.captured_example())
+
+
+@exhibit("bad-value")
+def crop_larger_than_the_picture() -> bytes:
+    return _captured(lambda c: c["crop"].update(size=[425, 512]))
+
+
+@exhibit("bad-value")
+def people_in_a_colour_picture() -> bytes:
+    return _captured(lambda c: c["frame"].update(shape=[424, 512, 3]))
+
+
+@exhibit("bad-value")
+def depth_without_a_unit() -> bytes:
+    return _captured(lambda c: c["frame"].update(unit_mm=None))
+
+
+@exhibit("bad-value")
+def depth_that_is_averaged() -> bytes:
+    return _captured(lambda c: c.update(resize="area"))
+
+
+@exhibit("bad-value")
+def height_without_crops() -> bytes:
+    return _captured(lambda c: c.update(crop=None, slots=1))
+
+
+@exhibit("bad-value")
+def slots_without_crops() -> bytes:
+    return _captured(lambda c: c.update(crop=None, measure="depth"))
+
+
+@exhibit("bad-value")
+def capture_range_upside_down() -> bytes:
+    return _captured(lambda c: c.update(low=2200.0, high=0.0))
+
+
+@exhibit("bad-value")
+def raw_values_of_another_type() -> bytes:
+    return _captured(lambda c: c.update(measure="value", low=None, high=None, crop=None, slots=1))
+
+
+@exhibit("bad-value")
+def ticks_faster_than_a_clock() -> bytes:
+    return _captured(lambda c: c.update(tick_hz=1e6))
+
+
+@exhibit("bad-value")
+def fault_with_a_word_of_its_own() -> bytes:
+    return _captured(lambda c: c.update(on_fault="raw"))
+
+
+@exhibit("redefined-value")
+def access_point_named_twice() -> bytes:
+    example = bundles.fingerprint_example()
+    names = example[0]["capture"]["access_points"]
+    return changed(lambda m: m["capture"].update(access_points=[names[0], *names[:3]]), example=example)
+
+
+@exhibit("bad-value")
+def access_point_by_its_name() -> bytes:
+    example = bundles.fingerprint_example()
+    names = example[0]["capture"]["access_points"]
+    return changed(lambda m: m["capture"].update(access_points=["home", *names[1:]]), example=example)

@@ -6,7 +6,7 @@ import pytest
 from edge_runtime.errors import BadInput
 from trainer.audit.predictors import e_utility, promised
 from trainer.perturbers.cleaner import algorithm1, approximate, exact, shrink
-from trainer.perturbers.laplace import add_noise, scale_for
+from trainer.perturbers.noise import add_noise, scale_for
 from trainer.perturbers.operators import merged
 
 

@@ -142,7 +142,7 @@ def test_the_code_is_all_that_leaves_and_gives_the_vector_back(folder, tmp_path)
 
 
 def test_laplace_moves_the_predictor_by_eps_on_average(folder, tmp_path):
-    run = train(recipe(folder, perturber='kind = "laplace"\neps = 0.05'), tmp_path / "run")
+    run = train(recipe(folder, perturber='kind = "noise"\neps = 0.05'), tmp_path / "run")
     exported = export(run.folder, ["workstation"], tmp_path / "export")
     assert "numpy-float32" not in exported.manifest["preference"]
     dataset = run.dataset()
@@ -153,7 +153,7 @@ def test_laplace_moves_the_predictor_by_eps_on_average(folder, tmp_path):
         out = pipeline.run(x)["frame"]
         assert e_utility(made_of.a_d, x, out).mean() == pytest.approx(made_of.eps, rel=0.05)
         noise = (out - x).ravel()
-        assert np.mean(np.abs(noise)) == pytest.approx(run.facts["laplace"]["scale"], rel=0.02)
+        assert np.mean(np.abs(noise)) == pytest.approx(run.facts["noise"]["scale"], rel=0.02)
     with pytest.raises(BadInput, match="can be exported as"):
         export(run.folder, ["coral-dev-board"], tmp_path / "other")
     with pytest.raises(BadInput, match="has no code"):

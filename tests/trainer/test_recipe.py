@@ -12,7 +12,7 @@ from edge_runtime.errors import BadInput
 from trainer.perturbers import KINDS
 from trainer.perturbers.sections import Perturber
 from trainer.recipe import ALIASES, Recipe
-from trainer.recipe_errors import members, tag
+from trainer.recipe_errors import members, tags
 
 GOOD = tomllib.loads(Recipe.find("digits").toml())
 
@@ -53,7 +53,7 @@ def test_the_quick_budget_is_smaller_and_the_rest_is_the_same():
 
 
 def test_every_kind_of_perturber_has_a_section_and_a_module():
-    kinds = [tag(model) for model in members(typing.get_args(Perturber)[0])]
+    kinds = [kind for model in members(typing.get_args(Perturber)[0]) for kind in tags(model)]
     assert sorted(kinds) == sorted(KINDS)
 
 
@@ -68,9 +68,9 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         (
             "perturber/kind",
             "prgn",
-            'expected prgan, label-only, release, cleaner, laplace; got "prgn" (did you mean "prgan"?)',
+            f'expected {", ".join(KINDS)}; got "prgn" (did you mean "prgan"?)',
         ),
-        ("perturber/kind", None, "`perturber.kind`: expected prgan, label-only, release, cleaner, laplace; got none"),
+        ("perturber/kind", None, f"`perturber.kind`: expected {', '.join(KINDS)}; got none"),
         ("perturber/distance", None, "`perturber.distance` is missing; expected: c of eq. 10"),
         ("perturber", 3, "`perturber`: expected a table, as in [perturber]; got 3"),
         ("prior/kind", "guess", "`prior.kind`: expected table, counted, uniform"),

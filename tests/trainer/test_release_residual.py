@@ -77,7 +77,7 @@ def test_the_network_gives_the_scores_that_were_learned():
 
 
 def test_a_class_with_fewer_rows_than_codes_still_has_scores():
-    kept, posterior, y, z, _ = tangled(40, seed=4)
+    kept, _, y, z, _ = tangled(40, seed=4)
     y = np.where(np.arange(40) < 2, 1, 0)
     normal = residual.usual(kept, y, z, shrinkage=4.0)
     p = np.ones((40, len(normal.mean))) / len(normal.mean)

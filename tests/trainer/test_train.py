@@ -12,6 +12,7 @@ from small_runs import small_recipe, write_npz
 
 from edge_runtime.errors import BadInput, LimitNotMet
 from trainer.perturbers import prgan
+from trainer.perturbers.epochs import check_converging
 from trainer.run import Run
 from trainer.train import train
 
@@ -183,6 +184,18 @@ def test_divergence_is_said_and_the_last_good_checkpoint_kept(finished, tmp_path
     run = Run.open(tmp_path / "run")
     assert [line["step"] for line in run.metrics("perturber")] == [1]
     assert (run.folder / "checkpoints" / "last.npz").is_file()
+
+
+def test_a_loss_that_explodes_is_divergence_too():
+    measured = {"loss_generator": 900.0}
+    check_converging(5, measured, 900.0, 0.5)
+    with pytest.raises(
+        LimitNotMet, match=r"epoch 5: the generator's loss went from 0\.5 to 1\.1e\+03\. The check.*4 is"
+    ):
+        check_converging(5, measured, 1100.0, 0.5)
+    check_converging(5, measured, 1100.0, 40.0)
+    with pytest.raises(LimitNotMet, match=r"epoch 1: a loss is no longer a number\. Lower"):
+        check_converging(1, {"loss_generator": float("nan")}, float("nan"), 0.5)
 
 
 def test_a_classifier_that_does_not_fit_the_data_is_refused(tmp_path):

@@ -31,9 +31,20 @@ class Adversary(Protocol):
     one trained on clean data, *adaptive* learns from perturbed data. Only the last is evidence of privacy.
     """
 
-    name: str
-    kind: Kind
-    seeded: bool  # whether another seed gives another attack
+    @property
+    def name(self) -> str:
+        """What the table calls it."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """What it learns from."""
+        ...
+
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed gives another attack."""
+        ...
 
     def why_not(self, problem: Problem, /) -> str | None:
         """Why this family cannot attack here, or None; the reason is printed in its row."""

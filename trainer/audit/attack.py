@@ -3,143 +3,91 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
 
-import numpy as np
-
-from trainer.audit import intervals, metrics
-from trainer.audit.adversary import Adversary, Attack, Kind
+from trainer.audit import enough, metrics
+from trainer.audit.adversary import Adversary
+from trainer.audit.ensemble import NAME as ENSEMBLE
+from trainer.audit.ensemble import together
+from trainer.audit.findings import Done, Findings, NotRun, Row, worst_adaptive
+from trainer.audit.judging import Diverged, Kept, judge
+from trainer.audit.learning_curve import Curve, learning_curve
 from trainer.audit.problem import Problem
 from trainer.audit.registry import adversaries
 
-
-@dataclass(frozen=True)
-class Row:
-    """One attack, measured on the test rows.
-
-    ``accuracy`` with its 95 % interval [``low``, ``high``]; ``auc`` within y (0.5 tells nothing; NaN where z never
-    varies within y); ``bits`` about z beyond theta_y with their interval, ``bits_counted`` beyond the counted P(z|y)
-    with the lower end of theirs (the public prior may be wrong, and bits gained by correcting it are not leaked by x').
-    ``validation_accuracy`` and ``validation_bits`` (beyond the counted P(z|y)) chose the worst attack.
-    Adaptive attacks are judged calibrated; fixed and transfer ones as they are, their bits alone calibrated.
-    """
-
-    name: str
-    kind: Kind
-    seed: int
-    train_samples: int
-    accuracy: float
-    low: float
-    high: float
-    auc: float
-    bits: float
-    bits_low: float
-    bits_high: float
-    bits_counted: float
-    bits_counted_low: float
-    validation_accuracy: float
-    validation_bits: float
-    seconds: float
-
-
-class NotRun(NamedTuple):
-    """A family that did not attack, and why."""
-
-    name: str
-    kind: Kind
-    reason: str
-
-
-Done = Callable[[Sequence[Row]], None]  # told the rows of each family when it is done; none where it did not run
-
-
-@dataclass(frozen=True)
-class Findings:
-    """Everything found out about one perturber by one set of adversaries.
-
-    ``worst_adaptive`` is the best attack found: the adaptive row with the highest accuracy on validation (bits break
-    ties). ``most_bits`` is the adaptive row with most bits there: at a skewed prior an attack can know a lot and
-    still not guess better.
-    """
-
-    chance: metrics.Chance
-    rows: tuple[Row, ...]
-    not_run: tuple[NotRun, ...]
-
-    @property
-    def worst_adaptive(self) -> Row:
-        """The best attack found."""
-        return max(self._adaptive(), key=lambda row: (row.validation_accuracy, row.validation_bits))
-
-    @property
-    def most_bits(self) -> Row:
-        """The attack that learned most bits beyond counting."""
-        return max(self._adaptive(), key=lambda row: row.validation_bits)
-
-    def _adaptive(self) -> list[Row]:
-        return [row for row in self.rows if row.kind == "adaptive"]
+__all__ = ["Done", "Findings", "NotRun", "Row", "attack_all"]
 
 
 def attack_all(
-    problem: Problem, *, seed: int = 0, families: tuple[Adversary, ...] | None = None, done: Done | None = None
+    problem: Problem,
+    *,
+    seed: int = 0,
+    families: tuple[Adversary, ...] | None = None,
+    done: Done | None = None,
+    curve: bool = True,
 ) -> Findings:
     """Train every adversary of the registry on ``problem`` and report each on its test rows.
 
-    ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once.
+    ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once. The ensemble is made of
+    the others, one for each seed. ``curve`` trains the best attack found on less data too.
     """
-    rows: list[Row] = []
+    # Nobody who attacks has the readings behind the rows that are judged, a user's own family included.
+    problem = replace(problem, choose=problem.choose.as_received(), test=problem.test.as_received())
+    families = adversaries() if families is None else families
+    kept: list[Kept] = []
     left_out: list[NotRun] = []
-    for family in adversaries() if families is None else families:
+    for family in families:
         reason = family.why_not(problem)
-        found: list[Row] = []
+        found: list[Kept] = []
         if reason is None:
-            found = _family(problem, family, seed)
-        else:
+            try:
+                found = _family(problem, family, seed)
+            except Diverged:
+                reason = "its training diverged"
+        if reason is not None:
             left_out.append(NotRun(family.name, family.kind, reason))
-        rows += found
+        kept += found
         if done is not None:
-            done(found)
+            done([one.row for one in found])
+    kept += _ensembles(problem, kept, families, seed)
     test = problem.test
-    return Findings(metrics.chance(problem.theta, problem.counted, test.y, test.z), tuple(rows), tuple(left_out))
+    return Findings(
+        metrics.chance(problem.theta, problem.counted, test.y, test.z),
+        tuple(one.row for one in kept),
+        tuple(left_out),
+        _curve(problem, kept, families) if curve else None,
+        enough.warnings(problem),
+    )
 
 
-def _family(problem: Problem, family: Adversary, first_seed: int) -> list[Row]:
-    rows = []
+def _family(problem: Problem, family: Adversary, first_seed: int) -> list[Kept]:
+    kept = []
     for seed in range(first_seed, first_seed + (problem.budget.seeds if family.seeded else 1)):
         begun = time.perf_counter()
-        rows.append(_measured(problem, family, family.fit(problem, seed), seed, begun))
-    return rows
+        attack = family.fit(problem, seed)
+        kept.append(judge(problem, attack, name=family.name, kind=family.kind, seed=seed, begun=begun))
+    return kept
 
 
-def _measured(problem: Problem, family: Adversary, attack: Attack, seed: int, begun: float) -> Row:
-    choose, test = problem.choose, problem.test
-    raw = {"choose": attack.probabilities(choose), "test": attack.probabilities(test)}
-    calibration = metrics.calibrate(raw["choose"], problem.base(choose), choose.z)
-    sure = {
-        "choose": calibration.apply(raw["choose"], problem.base(choose)),
-        "test": calibration.apply(raw["test"], problem.base(test)),
-    }
-    judged = sure if family.kind == "adaptive" else raw
-    accuracy = intervals.rate(judged["test"].argmax(axis=1) == test.z, test.cluster)
-    bits = metrics.bits_beyond(problem.theta, sure["test"], test.y, test.z, test.cluster)
-    counted = metrics.bits_beyond(problem.counted, sure["test"], test.y, test.z, test.cluster)
-    return Row(
-        name=family.name,
-        kind=family.kind,
-        seed=seed,
-        train_samples=attack.train_samples,
-        accuracy=accuracy.estimate,
-        low=accuracy.low,
-        high=accuracy.high,
-        auc=metrics.auc_within_y(raw["test"], test.y, test.z),
-        bits=bits.estimate,
-        bits_low=bits.low,
-        bits_high=bits.high,
-        bits_counted=counted.estimate,
-        bits_counted_low=counted.low,
-        validation_accuracy=float(np.mean(judged["choose"].argmax(axis=1) == choose.z)),
-        validation_bits=metrics.bits_beyond(problem.counted, sure["choose"], choose.y, choose.z).estimate,
-        seconds=round(time.perf_counter() - begun, 3),
-    )
+def _ensembles(problem: Problem, kept: Sequence[Kept], families: Sequence[Adversary], seed: int) -> list[Kept]:
+    seeded = {family.name for family in families if family.seeded}
+    made = []
+    for one in range(seed, seed + (problem.budget.seeds if seeded else 1)):
+        of_seed = [each for each in kept if each.row.seed == one or each.row.name not in seeded]
+        ensemble = together(problem, of_seed, seed=one)
+        made += [] if ensemble is None else [ensemble]
+    return made
+
+
+def _curve(problem: Problem, kept: Sequence[Kept], families: Sequence[Adversary]) -> Curve | None:
+    """Of the best attack found; of its best member where that is an ensemble."""
+    candidates = [one for one in kept if one.row.kind == "adaptive"]
+    if not candidates:
+        return None
+    worst = worst_adaptive([one.row for one in candidates])
+    if worst.name == ENSEMBLE:
+        worst = worst_adaptive([one.row for one in candidates if one.row.name in worst.members.split(", ")])
+    family = next(one for one in families if one.name == worst.name)
+    best = next(one for one in candidates if one.row is worst)
+    return learning_curve(problem, family, seed=worst.seed, rows=worst.train_samples, full=best.hits(problem.test))

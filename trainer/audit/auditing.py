@@ -139,6 +139,8 @@ def examine(
     """Every adversary against what ``left`` for the rows of the three slices, in their order; and D_y on it."""
     first_two = len(left) - len(dataset.slices.test)
     seen, test = left.take(np.arange(first_two)), left.take(np.arange(first_two, len(left)))
+    training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    seen = replace(seen, raw=dataset.x[training])  # an attacker who has the perturber has the readings put into it
     clean = dataset.part("classifiers")
     fit, stop, choose = cut(seen, seed)
     problem = Problem(

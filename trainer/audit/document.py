@@ -16,6 +16,7 @@ from edge_runtime.errors import BadInput
 from edge_runtime.files import write_atomic
 from trainer.audit.attack import Findings, Row
 from trainer.audit.intervals import Interval
+from trainer.audit.learning_curve import Curve
 from trainer.audit.perturbing import KERAS
 
 SCHEMA = 1
@@ -47,6 +48,8 @@ class Audited:
             "not_run": [left_out._asdict() for left_out in found.not_run],
             "worst_adaptive": {**row_dict(found.worst_adaptive), "chosen_on": CHOSEN_ON},
             "most_bits": {**row_dict(found.most_bits), "chosen_on": CHOSEN_ON},
+            "learning_curve": None if found.curve is None else curve_dict(found.curve),
+            "warnings": list(found.warnings),
         }
 
 
@@ -58,6 +61,15 @@ def interval(value: Interval) -> dict[str, float]:
 def row_dict(row: Row) -> dict[str, Any]:
     """One adversary's row as JSON values; what is not a number becomes null."""
     return {name: _short(value) if isinstance(value, float) else value for name, value in asdict(row).items()}
+
+
+def curve_dict(curve: Curve) -> dict[str, Any]:
+    """The learning curve as JSON values."""
+
+    def plain(record: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: _short(value) if isinstance(value, float) else value for name, value in record.items()}
+
+    return {**plain(curve._asdict()), "points": [plain(point._asdict()) for point in curve.points]}
 
 
 def environment() -> tuple[dict[str, str], dict[str, Any]]:

@@ -14,7 +14,7 @@ from trainer.datasets.base import Dataset
 from trainer.perturbers.cleaning import confidential, known, wanted
 from trainer.recipe import Recipe
 
-KINDS = ("cleaner", "laplace")
+KINDS = ("cleaner", "noise")
 MEANING = {
     "e_utility": "squared error that cleaning makes in what the predictor sees, per vector",
     "e_privacy": "squared change of the adversary's prediction against hers on raw vectors, mean over (vector, label)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,20 @@ from edge_runtime.errors import BadInput
 from trainer.datasets.base import InputSpec, Part
 from trainer.datasets.slicing import hold_out
 
+FEWEST_ROWS_PER_VALUE = 8.0  # on average, for counting what leaves to be worth anything
+MOST_VALUES = 4096
 FEWEST_ROWS = 60  # to train adversaries on; below it no family has anything to learn from
 FEWEST_UNITS = 10  # subjects or sessions, where rows belong to some: to train, to stop and to choose on different ones
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How hard the adversaries try. ``rows`` caps the training rows of the families that are slow by the row."""
+    """How hard the adversaries try.
+
+    ``rows`` caps the training rows of the families that are slow by the row, ``macs`` the multiply-adds of one
+    network's training (forward, so about three times as many in all): the time an audit takes is bounded whatever the
+    data and the classifiers, and the same on every machine in what it does.
+    """
 
     name: str
     seeds: int
@@ -25,25 +33,52 @@ class Budget:
     epochs: int
     patience: int
     trees: int
+    macs: float
     every_family: bool  # also those for which a cheaper relative stands in the quick audit
 
 
 BUDGETS = {
-    "quick": Budget("quick", seeds=1, rows=30_000, epochs=30, patience=4, trees=150, every_family=False),
-    "thorough": Budget("thorough", seeds=3, rows=1_000_000, epochs=100, patience=10, trees=500, every_family=True),
+    "quick": Budget("quick", seeds=1, rows=30_000, epochs=30, patience=4, trees=120, macs=3e11, every_family=False),
+    "thorough": Budget(
+        "thorough", seeds=3, rows=60_000, epochs=80, patience=8, trees=250, macs=5e11, every_family=True
+    ),
 }
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Codes of a release: ``received`` (n,) is c' as it left, ``sent`` (n,) is c before the ``channel`` (R, C).
+
+    Whoever attacks with the perturber at hand knows ``sent`` of readings of their own, and the channel. Both are None
+    where c' = c, or where the code before the channel is not known.
+    """
+
+    received: np.ndarray
+    sent: np.ndarray | None = None
+    channel: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray) -> Codes:
+        """Some of the rows."""
+        return Codes(self.received[rows], None if self.sent is None else self.sent[rows], self.channel)
 
 
 @dataclass(frozen=True)
 class Released:
     """Rows as they left the perturber: the frame x (n, *shape) in its own units, every other output as ``also`` (n, k),
-    and the labels y (n,), z (n,) and cluster (n,) or None that the audit knows of them."""
+    and the labels y (n,), z (n,) and cluster (n,) or None that the audit knows of them.
+
+    ``raw`` (n, *shape) are the readings that they were made of, in the same order: of their training rows adversaries
+    have both. ``codes`` are those of a release. Of the rows that attacks are judged on neither ``raw`` nor
+    ``codes.sent`` is there.
+    """
 
     x: np.ndarray
     y: np.ndarray
     z: np.ndarray
     cluster: np.ndarray | None = None
     also: np.ndarray | None = None
+    raw: np.ndarray | None = None
+    codes: Codes | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -54,9 +89,16 @@ class Released:
             self.x[rows],
             self.y[rows],
             self.z[rows],
-            None if self.cluster is None else self.cluster[rows],
-            None if self.also is None else self.also[rows],
+            _some(self.cluster, rows),
+            _some(self.also, rows),
+            _some(self.raw, rows),
+            None if self.codes is None else self.codes.take(rows),
         )
+
+    def as_received(self) -> Released:
+        """The rows without what only the one who perturbed them knows."""
+        codes = None if self.codes is None else replace(self.codes, sent=None)
+        return replace(self, raw=None, codes=codes)
 
 
 @dataclass(frozen=True)
@@ -85,6 +127,16 @@ class Problem:
     def z_classes(self) -> int:
         """How many values z can have."""
         return int(self.theta.shape[1])
+
+    @cached_property
+    def values(self) -> int:
+        """How many different things left for the rows of ``fit``."""
+        return len(set(keys(self.fit)))
+
+    @property
+    def few_values(self) -> bool:
+        """Whether so little is different in what leaves that it can be counted instead of learned."""
+        return self.values <= MOST_VALUES and len(self.fit) >= FEWEST_ROWS_PER_VALUE * self.values
 
     def base(self, part: Released) -> np.ndarray:
         """The counted P(z|y) of each row of ``part``, (n, classes of z)."""
@@ -119,14 +171,37 @@ def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:
 
 
 def joined(a: Released, b: Released) -> Released:
-    """The rows of both, a's first."""
+    """The rows of both, a's first. What only one of them has is left out."""
+    codes = None
+    if a.codes is not None and b.codes is not None:
+        sent = _both(a.codes.sent, b.codes.sent)
+        codes = Codes(np.concatenate([a.codes.received, b.codes.received]), sent, a.codes.channel)
     return Released(
         np.concatenate([a.x, b.x]),
         np.concatenate([a.y, b.y]),
         np.concatenate([a.z, b.z]),
-        None if a.cluster is None or b.cluster is None else np.concatenate([a.cluster, b.cluster]),
-        None if a.also is None or b.also is None else np.concatenate([a.also, b.also]),
+        _both(a.cluster, b.cluster),
+        _both(a.also, b.also),
+        _both(a.raw, b.raw),
+        codes,
     )
+
+
+def keys(part: Released) -> list[bytes]:
+    """Everything that left of each row as bytes, to tell equal releases by."""
+    frames = np.ascontiguousarray(part.x.reshape(len(part), -1))
+    if part.also is None:
+        return [row.tobytes() for row in frames]
+    beside = np.ascontiguousarray(part.also)
+    return [row.tobytes() + also.tobytes() for row, also in zip(frames, beside, strict=True)]
+
+
+def _some(values: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    return None if values is None else values[rows]
+
+
+def _both(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    return None if a is None or b is None else np.concatenate([a, b])
 
 
 def _held_out(released: Released, share: float, seed: int) -> tuple[Released, Released]:

@@ -10,9 +10,9 @@ NUMPY = "numpy-float32"
 _ROUGH = {
     "cleaner": "a cleaner squares, divides and takes a root in the middle, where fewer digits lose the small values: "
     "the error would no longer be eps; send the code instead (--emit code)",
-    "laplace": "noise this small would be rounded away with the digits",
+    "noise": "noise this small would be rounded away with the digits",
 }
-_VECTORS = ("cleaner", "laplace")  # so small that calling the interpreter costs more than its work
+_VECTORS = ("cleaner", "noise")  # so small that calling the interpreter costs more than its work
 
 
 def why_not(kind: str, artefact: str) -> str | None:

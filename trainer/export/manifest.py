@@ -62,6 +62,7 @@ def build(
         "security_version": 1,
         "audience": "",
         **description,
+        "capture": None if recipe.capture is None else recipe.capture.manifest(),
         "perturber": {
             **description["perturber"],
             "target": recipe.data.target,

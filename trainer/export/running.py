@@ -92,6 +92,9 @@ def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) ->
         if stage["stage"] == "draw":
             if stage["distribution"] == "uniform":
                 draws[stage["output"]] = rng.random((n, *stage["shape"]), np.float32)
+            elif stage["distribution"] == "laplace":
+                scale = stage["numerator"] / stage["denominator"]
+                draws[stage["output"]] = np.rint(rng.laplace(0.0, scale, (n, *stage["shape"]))).astype(np.int64)
             else:
                 draws[stage["output"]] = rng.integers(0, fitted.tables[stage["table"]].shape[1], n)
     return draws

@@ -8,10 +8,13 @@ from typing import Any
 
 KINDS = {
     "prgan": "trainer.perturbers.prgan",
+    "ngp": "trainer.perturbers.prgan",
+    "ap": "trainer.perturbers.prgan",
     "label-only": "trainer.perturbers.label_only",
     "release": "trainer.perturbers.release",
     "cleaner": "trainer.perturbers.cleaning",
-    "laplace": "trainer.perturbers.noising",
+    "noise": "trainer.perturbers.noising",
+    "laplace": "trainer.perturbers.laplace",
 }
 
 

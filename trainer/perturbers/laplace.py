@@ -1,24 +1,125 @@
-"""The Laplace mechanism on every feature, tuned to the error a cleaner makes (paper 000, figure 3)."""
+"""The Laplace mechanism: discrete noise on every value of a reading, differentially private (paper 001, section 6.2).
+
+A reading's values are taken to a grid of ``levels`` steps (whole numbers lie on one), and to each a whole number of
+steps is added, k with probability proportional to exp(-|k| / scale): two readings that differ in one value then give
+any x' with probabilities that differ by a factor of at most exp(eps), eps = levels / scale. All values may differ, so
+for whole readings it is eps times their number. What leaves the range is brought back to its end, which tells no more.
+
+The board draws the noise in exact integers (``edge_runtime.draw.discrete_laplace``); here OpenDP says what it is worth.
+"""
 
 from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.perturbers.cleaner import checked_operator
+from trainer.classifiers import predict
+from trainer.datasets.base import Dataset, InputSpec
+from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
+from trainer.perturbers.sections import Laplace
+from trainer.progress import progress
+from trainer.run import Run
+
+SWEPT = np.geomspace(10.0, 0.01, 61)  # from little noise to much; five in every factor of 1.8
+DENOMINATOR = 2**10  # scales are whole multiples of 1/1024, so that a float holds them exactly
+MOST_LEVELS = 2**16
+FEWEST_JUDGED = 2000  # readings that an accuracy is of; a small validation cut is perturbed several times
+SPARE = 2.0  # standard errors of that cut's accuracy above the floor: other noise is drawn when it is judged
 
 
-def scale_for(a_d: np.ndarray, *, eps: float) -> float:
-    """The scale b at which independent Laplace noise moves A_d^T x by eps in the mean square.
+def fit(dataset: Dataset, _rng: np.random.Generator, _budget: Any, run: Run) -> FittedPerturber:
+    """The recipe's ``eps``, or else the largest noise of eps 10 to 0.01 at which Acc(D_y) on validation is kept.
 
-    Noise of scale b has variance 2 b^2 in every feature, so E|A_d^T noise|^2 = 2 b^2 |A_d|_F^2.
+    Neither generator nor budget is asked: the noise is the operating system's, so two fits may differ by a step.
+    Writes eps, what it is for a whole reading, and the scale to run.json. Raises ``BadInput`` for readings without a
+    range.
     """
-    weight = np.sum(checked_operator(a_d, "A_d") ** 2)
-    if not 0 <= eps < np.inf or weight == 0:
-        raise BadInput(f"The Laplace mechanism needs eps from 0 up (got {eps}) and an A_d that is not zero.")
-    return float(np.sqrt(eps / (2 * weight)))
+    section = run.recipe.perturber
+    if not isinstance(section, Laplace):
+        raise BadInput(f'Expected a recipe whose perturber is "laplace"; got "{section.kind}".')
+    levels = grid(dataset.input, section.levels)
+    scale = scale_for(section.eps, levels) if section.eps is not None else _swept(dataset, levels, run)
+    eps = spent(scale, levels)
+    values = int(np.prod(dataset.input.shape))
+    run.record(
+        laplace={
+            "eps": eps,
+            "eps_reading": eps * values,
+            "values": values,
+            "levels": levels,
+            "scale": [scale.numerator, scale.denominator],
+        }
+    )
+    return perturber(dataset.input, scale, levels)
 
 
-def add_noise(x: np.ndarray, scale: float, rng: np.random.Generator) -> np.ndarray:
-    """x (n, features) with Laplace noise of ``scale``. For measuring alone: seeded noise protects nobody."""
-    return x + rng.laplace(scale=scale, size=x.shape)
+def grid(spec: InputSpec, levels: int) -> int:
+    """How many steps lie between low and high: those of whole numbers, where all values have the same range, or else
+    the recipe's ``levels``. Raises ``BadInput`` where there is no range."""
+    if spec.low is None:
+        raise BadInput("The Laplace mechanism needs a range of every value; these vectors have none.")
+    if np.dtype(spec.dtype).kind in "iu" and spec.span.min() == spec.span.max() <= MOST_LEVELS:
+        return int(spec.span.max())
+    return levels
+
+
+def scale_for(eps: float, levels: int) -> Fraction:
+    """The scale in steps at which a change of all ``levels`` steps costs at most ``eps``."""
+    return Fraction(math.ceil(Fraction(levels) / Fraction(eps) * DENOMINATOR), DENOMINATOR)
+
+
+def spent(scale: Fraction, levels: int) -> float:
+    """eps of one value, as OpenDP accounts for its own discrete Laplace of that scale."""
+    return float(measurement(scale).map(levels))
+
+
+def measurement(scale: Fraction) -> Any:
+    """OpenDP's discrete Laplace of ``scale`` on vectors of whole numbers: a measurement, to call or to ask ``map``."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    return dp.m.make_laplace(*space, scale=float(scale))
+
+
+def perturber(spec: InputSpec, scale: Fraction, levels: int) -> FittedPerturber:
+    """The mechanism's stages; there is no network. It may leave a reading as it is: that is part of what eps says."""
+    scaled = {"numerator": scale.numerator, "denominator": scale.denominator}
+    return FittedPerturber(
+        kind="laplace",
+        input=spec,
+        stages=(
+            preprocess_stage(spec),
+            {"stage": "draw", "distribution": "laplace", "output": "noise", "shape": list(spec.shape), **scaled},
+            {"stage": "add", "input": "u", "noise": "noise", "levels": levels, "output": "v"},
+            output_stage(spec),
+        ),
+        outputs=(frame_output(spec),),
+        identity_allowed=True,
+    )
+
+
+def _swept(dataset: Dataset, levels: int, run: Run) -> Fraction:
+    """The scale of the smallest eps before Acc(D_y) falls below the recipe's floor, or else that of eps 10."""
+    target = run.classifiers()["target"]
+    _, choose = run.hold_out(dataset.part("perturber"))
+    floor = run.recipe.limits.target_accuracy
+    needed = min(1.0, floor + SPARE * math.sqrt(floor * (1 - floor) / len(choose)))
+    x, y = (np.concatenate([values] * math.ceil(FEWEST_JUDGED / len(choose))) for values in (choose.x, choose.y))
+    found = scale_for(float(SWEPT[0]), levels)
+    run.forget_metrics(stage="perturber", after=0)
+    with progress("eps from 10 downwards", total=len(SWEPT), done=0) as advance:
+        for number, eps in enumerate(SWEPT, 1):
+            scale = scale_for(float(eps), levels)
+            sent = perturber(dataset.input, scale, levels).perturb(x)["frame"]
+            accuracy = float((predict(target, dataset.unit(sent)).argmax(axis=1) == y).mean())
+            run.metric(stage="perturber", step=number, eps=float(eps), validation_target_accuracy=accuracy)
+            advance(eps=float(eps), acc_y=accuracy)
+            if accuracy < needed:
+                break
+            found = scale
+    return found

@@ -9,7 +9,7 @@ import numpy as np
 from trainer.datasets.base import Dataset
 from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
 from trainer.perturbers.cleaning import known
-from trainer.perturbers.laplace import scale_for
+from trainer.perturbers.noise import scale_for
 from trainer.run import Run
 
 
@@ -19,10 +19,10 @@ def fit(dataset: Dataset, _rng: np.random.Generator, _budget: Any, run: Run) -> 
 
     made_of = known(run.recipe, dataset)
     scale = scale_for(made_of.a_d, eps=made_of.eps)
-    run.record(laplace={"scale": scale, "eps": made_of.eps})
+    run.record(noise={"scale": scale, "eps": made_of.eps})
     (features,) = dataset.input.shape
     return FittedPerturber(
-        kind="laplace",
+        kind="noise",
         input=dataset.input,
         stages=(
             preprocess_stage(dataset.input),

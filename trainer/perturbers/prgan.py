@@ -6,19 +6,20 @@ saturates where D is sure; the generator is trained with its non-saturating form
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from edge_runtime.errors import BadInput, LimitNotMet
-from trainer.checkpoints import Checkpoint
+from edge_runtime.errors import BadInput
 from trainer.classifiers import predict
 from trainer.datasets.base import Dataset, InputSpec
 from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
+from trainer.perturbers.epochs import Judged, run_epochs
 from trainer.perturbers.judge import judge
 from trainer.perturbers.sections import Generator, PrGan
-from trainer.progress import progress
+from trainer.perturbers.straight_through import identity, straight_through
 from trainer.run import Run
 
 
@@ -31,6 +32,7 @@ class Terms:
 
 
 ALL = Terms()
+TERMS = {"prgan": ALL, "ngp": Terms(gan=False), "ap": Terms(target=False)}
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Networks:
     sensitive: Any
     generator_optimizer: Any
     discriminator_optimizer: Any
+    sent: Callable[[Any], Any] = identity  # what the losses see of v: as it is, or as it is sent
 
     def trained(self) -> dict[str, Any]:
         """All that a checkpoint must hold."""
@@ -50,11 +53,11 @@ class Networks:
         return {name: getattr(self, name) for name in names}
 
 
-def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run, terms: Terms = ALL) -> FittedPerturber:
+def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> FittedPerturber:
     """Train on the second slice and keep the checkpoint that ``Judgement.rank`` puts first on its validation cut.
 
-    ``dataset`` is ``for_training()``; ``budget`` has ``epochs`` and ``batch``. Goes on from RUN/checkpoints where there
-    is one. Raises ``LimitNotMet`` where training diverges.
+    ``dataset`` is ``for_training()``; ``budget`` has ``epochs`` and ``batch``; the recipe's kind says which terms are
+    on. Goes on from RUN/checkpoints where there is one. Raises ``LimitNotMet`` where training diverges.
     """
     import tensorflow as tf
 
@@ -65,47 +68,32 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run, terms
     networks = build(dataset.input, section, run.classifiers(), seed=seed)
     to_fit, to_choose = run.hold_out(dataset.part("perturber"))
     u, y, chosen_u = tf.constant(dataset.unit(to_fit.x)), tf.constant(to_fit.y, tf.int32), dataset.unit(to_choose.x)
-    step = training_step(networks, dataset.theta, section, terms)
+    step = training_step(networks, dataset.theta, section, TERMS[section.kind])
     batch = min(budget.batch, len(to_fit))
     steps = len(to_fit) // batch
     rule = {"floor": run.recipe.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
 
-    last = Checkpoint(run.folder / "checkpoints" / "last.npz", **networks.trained())
-    best = Checkpoint(run.folder / "checkpoints" / "best.npz", generator=networks.generator)
-    facts: dict[str, Any] = last.restore() or {"epoch": 0, "best_epoch": 0, "rank": None}
-    run.forget_metrics(stage="perturber", after=facts["epoch"])
-    with progress("perturber", total=budget.epochs, done=facts["epoch"]) as advance:
-        for epoch in range(facts["epoch"] + 1, budget.epochs + 1):
-            order = np.random.default_rng([seed, epoch]).permutation(len(to_fit))[: steps * batch]
-            batches = (tf.constant(rows) for rows in order.reshape(steps, batch))
-            losses = _mean([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
-            made = judge(
-                chosen_u,
-                dataset.as_sent(predict(networks.generator, chosen_u)),
-                to_choose.y,
-                to_choose.z,
-                theta=dataset.theta,
-                target=networks.target,
-                sensitive=networks.sensitive,
-            )
-            measured = losses | {f"validation_{name}": value for name, value in made.as_dict().items()}
-            if not np.isfinite(list(measured.values())).all():
-                raise LimitNotMet(
-                    f"Training diverged in epoch {epoch}: a loss is no longer a number. The checkpoint of epoch "
-                    f"{epoch - 1} is kept. Lower `perturber.learning_rate` or `perturber.alpha` and train into another "
-                    "folder."
-                )
-            run.metric(stage="perturber", step=epoch, **measured)
-            rank = list(made.rank(**rule))
-            if facts["rank"] is None or rank < facts["rank"]:
-                facts = {"best_epoch": epoch, "rank": rank}
-                best.save(**made.as_dict())
-            facts["epoch"] = epoch
-            last.save(**facts)
-            advance(acc_y=made.target_accuracy, acc_z=made.sensitive_accuracy, distance=made.distance)
-    best.restore()
-    run.record(chosen_epoch=facts["best_epoch"])
-    return fitted(dataset.input, networks.generator)
+    def epoch(number: int) -> dict[str, float]:
+        order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
+        batches = (tf.constant(rows) for rows in order.reshape(steps, batch))
+        return mean([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
+
+    def judged(_number: int) -> Judged:
+        made = judge(
+            chosen_u,
+            dataset.as_sent(predict(networks.generator, chosen_u)),
+            to_choose.y,
+            to_choose.z,
+            theta=dataset.theta,
+            target=networks.target,
+            sensitive=networks.sensitive,
+        )
+        shown = {"acc_y": made.target_accuracy, "acc_z": made.sensitive_accuracy, "distance": made.distance}
+        return Judged(made.as_dict(), made.rank(**rule), shown)
+
+    ships = {"generator": networks.generator}
+    run_epochs(run, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
+    return fitted(dataset.input, networks.generator, kind=section.kind)
 
 
 def build(spec: InputSpec, section: PrGan, classifiers: dict[str, Any], *, seed: int) -> Networks:
@@ -117,12 +105,25 @@ def build(spec: InputSpec, section: PrGan, classifiers: dict[str, Any], *, seed:
     keras.utils.set_random_seed(seed)
     generator = build_generator(spec, section.generator)
     discriminator = conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
-    optimizers = []
-    for model, rate in ((generator, section.learning_rate), (discriminator, section.discriminator_learning_rate)):
-        optimizer = keras.optimizers.Adam(rate, beta_1=0.5)
-        optimizer.build(model.trainable_variables)
-        optimizers.append(optimizer)
-    return Networks(generator, discriminator, classifiers["target"], classifiers["sensitive"], *optimizers)
+    sent = straight_through(spec) if section.straight_through else identity
+    return Networks(
+        generator,
+        discriminator,
+        classifiers["target"],
+        classifiers["sensitive"],
+        adam(generator, section.learning_rate),
+        adam(discriminator, section.discriminator_learning_rate),
+        sent,
+    )
+
+
+def adam(model: Any, rate: float) -> Any:
+    """Adam as GANs like it, built for the variables of ``model``."""
+    import keras
+
+    optimizer = keras.optimizers.Adam(rate, beta_1=0.5)
+    optimizer.build(model.trainable_variables)
+    return optimizer
 
 
 def build_generator(spec: InputSpec, section: Generator) -> Any:
@@ -157,7 +158,7 @@ def training_step(networks: Networks, theta: np.ndarray, section: PrGan, terms: 
     generator, discriminator = networks.generator, networks.discriminator
 
     def train_discriminator(u: Any) -> Any:
-        made = generator(u, training=True)
+        made = networks.sent(generator(u, training=True))
         with tf.GradientTape() as tape:
             real, false = discriminator(u, training=True), discriminator(made, training=True)
             loss = tf.reduce_mean(tf.nn.softplus(-real)) + tf.reduce_mean(tf.nn.softplus(false))
@@ -169,7 +170,7 @@ def training_step(networks: Networks, theta: np.ndarray, section: PrGan, terms: 
     def step(u: Any, y: Any) -> dict[str, Any]:
         losses = {"loss_discriminator": train_discriminator(u)} if terms.gan else {}
         with tf.GradientTape() as tape:
-            made = generator(u, training=True)
+            made = networks.sent(generator(u, training=True))
             z_term = med_cross_entropy(networks.sensitive(made, training=False), tf.gather(med, y))
             adversary = tf.reduce_mean(z_term)
             hinge = hinge_loss(u, made, section.distance)
@@ -210,7 +211,7 @@ def hinge_loss(u: Any, made: Any, c: float) -> Any:
     return tf.reduce_mean(tf.nn.relu(tf.sqrt(squared + 1e-12) - c))
 
 
-def fitted(spec: InputSpec, generator: Any) -> FittedPerturber:
+def fitted(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
     """A generator as a perturber: preprocess, generate, back to x's own kind."""
     artefact = {
         "stage": "artefact",
@@ -219,7 +220,7 @@ def fitted(spec: InputSpec, generator: Any) -> FittedPerturber:
         "outputs": {"output": "v"},
     }
     return FittedPerturber(
-        kind="prgan",
+        kind=kind,
         input=spec,
         stages=(preprocess_stage(spec), artefact, output_stage(spec)),
         outputs=(frame_output(spec),),
@@ -227,5 +228,6 @@ def fitted(spec: InputSpec, generator: Any) -> FittedPerturber:
     )
 
 
-def _mean(steps: list[dict[str, Any]]) -> dict[str, float]:
+def mean(steps: list[dict[str, Any]]) -> dict[str, float]:
+    """The losses of several steps, averaged by name."""
     return {name: float(np.mean([float(losses[name]) for losses in steps])) for name in steps[0]}

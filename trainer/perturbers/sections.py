@@ -5,9 +5,9 @@ A new kind adds a model here, its name to ``Perturber``, and its module to ``tra
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 
 class Section(BaseModel):
@@ -32,10 +32,9 @@ class Generator(Section):
     )
 
 
-class PrGan(Section):
-    """PR-GAN: a generator against fixed D_y and D_z and a discriminator of its own (paper 001, eqs. 7 to 11)."""
+class _Generated(Section):
+    """What PR-GAN, its baselines and minimax have alike: a generator, and what its losses weigh."""
 
-    kind: Literal["prgan"] = Field(description="Which perturber: the paper's PR-GAN.")
     generator: Generator = Field(description="The network that ships.")
     alpha: float = Field(default=1.0, gt=0, description="Weight of L_Adv (eq. 8): keep y, bring D_z to MED.")
     beta: float = Field(default=1.0, ge=0, description="Weight of L_hinge (eq. 10).")
@@ -50,6 +49,18 @@ class PrGan(Section):
     learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the generator.")
     discriminator_learning_rate: float = Field(
         default=2e-4, gt=0, le=1, description="Adam's rate for the discriminator."
+    )
+    straight_through: bool = Field(
+        default=False,
+        description="Whole numbers of few levels (WiFi): the losses see x' rounded, as it is sent; the slope passes.",
+    )
+
+
+class PrGan(_Generated):
+    """A generator against fixed D_y and D_z and a discriminator of its own (paper 001, eqs. 7 to 11), and baselines."""
+
+    kind: Literal["prgan", "ngp", "ap"] = Field(
+        description="PR-GAN; NGP is without the discriminator, AP without the target classifier (section 6.2)."
     )
 
 
@@ -104,7 +115,8 @@ class Release(Section):
     width_of_head: int = Field(default=128, ge=1, le=4096, description="Hidden units of the code head.")
     channel: Literal["none", "lp", "independent"] = Field(
         default="none",
-        description='c\' for c: "none" sends c, "lp" the least noise under `bound`, "independent" draws anew.',
+        description='c\' for c: "none" sends c, "lp" the least noise under `bound`, "independent" draws anew; with '
+        '`hold = "track:7"` or by period it is "independent", and need not be said.',
     )
     bound: float = Field(default=0.1, ge=0, description="lp: how far log P(z|c') may be from log P(z), in nats.")
     synthesis: Literal["centroid", "donor"] = Field(
@@ -119,6 +131,43 @@ class Release(Section):
     public_data: bool = Field(
         default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
     )
+    copies: int = Field(
+        default=1, ge=1, le=64, description="Images: so many of each training reading, all but itself changed as below."
+    )
+    shift: int = Field(default=0, ge=0, le=32, description="Copies are moved by up to so many pixels each way.")
+    scale: float = Field(default=0.0, ge=0, le=0.5, description="Copies are larger or smaller by up to this share.")
+    offset: float = Field(
+        default=0.0, ge=0, le=0.5, description="Copies are this share of the range brighter or darker, but for zeros."
+    )
+    acknowledge: Literal["", "code-per-frame leaks"] = Field(
+        default="", description='What has to be stated for `hold = "frame"`; manifest and audit repeat it.'
+    )
+    hold: str = Field(
+        default="none",
+        pattern=r"^(none|frame|track:[1-9][0-9]{0,2}|period:[1-9][0-9]{0,3}s)$",
+        description='"none": single releases. Of a stream: "track:7", a class by seven votes and one draw for a track; '
+        '"period:600s", one draw for a class and clock period; "frame", a code for every frame.',
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _channel_of_streams(cls, table: Any) -> Any:
+        held = isinstance(table, dict) and str(table.get("hold", "")).startswith(("track", "period"))
+        return {"channel": "independent", **table} if held else table
+
+    @field_validator("hold")
+    @classmethod
+    def _holds(cls, hold: str, info: ValidationInfo) -> str:
+        if hold == "frame" and not info.data.get("acknowledge"):
+            raise ValueError(
+                '"track:7" or "period:600s", since a code for every frame of a stream tells who it is within seconds '
+                '(docs/streams.md); or, beside it, acknowledge = "code-per-frame leaks"'
+            )
+        if hold != "frame" and info.data.get("acknowledge"):
+            raise ValueError('"frame" beside `acknowledge`, which is about nothing else')
+        if hold.startswith(("track", "period")) and info.data.get("channel") != "independent":
+            raise ValueError('"none" or "frame" with this `channel`: what is held is drawn by "independent" alone')
+        return hold
 
 
 class _Linear(Section):
@@ -159,10 +208,29 @@ class Cleaner(_Linear):
     )
 
 
-class Laplace(_Linear):
+class Noise(_Linear):
     """Laplace noise on every feature with the error of a cleaner, to compare with. No differential privacy."""
 
-    kind: Literal["laplace"] = Field(description="Which perturber: noise on every feature.")
+    kind: Literal["noise"] = Field(description="Which perturber: noise on every feature.")
 
 
-Perturber = Annotated[PrGan | LabelOnly | Release | Cleaner | Laplace, Field(discriminator="kind")]
+class Laplace(Section):
+    """Discrete Laplace noise on every value: differentially private, and the same for y as for z."""
+
+    kind: Literal["laplace"] = Field(description="Which perturber: the Laplace mechanism.")
+    eps: float | None = Field(
+        default=None,
+        ge=1e-3,
+        le=100,
+        description="Of one value; for a whole reading it is that times the number of values. Left out: the smallest "
+        "of 0.01 to 10 at which Acc(D_y) keeps above `limits.target_accuracy` on validation.",
+    )
+    levels: int = Field(
+        default=255,
+        ge=1,
+        le=65536,
+        description="Steps between the smallest and the largest value; whole numbers of one range have their own.",
+    )
+
+
+Perturber = Annotated[PrGan | LabelOnly | Release | Cleaner | Noise | Laplace, Field(discriminator="kind")]

@@ -4,45 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainer.audit.adversaries.networks import NetworkAttack, train
-from trainer.audit.adversary import Kind
-from trainer.audit.problem import Problem
-
-NOT_A_PICTURE = "x is a vector, not a picture"
-
-
-class PlainCNN:
-    """Convolutions and max-pooling."""
-
-    name = "CNN"
-    kind: Kind = "adaptive"
-    seeded = True
-
-    def why_not(self, problem: Problem) -> str | None:
-        """Vectors have no neighbourhoods to convolve."""
-        return None if problem.input.kind == "image" else NOT_A_PICTURE
-
-    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
-        """Train on ``fit``, stopped on ``stop``."""
-        problem = problem.capped(problem.budget.rows)
-        return train(problem, plain_trunk, seed, fit=problem.fit, stop=problem.stop, rate=1e-3)
-
-
-class BatchNormCNN:
-    """Strided convolutions with BatchNorm."""
-
-    name = "BatchNorm CNN"
-    kind: Kind = "adaptive"
-    seeded = True
-
-    def why_not(self, problem: Problem) -> str | None:
-        """Vectors have no neighbourhoods to convolve."""
-        return None if problem.input.kind == "image" else NOT_A_PICTURE
-
-    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
-        """Train on ``fit``, stopped on ``stop``."""
-        problem = problem.capped(problem.budget.rows)
-        return train(problem, batch_norm_trunk, seed, fit=problem.fit, stop=problem.stop, rate=2e-3)
+from trainer.audit.adversaries.networks import Network
 
 
 def plain_trunk(reading: Any) -> Any:
@@ -84,3 +46,7 @@ def _block(x: Any, width: int, strides: int) -> Any:
 
     x = layers.Conv2D(width, 3, strides=strides, padding="same", use_bias=False)(x)
     return layers.ReLU()(layers.BatchNormalization(momentum=0.9)(x))
+
+
+PLAIN_CNN = Network("CNN", plain_trunk, rate=1e-3, pictures_only=True)
+BATCH_NORM_CNN = Network("BatchNorm CNN", batch_norm_trunk, rate=2e-3, pictures_only=True)

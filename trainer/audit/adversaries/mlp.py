@@ -4,22 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainer.audit.adversaries.networks import NetworkAttack, train
-from trainer.audit.adversary import Everywhere, Kind
-from trainer.audit.problem import Problem
-
-
-class BatchNormMLP(Everywhere):
-    """Two hidden layers on all values, standardised."""
-
-    name = "BatchNorm MLP"
-    kind: Kind = "adaptive"
-    seeded = True
-
-    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
-        """Train on ``fit``, stopped on ``stop``."""
-        problem = problem.capped(problem.budget.rows)
-        return train(problem, mlp_trunk, seed, fit=problem.fit, stop=problem.stop, rate=2e-3)
+from trainer.audit.adversaries.networks import Network
 
 
 def mlp_trunk(reading: Any) -> Any:
@@ -33,3 +18,6 @@ def mlp_trunk(reading: Any) -> Any:
         x = layers.ReLU()(x)
         x = layers.Dropout(0.2)(x)
     return x
+
+
+BATCH_NORM_MLP = Network("BatchNorm MLP", mlp_trunk, rate=2e-3)

@@ -13,54 +13,130 @@ import numpy as np
 from scipy import special
 
 from trainer.audit import views
-from trainer.audit.problem import Problem, Released
+from trainer.audit.adversary import Kind
+from trainer.audit.problem import Budget, Problem, Released
 
 Trunk = Callable[[Any], Any]  # a Keras tensor of readings (batch, *shape) -> features (batch, width)
+Look = Callable[[Released], "list[np.ndarray]"]  # rows -> what the network reads of them
+
+FEWEST_EPOCHS = 6  # a network too large for its budget sees fewer rows before it sees them less often than this
+FEWEST_NETWORK_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Network:
+    """A family of neural adversaries: an architecture and the first step of its optimiser."""
+
+    name: str
+    trunk: Trunk
+    rate: float
+    pictures_only: bool = False
+    kind: Kind = "adaptive"
+    seeded: bool = True
+
+    def why_not(self, problem: Problem) -> str | None:
+        """Vectors have no neighbourhoods to convolve; and where x' takes few values, counting is exact."""
+        if self.pictures_only and problem.input.kind != "image":
+            return "x is a vector, not a picture"
+        return counting_stands_in(problem)
+
+    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+        """Train on ``fit``, stopped on ``stop``."""
+        problem = problem.capped(problem.budget.rows)
+        return train(problem, self.trunk, seed, fit=problem.fit, stop=problem.stop, rate=self.rate)
 
 
 @dataclass(frozen=True)
 class NetworkAttack:
-    """A trained network with the standardisation of its inputs."""
+    """A trained network and how it looks at rows."""
 
     model: Any
-    problem: Problem
-    standard: views.Standard
+    look: Look
     train_samples: int
 
     def probabilities(self, part: Released) -> np.ndarray:
         """P(z | x', y) of each row."""
-        return special.softmax(logits(self.model, *inputs(self.problem, self.standard, part)), axis=1)
+        return special.softmax(logits(self.model, *self.look(part)), axis=1)
+
+
+def counting_stands_in(problem: Problem) -> str | None:
+    """Why the quick audit spares networks where all that leaves takes few values: counts are exact there."""
+    if problem.budget.every_family or not problem.few_values:
+        return None
+    return f"what leaves takes {problem.values} values: code counts are exact there, and stand in in the quick audit"
 
 
 def train(problem: Problem, trunk: Trunk, seed: int, *, fit: Released, stop: Released, rate: float) -> NetworkAttack:
-    """Train on ``fit``, halve the step when ``stop`` gets no better, keep the best weights there."""
+    """A new network on ``trunk``, trained on ``fit`` and stopped on ``stop``."""
     import keras
 
     keras.utils.set_random_seed(seed)
     standard = views.Standard.of(views.unit(problem, fit))
+
+    def look(part: Released) -> list[np.ndarray]:
+        return inputs(problem, standard, part)
+
     model = build(problem, trunk, side_width=views.side(problem, fit).shape[1])
+    rows = learn(model, look, fit, stop, problem.budget, rate=rate)
+    return NetworkAttack(model, look, rows + len(stop))
+
+
+def learn(model: Any, look: Look, fit: Released, stop: Released, budget: Budget, *, rate: float) -> int:
+    """Fit a classifier of z to as many rows of ``fit`` as the budget allows; returns how many.
+
+    The step falls to 0 as a cosine; the weights with the smallest loss on ``stop`` are kept.
+    """
+    import keras
+
+    rows, epochs = affordable(model, len(fit), budget)
+    fit = fit if rows == len(fit) else fit.take(np.arange(rows))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    descend(model, (look(fit), fit.z), (look(stop), stop.z), loss=loss, epochs=epochs, budget=budget, rate=rate)
+    return rows
+
+
+def affordable(model: Any, rows: int, budget: Budget) -> tuple[int, int]:
+    """(rows, epochs) that keep one training within the budget's multiply-adds: bounded on any machine alike."""
+    from trainer.export.count import keras_macs
+
+    visits = budget.macs / max(1, keras_macs(model).macs)
+    epochs = min(budget.epochs, int(visits // rows))
+    if epochs >= min(FEWEST_EPOCHS, budget.epochs):
+        return rows, epochs
+    epochs = min(FEWEST_EPOCHS, budget.epochs)
+    return min(rows, max(FEWEST_NETWORK_ROWS, int(visits // epochs))), epochs
+
+
+def descend(
+    model: Any,
+    fit: tuple[list[np.ndarray], np.ndarray],
+    stop: tuple[list[np.ndarray], np.ndarray],
+    *,
+    loss: Any,
+    epochs: int,
+    budget: Budget,
+    rate: float,
+) -> None:
+    """Adam from ``rate`` down to 0; the weights with the smallest loss on ``stop`` are kept."""
+    import keras
+
+    rows = len(fit[1])
+    batch = int(np.clip(rows // 40, 32, 128))
+    schedule = keras.optimizers.schedules.CosineDecay(rate, epochs * -(-rows // batch))
     # XLA does not pay on a CPU: compiling takes longer than it saves, and the compiled steps are slower here.
-    model.compile(
-        keras.optimizers.Adam(rate),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        jit_compile=False,
-        steps_per_execution=8,
-    )
-    patience = problem.budget.patience
+    model.compile(keras.optimizers.Adam(schedule), loss, jit_compile=False, steps_per_execution=8)
     model.fit(
-        inputs(problem, standard, fit),
-        fit.z,
-        batch_size=int(np.clip(len(fit) // 40, 32, 128)),
-        epochs=problem.budget.epochs,
-        validation_data=(inputs(problem, standard, stop), stop.z),
+        *fit,
+        batch_size=batch,
+        epochs=epochs,
+        validation_data=stop,
         validation_batch_size=1024,
         callbacks=[
-            keras.callbacks.EarlyStopping("val_loss", patience=patience, restore_best_weights=True),
-            keras.callbacks.ReduceLROnPlateau("val_loss", factor=0.4, patience=max(1, patience // 3)),
+            keras.callbacks.TerminateOnNaN(),
+            keras.callbacks.EarlyStopping("val_loss", patience=budget.patience, restore_best_weights=True),
         ],
         verbose=0,
     )
-    return NetworkAttack(model, problem, standard, len(fit) + len(stop))
 
 
 def build(problem: Problem, trunk: Trunk, side_width: int) -> Any:
@@ -68,12 +144,20 @@ def build(problem: Problem, trunk: Trunk, side_width: int) -> Any:
     import keras
 
     reading = keras.Input(problem.input.shape, name="reading")
+    return joined_late(problem, reading, trunk(reading), side_width, None)
+
+
+def joined_late(problem: Problem, reading: Any, features: Any, side_width: int, already: Any) -> Any:
+    """The model whose logits are log P(z|y), plus ``already`` where given, plus what features and side tell."""
+    import keras
+
     side = keras.Input((side_width,), name="side")
     start = keras.Input((problem.z_classes,), name="start")
-    late = keras.layers.Concatenate()([trunk(reading), side])
+    late = keras.layers.Concatenate()([features, side])
     late = keras.layers.Dense(64, activation="relu")(late)
     learned = keras.layers.Dense(problem.z_classes, kernel_initializer="zeros")(late)
-    return keras.Model([reading, side, start], keras.layers.Add()([learned, start]))
+    terms = [learned, start] if already is None else [learned, start, already]
+    return keras.Model([reading, side, start], keras.layers.Add()(terms))
 
 
 def logits(model: Any, *arrays: np.ndarray, rows_at_once: int = 2048) -> np.ndarray:

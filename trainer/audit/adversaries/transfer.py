@@ -9,7 +9,7 @@ import numpy as np
 
 from trainer.audit.adversaries.cnn import batch_norm_trunk
 from trainer.audit.adversaries.mlp import mlp_trunk
-from trainer.audit.adversaries.networks import NetworkAttack, train
+from trainer.audit.adversaries.networks import NetworkAttack, Trunk, train
 from trainer.audit.adversary import Kind
 from trainer.audit.problem import FEWEST_ROWS, FEWEST_UNITS, Problem, Released, cut, joined
 
@@ -36,10 +36,15 @@ class Transfer:
         clean = cast(Released, problem.clean)  # why_not looked
         learn, stop, rest = cut(clean, seed)
         learn = joined(learn, rest).take(np.arange(min(len(learn) + len(rest), problem.budget.rows)))
-        trunk = batch_norm_trunk if problem.input.kind == "image" else mlp_trunk
+        trunk = trunk_for(problem)
         # Clean rows carry no outputs of a perturber beside the reading.
         bare = replace(problem, fit=learn, stop=stop)
         return TransferAttack(train(bare, trunk, seed, fit=learn, stop=stop, rate=2e-3))
+
+
+def trunk_for(problem: Problem) -> Trunk:
+    """The stronger of the trunks for the kind of reading."""
+    return batch_norm_trunk if problem.input.kind == "image" else mlp_trunk
 
 
 @dataclass(frozen=True)

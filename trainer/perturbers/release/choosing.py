@@ -21,19 +21,18 @@ from trainer.perturbers.sections import Release
 from trainer.recipe import Recipe
 
 SHARE = 0.2  # of each training slice, as runs hold out
-OF_CODES = ("codes", "method", "price", "steps", "code_batch", "shrinkage", "dropout", "width_of_head", "channel")
-OF_CODES += ("bound", "synthesis", "fewest_subjects", "donors", "public_data", "compared")
+OF_CODES = {  # settings that the trunk does not depend on
+    *("codes", "method", "compared", "price", "steps", "code_batch", "shrinkage", "dropout", "width_of_head"),
+    *("channel", "bound", "synthesis", "fewest_subjects", "donors", "public_data"),
+}
 
 
 def fold(dataset: Dataset, number: int) -> Dataset:
     """The training rows alone: what is fitted as the first two slices, and what fold ``number`` holds out as "test"."""
-    kept, held = [], []
-    for name in ("classifiers", "perturber"):
-        part = dataset.part(name)
-        fit, choose = slicing.hold_out(part, share=SHARE, seed=number)
-        kept.append(part.index[fit])
-        held.append(part.index[choose])
-    return replace(dataset, slices=Slices(*kept, np.concatenate(held)))
+    first, second = dataset.part("classifiers"), dataset.part("perturber")
+    (fit1, held1), (fit2, held2) = (slicing.hold_out(part, share=SHARE, seed=number) for part in (first, second))
+    held = np.concatenate([first.index[held1], second.index[held2]])
+    return replace(dataset, slices=Slices(first.index[fit1], second.index[fit2], held))
 
 
 def compare(
@@ -55,15 +54,12 @@ def compare(
     trunks: dict[str, release.Prepared] = {}
     found = []
     for number, section in enumerate(settings):
-        key = section.model_dump_json(exclude=set(OF_CODES))
+        key = section.model_dump_json(exclude=OF_CODES)
         keras.utils.set_random_seed(fold_number)
-        if key not in trunks:
-            budget = recipe.budget
-            trunks[key] = release.prepare(
-                folded, folded.part("classifiers"), section, epochs=budget.epochs, batch=budget.batch, report=_nothing
-            )
         rng = np.random.default_rng([recipe.seed, fold_number])
-        fitted = release.finish(trunks[key], folded, folded.part("perturber"), section, rng=rng, report=_nothing)
+        if key not in trunks:
+            trunks[key] = release.prepare(folded, folded.part("classifiers"), section, None, rng, recipe.budget)
+        fitted = release.finish(trunks[key], folded, folded.part("perturber"), section, rng=rng)
         before = {"name": "sent", "kind": "code", "tensor": "code", "shape": [], "dtype": "int64"}
         figures = measure(
             folded,
@@ -77,7 +73,3 @@ def compare(
         if done is not None:
             done(number, figures)
     return found
-
-
-def _nothing(**_figures: Any) -> None:
-    """Comparisons keep no record of their training."""

@@ -1,0 +1,31 @@
+"""How long to wait before trying again: longer each time, and never twice the same."""
+
+import random
+from typing import Callable
+
+
+class Backoff(object):
+    """Waits of ``first_s``, twice that, ... up to ``most_s``, each drawn between half of it and all of it.
+
+    Drawn, so that a hundred devices do not all come back in the second in which their broker does.
+    """
+
+    def __init__(
+        self,
+        *,
+        first_s: float = 0.5,
+        most_s: float = 60.0,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self._first_s, self._most_s, self._rng = first_s, most_s, rng
+        self.tries = 0  # since the last success
+
+    def next_s(self) -> float:
+        """Seconds to wait now; one more try."""
+        whole = min(self._first_s * 2.0 ** min(self.tries, 30), self._most_s)
+        self.tries += 1
+        return whole * (0.5 + 0.5 * self._rng())
+
+    def worked(self) -> None:
+        """Begin again with short waits."""
+        self.tries = 0

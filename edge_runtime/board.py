@@ -1,0 +1,226 @@
+"""``edgeveil-edge install | recover | rollback | status | releases | trust``: which release this board runs.
+
+The installed runtime does all of it: what lies inside a new bundle is data until that bundle has been verified.
+"""
+
+import os
+import subprocess
+import sys
+from typing import Dict
+
+from edge_runtime.errors import BadInput, DeviceFailed
+
+ROOT = "/opt/edgeveil"
+TRIAL_FRAMES = 30
+TRIAL_LIMIT_S = 300
+
+
+def add_commands(commands, epilog):
+    """Add them to the parser of ``edgeveil-edge``. ``epilog`` makes the end of a help page from an example."""
+
+    def command(name, call, summary, example):
+        added = commands.add_parser(
+            name, help=summary, description=summary[0].upper() + summary[1:] + ".", **epilog(example)
+        )
+        added.add_argument("--root", default=ROOT, metavar="DIR", help="where the releases lie ({})".format(ROOT))
+        added.set_defaults(call=call)
+        return added
+
+    install = command(
+        "install",
+        _install,
+        "verify a bundle, try it on this board and run it from now on, or keep the old one",
+        "edgeveil-edge install new.veil",
+    )
+    install.add_argument("bundle", metavar="BUNDLE", help="the .veil file")
+    install.add_argument("--source", metavar="KIND:WHERE", help="try it on frames of this source (synthetic ones)")
+    install.add_argument(
+        "--frames", type=int, default=TRIAL_FRAMES, metavar="N", help="so many ({})".format(TRIAL_FRAMES)
+    )
+    install.add_argument("--again", action="store_true", help="even if it failed here three times")
+    command("recover", _recover, "put right what a power cut left; called at every start", "edgeveil-edge recover")
+    command("rollback", _rollback, "run the previous release again", "edgeveil-edge rollback")
+    tried = command(
+        "try",
+        _try,
+        "verify a bundle, test it and perturb some frames: what install does before it commits",
+        "edgeveil-edge try new.veil --trust /opt/edgeveil/trust",
+    )
+    tried.add_argument("bundle", metavar="BUNDLE", help="the .veil file")
+    tried.add_argument("--trust", required=True, metavar="DIR", help="the device's trust")
+    tried.add_argument("--source", metavar="KIND:WHERE", help="frames of this source (synthetic ones)")
+    tried.add_argument(
+        "--frames", type=int, default=TRIAL_FRAMES, metavar="N", help="so many ({})".format(TRIAL_FRAMES)
+    )
+    status = command("status", _status, "say what runs here and what failed", "edgeveil-edge status --json")
+    status.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+    releases = command("releases", _releases, "list the releases on this board", "edgeveil-edge releases --keep 3")
+    releases.add_argument("--keep", type=int, metavar="N", help="remove all but the newest N")
+    trust = command(
+        "trust", _trust, "take a newer trust file, signed by this board's root key", "edgeveil-edge trust new.json"
+    )
+    trust.add_argument("file", metavar="FILE", help="trust.json of edgeveil trust")
+
+
+def open_releases(root):
+    """The ``Releases`` under ``root``, with the device's own trust and policy. Raises ``BadInput``."""
+    from edge_runtime.releases import Releases
+    from edge_runtime.trust import Trust
+
+    if not os.path.isdir(root):
+        raise BadInput("There is no {} on this board: flash it first, over a channel you trust.".format(root))
+    return Releases(root, lambda floor: Trust.open(os.path.join(root, "trust"), floor=floor))
+
+
+def trial(root, source=None, frames=TRIAL_FRAMES):
+    """The trial of a release: its own runtime, in its own process, verifies it, tests it and perturbs some frames."""
+
+    def run(folder, _bundle):
+        command = [
+            sys.executable,
+            os.path.join(folder, "edgeveil-edge.pyz"),
+            "try",
+            os.path.join(folder, "bundle.veil"),
+        ]
+        command += ["--trust", os.path.join(root, "trust"), "--frames", str(frames)]
+        if source:
+            command += ["--source", source]
+        try:
+            done = subprocess.run(  # noqa: S603 - a release that was verified
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TRIAL_LIMIT_S
+            )
+        except subprocess.TimeoutExpired:
+            done = None
+        if done is None:
+            raise DeviceFailed("its trial took more than {} s".format(TRIAL_LIMIT_S))
+        if done.returncode:
+            last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+            raise DeviceFailed("its trial ended with code {} ({})".format(done.returncode, last[0][:300]))
+
+    return run
+
+
+def _install(arguments):
+    from edge_runtime.bundle import read_file
+
+    releases = open_releases(arguments.root)
+    data = read_file(arguments.bundle)
+    changed = releases.install(data, trial(arguments.root, arguments.source, arguments.frames), again=arguments.again)
+    state = releases.state()
+    sys.stdout.write(
+        "{} {}, security version {} or later from now on\n".format(
+            "now runs" if changed else "runs already:", state.committed, state.floor
+        )
+    )
+
+
+def _try(arguments):
+    from edge_runtime.bench import synthetic_frames
+    from edge_runtime.errors import FrameDropped
+    from edge_runtime.perturber import Perturber
+
+    dropped: Dict[str, int] = {}
+    with Perturber.open(arguments.bundle, trust=arguments.trust) as perturber:
+        if arguments.source:
+            done, dropped = _frames_of(arguments.source, perturber, arguments.frames)
+        else:
+            done, frames = 0, synthetic_frames(perturber.manifest["input"])
+            for number in range(arguments.frames):
+                try:
+                    perturber.perturb(frames[number % len(frames)])
+                    done += 1
+                except FrameDropped as drop:
+                    dropped[drop.reason] = dropped.get(drop.reason, 0) + 1
+        name = perturber.artefact
+    # On an empty scene no frame may come; a frame that came and was dropped is a failure.
+    if dropped:
+        reasons = ", ".join("{} x {}".format(count, reason) for reason, count in sorted(dropped.items()))
+        raise DeviceFailed("of {} frames some were dropped: {}".format(arguments.frames, reasons))
+    sys.stdout.write("passed: {} frames with {}\n".format(done, name))
+
+
+def _frames_of(text, perturber, count):
+    """How many of the first ``count`` frames of a source were perturbed, and why others were dropped."""
+    from edge_runtime.capture import Capture
+    from edge_runtime.errors import FrameDropped
+    from edge_runtime.sources import open_source
+
+    manifest, done = perturber.manifest, 0
+    dropped: Dict[str, int] = {}
+    capture = Capture(manifest)
+    with open_source(text, manifest["input"], manifest["capture"]) as source:
+        for _ in range(count):
+            try:
+                frame = source.next()
+                if frame is None:
+                    break
+                for _slot, crop in capture.frames(frame):
+                    perturber.perturb(crop)
+                    done += 1
+            except FrameDropped as drop:
+                dropped[drop.reason] = dropped.get(drop.reason, 0) + 1
+    return done, dropped
+
+
+def _recover(arguments):
+    done = open_releases(arguments.root).recover()
+    if done:
+        sys.stdout.write(done + "\n")
+
+
+def _rollback(arguments):
+    sys.stdout.write("now runs {}\n".format(open_releases(arguments.root).rollback()))
+
+
+def _status(arguments):
+    import json
+
+    document = status(arguments.root)
+    if arguments.json:
+        sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
+        return
+    lines = ["{}: {}".format(name, document[name]) for name in ("committed", "name", "previous", "floor", "reason")]
+    sys.stdout.write(
+        "\n".join(lines + ["  failed: {} x {}".format(n, s) for s, n in document["failed"].items()]) + "\n"
+    )
+
+
+def status(root):
+    """What runs under ``root``, as a dict for programs and people."""
+    releases = open_releases(root)
+    state = releases.state()
+    bundle = releases.read(state.committed) if state.committed else None
+    return {
+        "schema": 1,
+        "committed": state.committed,
+        "current": releases.current,
+        "name": bundle.manifest["name"] if bundle else None,
+        "security_version": bundle.manifest["security_version"] if bundle else None,
+        "previous": state.previous,
+        "floor": state.floor,
+        "failed": state.failed,
+        "reason": state.reason,
+    }
+
+
+def _releases(arguments):
+    releases = open_releases(arguments.root)
+    gone = releases.prune(arguments.keep) if arguments.keep is not None else []
+    state = releases.state()
+    marks = {state.committed: "  current", state.previous: "  previous"}
+    for sha in sorted(os.listdir(os.path.join(arguments.root, "releases"))):
+        sys.stdout.write("{}{}\n".format(sha, marks.get(sha, "")))
+    for sha in gone:
+        sys.stdout.write("{}  removed\n".format(sha))
+
+
+def _trust(arguments):
+    from edge_runtime.device_trust import update_trust
+
+    try:
+        with open(arguments.file, "rb") as file:
+            data = file.read(2**20 + 1)
+    except OSError as error:
+        raise BadInput("There is no trust file to read at {}: {}.".format(arguments.file, error.strerror)) from None
+    taken = update_trust(os.path.join(arguments.root, "trust"), data)
+    sys.stdout.write("taken\n" if taken else "this board has it already\n")

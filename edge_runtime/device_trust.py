@@ -1,0 +1,105 @@
+"""The trust of a device: a root key that stays offline signs who may sign, who may no more, and the least version.
+
+::
+
+    FOLDER/root.pub      the root key, put there by the first flash and by nothing since
+    FOLDER/trust.json    an envelope by that key (``edge_runtime.envelope``), of kind ``trust``
+    FOLDER/policy.json   the owner's own demands (``edge_runtime.policy``), where there are any
+
+The payload has ``schema`` 1, ``version`` (a device never goes back to a smaller one), ``keys`` (``key``, ``name``,
+``development``), ``revoked`` (keys), ``security_version`` (the least that is taken) and ``audience`` (the name of this
+device or fleet). Nothing here looks at a clock: a board's may say 1970.
+"""
+
+import os
+from typing import Any, Dict, List, NamedTuple
+
+from edge_runtime.checks import record, sequence, sha256, text, truth, whole
+from edge_runtime.disk import read
+from edge_runtime.envelope import unwrap
+from edge_runtime.errors import BadInput, BundleRefused
+from edge_runtime.files import write_atomic
+from edge_runtime.trust import Key, Trust, read_public_key
+
+ROOT_KEY, TRUST_FILE, KIND = "root.pub", "trust.json", "trust"
+_KEYS = ("audience", "keys", "revoked", "schema", "security_version", "version")
+
+
+class TrustFile(NamedTuple):
+    """What a verified ``trust.json`` says."""
+
+    version: int
+    keys: List[Key]
+    revoked: List[str]
+    security_version: int
+    audience: str
+
+
+def is_device_trust(folder: str) -> bool:
+    """Whether the folder holds a device's trust and not just public keys."""
+    return os.path.exists(os.path.join(folder, TRUST_FILE))
+
+
+def open_device_trust(folder: str, *, floor: int = 0) -> Trust:
+    """The ``Trust`` of a device. ``floor``: what it has risen to here. Raises ``BadInput`` or ``BundleRefused``."""
+    root = read_public_key(os.path.join(folder, ROOT_KEY))
+    data = read(os.path.join(folder, TRUST_FILE))
+    if data is None:
+        raise BadInput("Expected {} in {}; it cannot be read. Flash the trust again.".format(TRUST_FILE, folder))
+    file = read_trust_file(data, root)
+    keys = [key for key in file.keys if key.key not in file.revoked]
+    return Trust(keys, floor=max(floor, file.security_version), audience=file.audience, revoked=frozenset(file.revoked))
+
+
+def read_trust_file(data: bytes, root: Key) -> TrustFile:
+    """What ``trust.json`` says, once ``root`` is seen to have signed it. Raises ``BundleRefused``."""
+
+    def trusted(key: str) -> None:
+        if key != root.key:
+            raise BundleRefused(
+                "untrusted-key",
+                "This trust file is signed by {:.16}..., not by this device's root key {:.16}....".format(
+                    key, root.key
+                ),
+            )
+
+    payload: Dict[str, Any] = record(unwrap(KIND, data, trusted), "trust", _KEYS)
+    whole(payload["schema"], "schema", 1, 1)
+    keys = [_key(entry, "keys[{}]".format(place)) for place, entry in enumerate(sequence(payload["keys"], "keys"))]
+    revoked = [sha256(key, "revoked[{}]".format(i)) for i, key in enumerate(sequence(payload["revoked"], "revoked"))]
+    return TrustFile(
+        whole(payload["version"], "version", 1, 2**31 - 1),
+        keys,
+        revoked,
+        whole(payload["security_version"], "security_version", 0, 2**31 - 1),
+        text(payload["audience"], "audience"),
+    )
+
+
+def update_trust(folder: str, data: bytes) -> bool:
+    """Put a newer ``trust.json`` in the place of the one that is there; False where it is the same.
+
+    Raises ``BundleRefused`` where the root key of this device did not sign it, or where it is older.
+    """
+    root = read_public_key(os.path.join(folder, ROOT_KEY))
+    new, there = read_trust_file(data, root), read(os.path.join(folder, TRUST_FILE))
+    if there == data:
+        return False
+    if there is not None and new.version <= read_trust_file(there, root).version:
+        raise BundleRefused(
+            "rolled-back",
+            "This trust file has version {}, and the device has {} already. Revoke or add on top of the newest.".format(
+                new.version, read_trust_file(there, root).version
+            ),
+        )
+    write_atomic(os.path.join(folder, TRUST_FILE), data, mode=0o644)
+    return True
+
+
+def _key(entry: Any, at: str) -> Key:
+    record(entry, at, ("development", "key", "name"))
+    return Key(
+        sha256(entry["key"], at + ".key"),
+        text(entry["name"], at + ".name"),
+        truth(entry["development"], at + ".development"),
+    )

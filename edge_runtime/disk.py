@@ -1,0 +1,94 @@
+"""The one door to the disk for everything that changes which release a board runs.
+
+Eight small changes and no more, so that a test can write down the order in which they happen and play back every power
+cut. Nothing is on the disk until it was synced: a file's bytes by ``sync``, its name by ``sync_folder`` of its folder.
+"""
+
+import os
+import stat
+from typing import List, Optional
+
+
+class Disk(object):
+    """The real disk. Raises ``OSError`` as the system does."""
+
+    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Put ``data`` into a file that is new or empty now; neither bytes nor name are on the disk yet."""
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+        try:
+            view = memoryview(data)
+            while len(view):
+                view = view[os.write(handle, view) :]
+        finally:
+            os.close(handle)
+
+    def sync(self, path: str) -> None:
+        """Wait until the file's bytes are on the disk."""
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def sync_folder(self, path: str) -> None:
+        """Wait until the names in the folder are on the disk."""
+        self.sync(path)
+
+    def make_folder(self, path: str) -> None:
+        """Make one folder."""
+        os.mkdir(path, 0o755)
+
+    def link(self, target: str, path: str) -> None:
+        """Make a symbolic link."""
+        os.symlink(target, path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file, link or folder another name in one step; a file or link of that name is replaced."""
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        """Remove a file or link."""
+        os.unlink(path)
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder."""
+        os.rmdir(path)
+
+
+def read(path: str) -> Optional[bytes]:
+    """The bytes of a file, or None where there is no file to read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def target(path: str) -> Optional[str]:
+    """Where a symbolic link points, or None where there is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def names(path: str) -> List[str]:
+    """What lies in a folder, sorted; nothing where there is none."""
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
+
+
+def remove_tree(disk: Disk, path: str) -> None:
+    """Remove a file, a link, or a folder with all that is in it."""
+    try:
+        is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return
+    if not is_folder:
+        disk.remove(path)
+        return
+    for name in names(path):
+        remove_tree(disk, os.path.join(path, name))
+    disk.remove_folder(path)

@@ -1,0 +1,108 @@
+"""What a board is: gathered on the board itself, printed as JSON, decided about elsewhere (``devices/plan.py``).
+
+This file is also sent alone to a board that has no EdgeVeil yet, so it imports the standard library and nothing else.
+"""
+
+import importlib
+import json
+import os
+import platform
+import subprocess
+import sys
+
+INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
+
+
+def gather(root, accelerator=None, paths=()):
+    """A dict of facts. ``root``: where EdgeVeil lies or would; ``accelerator``: the path that shows there is one.
+
+    ``paths`` are put in front of ``sys.path`` (unpacked wheels). What cannot be found out is None.
+    """
+    sys.path[:0] = list(paths)
+    place = root
+    while not os.path.isdir(place):
+        place = os.path.dirname(place) or "/"
+    space = os.statvfs(place)
+    return {
+        "schema": 1,
+        "architecture": platform.machine(),
+        "bits": 64 if sys.maxsize > 2**32 else 32,
+        "board": _text("/proc/device-tree/model"),
+        "system": _os_release(),
+        "python": "{}.{}.{}".format(*sys.version_info[:3]),
+        "executable": sys.executable,
+        "glibc": platform.libc_ver()[1] or None,
+        "free_bytes": space.f_bavail * space.f_frsize,
+        "read_only": bool(space.f_flag & 1) or not _writable(place),
+        "uid": os.getuid(),
+        "sudo": os.getuid() == 0 or _runs(["sudo", "-n", "true"]),
+        "systemd": os.path.isdir("/run/systemd/system"),
+        "interpreters": {name.replace("_", "-"): version for name, version in _versions() if version},
+        "accelerator": None if accelerator is None else os.path.exists(accelerator),
+        "edgeveil": _edgeveil(root),
+    }
+
+
+def _edgeveil(root):
+    """What runs there: None where nothing was ever flashed."""
+    state = _json(os.path.join(root, "state.json"))
+    folder = os.path.join(root, "trust")
+    file = _json(os.path.join(folder, "trust.json"))
+    if state is None and file is None:
+        return None
+    payload = json.loads(file["payload"]) if file else {}
+    return {
+        "committed": (state or {}).get("committed"),
+        "floor": max((state or {}).get("floor", 0), payload.get("security_version", 0)),
+        "root_key": ((_text(os.path.join(folder, "root.pub")) or "").split() + ["", ""])[1] or None,
+        "trust_version": payload.get("version", 0),
+        "keys": [entry["key"] for entry in payload.get("keys", [])],
+        "revoked": payload.get("revoked", []),
+        "audience": payload.get("audience", ""),
+        "sites": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
+        "service": os.path.exists("/etc/systemd/system/edgeveil.service"),
+    }
+
+
+def _versions():
+    for name in INTERPRETERS:
+        try:
+            yield name, getattr(importlib.import_module(name), "__version__", "unknown")
+        except Exception:  # an interpreter that is there and cannot be loaded is not there
+            yield name, None
+
+
+def _os_release():
+    fields = dict(line.split("=", 1) for line in (_text("/etc/os-release") or "").splitlines() if "=" in line)
+    return fields.get("PRETTY_NAME", "").strip('"') or None
+
+
+def _writable(place):
+    return os.access(place, os.W_OK) or os.getuid() != 0
+
+
+def _runs(command):
+    try:
+        with open(os.devnull, "r+b") as nothing:
+            return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603
+    except OSError:
+        return False
+
+
+def _text(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().rstrip("\0\n")
+    except OSError:
+        return None
+
+
+def _json(path):
+    try:
+        return json.loads(_text(path) or "null")
+    except ValueError:
+        return None
+
+
+if __name__ == "__main__":
+    print(json.dumps(gather(sys.argv[1], sys.argv[2] or None, sys.argv[3:])))

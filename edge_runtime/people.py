@@ -1,0 +1,107 @@
+"""People under an overhead depth camera: the floor as the farthest that was seen, and who rises above it.
+
+Section 6.1 of paper 001 takes a patch around each person; this finds where. Only numpy: about a tenth of a millisecond
+for 424 x 512 on a workstation.
+"""
+
+from typing import List, Tuple
+
+import numpy as np
+
+GRID = 4  # every fourth row and column is looked at; a head is about 40 pixels wide
+HEAD_MM = 350.0  # what is at most so far below the highest point is head and shoulders, whose middle is the person's
+
+
+class Floor(object):
+    """The temporal maximum: for each pixel the largest reading of the last ``frames`` to twice ``frames`` pictures.
+
+    Where somebody stood all that while, they are floor. ``depth`` is uint16 (height, width), 0 where none was read yet.
+    """
+
+    def __init__(self, shape, frames):
+        self.depth = np.zeros(shape, np.uint16)
+        self._recent = np.zeros(shape, np.uint16)
+        self._frames, self._seen = frames, 0
+
+    def update(self, depth):
+        """Take one more picture in."""
+        if self._seen == self._frames:
+            # Two blocks of time: the older one is forgotten, so that a chair that was put there becomes floor.
+            self.depth[...] = self._recent
+            self._recent[...] = 0
+            self._seen = 0
+        np.maximum(self._recent, depth, out=self._recent)
+        np.maximum(self.depth, depth, out=self.depth)
+        self._seen += 1
+
+    def height(self, depth, window=(slice(None), slice(None))):
+        """How far readings (of this part of the picture) rise above the floor, uint16; 0 without a reading."""
+        above = self.depth[window] - depth
+        above[depth == 0] = 0
+        return above
+
+
+class Finder(object):
+    """Finds people on every ``GRID``-th row and column of pictures of ``shape``.
+
+    The camera looks straight down: ``focal_px`` is its focal length, its axis the picture's middle. What rises at least
+    ``least_height`` above the floor is looked at from above, each reading put where it is over the floor: all that is
+    within ``apart`` of a highest point is one person, if it covers ``least_pixels`` of the picture. Depths and
+    heights are in units of a reading.
+    """
+
+    def __init__(self, shape, *, focal_px, apart, least_height, least_pixels):
+        self._rows, self._columns = ((np.arange(n // GRID, dtype=np.float32) + 0.5) * GRID for n in shape)
+        self._down, self._across = (self._rows - shape[0] / 2) / focal_px, (self._columns - shape[1] / 2) / focal_px
+        self._apart, self._least_height, self._least = apart, least_height, least_pixels
+
+    def __call__(self, depth, above, head, most):
+        """Rows and columns of people in the picture, the tallest first, at most ``most``.
+
+        ``depth`` and ``above`` are uint16 on the grid; who is within ``head`` of their highest point is head and
+        shoulders, whose middle is the person's.
+        """
+        tall = above >= self._least_height
+        row, column = np.nonzero(tall)
+        if not len(row):
+            return []
+        depth, height = depth[row, column], above[row, column].astype(np.float32)
+        smooth = _mean3(np.where(tall, above, 0).astype(np.float32))[row, column]
+        down, across = self._down[row] * depth, self._across[column] * depth
+        found: List[Tuple[float, float]] = []
+        # What is too small for a person costs a turn too; the number of turns is bounded.
+        for _ in range(2 * most + 4):
+            peak = int(smooth.argmax())
+            top = smooth[peak]
+            if top <= 0 or len(found) == most:
+                break
+            near = (down - down[peak]) ** 2 + (across - across[peak]) ** 2 <= self._apart**2
+            near &= smooth >= 0
+            smooth[near] = -1  # taken
+            if int(near.sum()) * GRID * GRID < self._least:
+                continue
+            upper = near & (height > top - head)
+            found.append((float(self._rows[row[upper]].mean()), float(self._columns[column[upper]].mean())))
+        return found
+
+
+def _mean3(x):
+    """Means of 3 by 3, the border left 0: a single wrong reading is no head."""
+    across = x[:, :-2] + x[:, 1:-1] + x[:, 2:]
+    mean = np.zeros_like(x)
+    mean[1:-1, 1:-1] = (across[:-2] + across[1:-1] + across[2:]) / 9
+    return mean
+
+
+def window(centre, size, shape):
+    """The part of a picture of ``shape`` that a crop of ``size`` around ``centre`` sees, and where it lies in the crop.
+
+    Two pairs of slices; the crop's middle is the centre's pixel, and what is outside the picture is left out.
+    """
+    inside, place = [], []
+    for middle, length, end in zip(centre, size, shape):
+        start = round(middle) - length // 2
+        low, high = max(start, 0), min(start + length, end)
+        inside.append(slice(low, high))
+        place.append(slice(low - start, high - start))
+    return tuple(inside), tuple(place)

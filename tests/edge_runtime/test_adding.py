@@ -1,0 +1,50 @@
+"""The Laplace mechanism on the board: whole steps on a grid, cut at its ends, fresh for every frame."""
+
+import bundles
+import numpy as np
+import pytest
+
+from edge_runtime.errors import FrameDropped
+from edge_runtime.frames import RawFrame
+from edge_runtime.perturber import Perturber
+from edge_runtime.pipeline import Pipeline
+
+
+def pipeline(change=None):
+    text, _ = bundles.laplace_example()
+    if change:
+        change(text)
+    return Pipeline(text, tables={}, runners={})
+
+
+def test_steps_are_added_and_cut_at_the_ends_of_the_range():
+    x = np.array([[0, 16, 8, 8], [1, 2, 3, 4]], np.uint8)
+    noise = np.array([[-1, 1, 2**62, -(2**62)], [-3, 5, 0, 12]], np.int64)
+    out = pipeline().run(x, {"noise": noise})["frame"]
+    assert out.dtype == np.uint8
+    assert out.tolist() == [[0, 16, 16, 0], [0, 7, 3, 16]]
+
+
+def test_a_bundle_of_it_opens_and_perturbs(tmp_path):
+    made = bundles.make_bundle(tmp_path, example=bundles.laplace_example())
+    with Perturber.open(made.path, trust=made.trust) as perturber:
+        sent = [perturber.perturb(RawFrame(np.full(4, 8, np.uint8), i)).outputs["frame"] for i in range(200)]
+    assert len({frame.tobytes() for frame in sent}) > 150
+    assert abs(np.mean(sent) - 8) < 1
+
+
+@pytest.mark.parametrize("noise", [np.zeros((1, 4)), np.zeros((1, 4), np.int32)])
+def test_noise_of_another_type_drops_the_frame(noise):
+    with pytest.raises(FrameDropped, match="shape"):
+        pipeline().run(np.zeros((1, 4), np.uint8), {"noise": noise})
+
+
+def test_readings_of_sixteen_bits_keep_every_level():
+    def wide(text):
+        text["input"].update(dtype="uint16", high=65535.0)
+        text["stages"][0]["high"] = text["stages"][3]["high"] = 65535.0
+        text["stages"][3]["dtype"] = text["outputs"][0]["dtype"] = "uint16"
+        text["stages"][2]["levels"] = 65535
+
+    x = np.arange(65536, dtype=np.uint16).reshape(-1, 4)
+    assert (pipeline(wide).run(x, {"noise": np.zeros(x.shape, np.int64)})["frame"] == x).all()

@@ -1,0 +1,115 @@
+"""A device's trust: only its root key says who may sign, nothing goes back, nothing depends on a clock."""
+
+import json
+
+import bundles
+import pytest
+
+from edge_runtime import strict_json
+from edge_runtime.device_trust import read_trust_file, update_trust
+from edge_runtime.envelope import message, unwrap, wrap
+from edge_runtime.errors import BadInput, BundleRefused
+from edge_runtime.trust import Trust, public_key_line
+from trainer.cli import app
+from trainer.export.keys import keygen
+from trainer.export.trust_file import TrustFolder
+
+SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
+
+
+@pytest.fixture
+def root(tmp_path):
+    """The owner's folder: one key may sign, bundles.KEY."""
+    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
+    return TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], audience="ward-7", passphrase=SECRET)
+
+
+def device(tmp_path, root):
+    """What lies on a board after its first flash: no private key among it."""
+    folder = tmp_path / "device"
+    folder.mkdir(exist_ok=True)
+    for name in ("root.pub", "trust.json"):
+        (folder / name).write_bytes((root.folder / name).read_bytes())
+    return folder
+
+
+def test_a_device_takes_what_a_named_key_signed(tmp_path, root):
+    trust = Trust.open(device(tmp_path, root), floor=4)
+    assert list(trust.keys) == [bundles.public_hex(bundles.KEY)]
+    assert (trust.floor, trust.audience) == (4, "ward-7")
+
+
+def test_a_revoked_key_is_refused_for_what_it_is(tmp_path, root):
+    folder = device(tmp_path, root)
+    newer = root.revoke("test", passphrase=SECRET)
+    assert update_trust(str(folder), (newer.folder / "trust.json").read_bytes()) is True
+    trust = Trust.open(folder)
+    with pytest.raises(BundleRefused) as refused:
+        trust.key_of(bundles.public_hex(bundles.KEY))
+    assert refused.value.reason == "revoked-key"
+    with pytest.raises(BadInput, match="never comes back"):
+        newer.add(tmp_path / "test.pub", passphrase=SECRET)
+
+
+def test_the_floor_is_the_higher_of_the_two(tmp_path, root):
+    root.require(7, passphrase=SECRET)
+    folder = device(tmp_path, root)
+    assert Trust.open(folder, floor=3).floor == 7
+    assert Trust.open(folder, floor=9).floor == 9
+    with pytest.raises(BadInput, match="only rises"):
+        TrustFolder.open(root.folder).require(7, passphrase=SECRET)
+
+
+def test_a_trust_file_never_goes_back(tmp_path, root):
+    first = (root.folder / "trust.json").read_bytes()
+    root.require(2, passphrase=SECRET)
+    folder = device(tmp_path, root)
+    before = (folder / "trust.json").read_bytes()
+    with pytest.raises(BundleRefused) as refused:
+        update_trust(str(folder), first)
+    assert refused.value.reason == "rolled-back"
+    assert update_trust(str(folder), before) is False
+    assert (folder / "trust.json").read_bytes() == before
+
+
+def test_another_root_key_says_nothing_here(tmp_path, root):
+    folder = device(tmp_path, root)
+    other = TrustFolder.init(tmp_path / "other", [tmp_path / "test.pub"], passphrase=SECRET).require(
+        9, passphrase=SECRET
+    )
+    with pytest.raises(BundleRefused) as refused:
+        update_trust(str(folder), (other.folder / "trust.json").read_bytes())
+    assert refused.value.reason == "untrusted-key"
+
+
+@pytest.mark.parametrize("place", range(0, 700, 7))
+def test_no_byte_of_a_trust_file_can_be_another(root, place):
+    data = bytearray((root.folder / "trust.json").read_bytes())
+    data[place % len(data)] ^= 1
+    with pytest.raises(BundleRefused):
+        read_trust_file(bytes(data), root.root)
+
+
+def test_a_signature_of_one_kind_is_none_of_another(tmp_path):
+    keygen(tmp_path / "k", development=True)
+    from trainer.export.keys import Signer
+
+    signer, payload = Signer.open(tmp_path / "k" / "signing.key"), strict_json.dumps({"a": 1})
+    data = wrap(payload, signer.key.key, signer.sign(message("index", payload)))
+    assert unwrap("index", data, lambda _key: None) == {"a": 1}
+    with pytest.raises(BundleRefused) as refused:
+        unwrap("trust", data, lambda _key: None)
+    assert refused.value.reason == "bad-signature"
+
+
+def test_the_commands(tmp_path, root, capsys, monkeypatch):
+    monkeypatch.setenv("EDGEVEIL_PASSPHRASE", SECRET)
+    (tmp_path / "second.pub").write_text(public_key_line(bundles.trusted(bundles.STRANGER)))
+    for arguments in (["add", str(root.folder), str(tmp_path / "second.pub")], ["require", str(root.folder), "3"]):
+        app(["trust", *arguments], standalone_mode=False)
+    capsys.readouterr()
+    app(["trust", "show", str(root.folder), "--json"], standalone_mode=False)
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["version"], shown["security_version"], len(shown["keys"])) == (3, 3, 2)
+    app(["trust", "revoke", str(root.folder), bundles.public_hex(bundles.STRANGER)[:8]], standalone_mode=False)
+    assert bundles.public_hex(bundles.STRANGER) in capsys.readouterr().out.split("revoked:")[1]

@@ -1,0 +1,18 @@
+"""How probes answer: one row with a figure, or one that says why there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainer.audit.intervals import Interval
+
+
+def row(name: str, value: Interval, *, n: int, chance: float | None, meaning: str) -> dict[str, Any]:
+    """A figure with its interval over ``n`` rows or pairs, and what knowing y alone gives."""
+    ends = {key: round(float(end), 6) for key, end in zip(("value", "low", "high"), value, strict=True)}
+    return {"name": name, **ends, "n": n, "chance": chance, "meaning": meaning}
+
+
+def not_run(name: str, reason: str) -> dict[str, Any]:
+    """Why this was not asked, and what would be needed."""
+    return {"name": name, "not_run": reason}
