@@ -4,7 +4,6 @@ One thread waits for records, notes, signals and the next tick; pages and sinks 
 descriptors, counters and perturbed frames: no raw frame ever gets here.
 """
 
-import contextlib
 import os
 import re
 import select
@@ -17,7 +16,6 @@ from edge_runtime import hardening, health
 from edge_runtime.counters import DROP, Counters
 from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
 from edge_runtime.isolation import CONVENTION
-from edge_runtime.lock import SourceLock
 from edge_runtime.logs import Log
 from edge_runtime.notify import Notifier
 from edge_runtime.outside import Emission, SinkSet
@@ -44,15 +42,12 @@ def run(settings: Dict[str, Any], **parts: Any) -> Dict[str, Any]:
     """
     hardening.no_core_dumps()
     log = Log(settings["log"])
-    with contextlib.ExitStack() as held:
-        if settings["source"].partition(":")[0] not in FILES:
-            held.enter_context(SourceLock(settings["source"]))
-        service = Service(settings, log, **parts)
-        try:
-            return service.run()
-        except EdgeVeilError as error:
-            log.say("failed", message=str(error), exit_code=error.exit_code)
-            raise
+    service = Service(settings, log, **parts)
+    try:
+        return service.run()
+    except EdgeVeilError as error:
+        log.say("failed", message=str(error), exit_code=error.exit_code)
+        raise
 
 
 class Service(object):
