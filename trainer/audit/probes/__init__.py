@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from trainer.audit.problem import Budget, Released
 from trainer.audit.probes import copies
+from trainer.audit.problem import Budget, Released
 from trainer.datasets.base import Dataset
 
 PROBES = {"copies": copies}
