@@ -5,9 +5,11 @@ switched on, go to the preview page of this device alone, and are as coarse as i
 """
 
 import math
-from typing import Dict
+from typing import Any, Dict
 
 import numpy as np
+
+from edge_runtime.frames import RawFrame
 
 LEVELS = 16
 NAMES = ("exposure", "dark", "bright", "near", "far", "blob", "cut", "focus")
@@ -44,6 +46,13 @@ def aim(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
     levels = [_level(value) for value in (middle, near, far, _sharpness(raw, low, high))]
     found = (levels[0], shares[0], shares[1], levels[1], levels[2], shares[2], cut, levels[3])
     return dict(zip(NAMES, found))
+
+
+def of_frame(frame: RawFrame, *, low: Any, high: Any) -> Dict[str, int]:
+    """``aim`` of a frame as a source gives it; all 0 where it has no range of two numbers."""
+    if np.ndim(low) or np.ndim(high) or low is None:
+        return dict.fromkeys(NAMES, 0)
+    return aim(frame._data, low=low, high=high)
 
 
 def only_levels(numbers: Dict[str, int]) -> Dict[str, int]:

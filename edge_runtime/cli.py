@@ -179,8 +179,7 @@ def _file_to_file(settings):
     with Perturber.open(settings["bundle"], **{name: settings[name] for name in names}) as perturber:
         manifest = perturber.manifest
         with open_source(settings["source"], manifest["input"], manifest["capture"]) as source:
-            texts = settings["sink"]
-            sink = open_sink(texts if len(texts) > 1 else texts[0], manifest["outputs"])
+            sink = open_sink(settings["sink"], manifest["outputs"], manifest)
             with _Progress(source.size) as progress:
                 report = _reporter(settings["strict"])
                 capture = Capture(manifest) if manifest["capture"] else None
