@@ -65,6 +65,7 @@ class Inside(object):
 
     def run(self, bundle: bytes, isolated: str, frames: Optional[int]) -> None:
         """Open the bundle, tell what runs, then perturb. Raises what ends it early."""
+        from edge_runtime.aim import Aiming
         from edge_runtime.capture import Capture
         from edge_runtime.perturber import Perturber
 
@@ -99,7 +100,7 @@ class Inside(object):
                 recheck_s=settings["recheck_s"],
                 recheck=perturber.recheck,
                 frames=settings["frames"],
-                aim=_aimer(perturber.manifest) if settings["aim"] else None,
+                look=Aiming(perturber.manifest, self._counters).look if settings["aim"] else None,
             )
             started = time.monotonic()
             flat = live.flat()
@@ -212,18 +213,6 @@ class Notes(object):
             os.write(self._handle, line.encode("ascii") + b"\n")
         except (BlockingIOError, BrokenPipeError):
             pass
-
-
-def _aimer(manifest: Dict[str, Any]) -> Any:
-    """The function from a sensor's frame to levels (``aim.py``), over the range in which its readings count."""
-    from edge_runtime import aim
-
-    spec, capture = manifest["input"], manifest["capture"]
-    low, high = spec["low"], spec["high"]
-    if capture is not None and capture["low"] is not None:
-        unit = capture["frame"]["unit_mm"] if capture["measure"] in ("depth", "height") else None
-        low, high = (end / (unit or 1.0) for end in (capture["low"], capture["high"]))
-    return lambda frame: aim.of_frame(frame, low=low, high=high)
 
 
 def _read_settings(handle: int) -> Dict[str, Any]:

@@ -14,14 +14,13 @@ from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
 
-from edge_runtime.counters import AIM, DROP, Counters
+from edge_runtime.counters import DROP, Counters
 from edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
 from edge_runtime.frames import PerturbedFrame, RawFrame
 from edge_runtime.schedule import Schedule
 from edge_runtime.watchdog import Watchdog
 
 REOPEN_S, REOPEN_MOST_S = 0.5, 30.0  # how long a source that broke down is left alone: at first, and at most
-_AIM_EVERY_S = 0.5
 _WAIT_S = 0.25  # how long a thread sleeps before it looks whether it should end
 
 
@@ -53,8 +52,8 @@ class LiveLoop(object):
 
     ``open_source`` opens it (and opens it again); ``capture`` makes slots and frames of what it gives; ``send`` takes
     one list of ``PerturbedFrame``, a place for each slot. ``note`` is told of faults: a word and a sentence.
-    ``recheck`` is called every ``recheck_s`` between two frames and raises where the golden vectors fail. ``aim``, where
-    it is given, makes levels of a raw frame that a person aims the camera by.
+    ``recheck`` is called every ``recheck_s`` between two frames and raises where the golden vectors fail; ``look`` is
+    shown raw readings while a person aims the camera (``aim.py``).
     """
 
     def __init__(
@@ -72,14 +71,14 @@ class LiveLoop(object):
         recheck_s: float,
         recheck: Callable[[], None],
         frames: Optional[int] = None,
-        aim: Any = None,
+        look: Optional[Callable[[np.ndarray], None]] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._look = look
         self._perturber, self._schedule = perturber, schedule
         self._open_source, self._capture, self._send = open_source, capture, send
         self._counters, self._watchdog, self._note = counters, watchdog, note
         self._max_latency_s, self._recheck_s, self._recheck, self._frames = max_latency_s, recheck_s, recheck, frames
-        self._aim, self._aimed_s = aim, 0.0
         self._clock = clock
         self._latest = Latest()
         self._stopping = threading.Event()
@@ -235,10 +234,6 @@ class LiveLoop(object):
 
     def _one(self, frame: RawFrame, came_s: float) -> None:
         started = self._clock()
-        if self._aim is not None and started - self._aimed_s >= _AIM_EVERY_S:
-            self._aimed_s = started
-            for name, level in self._aim(frame).items():
-                self._counters.set(AIM + name, level)
         made, reason = self._attempt(frame)
         spent = self._clock() - started
         self._counters.add("busy-us", int(spent * 1e6))
@@ -248,6 +243,8 @@ class LiveLoop(object):
         if reason:
             self._let_fall(frame, reason)
             return
+        if self._look is not None:
+            self._look(frame._data)
         frame.erase()
         self._last = made
         self._send(made)

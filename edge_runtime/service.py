@@ -281,6 +281,12 @@ class Service(object):
             record_bytes=self._layout.size,
         )
 
+        if self.settings["aim"]:
+            self.log.say(
+                "aim",
+                message="aiming is on for 15 minutes: coarse figures of the raw picture go to the preview page",
+            )
+
     def _say_ready(self, facts: Dict[str, Any]) -> None:
         backends = ["{backend} {version}".format(**one) for one in (self._info.get("backends") or {}).values()]
         set_s = float(facts.get("set_ms") or 0) / 1e3
@@ -351,14 +357,14 @@ class Service(object):
         return sinks
 
     def _notes(self) -> List[str]:
-        """What whoever looks at the stream must know of its source."""
+        """What nobody who looks at the stream should overlook."""
         notes = []
         if self._source.get("simulated"):
-            notes.append("simulated: no sensor, nobody was seen")
+            notes.append("Simulated: this source is made up by a program.")
         if self._source.get("raw_on_network"):
-            notes.append("not on the sensor: raw pictures travel over a network to this device")
-        if self.settings["aim"]:
-            notes.append("aiming is switched on: levels of the raw picture are shown on this page")
+            notes.append("Raw pictures reach this device over a network: whoever listens there sees them.")
+        if self._isolation == CONVENTION:
+            notes.append("Nothing but its own code keeps the process with the raw pictures off the network.")
         return notes
 
     # what the pages ask
@@ -452,7 +458,7 @@ def inside_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
 def without_secrets(text: str) -> str:
     """A source or sink as it may be printed: what stands before an @ or behind a ? of an address is left out."""
     if "://" not in text:
-        return text
+        return text.partition("?")[0] if text.startswith("preview:") else text
     return re.sub("//[^/]*@", "//", text.partition("?")[0])
 
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from trainer.audit.probes import copies
+from trainer.audit.probes import copies, linkage, membership
 from trainer.audit.problem import Budget, Released
 from trainer.datasets.base import Dataset
 
-PROBES = {"copies": copies}
+PROBES = {"copies": copies, "linkage": linkage, "membership": membership}
 
 
 def run_all(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> dict[str, Any]:
