@@ -4,10 +4,9 @@ import argparse
 import json
 import os
 import sys
-import traceback
 
-from edge_runtime import __version__, board
-from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
+from edge_runtime import __version__, board, config
+from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop, describe
 
 _EXIT_CODES = (
     "exit codes: 0 done, 2 your mistake, 3 figures not valid, 4 the device failed, 70 stopped, 130 interrupted"
@@ -31,12 +30,7 @@ def main(argv=None):
         return 4
     except Exception as error:
         # Its text could hold a value of a frame: name the place in the code and nothing else.
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        sys.stderr.write(
-            "error: stopped by an unexpected {} at {}:{}; please report this line\n".format(
-                type(error).__name__, os.path.basename(place.filename), place.lineno
-            )
-        )
+        sys.stderr.write("error: stopped by an unexpected {}; please report this line\n".format(describe(error)))
         return PrivacyStop.exit_code
 
 
@@ -52,20 +46,18 @@ def _parser():
         commands,
         "run",
         _run,
-        "perturb every frame of a source into a sink",
-        "edgeveil-edge run demo.veil --trust trust --source npz:test.npz --sink npz:out.npz",
+        "perturb every frame of a source into sinks; with a camera or a network it is a service",
+        "edgeveil-edge run demo.veil --trust trust --source npz:test.npz --sink npz:out.npz\n"
+        "  edgeveil-edge run demo.veil --trust trust --source camera:0 --sink mqtts://broker/hall --log json",
+        optional=True,
     )
+    for name, setting in config.SETTINGS.items():
+        if name not in ("bundle", "trust"):
+            _setting(run, name, setting)
     run.add_argument(
-        "--source",
-        required=True,
-        metavar="KIND:WHERE",
-        help="csv:FILE or arff:FILE (- for stdin), npz:, images:DIR",
+        "--config", metavar="FILE", help="settings by the names of these flags ({})".format(config.DEFAULT_PATH)
     )
-    run.add_argument(
-        "--sink", required=True, metavar="KIND:WHERE", help="csv:FILE (- for stdout), npz:FILE or images:DIR"
-    )
-    run.add_argument("--strict", action="store_true", help="stop at the first line that is refused, with exit code 2")
-    _choices(run)
+    run.add_argument("--json", action="store_true", help="print one JSON document on stdout")
 
     verify = _command(
         commands,
@@ -98,17 +90,32 @@ def _help_page(example):
     }
 
 
-def _command(commands, name, call, summary, example):
+def _command(commands, name, call, summary, example, optional=False):
     command = commands.add_parser(
         name,
         help=summary,
         description=summary[0].upper() + summary[1:] + ".",
         **_help_page(example),
     )
-    command.add_argument("bundle", metavar="BUNDLE", help="the .veil file")
-    command.add_argument("--trust", required=True, metavar="DIR", help="folder of public keys that may sign (*.pub)")
+    # What the configuration file may say as well need not be said here.
+    command.add_argument("bundle", metavar="BUNDLE", help="the .veil file", nargs="?" if optional else None)
+    command.add_argument(
+        "--trust", required=not optional, metavar="DIR", help="folder of public keys that may sign (*.pub)"
+    )
     command.set_defaults(call=call)
     return command
+
+
+def _setting(command, name, setting):
+    """A flag for a setting; None where it is not given, so that the configuration can say it."""
+    options = {"default": None, "help": setting.help}
+    if setting.kind is bool:
+        options["action"] = "store_true"
+    elif setting.kind is list:
+        options.update(action="append", metavar=setting.metavar)
+    else:
+        options.update(type=setting.kind, metavar=setting.metavar)
+    command.add_argument("--" + name, **options)
 
 
 def _choices(command):
@@ -138,21 +145,48 @@ def _open(arguments):
 
 
 def _run(arguments):
+    given = vars(arguments)
+    flags = {name: given[name.replace("-", "_")] for name in config.SETTINGS}
+    # Where the flags say all that must be said, there is nothing to read.
+    needed = any(not flags[name] for name in ("bundle", "trust", "source", "sink"))
+    file = config.read(arguments.config) if arguments.config or needed else {}
+    settings = config.merged(flags, file)
+    for sink in settings["sink"]:
+        _refuse_same_place(settings["source"], sink)
+
+    from edge_runtime import service
+
+    if service.wanted(settings):
+        document = service.run(settings)
+        code = document.pop("exit_code")
+    else:
+        document = _file_to_file(settings)
+        code = 130 if document["stopped"] == "interrupted" else 0
+    _say(arguments, document, _run_lines, sys.stderr if "csv:-" in settings["sink"] else sys.stdout)
+    return code
+
+
+def _file_to_file(settings):
+    """One process, as long as nothing of it is on a network or in a room."""
     from edge_runtime import hardening, loop
+    from edge_runtime.capture import Capture
+    from edge_runtime.perturber import Perturber
     from edge_runtime.sinks import open_sink
     from edge_runtime.sources import open_source
 
     hardening.no_core_dumps()
-    _refuse_same_place(arguments.source, arguments.sink)
-    with _open(arguments) as perturber:
-        with open_source(arguments.source, perturber.manifest["input"]) as source:
-            sink = open_sink(arguments.sink, perturber.manifest["outputs"])
+    names = ("trust", "backend", "artefact", "threads")
+    with Perturber.open(settings["bundle"], **{name: settings[name] for name in names}) as perturber:
+        manifest = perturber.manifest
+        with open_source(settings["source"], manifest["input"], manifest["capture"]) as source:
+            sink = open_sink(settings["sink"], manifest["outputs"], manifest)
             with _Progress(source.size) as progress:
-                summary = loop.run(source, perturber, sink, progress=progress, report=_reporter(arguments.strict))
+                report = _reporter(settings["strict"])
+                capture = Capture(manifest) if manifest["capture"] else None
+                summary = loop.run(source, perturber, sink, capture=capture, progress=progress, report=report)
         document = dict({"schema": 1}, **summary._asdict())
         document.update(perturber.info)
-    _say(arguments, document, _run_lines, sys.stderr if arguments.sink == "csv:-" else sys.stdout)
-    return 130 if summary.stopped == "interrupted" else 0
+    return document
 
 
 def _verify(arguments):

@@ -38,6 +38,11 @@ class RawFrame(object):
         self.captured_ns = captured_ns
         self.track = track
 
+    def erase(self):
+        """Make the reading zeros, where its memory is ours to write to; for whoever has used it up."""
+        if self._data.flags.writeable:
+            self._data.fill(0)
+
     def __repr__(self):
         return "<RawFrame {} of {} {}>".format(self.index, self._data.dtype, tuple(self._data.shape))
 
@@ -73,6 +78,15 @@ class PerturbedFrame(object):
         object.__setattr__(self, "data", own[next(iter(own))])
         object.__setattr__(self, "slot", slot)
         object.__setattr__(self, "tick_ns", tick_ns)
+
+    def at(self, index, tick_ns, slot=None):
+        """The same outputs as they leave at a tick (``index`` is its number, ``tick_ns`` its time), or in a slot."""
+        moved = object.__new__(PerturbedFrame)
+        slot = self.slot if slot is None else slot
+        values = {"index": index, "outputs": self.outputs, "data": self.data, "slot": slot, "tick_ns": tick_ns}
+        for name, value in values.items():
+            object.__setattr__(moved, name, value)
+        return moved
 
     def __setattr__(self, name, value):
         raise PrivacyStop("a PerturbedFrame cannot be changed: only a pipeline fills one")

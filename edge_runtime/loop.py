@@ -7,6 +7,7 @@ import time
 from typing import Any, Callable, Dict, NamedTuple
 
 from edge_runtime.errors import FrameDropped, PrivacyStop
+from edge_runtime.frames import RawFrame
 
 Summary = NamedTuple(
     "Summary",
@@ -25,6 +26,7 @@ def perturb_all(
     perturber: Any,
     emit: Callable[[Any], None],
     *,
+    capture: Any = None,
     interrupted: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda *_: None,
     flush: Callable[[], None] = lambda: None,
@@ -34,9 +36,10 @@ def perturb_all(
     """Perturb every frame of ``source`` and hand it to ``emit``, until the source ends or ``interrupted()`` says so.
 
     This is all that sees raw frames, and ``emit`` all that leaves it. A frame that cannot be read or perturbed is
-    counted and left out; of a source that comes in blocks, ``report`` is called with its number and what is wrong with
-    it, and ``flush`` after each block. What ``source``, ``perturber`` or ``emit`` raise else ends the loop:
-    ``PrivacyStop``, ``DeviceFailed``.
+    counted and left out. ``capture`` makes the pipeline's frames of the source's (``capture.Capture``), None where they
+    are the same: a frame is out where any of its crops is, and ``nobody`` where it has none. Of a source that comes in
+    blocks, ``report`` is called with the number of what is refused and what is wrong with it, and ``flush`` after each
+    block. What ``source``, ``perturber`` or ``emit`` raise else ends the loop: ``PrivacyStop``, ``DeviceFailed``.
     """
     start, out = clock(), 0
     dropped: Dict[str, int] = collections.Counter()
@@ -45,6 +48,25 @@ def perturb_all(
     def lost(number: int, reason: str, problem: str) -> None:
         dropped[reason] += 1
         report(number, problem)
+
+    def one(frame: RawFrame) -> None:
+        """One frame of the sensor, which may hold several of the pipeline's, or none."""
+        nonlocal out
+        made, reason = 0, "nobody"
+        for slot, crop in capture.frames(frame) if capture else [(0, frame)]:
+            try:
+                perturbed = perturber.perturb(crop)
+            except FrameDropped as drop:
+                reason = drop.reason
+                continue
+            emit(perturbed.at(frame.index, None, slot) if slot else perturbed)
+            made += 1
+        for track in capture.ended if capture else ():
+            perturber.forget(track)
+        if made:
+            out += 1
+        else:
+            dropped[reason] += 1
 
     while source.blocks:
         if interrupted():
@@ -55,10 +77,14 @@ def perturb_all(
             lost(number, "unreadable", problem)
         if frames is None:
             break
-        given = perturber.perturb_batch(frames, on_drop=lambda f, r: lost(f.index, r, "it was dropped: " + r))
-        for perturbed in given:
-            emit(perturbed)
-        out += len(given)
+        if capture:
+            for frame in frames:
+                one(frame)
+        else:
+            given = perturber.perturb_batch(frames, on_drop=lambda f, r: lost(f.index, r, "it was dropped: " + r))
+            for perturbed in given:
+                emit(perturbed)
+            out += len(given)
         flush()
         progress(out + sum(dropped.values()), out)
     while not source.blocks:
@@ -69,12 +95,10 @@ def perturb_all(
             frame = source.next()
             if frame is None:
                 break
-            perturbed = perturber.perturb(frame)
+            one(frame)
         except FrameDropped as drop:
             dropped[drop.reason] += 1
             continue
-        emit(perturbed)
-        out += 1
         progress(out + sum(dropped.values()), out)
     return Summary(out + sum(dropped.values()), out, dict(sorted(dropped.items())), clock() - start, stopped)
 

@@ -5,7 +5,7 @@ import sys
 from typing import Any, Callable, Dict, List
 
 from edge_runtime.backends.choice import FORMATS, NoBackend, backends_for
-from edge_runtime.errors import BadInput, FrameDropped
+from edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
 from edge_runtime.frames import PerturbedFrame, RawFrame
 from edge_runtime.identity import PassThrough
 from edge_runtime.pipeline import Pipeline, load_pipeline
@@ -25,6 +25,7 @@ class Perturber(object):
         self.dropped: Dict[str, int] = collections.Counter()
         self.info = _info(bundle, pipeline, artefact, worst)
         self._identity = PassThrough(bundle.manifest)
+        self._golden = {name: data for name, data in bundle.members.items() if name.startswith("golden/")}
 
     @classmethod
     def open(cls, bundle, *, trust, backend: str = "auto", artefact: str = "auto", threads: int = 1) -> "Perturber":
@@ -77,6 +78,20 @@ class Perturber(object):
                 self.dropped[result] += 1
                 on_drop(frame, result)
         return out
+
+    def recheck(self) -> None:
+        """The golden self-test again, between two frames: kernels and memory must still compute what they did.
+
+        Raises ``PrivacyStop`` where they do not: then nothing more may leave.
+        """
+        from edge_runtime.selftest import self_test
+
+        try:
+            self_test(self.pipeline, self.manifest, self._golden, self.artefact)
+            return
+        except DeviceFailed as error:
+            problem = str(error)
+        raise PrivacyStop("stopped in the middle of a run: {}".format(problem))
 
     def forget(self, track: int) -> None:
         """A track of a stream has ended; whoever comes under its number is somebody new."""

@@ -16,6 +16,7 @@ import typer
 from typer.exceptions import TyperException
 
 from edge_runtime.errors import BadInput, EdgeVeilError
+from trainer import cli_devices
 from trainer.cli_trust import trust
 
 app = typer.Typer(
@@ -32,6 +33,7 @@ app.add_typer(recipes, name="recipe")
 app.add_typer(bundles, name="bundle")
 app.add_typer(boards, name="devices")
 app.add_typer(trust, name="trust")
+cli_devices.add_commands(app, boards)
 
 
 class Budget(str, Enum):
@@ -166,6 +168,22 @@ def audit(
         _print_json(document)
     else:
         print(as_text(document))
+
+
+@app.command(epilog="Example: edgeveil freeze runs/mnist-export --out mnist-frozen.npz")
+def freeze(
+    target: Annotated[Path, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")],
+    out: Annotated[Path, typer.Option(help="The .npz file to write; must not exist.")],
+    artefact: Annotated[str, typer.Option(help="Which artefact perturbs: the one that ships.")] = "tflite-int8",
+    run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
+    trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
+) -> None:
+    """Write what an artefact lets out as a fixed benchmark set, for others to attack."""
+    from trainer.audit.frozen import write_frozen
+    from trainer.audit.opening import open_target
+
+    write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
+    _say(f"Wrote {out}: perturbed readings with y, z and their slices. docs/adversaries.md says how to attack them.")
 
 
 @app.command(epilog="Example: edgeveil keygen keys")

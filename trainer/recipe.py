@@ -11,12 +11,13 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from edge_runtime.errors import BadInput
 from trainer.capture_section import Capture
-from trainer.perturbers.sections import Cleaner, Noise, Perturber, Section
+from trainer.perturbers.sections import Cleaner, Noise, Perturber, Release, Section
 from trainer.recipe_errors import nearest, sentence
 
 FOLDER = Path(__file__).parent / "recipes"
 ALIASES = {name: f"{name}-prgan" for name in ("digits", "mnist", "wifi", "depth", "faces")}
 BUILT_IN = ("digits", "mnist", "wifi", "faces", "depth", "scene", "wq")  # a module of trainer.datasets each
+STREAMS = ("depth",)  # whose readings come from a camera, many of each person
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
 Name = Annotated[str, Field(pattern=NAME)]
@@ -42,6 +43,11 @@ class Data(Section):
     )
     homogeneous: bool = Field(
         default=False, description="Cleaners: give every vector a last feature that is 1, as paper 000 does."
+    )
+    public: bool = Field(
+        default=False,
+        description="The data are public and may be passed on perturbed, as their licence or their people allow: "
+        "`edgeveil freeze` asks for it where it does not know.",
     )
     low: float | None = Field(
         default=None, description="npz images: the value of x that becomes 0. Left out: 0, or the smallest in training."
@@ -119,6 +125,12 @@ class Limits(Section):
     target_accuracy: float = Field(
         gt=0, le=1, description="Acc(D_y) that a checkpoint must reach on validation: the utility floor of section 6.2."
     )
+    unseen_accuracy: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="release: how often y-hat must be right on the worst person, by an encoder trained without them.",
+    )
 
 
 class Recipe(Section):
@@ -146,6 +158,10 @@ class Recipe(Section):
             raise ValueError('`data.homogeneous` is for perturber.kind = "cleaner" or "noise"')
         if linear and not self.perturber.unbounded:
             raise ValueError('classifiers.architecture = "linear" is for perturber.kind = "cleaner" or "noise"')
+        if isinstance(self.perturber, Release) and self.data.source in STREAMS and self.perturber.hold == "none":
+            raise ValueError('`perturber.hold` to be "track:7", "period:600s" or "frame": these data are streams')
+        if not isinstance(self.perturber, Release) and self.limits.unseen_accuracy is not None:
+            raise ValueError('perturber.kind = "release" beside `limits.unseen_accuracy`')
         return self
 
     @classmethod

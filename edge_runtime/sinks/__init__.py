@@ -10,8 +10,10 @@ __all__ = ["Sink", "open_sink"]
 _FILES = {
     "npz": ("npz", "NpzSink"),
     "images": ("images", "ImagesSink"),
+    "video": ("video", "VideoSink"),
     "csv": ("lines", "CsvSink"),
 }
+_ROTATING = {"npz": ".npz", "images": "", "video": ".avi"}
 _LIVE = {
     "mqtt": ("mqtt", "MqttSink"),
     "mqtts": ("mqtt", "MqttSink"),
@@ -38,14 +40,43 @@ def open_sink(text, outputs, manifest=None, options=None):
     if kind in _LIVE and colon and place.startswith("//"):
         module, name = _LIVE[kind]
         return _class(module, name)(text, outputs, manifest, dict(options or {}))
+    if kind == "preview" and colon and place:
+        return _class("preview", "PreviewSink")(place, outputs, manifest, dict(options or {}))
     if kind in _FILES and colon and place:
-        module, name = _FILES[kind]
-        return _class(module, name)(place, outputs)
+        return _file_sink(kind, place, outputs, manifest)
     # What stands behind the colon may hold a password.
     raise BadInput(
-        "expected a sink as csv:FILE, npz:FILE or images:DIR, mqtt://HOST/TOPIC, http://HOST/PATH or tcp://HOST:PORT; "
-        "got {!r}".format(kind if colon else text)
+        "expected a sink as csv:FILE, npz:FILE or images:DIR, video:FILE, mqtt://HOST/TOPIC, http://HOST/PATH, "
+        "tcp://HOST:PORT or preview:PORT; got {!r}".format(kind if colon else text)
     )
+
+
+def _file_sink(kind, place, outputs, manifest):
+    from edge_runtime.sinks.place import Known, rotation, split
+
+    module, name = _FILES[kind]
+    known: Known = {"rotate": rotation} if kind in _ROTATING else {}
+    if kind == "video":
+        from edge_runtime.sinks import video
+
+        known.update(fps=video.rate, codec=video.codec)
+    path, settings = split(place, known) if known else (place, {})
+    limits = settings.pop("rotate", None)
+    capture = manifest.get("capture") if manifest else None
+    if kind == "video" and capture and "fps" not in settings:
+        settings["fps"] = capture["tick_hz"]
+
+    def make(where):
+        return _class(module, name)(where, outputs, **settings)
+
+    if limits is None:
+        return make(path)
+    from edge_runtime.sinks.rotating import RotatingSink
+    from edge_runtime.wire import Format
+
+    # npz holds every output and the index; of the others the main one is most of it.
+    size = Format(outputs).payload_bytes + 8
+    return RotatingSink(path, make, suffix=_ROTATING[kind], limits=limits, frame_bytes=size, twice=kind == "npz")
 
 
 def _class(module, name):

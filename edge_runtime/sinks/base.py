@@ -1,6 +1,6 @@
 """What every sink is: takes perturbed frames and nothing else, and keeps them, or at a privacy stop forgets them."""
 
-from typing import Dict
+from typing import Dict, Optional
 
 from edge_runtime.errors import PrivacyStop
 from edge_runtime.frames import PerturbedFrame
@@ -29,11 +29,11 @@ class Sink(object):
         Only at the coarse grain of the schedule. Sinks that nobody listens to have nothing to tell.
         """
 
-    def local(self, counters: Dict[str, int], aim: Dict[str, int]) -> None:
+    def local(self, counters: Dict[str, int], aim: Dict[str, int], latency_ms: Optional[float] = None) -> None:
         """What a page on this device may show beside the stream; it goes to no other sink.
 
         ``counters`` are frames dropped inside, by reason; ``aim`` is the record of ``edge_runtime.aim``, empty unless
-        it was switched on.
+        it was switched on; ``latency_ms`` is how long the last frame took from the source to its release.
         """
 
     def counts(self) -> Dict[str, int]:

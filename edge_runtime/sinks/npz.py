@@ -1,5 +1,6 @@
 """``npz:FILE``: all frames in one .npz file, written whole when the run ends, however it ends."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -8,14 +9,15 @@ import zipfile
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from edge_runtime.files import atomic_path, writing
+from edge_runtime.files import WriteFailed, atomic_path, writing
 from edge_runtime.sinks.base import Sink
 
 
 def _scratch(path):
     """A file without a name where ``path`` will be; raises ``WriteFailed``."""
     with writing(path):
-        return tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path)))
+        # Without a buffer, so that a full disk is known of the frame that it happens to.
+        return tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path)), buffering=0)
 
 
 class NpzSink(Sink):
@@ -40,10 +42,22 @@ class NpzSink(Sink):
 
     def _write(self, frame):
         rows = [np.int64(frame.index)] + [frame.outputs[name] for name in self._names]
-        with writing(self._path):
-            for (_, _, _, file), row in zip(self._columns, rows):
-                file.write(row.tobytes())
+        try:
+            with writing(self._path):
+                for (_, _, _, file), row in zip(self._columns, rows):
+                    data = row.tobytes()
+                    if file.write(data) != len(data):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except WriteFailed:
+            self._cut()
+            raise
         self._count += 1
+
+    def _cut(self):
+        """Back to whole frames: columns that are not of one length would pair frames with others' numbers."""
+        for _, dtype, shape, file in self._columns:
+            file.seek(self._count * dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
+            file.truncate()
 
     def close(self):
         """Write the file, whole or not at all."""

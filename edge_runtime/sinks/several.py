@@ -21,9 +21,9 @@ class Several(Sink):
         """To each."""
         self._each(lambda sink: sink.announce(state, tick_ns))
 
-    def local(self, counters: Dict[str, int], aim: Dict[str, int]) -> None:
+    def local(self, counters: Dict[str, int], aim: Dict[str, int], latency_ms: Optional[float] = None) -> None:
         """To each."""
-        self._each(lambda sink: sink.local(counters, aim))
+        self._each(lambda sink: sink.local(counters, aim, latency_ms))
 
     def counts(self) -> Dict[str, int]:
         """Of all of them, each name with the sink's place in front: ``0.put``."""

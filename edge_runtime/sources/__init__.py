@@ -5,7 +5,7 @@ import importlib
 from edge_runtime.errors import BadInput
 from edge_runtime.sources.base import Disconnected, Missing, Source, SourceFailed, Stalled, Unsupported, expected
 
-__all__ = ["Disconnected", "Missing", "Source", "SourceFailed", "Stalled", "Unsupported", "open_source"]
+__all__ = ["Disconnected", "Missing", "Source", "SourceFailed", "Stalled", "Unsupported", "on_network", "open_source"]
 
 # kind: module, class, whether it needs a place behind the colon
 _KINDS = {
@@ -14,8 +14,20 @@ _KINDS = {
     "npz": ("npz", "NpzSource", True),
     "images": ("images", "ImagesSource", True),
     "simulate": ("simulate", "SimulatedSource", True),
+    "video": ("video", "VideoSource", True),
+    "camera": ("camera", "CameraSource", True),
+    "libcamera": ("libcamera", "LibcameraSource", False),
+    "gst": ("gst", "GstSource", True),
+    "kinect": ("kinect", "KinectSource", False),
+    "openni": ("openni", "OpenNISource", False),
+    "realsense": ("realsense", "RealSenseSource", False),
+    "wifi": ("wifi", "WifiSource", True),
+    "http": ("http", "HttpSource", True),
+    "https": ("http", "HttpsSource", True),
+    "rtsp": ("rtsp", "RtspSource", True),
 }
-_REPLAYED = ("images",)  # files that can be played at the pace they were recorded at
+ON_NETWORK = ("http", "https", "rtsp")
+_REPLAYED = ("images", "video")  # files that can be played at the pace they were recorded at
 
 
 def open_source(text, spec, capture=None, *, realtime=False, repeat=False):
@@ -41,3 +53,8 @@ def open_source(text, spec, capture=None, *, realtime=False, repeat=False):
     if kind in _REPLAYED:
         return make(place, sensor, realtime=realtime, repeat=repeat)
     return make(place, sensor)
+
+
+def on_network(text):
+    """Whether raw frames of the source that ``text`` names come over a network: another process fetches those."""
+    return text.partition(":")[0] in ON_NETWORK

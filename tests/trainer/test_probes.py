@@ -1,6 +1,7 @@
 """Probes find what was planted, and say what they lack where data are too few."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from trainer.audit import probes
-from trainer.audit.problem import BUDGETS, Released
+from trainer.audit.probes import areas
+from trainer.audit.problem import BUDGETS, Codes, Released
 from trainer.datasets.base import Dataset, InputSpec, Slices
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "audit.schema.json").read_text())
@@ -72,3 +74,89 @@ def test_a_reading_of_somebody_else_is_counted_too():
     found = asked("copies", dataset, rows, x)
     assert found["test frames that are some training reading"]["value"] == 1.0
     assert found["test frames that leave unchanged"]["value"] == 0.0
+
+
+@pytest.mark.parametrize(("who", "low", "high"), [(3.0, 0.95, 1.0), (0.0, 0.35, 0.65)], ids=["told apart", "all alike"])
+def test_people_never_seen_are_linked_as_far_as_they_differ(who, low, high):
+    dataset, rows = people(36, 20, who=who)
+    found = asked("linkage", dataset, rows, dataset.x[rows])
+    area, error = found["linkage AUC"], found["linkage EER"]
+    assert low <= area["value"] <= high
+    assert area["low"] <= area["value"] <= area["high"]
+    assert error["value"] == pytest.approx(1 - area["value"], abs=0.12)
+    assert "neither the attacker nor the perturber" in area["meaning"]
+    assert found["linkage AUC of raw readings"]["value"] == pytest.approx(area["value"], abs=0.05)
+
+
+def test_what_says_nothing_of_people_links_nobody_though_they_differ():
+    dataset, rows = people(36, 20, who=3.0)
+    found = asked("linkage", dataset, rows, np.eye(6)[dataset.y[rows]])
+    assert found["linkage AUC"]["low"] <= 0.5 <= found["linkage AUC"]["high"]
+    assert found["linkage AUC of raw readings"]["low"] > 0.8
+
+
+def test_sessions_of_one_z_are_linked_across_people_splits():
+    dataset, rows = people(24, 20, who=3.0)
+    person = dataset.cluster
+    session = person * 4 + np.arange(len(person)) % 4
+    dataset = replace(dataset, z=person, z_names=tuple(map(str, range(24))), cluster=session, cluster_kind="session")
+    found = asked("linkage", dataset, rows, dataset.x[rows])["linkage AUC"]
+    assert found["low"] > 0.9
+    assert "the perturber was trained on them" in found["meaning"]
+
+
+def test_too_few_people_are_said_with_the_number_needed():
+    dataset, rows = people(9, 10)
+    few = dataset.slices.test[np.isin(dataset.cluster[dataset.slices.test], [2])]
+    dataset = replace(dataset, slices=replace(dataset.slices, test=few))
+    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, few])
+    found = asked("linkage", dataset, rows, dataset.x[rows])
+    assert found["linkage AUC"]["not_run"] == "6 people to learn on and 1 to judge by; at least 4 and 2 are needed"
+    nobody = replace(dataset, cluster=None, cluster_kind=None)
+    assert "give `subject`" in asked("linkage", nobody, rows, dataset.x[rows])["linkage EER"]["not_run"]
+    assert "at least 200 of 8" in next(iter(asked("membership", dataset, rows, dataset.x[rows]).values()))["not_run"]
+
+
+def test_membership_is_found_where_training_rows_are_treated_better_and_only_there():
+    rng = np.random.default_rng(7)
+    dataset, rows = people(60, 40)
+    member = np.isin(rows, dataset.slices.perturber)
+    noise = rng.normal(size=(len(rows), 6))
+    fair = asked("membership", dataset, rows, dataset.x[rows] + noise)
+    for name, found in fair.items():
+        assert found["low"] <= found["chance"] + 0.01, name
+    spared = asked("membership", dataset, rows, dataset.x[rows] + noise * np.where(member, 0.2, 1.0)[:, None])
+    assert spared["membership AUC from x, x' and y"]["low"] > 0.9
+    assert spared["membership TPR at 1 % FPR from x, x' and y"]["low"] > 0.3
+    marked = asked("membership", dataset, rows, dataset.x[rows] + 9.0 * member[:, None])
+    assert marked["membership AUC from x' and y"]["low"] > 0.95
+
+
+def test_areas_are_those_of_the_textbook():
+    score, positive = np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])
+    assert areas.area(areas.curve(score, positive)) == 0.75
+    assert areas.equal_error_rate(areas.curve(score, positive)) == pytest.approx(0.5)
+    assert areas.equal_error_rate(areas.curve(np.zeros(4), positive)) == pytest.approx(0.5)
+    assert areas.recognised(areas.curve(score, positive)) == 0.5
+    assert areas.recognised(areas.curve(np.zeros(4), positive)) == 0.0
+
+
+def test_linked_codes_add_up_and_bayes_knows_more_than_counting():
+    """A code that is z a quarter of the time, behind a channel that repeats it half of the time."""
+    rng = np.random.default_rng(8)
+    dataset, rows = people(300, 24)
+    n = len(rows)
+    y, z = dataset.y[rows], dataset.z[rows]
+    code = y * 8 + np.where(rng.random(n) < 0.25, z, rng.integers(0, 8, n))
+    q = np.kron(np.eye(2), 0.5 * np.eye(8) + np.full((8, 8), 0.5 / 8))
+    received = (q[code].cumsum(axis=1) <= rng.random(n)[:, None]).sum(axis=1)
+    left = replace(sent(dataset, rows, np.zeros((n, 6))), codes=Codes(received, code, q))
+    found = {one["name"]: one for one in probes.PROBES["codes"].run(left, dataset, rows, BUDGETS["quick"], 0)}
+    assert len(found) == 9
+    # 1/8 of the codes that arrive are z, the others say nothing; of these a quarter names a z, rightly or not.
+    assert found["1 linked, Bayes knowing the channel"]["value"] == pytest.approx(0.125 + 0.875 / 2, abs=0.04)
+    for name in ("Bayes knowing the channel", "sum of log-posteriors", "forest on histograms"):
+        values = [found[f"{length} linked, {name}"]["value"] for length in (1, 4, 16)]
+        assert values[2] > max(values[0] + 0.08, found[f"16 linked, {name}"]["chance"]), name
+    nothing = probes.PROBES["codes"].run(replace(left, codes=None), dataset, rows, BUDGETS["quick"], 0)
+    assert nothing == [{"name": "linked codes", "not_run": "no code leaves"}]

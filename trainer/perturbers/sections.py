@@ -5,9 +5,9 @@ A new kind adds a model here, its name to ``Perturber``, and its module to ``tra
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 
 class Section(BaseModel):
@@ -133,7 +133,8 @@ class Release(Section):
     width_of_head: int = Field(default=128, ge=1, le=4096, description="Hidden units of the code head.")
     channel: Literal["none", "lp", "independent"] = Field(
         default="none",
-        description='c\' for c: "none" sends c, "lp" the least noise under `bound`, "independent" draws anew.',
+        description='c\' for c: "none" sends c, "lp" the least noise under `bound`, "independent" draws anew; with '
+        '`hold = "track:7"` or by period it is "independent", and need not be said.',
     )
     bound: float = Field(default=0.1, ge=0, description="lp: how far log P(z|c') may be from log P(z), in nats.")
     synthesis: Literal["centroid", "donor"] = Field(
@@ -148,6 +149,43 @@ class Release(Section):
     public_data: bool = Field(
         default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
     )
+    copies: int = Field(
+        default=1, ge=1, le=64, description="Images: so many of each training reading, all but itself changed as below."
+    )
+    shift: int = Field(default=0, ge=0, le=32, description="Copies are moved by up to so many pixels each way.")
+    scale: float = Field(default=0.0, ge=0, le=0.5, description="Copies are larger or smaller by up to this share.")
+    offset: float = Field(
+        default=0.0, ge=0, le=0.5, description="Copies are this share of the range brighter or darker, but for zeros."
+    )
+    acknowledge: Literal["", "code-per-frame leaks"] = Field(
+        default="", description='What has to be stated for `hold = "frame"`; manifest and audit repeat it.'
+    )
+    hold: str = Field(
+        default="none",
+        pattern=r"^(none|frame|track:[1-9][0-9]{0,2}|period:[1-9][0-9]{0,3}s)$",
+        description='"none": single releases. Of a stream: "track:7", a class by seven votes and one draw for a track; '
+        '"period:600s", one draw for a class and clock period; "frame", a code for every frame.',
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _channel_of_streams(cls, table: Any) -> Any:
+        held = isinstance(table, dict) and str(table.get("hold", "")).startswith(("track", "period"))
+        return {"channel": "independent", **table} if held else table
+
+    @field_validator("hold")
+    @classmethod
+    def _holds(cls, hold: str, info: ValidationInfo) -> str:
+        if hold == "frame" and not info.data.get("acknowledge"):
+            raise ValueError(
+                '"track:7" or "period:600s", since a code for every frame of a stream tells who it is within seconds '
+                '(docs/streams.md); or, beside it, acknowledge = "code-per-frame leaks"'
+            )
+        if hold != "frame" and info.data.get("acknowledge"):
+            raise ValueError('"frame" beside `acknowledge`, which is about nothing else')
+        if hold.startswith(("track", "period")) and info.data.get("channel") != "independent":
+            raise ValueError('"none" or "frame" with this `channel`: what is held is drawn by "independent" alone')
+        return hold
 
 
 class _Linear(Section):

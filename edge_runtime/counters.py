@@ -1,0 +1,89 @@
+"""Counters that outlive the process that counts: names and whole numbers in a page both processes have in memory.
+
+The inside adds, the outside reads. When the inside is killed in the middle of anything, what it had counted is still
+there, so that frames in can be held against frames out and drops exactly. A name is a short word, a value a whole
+number: nothing of a frame fits.
+"""
+
+import mmap
+import os
+import re
+import struct
+import tempfile
+import threading
+from typing import Dict, Optional
+
+_NAME_SIZE = 40
+_ENTRY = _NAME_SIZE + 8
+_PAGE = 16384
+_VALUE = struct.Struct("<q")
+_NAME = re.compile(r"[a-z0-9:.-]{1,%d}" % _NAME_SIZE)
+AIM = "aim:"  # levels for aiming a camera, while that is switched on
+DROP = "drop:"  # a frame that went in and does not come out, by reason
+
+
+class Counters(object):
+    """Whole numbers by name, in memory that may be shared. Threads of one process may add to the same one.
+
+    ``handle`` is a file descriptor of a page from ``shared_page``; without one the numbers are this process's own.
+    """
+
+    def __init__(self, handle: Optional[int] = None) -> None:
+        self._page = mmap.mmap(-1 if handle is None else handle, _PAGE)
+        self._places: Dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def add(self, name: str, count: int = 1) -> None:
+        """Count ``count`` more of ``name``."""
+        with self._lock:
+            place = self._place(name)
+            _VALUE.pack_into(self._page, place, _VALUE.unpack_from(self._page, place)[0] + count)
+
+    def set(self, name: str, value: int) -> None:
+        """Make ``value`` what ``name`` has."""
+        with self._lock:
+            _VALUE.pack_into(self._page, self._place(name), value)
+
+    def get(self, name: str) -> int:
+        """What ``name`` has; 0 where nobody counted it."""
+        return self.all().get(name, 0)
+
+    def all(self) -> Dict[str, int]:
+        """Every name and its number."""
+        found = {}
+        for place in range(0, _PAGE - _ENTRY, _ENTRY):
+            name = bytes(self._page[place : place + _NAME_SIZE]).rstrip(b"\0").decode("ascii", "replace")
+            if not name:
+                break
+            # Whoever writes here may be broken into; what it calls its numbers is printed.
+            if _NAME.fullmatch(name):
+                found[name] = _VALUE.unpack_from(self._page, place + _NAME_SIZE)[0]
+        return found
+
+    def _place(self, name: str) -> int:
+        if name not in self._places:
+            if not _NAME.fullmatch(name):
+                raise ValueError("a counter's name is of a-z 0-9 : . -, {} at most".format(_NAME_SIZE))
+            self._places[name] = self._find(name.encode("ascii"))
+        return self._places[name]
+
+    def _find(self, name: bytes) -> int:
+        padded = name.ljust(_NAME_SIZE, b"\0")
+        for place in range(0, _PAGE - _ENTRY, _ENTRY):
+            there = bytes(self._page[place : place + _NAME_SIZE])
+            if there == padded or not there.strip(b"\0"):
+                self._page[place : place + _NAME_SIZE] = padded
+                return place + _NAME_SIZE
+        raise ValueError("the page of counters is full")
+
+
+def shared_page() -> int:
+    """A file descriptor of a page of zeros without a name, for ``Counters`` in two processes."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(_PAGE)
+        return os.dup(file.fileno())
+
+
+def drops(counts: Dict[str, int]) -> Dict[str, int]:
+    """The drops among ``counts``, by reason, those that happened."""
+    return {name[len(DROP) :]: n for name, n in sorted(counts.items()) if name.startswith(DROP) and n}

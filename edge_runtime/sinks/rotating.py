@@ -1,0 +1,153 @@
+"""``npz:DIR?rotate=100MB,1h``: one part after the other, for streams that have no end.
+
+A part is closed when it would grow beyond the size, is older than the time, or the disk has no room for more; closed
+parts are whole, are never written again and never removed. When there is no room every frame is counted and refused,
+with one sentence, until there is some again.
+"""
+
+import os
+import re
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from edge_runtime.errors import BadInput
+from edge_runtime.files import WriteFailed, writing
+from edge_runtime.sinks.base import Sink
+from edge_runtime.sinks.room import need
+
+# The longest time between two self-tests: at a privacy stop, what was closed since then may not be what it should.
+SUSPECT_S = 3600.0
+
+
+class RotatingSink(Sink):
+    """``make(path)`` opens the sink of one part, ``suffix`` ends its name.
+
+    ``frame_bytes`` is what a frame counts, before any compression; ``twice`` says that closing a part needs as much
+    room again as is in it.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        make: Callable[[str], Sink],
+        *,
+        suffix: str,
+        limits: Tuple[Optional[int], Optional[float]],
+        frame_bytes: int,
+        twice: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder, self._make, self._suffix, self._twice = folder, make, suffix, twice
+        (self._most_bytes, self._most_s), self._frame_bytes, self._clock = limits, frame_bytes, clock
+        if os.path.exists(folder) and not os.path.isdir(folder):
+            raise BadInput("expected a folder for the parts at {}; there is a file".format(folder))
+        with writing(folder):
+            os.makedirs(folder, exist_ok=True)
+            names = os.listdir(folder)
+        numbers = [int(m.group(1)) for m in map(re.compile(r"part-([0-9]{8})(?:\..*)?").fullmatch, names) if m]
+        self._next = max(numbers) + 1 if numbers else 0
+        self._part: Optional[Sink] = None
+        self._held, self._since_s, self._path = 0, 0.0, ""
+        self._closed: List[Tuple[float, str]] = []
+        self._counts = {"put": 0, "parts": 0, "lost": 0}
+        # A place or bundle that cannot be is found out now.
+        self._open()
+
+    def _write(self, frame: Any) -> None:
+        try:
+            part = self._part_for_one_more()
+            part.write(frame)
+        except WriteFailed:
+            self._counts["lost"] += 1
+            self._keep_what_can_be_kept()
+            raise
+        self._held += 1
+        self._counts["put"] += 1
+
+    def counts(self) -> Dict[str, int]:
+        """``put``: frames taken; ``parts`` closed; ``lost``: frames that no disk took."""
+        return dict(self._counts)
+
+    def close(self) -> None:
+        """Close the last part; one without a frame was none."""
+        self._finish()
+
+    def discard(self) -> None:
+        """Forget the part in hand and those closed within the last hour; see ``SUSPECT_S``."""
+        if self._part is not None:
+            self._part.discard()
+            self._gone(self._path)
+            self._part = None
+        for closed_s, path in self._closed:
+            if closed_s >= self._clock() - SUSPECT_S:
+                self._gone(path)
+        self._closed = []
+
+    def _part_for_one_more(self) -> Sink:
+        if self._part is not None and not self._full() and self._fits():
+            return self._part
+        self._finish()
+        self._held = 0
+        self._need_room()
+        return self._open()
+
+    def _full(self) -> bool:
+        held = (self._held + 1) * self._frame_bytes
+        too_big = self._most_bytes is not None and self._held > 0 and held > self._most_bytes
+        return too_big or (self._most_s is not None and self._clock() - self._since_s >= self._most_s)
+
+    def _fits(self) -> bool:
+        try:
+            self._need_room()
+        except WriteFailed:
+            return False
+        return True
+
+    def _need_room(self) -> None:
+        again = self._held + 1 if self._twice else 0
+        need(os.path.join(self._folder, "part"), self._frame_bytes * (1 + again))
+
+    def _open(self) -> Sink:
+        path = os.path.join(self._folder, "part-{:08d}{}".format(self._next, self._suffix))
+        part = self._part = self._make(path)
+        self._path, self._held, self._since_s = path, 0, self._clock()
+        self._next += 1
+        return part
+
+    def _finish(self) -> None:
+        part, self._part = self._part, None
+        if part is None:
+            return
+        if not self._held:
+            part.discard()
+            self._gone(self._path)
+            return
+        try:
+            part.close()
+        except WriteFailed:
+            part.discard()
+            self._counts["lost"] += self._held
+            self._counts["put"] -= self._held
+            raise
+        self._counts["parts"] += 1
+        now = self._clock()
+        self._closed = [(at, path) for at, path in self._closed if at >= now - SUSPECT_S] + [(now, self._path)]
+
+    def _keep_what_can_be_kept(self) -> None:
+        try:
+            self._finish()
+        except WriteFailed:
+            # It was counted there; the sentence is that of the frame in hand.
+            pass
+
+    @staticmethod
+    def _gone(path: str) -> None:
+        try:
+            if os.path.isdir(path):
+                for name in os.listdir(path):
+                    os.unlink(os.path.join(path, name))
+                os.rmdir(path)
+            elif os.path.exists(path):
+                os.unlink(path)
+        except OSError:
+            pass

@@ -1,0 +1,103 @@
+"""``video:FILE.avi``: the frames as a film, written by OpenCV, there when it is closed and whole."""
+
+import contextlib
+import os
+
+import numpy as np
+
+from edge_runtime.errors import BadInput
+from edge_runtime.files import WriteFailed, atomic_path, writing
+from edge_runtime.sinks.base import Sink
+from edge_runtime.sinks.room import need
+from edge_runtime.sources.images import opencv
+
+CODECS = ("FFV1", "MJPG")
+
+
+def codec(text: str) -> str:
+    """FFV1 gives every pixel back, MJPG is smaller and does not; raises ``BadInput``."""
+    if text not in CODECS:
+        raise BadInput("expected codec={}; got {!r}".format(" or codec=".join(CODECS), text))
+    return text
+
+
+def rate(text: str) -> float:
+    """Frames a second; raises ``BadInput``."""
+    try:
+        fps = float(text)
+    except ValueError:
+        fps = 0.0
+    if not 0.01 <= fps <= 1000.0:
+        raise BadInput("expected frames a second as fps=10; got {!r}".format(text))
+    return fps
+
+
+class VideoSink(Sink):
+    """The output called ``frame`` of bundles that give uint8 images, gray or RGB, of even height and width."""
+
+    def __init__(self, path, outputs, *, fps=10.0, codec="FFV1"):
+        frames = [o for o in outputs if o["kind"] == "frame" and o["dtype"] == "uint8" and len(o["shape"]) == 3]
+        if not frames or frames[0]["shape"][2] not in (1, 3):
+            raise BadInput("this bundle lets no 8-bit gray or RGB images out: use npz:FILE")
+        height, width, channels = frames[0]["shape"]
+        if height % 2 or width % 2:
+            # The codecs would cut a row or column off without a word.
+            raise BadInput(
+                "a video has an even height and width, and this bundle gives {} x {}: use images:DIR".format(
+                    height, width
+                )
+            )
+        if not path.lower().endswith(".avi") or not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+            raise BadInput("expected a name ending in .avi in a folder that exists; got {}".format(path))
+        self._cv2 = opencv()
+        self._name, self._path, self._count = frames[0]["name"], path, 0
+        self._frame_bytes = height * width * channels
+        need(path, self._frame_bytes)
+        self._whole = contextlib.ExitStack()
+        self._temporary = self._whole.enter_context(atomic_path(path))
+        self._writer = self._cv2.VideoWriter(
+            self._temporary,
+            self._cv2.CAP_FFMPEG,
+            self._cv2.VideoWriter_fourcc(*codec),
+            fps,
+            (width, height),
+            channels == 3,
+        )
+        if not self._writer.isOpened():
+            self.discard()
+            raise BadInput("this OpenCV writes no {} video: use images:DIR, or opencv-python-headless".format(codec))
+
+    def _write(self, frame):
+        need(self._path, self._frame_bytes)
+        picture = frame.outputs[self._name]
+        if picture.shape[2] == 3:
+            picture = picture[:, :, ::-1]
+        self._writer.write(np.ascontiguousarray(picture))
+        self._count += 1
+
+    def close(self):
+        """The film gets its name, if every frame is in it; else raises ``WriteFailed`` and nothing is there."""
+        self._writer.release()
+        # OpenCV says nothing of a disk that is full: what is there is asked.
+        reader = self._cv2.VideoCapture(self._temporary, self._cv2.CAP_FFMPEG)
+        there = int(reader.get(self._cv2.CAP_PROP_FRAME_COUNT)) if reader.isOpened() else 0
+        reader.release()
+        if there != self._count:
+            self.discard()
+            raise WriteFailed(
+                "cannot write {}: {} of {} frames are in it; check the disk, or choose another place. Nothing was "
+                "left half-written.".format(self._path, max(there, 0), self._count)
+            )
+        with writing(self._path):
+            self._whole.close()
+
+    def discard(self):
+        """Forget the film."""
+        self._writer.release()
+        whole, self._whole = self._whole, contextlib.ExitStack()
+        with contextlib.suppress(_Discarded, OSError), whole:
+            raise _Discarded()
+
+
+class _Discarded(Exception):
+    """Goes through ``atomic_path``, so that its temporary file goes."""

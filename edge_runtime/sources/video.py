@@ -1,0 +1,67 @@
+"""``video:FILE``: a film, read by OpenCV. Pictures of 16 bits are for ``images:``: a film's decoder makes 8."""
+
+import os
+
+from edge_runtime.errors import BadInput
+from edge_runtime.frames import RawFrame
+from edge_runtime.sources.base import Pace, Source, SourceFailed, now_ns
+from edge_runtime.sources.images import FPS, SUFFIXES, opencv
+from edge_runtime.sources.pictures import fit, fits, need_image
+
+ENDS_EARLY = 0.9  # of the frames that a film says it has; some say a few too many
+
+
+class VideoSource(Source):
+    """Frames of a film in order, gray or RGB of 8 bits, numbered from 0; ``realtime`` at its own pace."""
+
+    def __init__(self, path, spec, *, realtime=False, repeat=False, pace=None):
+        need_image(spec, "a film")
+        if "%" in path or path.lower().endswith(SUFFIXES):
+            raise BadInput("expected a film; pictures, 16 bits among them, are read with images:DIR")
+        if not os.path.isfile(path):
+            raise BadInput("expected a film at {}; there is none".format(path))
+        self._cv2, self._spec, self._path = opencv(), spec, path
+        self.name = "video:" + path
+        self._open()
+        self._fps = self._film.get(self._cv2.CAP_PROP_FPS) or FPS
+        count = int(self._film.get(self._cv2.CAP_PROP_FRAME_COUNT))
+        self._count = count if count > 0 else None
+        self.size = None if repeat else self._count
+        self.live = realtime
+        self._pace = (pace or Pace()) if realtime else None
+        self._repeat, self._next, self._place = repeat, 0, 0
+        good, picture = self._film.read()
+        if not good:
+            raise BadInput("expected a film that OpenCV can read at {}; it finds no picture in it".format(path))
+        self._ahead = fits(picture, spec, "the film", self._cv2)
+
+    def _open(self):
+        self._film = self._cv2.VideoCapture(self._path, self._cv2.CAP_FFMPEG)
+        if not self._film.isOpened():
+            raise BadInput("expected a film that OpenCV can read at {}; it is damaged or none".format(self._path))
+
+    def next(self):
+        """The next frame, or None at the end. Raises ``SourceFailed`` where the film is cut short."""
+        picture = self._ahead if self._ahead is not None else self._picture()
+        self._ahead = None
+        if picture is None:
+            return None
+        index, self._next, self._place = self._next, self._next + 1, self._place + 1
+        if self._pace:
+            self._pace.wait(index / self._fps)
+        return RawFrame(picture, index, now_ns())
+
+    def _picture(self):
+        good, picture = self._film.read()
+        if not good and self._count and self._place < ENDS_EARLY * self._count:
+            raise SourceFailed("{} is damaged: it ends at frame {} of {}".format(self._path, self._place, self._count))
+        if not good and self._repeat:
+            self._film.release()
+            self._open()
+            self._place = 0
+            good, picture = self._film.read()
+        return fit(picture, self._spec, self._cv2) if good else None
+
+    def close(self):
+        """Let the file go."""
+        self._film.release()

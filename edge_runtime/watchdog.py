@@ -1,0 +1,58 @@
+"""Ends a process that hangs, even in C code that never comes back: the kernel's alarm, put off while all is well.
+
+A thread looks at every heart and puts the alarm off while each has beaten lately. A heart that stops, or a call that
+holds Python's lock so that the thread itself cannot run: the alarm goes off, and its default is to end the process.
+"""
+
+import signal
+import threading
+import time
+from typing import Callable, Dict, Tuple
+
+
+def put_off_alarm(seconds: float) -> None:
+    """The kernel ends this process in ``seconds``, unless it is put off again by then; 0: not at all."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+class Watchdog(object):
+    """Hearts by name; one that beats must beat again within its time, or ``rest``."""
+
+    def __init__(
+        self,
+        hang_after_s: float,
+        put_off: Callable[[float], None] = put_off_alarm,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._hang_after_s, self._put_off, self._clock = hang_after_s, put_off, clock
+        self._hearts: Dict[str, Tuple[float, float]] = {}
+        self._ended = threading.Event()
+
+    def beat(self, name: str, within_s: float = 0.0) -> None:
+        """``name`` is alive, and will be again within ``within_s`` or the watchdog's own time, whichever is longer."""
+        self._hearts[name] = (self._clock(), max(within_s, self._hang_after_s))
+
+    def rest(self, name: str) -> None:
+        """``name`` need not beat until it does so again."""
+        self._hearts.pop(name, None)
+
+    def well(self) -> bool:
+        """Whether every heart has beaten in its time."""
+        now = self._clock()
+        return all(now - since <= within for since, within in list(self._hearts.values()))
+
+    def start(self) -> None:
+        """Begin to watch, in a thread that does not keep the process alive."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        self._put_off(self._hang_after_s)
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._ended.set()
+        self._put_off(0)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._hang_after_s / 4.0):
+            if self.well():
+                self._put_off(self._hang_after_s)

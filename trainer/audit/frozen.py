@@ -1,0 +1,118 @@
+"""A frozen benchmark set: what one artefact let out, with labels and slices, for others to attack.
+
+::
+
+    x          (n, *shape)  x' as it left
+    beside     (n, k)       every further output, one-hot; only where there is one
+    y, z       (n,)         class numbers; the values of z are not named
+    slice      (n,)         0 classifiers, 1 perturber, 2 test: learn on 0 and 1, report on 2
+    unit       (n,)         which subject or session a row is of; only where that is known
+    theta      (classes of y, classes of z)  the public prior P(z|y)
+    about      text, JSON: artefact and its hashes, data set, licence note
+
+No reading is in it as it was, unless the perturber let it through.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from edge_runtime.errors import BadInput
+from edge_runtime.files import atomic_path
+from trainer.audit import perturbing
+from trainer.audit.opening import Opened
+
+SCHEMA = 1
+# What the publishers of each data set say; those without an entry, and those that may not be passed on as they like,
+# need a recipe that states `data.public = true`.
+LICENCES = {
+    "digits": "CC BY 4.0: E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998",
+    "wifi": "CC BY 4.0: J. Torres-Sospedra et al., UJIIndoorLoc, UCI Machine Learning Repository, data set 310",
+}
+UNCLEAR = {
+    "mnist": "its publishers state no licence",
+    "faces": "it is free for research with acknowledgement, and not to be passed on in a product",
+    "depth": "it is called freely available, and no licence comes with it",
+    "scene": "Mulan states no licence for it",
+    "wq": "Mulan states no licence for it",
+}
+
+
+def write_frozen(opened: Opened, out: Path) -> Path:
+    """Perturb every row of the run's three slices with what was opened, and write them to ``out``, whole or not at all.
+
+    Raises ``BadInput`` for data that may not be passed on, for the Keras networks, which never ship, and where ``out``
+    exists.
+    """
+    subject, run = opened.subject, opened.run
+    if subject.artefact == perturbing.KERAS:
+        raise BadInput(
+            "A benchmark set is of an artefact that ships, and the Keras networks never do: name tflite-int8, or "
+            "whichever artefact goes onto the board."
+        )
+    if Path(out).exists():
+        raise BadInput(f"{out} exists, and a frozen set is never changed: name another file.")
+    licence = _licence(run.recipe.data)
+    dataset = run.dataset()
+    slices = (dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test)
+    rows = np.concatenate(slices)
+    outputs, backends = perturbing.through_artefact(subject, dataset.x[rows], run.folder / "audit-cache")
+    declared, received = perturbing.as_received(subject, outputs)
+    left = perturbing.releases(declared, received, dataset, rows)
+    about = {
+        "schema": SCHEMA,
+        "kind": "edgeveil-frozen",
+        "artefact": subject.artefact,
+        "speaks_of": subject.sha256(),
+        "backends": backends,
+        "perturber": subject.manifest["perturber"]["kind"],
+        "data": dataset.name,
+        "target": run.recipe.data.target,
+        "sensitive": run.recipe.data.sensitive,
+        "licence": licence,
+        "task": "Infer z from x and y. Learn on slices 0 and 1, choose there too, report on slice 2.",
+    }
+    arrays: dict[str, Any] = {
+        "x": left.x,
+        "y": left.y,
+        "z": left.z,
+        "slice": np.repeat(np.arange(3, dtype=np.uint8), [len(part) for part in slices]),
+        "theta": dataset.theta,
+        "about": np.array(json.dumps(about, sort_keys=True)),
+    }
+    if left.also is not None:
+        arrays["beside"] = left.also
+    if left.cluster is not None:
+        arrays["unit"] = left.cluster
+    try:
+        with atomic_path(str(out)) as temporary, Path(temporary).open("wb") as file:
+            np.savez_compressed(file, **cast(Any, arrays))
+    except OSError as error:
+        raise BadInput(f"Cannot write {out}: {error.strerror}. Name a file in a folder that can be written.") from None
+    return Path(out)
+
+
+def about(path: Path) -> Mapping[str, Any]:
+    """What a frozen set says of itself."""
+    with np.load(path, allow_pickle=False) as file:
+        return json.loads(str(file["about"]))
+
+
+def _licence(data: Any) -> str:
+    """A note on what may be done with the set. Raises ``BadInput`` where nobody has said that it may be passed on."""
+    source = "npz" if data.source.startswith("npz:") else data.source
+    known = LICENCES.get(source)
+    if known is not None:
+        return known
+    reason = UNCLEAR.get(source, "it is your own, and only you know")
+    if not data.public:
+        raise BadInput(
+            f"Whether the data set {source!r} may be passed on, even perturbed, is not clear: {reason}. If it may, "
+            "write `public = true` into [data] of the run's recipe.toml."
+        )
+    return f"The recipe states that these data are public; of {source!r} itself: {reason}."

@@ -1,0 +1,230 @@
+"""Are these two releases of the same person? Asked of people whom the attacker never saw.
+
+An attribute may be hidden well and the person not: who can tell that two releases are of one person can put all of
+theirs together. The attacker knows releases of other people with their names, learns what tells people apart (linear
+discriminants on principal components, or boosted trees on differences; the better one on people held out), and scores
+pairs of releases of people unknown so far. Pairs of different people have the same two y as pairs of one person, so y
+alone is worth nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trainer.audit.probes import areas
+from trainer.audit.probes.answer import not_run, row
+from trainer.audit.probes.areas import Scored
+from trainer.audit.problem import Budget, Released
+from trainer.datasets.base import Dataset
+
+AREA, EER = "linkage AUC", "linkage EER"
+RAW = "linkage AUC of raw readings"
+FEWEST_PEOPLE = 6  # to learn on, to choose by and to be judged by: two of each
+FEWEST_PAIRS = 20
+FOLDS = 4
+COMPONENTS = 40
+ROWS_EACH = 60  # of one person
+PAIRS_EACH = 40
+
+Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+class Fold(NamedTuple):
+    """Places of rows: those of people to learn on, and those of people to judge by."""
+
+    learn: np.ndarray
+    judge: np.ndarray
+
+
+class Pairs(NamedTuple):
+    """Places ``i`` and ``j`` of two rows each, and whether they are of one person."""
+
+    i: np.ndarray
+    j: np.ndarray
+    same: np.ndarray
+
+
+def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
+    """AUC and equal error rate of pairs of releases, and the AUC of the same pairs of raw readings."""
+    rng = np.random.default_rng([seed, 5])
+    if dataset.cluster_kind is None:
+        reason = "the data do not say who is who: give `subject` (or `session`, where z is the person)"
+        return [not_run(name, reason) for name in (AREA, EER, RAW)]
+    # Where sessions are the units z is the person, or close to it: two sessions of one z are to be linked.
+    by_subject = dataset.cluster_kind == "subject"
+    who = dataset.cluster[rows] if by_subject and dataset.cluster is not None else dataset.z[rows]
+    session = None if by_subject or dataset.cluster is None else dataset.cluster[rows]
+    folds = _folds(who, len(rows) - len(dataset.slices.test), by_subject, rng)
+    if isinstance(folds, str):
+        return [not_run(name, folds) for name in (AREA, EER, RAW)]
+    y = dataset.y[rows]
+    pairs = [_pairs(fold.judge, who, y, session, rng) for fold in folds]
+    count = sum(len(pair.i) for pair in pairs)
+    if min(pair.same.sum() for pair in pairs) < FEWEST_PAIRS:
+        reason = (
+            f"there are too few pairs of releases of one person{'' if by_subject else ' from two sessions'} for which "
+            f"others with the same y can be found; {FEWEST_PAIRS} of each fold are needed: give more readings a person"
+        )
+        return [not_run(name, reason) for name in (AREA, EER, RAW)]
+    unseen = (
+        "people whom neither the attacker nor the perturber's training saw"
+        if by_subject
+        else "z that the attacker never saw (the perturber was trained on them)"
+    )
+    meaning = f"whether two releases are of one person, asked of {unseen}; interval by resampled people"
+    sent, raw = _features(released), dataset.unit(dataset.x[rows]).reshape(len(rows), -1)
+    trees = min(budget.trees, 100)
+    scored = _scored(sent, folds, pairs, who, y, session, trees, rng)
+    before = _scored(raw, folds, pairs, who, y, session, trees, rng)
+    return [
+        row(AREA, scored.measured(areas.area, rng), n=count, chance=0.5, meaning=meaning),
+        row(EER, scored.measured(areas.equal_error_rate, rng), n=count, chance=0.5, meaning=meaning),
+        row(RAW, before.measured(areas.area, rng), n=count, chance=0.5, meaning="the same pairs before the perturber"),
+    ]
+
+
+def _folds(who: np.ndarray, first: int, by_subject: bool, rng: np.random.Generator) -> list[Fold] | str:
+    """People cut apart; or, as text, why they cannot be. ``first`` rows are of the two training slices."""
+    place = np.arange(len(who))
+    if by_subject:
+        # Subjects never straddle slices: those of the test slice are new to everybody.
+        learn, judge = place[:first], place[first:]
+        known, new = len(np.unique(who[learn])), len(np.unique(who[judge]))
+        if known < FEWEST_PEOPLE - 2 or new < 2:
+            return f"{known} people to learn on and {new} to judge by; at least {FEWEST_PEOPLE - 2} and 2 are needed"
+        return [Fold(learn, judge)]
+    people = rng.permutation(np.unique(who))
+    if len(people) < FEWEST_PEOPLE:
+        return (
+            f"z has {len(people)} values; at least {FEWEST_PEOPLE} people are needed to learn on some and judge others"
+        )
+    parts = np.array_split(people, min(FOLDS, len(people) // 2))
+    return [Fold(place[~np.isin(who, part)], place[np.isin(who, part)]) for part in parts]
+
+
+def _pairs(
+    places: np.ndarray, who: np.ndarray, y: np.ndarray, session: np.ndarray | None, rng: np.random.Generator
+) -> Pairs:
+    """Random pairs of one person (of two sessions, where known), and as many of two people with the same two y."""
+    i, j, same = [], [], []
+    for person in np.unique(who[places]):
+        own = places[who[places] == person]
+        others = places[who[places] != person]
+        for _ in range(PAIRS_EACH):
+            one, two = rng.choice(own, 2, replace=len(own) < 2)
+            if one == two or (session is not None and session[one] == session[two]):
+                continue
+            like = others[y[others] == y[two]]
+            if len(like):
+                i += [one, one]
+                j += [two, rng.choice(like)]
+                same += [True, False]
+    return Pairs(np.array(i, np.int64), np.array(j, np.int64), np.array(same, bool))
+
+
+def _scored(
+    features: np.ndarray,
+    folds: list[Fold],
+    pairs: list[Pairs],
+    who: np.ndarray,
+    y: np.ndarray,
+    session: np.ndarray | None,
+    trees: int,
+    rng: np.random.Generator,
+) -> Scored:
+    """Every fold's pairs, scored by what was learned of the other people."""
+    scores = []
+    for fold, pair in zip(folds, pairs, strict=True):
+        score = _learned(features, fold.learn, who, y, session, trees, rng)
+        scores.append(score(features[pair.i], features[pair.j]))
+    number = np.concatenate([np.full(len(pair.i), at) for at, pair in enumerate(pairs)])
+    i, j, same = (np.concatenate([getattr(pair, name) for pair in pairs]) for name in ("i", "j", "same"))
+    return Scored(np.concatenate(scores), same, number, who[i], who[j])
+
+
+def _learned(
+    features: np.ndarray,
+    places: np.ndarray,
+    who: np.ndarray,
+    y: np.ndarray,
+    session: np.ndarray | None,
+    trees: int,
+    rng: np.random.Generator,
+) -> Score:
+    """The better of two scores on a quarter of the people to learn on, learned from the others of them."""
+    people = rng.permutation(np.unique(who[places]))
+    held = people[: max(2, len(people) // 4)]
+    choose = places[np.isin(who[places], held)]
+    fit = _at_most(places[~np.isin(who[places], held)], who, rng)
+    judged = _pairs(choose, who, y, session, rng)
+    candidates: list[Score] = [_discriminants(features[fit], who[fit])]
+    learned = _pairs(fit, who, y, session, rng)
+    if min(learned.same.sum(), (~learned.same).sum()) >= FEWEST_PAIRS:
+        candidates.append(_trees(features, fit, learned, trees, rng))
+    if not judged.same.any():
+        return candidates[0]
+
+    def quality(score: Score) -> float:
+        found = score(features[judged.i], features[judged.j])
+        return areas.area(areas.curve(found, judged.same))
+
+    return max(candidates, key=quality)
+
+
+def _discriminants(x: np.ndarray, who: np.ndarray) -> Score:
+    """How alike two readings are in what tells people apart: the cosine between their discriminants."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    reduce = _components(x)
+    seen = reduce(x)
+    # Perfect leaks have no spread within a person; a grain of noise keeps the equations solvable.
+    seen = seen + np.random.default_rng(0).normal(0, 1e-3, seen.shape)
+    model = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(seen, who)
+
+    def score(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+        a, b = (model.transform(reduce(part)) for part in (one, two))
+        scale = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+        return (a * b).sum(axis=1) / np.maximum(scale, 1e-9)
+
+    return score
+
+
+def _trees(features: np.ndarray, fit: np.ndarray, pairs: Pairs, trees: int, rng: np.random.Generator) -> Score:
+    """Boosted trees on how far two readings are apart in each component."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    reduce = _components(features[fit])
+
+    def apart(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+        return np.abs(reduce(one) - reduce(two))
+
+    model = HistGradientBoostingClassifier(max_iter=trees, max_leaf_nodes=8, random_state=int(rng.integers(2**31)))
+    with threadpool_limits(1, user_api="openmp"):
+        model.fit(apart(features[pairs.i], features[pairs.j]), pairs.same)
+    return lambda one, two: model.predict_proba(apart(one, two))[:, 1]
+
+
+def _components(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Standardised features on their first principal components, each to variance 1."""
+    from sklearn.decomposition import PCA
+
+    mean, spread = x.mean(axis=0), x.std(axis=0)
+    scale = np.where(spread > 1e-7, 1 / np.maximum(spread, 1e-7), 0.0)
+    with np.errstate(invalid="ignore"):  # constant readings have no variance to take a share of
+        pca = PCA(min(COMPONENTS, x.shape[1], len(x) // 2), random_state=0).fit((x - mean) * scale)
+    deviation = np.sqrt(np.maximum(pca.explained_variance_, 1e-6))
+    return lambda part: pca.transform((part - mean) * scale) / deviation
+
+
+def _at_most(places: np.ndarray, who: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    mixed = rng.permutation(places)
+    return np.concatenate([mixed[who[mixed] == person][:ROWS_EACH] for person in np.unique(who[places])])
+
+
+def _features(released: Released) -> np.ndarray:
+    flat = released.x.reshape(len(released), -1).astype(np.float64)
+    return flat if released.also is None else np.concatenate([flat, released.also.astype(np.float64)], axis=1)

@@ -1,0 +1,98 @@
+"""Was this reading among those the perturber was trained on? Who took part is itself a secret in some studies.
+
+Members are the rows of the second slice, others those of the test slice; both are strangers to the classifier that
+judges them, which learned on the other half of the units. One attacker has x' and y; the other also holds the reading
+itself, so that it sees how well the perturber treats it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trainer.audit.probes import areas
+from trainer.audit.probes.answer import not_run, row
+from trainer.audit.probes.areas import Scored
+from trainer.audit.problem import Budget, Released
+from trainer.datasets.base import Dataset
+
+SENT = "membership AUC from x' and y", "membership TPR at 1 % FPR from x' and y"
+HELD = "membership AUC from x, x' and y", "membership TPR at 1 % FPR from x, x' and y"
+FEWEST = 200  # members, and others: 100 of each to judge, so that 1 % of them is a row
+FEWEST_UNITS = 8
+MOST = 6000
+COMPONENTS = 40
+
+
+def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
+    """AUC and true positives at 1 % false ones, for an attacker without the reading and for one with it."""
+    rng = np.random.default_rng([seed, 6])
+    sizes = len(dataset.slices.perturber), len(dataset.slices.test)
+    first = len(rows) - sum(sizes)
+    places = [first + rng.permutation(sizes[0])[:MOST], first + sizes[0] + rng.permutation(sizes[1])[:MOST]]
+    place, member = np.concatenate(places), np.repeat([True, False], [len(part) for part in places])
+    unit = np.arange(len(place)) if released.cluster is None else released.cluster[place]
+    units = [len(np.unique(unit[member == side])) for side in (True, False)]
+    if min(len(part) for part in places) < FEWEST or min(units) < FEWEST_UNITS:
+        reason = (
+            f"{len(places[0])} rows of {units[0]} units were trained on and {len(places[1])} of {units[1]} were not; "
+            f"at least {FEWEST} of {FEWEST_UNITS} of each are needed"
+        )
+        return [not_run(name, reason) for name in (*SENT, *HELD)]
+    fold = _halves(unit, member, rng)
+    sent = _sent(released, dataset, place)
+    held = np.concatenate([sent, _held(released, dataset, rows, place)], axis=1)
+    found = []
+    for names, features in ((SENT, sent), (HELD, held)):
+        score = np.zeros(len(place))
+        for half in (0, 1):
+            model = _trees(features[fold != half], member[fold != half], min(budget.trees, 100), seed)
+            score[fold == half] = model.predict_proba(features[fold == half])[:, 1]
+        scored = Scored(score, member, fold, unit, unit)
+        meaning = "whether a reading was in the slice that trained the perturber; interval by resampled units"
+        for name, measure, chance in ((names[0], areas.area, 0.5), (names[1], areas.recognised, 0.01)):
+            found.append(row(name, scored.measured(measure, rng), n=len(place), chance=chance, meaning=meaning))
+    return found
+
+
+def _halves(unit: np.ndarray, member: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """0 or 1 for each row, by whole units, half of the members' and half of the others'."""
+    fold = np.zeros(len(unit), np.int64)
+    for side in (True, False):
+        units = rng.permutation(np.unique(unit[member == side]))
+        fold[(member == side) & np.isin(unit, units[: len(units) // 2])] = 1
+    return fold
+
+
+def _sent(released: Released, dataset: Dataset, place: np.ndarray) -> np.ndarray:
+    """Principal components of x', everything beside it, and y."""
+    from sklearn.decomposition import PCA
+
+    flat = released.x[place].reshape(len(place), -1).astype(np.float32)
+    parts = [np.eye(len(dataset.y_names), dtype=np.float32)[released.y[place]]]
+    if flat.std() > 0:
+        parts.append(PCA(min(COMPONENTS, flat.shape[1]), svd_solver="randomized", random_state=0).fit_transform(flat))
+    if released.also is not None:
+        parts.append(released.also[place])
+    return np.concatenate(parts, axis=1)
+
+
+def _held(released: Released, dataset: Dataset, rows: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """How far x' is from x: the distance, the largest change, and how alike they are; (n, 3)."""
+    before = dataset.unit(dataset.x[rows[place]]).reshape(len(place), -1).astype(np.float64)
+    after = released.x[place].reshape((len(place), *dataset.input.shape))
+    after = dataset.unit(after).reshape(len(place), -1).astype(np.float64)
+    change = after - before
+    scale = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+    alike = (before * after).sum(axis=1) / np.maximum(scale, 1e-9)
+    return np.stack([np.linalg.norm(change, axis=1), np.abs(change).max(axis=1), alike], axis=1)
+
+
+def _trees(x: np.ndarray, member: np.ndarray, trees: int, seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    model = HistGradientBoostingClassifier(max_iter=trees, max_leaf_nodes=8, learning_rate=0.05, random_state=seed)
+    with threadpool_limits(1, user_api="openmp"):
+        return model.fit(x, member)
