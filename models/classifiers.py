@@ -71,3 +71,13 @@ def _fixed(matrix: np.ndarray, bias: np.ndarray, name: str) -> keras.layers.Laye
     layer.build((None, matrix.shape[0]))
     layer.set_weights([np.asarray(matrix, np.float32), np.asarray(bias, np.float32)])
     return layer
+
+
+def track_network(length: int, width: int, classes: int, *, channels: int = 24) -> keras.Model:
+    """Codes of a track in order, one-hot (length, width), to logits: convolutions over time, their mean and peak."""
+    track = keras.Input((length, width), name="track")
+    x = layers.Conv1D(channels, 3, padding="same", activation="relu")(track)
+    x = layers.Dropout(0.3)(x)
+    x = layers.Conv1D(channels, 3, padding="same", activation="relu")(x)
+    x = layers.Concatenate()([layers.GlobalAveragePooling1D()(x), layers.GlobalMaxPooling1D()(x)])
+    return keras.Model(track, layers.Dense(classes, name="logits")(layers.Dropout(0.3)(x)), name="track_network")

@@ -11,12 +11,13 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from edge_runtime.errors import BadInput
 from trainer.capture_section import Capture
-from trainer.perturbers.sections import Cleaner, Noise, Perturber, Section
+from trainer.perturbers.sections import Cleaner, Noise, Perturber, Release, Section
 from trainer.recipe_errors import nearest, sentence
 
 FOLDER = Path(__file__).parent / "recipes"
 ALIASES = {name: f"{name}-prgan" for name in ("digits", "mnist", "wifi", "depth", "faces")}
-BUILT_IN = ("digits", "mnist", "wifi", "faces", "depth", "scene", "wq")  # a module of trainer.datasets each
+BUILT_IN = ("digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq")  # trainer.datasets has each
+STREAMS = ("depth",)  # whose readings come from a camera, many of each person
 CERTIFIED = ("release", "label-only")  # kinds that send one of finitely many codes
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
@@ -27,8 +28,8 @@ class Data(Section):
     """Which readings, and which two attributes of them."""
 
     source: str = Field(
-        description='"digits" (in scikit-learn), "mnist", "wifi", "faces", "depth", "scene", "wq" (files that you get '
-        'once), or "npz:FILE" with arrays x, y, z (and labels); FILE is relative to the recipe.'
+        description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq" '
+        '(files that you get once), or "npz:FILE" with arrays x, y, z (and labels); FILE is relative to the recipe.'
     )
     target: Name = Field(
         description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
@@ -154,6 +155,12 @@ class Limits(Section):
         ge=0,
         description="`edgeveil audit`: bits about z, beyond y, that any attack may learn per reading.",
     )
+    unseen_accuracy: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="release: how often y-hat must be right on the worst person, by an encoder trained without them.",
+    )
 
 
 class Recipe(Section):
@@ -188,6 +195,10 @@ class Recipe(Section):
                 f'no `[certificate]` for perturber.kind = "{self.perturber.kind}": what it sends cannot be counted. '
                 f"Leave the section out, or take {known}"
             )
+        if isinstance(self.perturber, Release) and self.data.source in STREAMS and self.perturber.hold == "none":
+            raise ValueError('`perturber.hold` to be "track:7", "period:600s" or "frame": these data are streams')
+        if not isinstance(self.perturber, Release) and self.limits.unseen_accuracy is not None:
+            raise ValueError('perturber.kind = "release" beside `limits.unseen_accuracy`')
         return self
 
     @classmethod

@@ -1,9 +1,10 @@
 """Many releases of one track: how fast do codes add up?
 
-A *track* is T releases that an adversary knows to belong together. Two attackers of codes, both given y: the sum of
-log-posteriors, which takes releases for independent given (y, z), and a forest on histograms of codes and of their
-transitions, which also sees what the sum cannot: that a person's codes repeat. Tracks are of equal length, for length
-would be a cue of its own.
+A *track* is T releases that an adversary knows to belong together. Three attackers of codes, all given y: the sum of
+log-posteriors, which takes releases for independent given (y, z), a forest on histograms of codes and of their
+transitions, which also sees what the sum cannot: that a person's codes repeat, and a forest on the code at each time,
+which sees their order too (``track_network`` has a network that does). Tracks are of equal length, for length would be
+a cue of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 from edge_runtime.errors import BadInput
 from trainer.audit.adversaries.codes import shrunk
 from trainer.audit.metrics import counted_prior
+
+MOST_CODES_IN_PAIRS = 64
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,35 @@ def log_posteriors(
 def histogram_forest(
     fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, trees: int = 300, seed: int = 0
 ) -> np.ndarray:
-    """P(z | y, codes) by a forest on the histogram of a track's codes, its number of changes, its longest run and y."""
+    """P(z | y, codes) by a forest on the histogram of a track's codes, its transitions, changes, longest run and y."""
+    views = [histograms(tracks, classes=classes[0], codes=codes) for tracks in (fit, test)]
+    if codes <= MOST_CODES_IN_PAIRS:
+        pairs = [transitions(tracks, codes=codes) for tracks in (fit, test)]
+        common = (pairs[0] > 0).sum(axis=0) >= 2
+        views = [np.concatenate([view, pair[:, common]], axis=1) for view, pair in zip(views, pairs, strict=True)]
+    return _forest(views[0], views[1], fit.z, classes=classes[1], trees=trees, seed=seed)
+
+
+def timed_forest(
+    fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, trees: int = 300, seed: int = 0
+) -> np.ndarray:
+    """P(z | y, codes) by a forest on the code at each time of the track, and y."""
+    views = [timed(tracks, classes=classes[0], codes=codes).reshape(len(tracks), -1) for tracks in (fit, test)]
+    return _forest(views[0], views[1], fit.z, classes=classes[1], trees=trees, seed=seed)
+
+
+def timed(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:
+    """The code at each time, and y, one-hot: float32 (n, T, codes + classes)."""
+    y = np.repeat(np.eye(classes, dtype=np.float32)[tracks.y][:, None], tracks.code.shape[1], axis=1)
+    return np.concatenate([np.eye(codes, dtype=np.float32)[tracks.code], y], axis=2)
+
+
+def _forest(fit: np.ndarray, test: np.ndarray, z: np.ndarray, *, classes: int, trees: int, seed: int) -> np.ndarray:
     from sklearn.ensemble import RandomForestClassifier
 
-    model = RandomForestClassifier(trees, min_samples_leaf=2, n_jobs=2, random_state=seed)
-    model.fit(histograms(fit, classes=classes[0], codes=codes), fit.z)
-    out = np.zeros((len(test), classes[1]))
-    out[:, model.classes_] = model.predict_proba(histograms(test, classes=classes[0], codes=codes))
+    model = RandomForestClassifier(trees, min_samples_leaf=2, n_jobs=1, random_state=seed).fit(fit, z)
+    out = np.zeros((len(test), classes))
+    out[:, model.classes_] = model.predict_proba(test)
     return out
 
 
@@ -99,6 +124,15 @@ def histograms(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:
         longest = np.maximum(longest, run)
     shape = np.stack([(~same).sum(axis=1), longest], axis=1).astype(np.float32)
     return np.concatenate([counts, shape, np.eye(classes, dtype=np.float32)[tracks.y]], axis=1)
+
+
+def transitions(tracks: Tracks, *, codes: int) -> np.ndarray:
+    """How often each code follows each other one in a track: float32 (n, codes * codes)."""
+    n, t = tracks.code.shape
+    found = np.zeros((n, codes * codes), np.float32)
+    pair = tracks.code[:, :-1] * codes + tracks.code[:, 1:]
+    np.add.at(found, (np.repeat(np.arange(n), t - 1), pair.reshape(-1)), 1.0)
+    return found
 
 
 def repeated(joint: np.ndarray, q: np.ndarray, *, releases: int, draws: int, rng: np.random.Generator) -> float:

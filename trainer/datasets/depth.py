@@ -34,8 +34,10 @@ MIDDLE = 0.7  # of each recording: at both ends everybody stands still alike
 STEP_MM = 8  # depth per grey level; a Kinect of that time resolves no better
 
 
-def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED) -> Readings:
+def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, middle: float = MIDDLE) -> Readings:
     """Frames uint8 (40, 32, 1) of ``people`` (numbers of 1 to 8); y "action", z "person", a session per recording.
+
+    ``middle`` is the share of each recording, about its middle, that is taken.
 
     0 is background; a pixel of the person is 128 plus its depth behind the person's mean in steps of 8 mm, 1 to 255.
     The rows of a recording follow each other in time, 10 a second. The attributes are ``action`` (the number of 27) and
@@ -54,7 +56,7 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED) -> 
     for number, actions in enumerate(GROUPS.values()):
         group[list(actions)] = number
     share = (frame + 0.5) / np.array([length[tuple(k)] for k in key.tolist()])
-    keep = (group[key[:, 0]] >= 0) & np.isin(key[:, 1], people) & (abs(share - 0.5) <= MIDDLE / 2)
+    keep = (group[key[:, 0]] >= 0) & np.isin(key[:, 1], people) & (abs(share - 0.5) <= middle / 2)
     key, frame = key[keep], frame[keep]
     session = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
     return Readings(

@@ -49,14 +49,17 @@ class FittedPerturber:
             "outputs": list(self.outputs),
         }
 
-    def perturb(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """Readings (n, ...) in, every output (n, ...) out by name, through the board's own pipeline code on Keras."""
+    def perturb(self, x: np.ndarray, tracks: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Readings (n, ...) in, every output (n, ...) out by name, through the board's own pipeline code on Keras.
+
+        ``tracks`` (n,) says whose frames of a stream they are, in order of time; None: each stands for a whole track.
+        """
         pipeline = Pipeline(
             self.description(),
             tables=dict(self.tables),
             runners=self.runners(),
         )
-        return pipeline.run(x)
+        return pipeline.run(x, tracks=None if tracks is None else tracks.tolist())
 
     def runners(self) -> dict[str, KerasRunner]:
         """Its networks as the pipeline runs them."""

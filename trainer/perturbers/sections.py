@@ -5,9 +5,9 @@ A new kind adds a model here, its name to ``Perturber``, and its module to ``tra
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 
 class Section(BaseModel):
@@ -64,14 +64,42 @@ class PrGan(_Generated):
     )
 
 
+class Minimax(_Generated):
+    """PR-GAN against adversaries that keep learning on what it makes; beyond the paper."""
+
+    kind: Literal["minimax"] = Field(description="Which perturber: a generator against adversaries that keep learning.")
+    noise: int = Field(
+        default=16, ge=1, le=1024, description="Numbers drawn on the board for every reading, input of the generator."
+    )
+    gan: float = Field(default=0.3, ge=0, description="Weight of L_GAN (eq. 9).")
+    adversary_learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the adversaries.")
+    adversary_steps: int = Field(
+        default=2, ge=1, le=20, description="Steps of every adversary for one of the generator."
+    )
+    renew: int = Field(default=4, ge=1, description="After so many epochs the next adversary in turn starts anew.")
+    judge_every: int = Field(
+        default=5, ge=1, description="Epochs between checkpoints that freshly trained adversaries judge; and the last."
+    )
+
+
 class LabelOnly(Section):
-    """The floor: the predicted y alone leaves, drawn as that class's mean training reading."""
+    """The floor: the predicted y alone leaves, drawn as that class's mean training reading or as a donor's."""
 
     kind: Literal["label-only"] = Field(description="Which perturber: send the predicted label and nothing else.")
     network: Literal["target", "small", "table1-wifi"] = Field(
         default="target", description="The classifier that ships: D_y itself, or one of its own from the second slice."
     )
     width: int = Field(default=16, ge=1, le=512, description="Channels of the first layer; `small` only.")
+    picture: Literal["mean", "donor"] = Field(
+        default="mean",
+        description='"mean": of the class; "donor": any real reading of the class, drawn anew each time.',
+    )
+    donors: int = Field(
+        default=256, ge=1, le=4096, description="donor: readings of each class to draw from; a power of two."
+    )
+    public_data: bool = Field(
+        default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
+    )
 
 
 class Release(Section):
@@ -83,6 +111,16 @@ class Release(Section):
         description='What should survive: "pixels", "moments" (ink, slant, stroke), or attributes of the data set.',
     )
     codes: int = Field(default=32, ge=2, le=1024, description="Codes of each class of y.")
+    method: Literal["funnel", "residual"] = Field(
+        default="funnel",
+        description='How codes come about: "funnel" learns a head, "residual" counts on what z does not explain of T '
+        "(little data, many z).",
+    )
+    compared: int = Field(
+        default=1,
+        ge=1,
+        description="Settings that were compared before these were taken; a certificate shares its confidence by them.",
+    )
     price: float = Field(
         default=4.0,
         ge=0,
@@ -105,7 +143,8 @@ class Release(Section):
     width_of_head: int = Field(default=128, ge=1, le=4096, description="Hidden units of the code head.")
     channel: Literal["none", "lp", "independent"] = Field(
         default="none",
-        description='c\' for c: "none" sends c, "lp" the least noise under `bound`, "independent" draws anew.',
+        description='c\' for c: "none" sends c, "lp" the least noise under `bound`, "independent" draws anew; with '
+        '`hold = "track:7"` or by period it is "independent", and need not be said.',
     )
     bound: float = Field(default=0.1, ge=0, description="lp: how far log P(z|c') may be from log P(z), in nats.")
     synthesis: Literal["centroid", "donor"] = Field(
@@ -120,6 +159,43 @@ class Release(Section):
     public_data: bool = Field(
         default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
     )
+    copies: int = Field(
+        default=1, ge=1, le=64, description="Images: so many of each training reading, all but itself changed as below."
+    )
+    shift: int = Field(default=0, ge=0, le=32, description="Copies are moved by up to so many pixels each way.")
+    scale: float = Field(default=0.0, ge=0, le=0.5, description="Copies are larger or smaller by up to this share.")
+    offset: float = Field(
+        default=0.0, ge=0, le=0.5, description="Copies are this share of the range brighter or darker, but for zeros."
+    )
+    acknowledge: Literal["", "code-per-frame leaks"] = Field(
+        default="", description='What has to be stated for `hold = "frame"`; manifest and audit repeat it.'
+    )
+    hold: str = Field(
+        default="none",
+        pattern=r"^(none|frame|track:[1-9][0-9]{0,2}|period:[1-9][0-9]{0,3}s)$",
+        description='"none": single releases. Of a stream: "track:7", a class by seven votes and one draw for a track; '
+        '"period:600s", one draw for a class and clock period; "frame", a code for every frame.',
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _channel_of_streams(cls, table: Any) -> Any:
+        held = isinstance(table, dict) and str(table.get("hold", "")).startswith(("track", "period"))
+        return {"channel": "independent", **table} if held else table
+
+    @field_validator("hold")
+    @classmethod
+    def _holds(cls, hold: str, info: ValidationInfo) -> str:
+        if hold == "frame" and not info.data.get("acknowledge"):
+            raise ValueError(
+                '"track:7" or "period:600s", since a code for every frame of a stream tells who it is within seconds '
+                '(docs/streams.md); or, beside it, acknowledge = "code-per-frame leaks"'
+            )
+        if hold != "frame" and info.data.get("acknowledge"):
+            raise ValueError('"frame" beside `acknowledge`, which is about nothing else')
+        if hold.startswith(("track", "period")) and info.data.get("channel") != "independent":
+            raise ValueError('"none" or "frame" with this `channel`: what is held is drawn by "independent" alone')
+        return hold
 
 
 class _Linear(Section):
@@ -185,4 +261,4 @@ class Laplace(Section):
     )
 
 
-Perturber = Annotated[PrGan | LabelOnly | Release | Cleaner | Noise | Laplace, Field(discriminator="kind")]
+Perturber = Annotated[PrGan | Minimax | LabelOnly | Release | Cleaner | Noise | Laplace, Field(discriminator="kind")]

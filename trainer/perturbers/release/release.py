@@ -6,16 +6,17 @@ learns more of x than c' tells, and that is counted (trainer.audit.certificate),
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from edge_runtime.errors import BadInput, LimitNotMet
+from edge_runtime.errors import BadInput
 from trainer.datasets.base import Dataset, Part
 from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
-from trainer.perturbers.release import channel, codes, synthesis
-from trainer.perturbers.release.keep import fit_kept
+from trainer.perturbers.release import channel, codes, gate, holding, synthesis, training
+from trainer.perturbers.release.keep import Kept, fit_kept
 from trainer.perturbers.sections import Release
 from trainer.run import Run
 
@@ -43,20 +44,76 @@ def fit(
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     first, _ = run.hold_out(dataset.part("classifiers"))
     second, _ = run.hold_out(dataset.part("perturber"))
-    u_first, u_second = dataset.unit(first.x), dataset.unit(second.x)
-    kept = fit_kept(section.keep, u_first, first.index, y=first.y, attributes=dataset.attributes, functions=functions)
-    trunk, label_head = _trunk(dataset, u_first, first, kept(u_first, first.index), budget.epochs, section, run)
-    head = encoders.code_head(
-        section.features, len(dataset.y_names), section.codes, width=section.width_of_head, dropout=section.dropout
-    )
-    t = kept(u_second, second.index)
-    features = trunk.predict(u_second, batch_size=1024, verbose=0)
-    _codes(head, codes.Rows(features, t, second.y, second.z), dataset, section, rng, run)
-    encoder = encoders.encoder(trunk, label_head, head)
-    logits = dict(zip(encoder.output_names, encoder.predict(u_second, batch_size=1024, verbose=0), strict=True))
+    prepared = prepare(dataset, first, section, functions, rng, budget, report=_metric(run, "trunk"))
+    if run.recipe.limits.unseen_accuracy is not None:
+        _gate(dataset, section, functions, rng, budget, run)
+    stream = holding.stream(section.hold, section.acknowledge)
+    if stream is not None and stream["hold"] != "frame":
+        u, trunk = dataset.unit(second.x), prepared.trunk
+        encoder = encoders.encoder(trunk.below, trunk.label)
+        return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
+    return finish(prepared, dataset, second, section, rng=rng, report=_metric(run, "codes"))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A trunk and T, fitted on the rows ``first``: several settings of codes can start from the same one."""
+
+    trunk: training.Trunk
+    kept: Kept
+    first: Part
+
+
+def prepare(
+    dataset: Dataset,
+    first: Part,
+    section: Release,
+    functions: Functions | None,
+    rng: np.random.Generator,
+    budget: Any,
+    *,
+    report: training.Report = lambda *_: None,
+) -> Prepared:
+    """Fit T and train a trunk on the rows ``first``."""
+    rows, kept = _rows(dataset, first, section, functions, rng)
+    length = {"epochs": budget.epochs, "batch": budget.batch}
+    trunk = training.trunk(dataset.input, rows, section, classes=len(dataset.y_names), report=report, **length)
+    return Prepared(trunk, kept, first)
+
+
+def finish(
+    prepared: Prepared,
+    dataset: Dataset,
+    second: Part,
+    section: Release,
+    *,
+    rng: np.random.Generator,
+    report: training.Report = lambda *_: None,
+) -> FittedPerturber:
+    """Learn codes on the rows ``second``, find the channel, draw the codes. ``prepared`` stays as it is."""
+    from models import encoders
+
+    trunk, kept, first = prepared.trunk, prepared.kept, prepared.first
+    u = dataset.unit(second.x)
+    t = kept(u, second.index)
+    classes = len(dataset.y_names), len(dataset.z_names)
+    if section.method == "residual":
+        u_first = dataset.unit(first.x)
+        before = codes.Rows(u_first, kept(u_first, first.index), first.y, first.z)
+        rows = codes.Rows(u, t, second.y, second.z)
+        encoder = training.residual_encoder(trunk, before, rows, section, classes=classes, rng=rng, report=report)
+    else:
+        copies, of = training.augmented(u, section, rng)
+        features = trunk.below.predict(copies, batch_size=1024, verbose=0)
+        group = of if section.copies > 1 else None
+        rows = codes.Rows(features, kept(copies, second.index[of]), second.y[of], second.z[of], group)
+        head = training.code_head(rows, section, classes=classes, rng=rng, report=report)
+        encoder = encoders.encoder(trunk.below, trunk.label, head)
+    logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
     _, code = codes.global_codes(logits["label_logits"], logits["code_logits"])
-    table = _channel(code, second, t, dataset, section)
-    return assemble(dataset, encoder, table, _picture(dataset, code, t, u_second, second, logits, section), section)
+    table = channel_table(code, second.z, t, section, y_names=dataset.y_names, z_classes=len(dataset.z_names))
+    pictures = _picture(dataset, code, t, u, second, logits["label_logits"], section)
+    return assemble(dataset, encoder, table, pictures, section)
 
 
 def assemble(
@@ -111,87 +168,76 @@ def assemble(
         models={"encoder": encoder},
         tables=tables,
         substituted=section.synthesis == "donor",
+        stream=holding.stream(section.hold, section.acknowledge),
     )
 
 
-def _trunk(
-    dataset: Dataset, u: np.ndarray, part: Part, kept: np.ndarray, epochs: int, section: Release, run: Run
-) -> tuple[Any, Any]:
-    """Trunk and label head, trained to read y, z and T: a code can only be kept free of a z that the trunk knows of."""
+def _rows(
+    dataset: Dataset, part: Part, section: Release, functions: Functions | None, rng: np.random.Generator
+) -> tuple[codes.Rows, Kept]:
+    """Unit-cube readings of some rows with their copies, and T fitted on them."""
+    u = dataset.unit(part.x)
+    kept = fit_kept(section.keep, u, part.index, y=part.y, attributes=dataset.attributes, functions=functions)
+    copies, of = training.augmented(u, section, rng)
+    return codes.Rows(copies, kept(copies, part.index[of]), part.y[of], part.z[of]), kept
+
+
+def _gate(
+    dataset: Dataset, section: Release, functions: Functions | None, rng: np.random.Generator, budget: Any, run: Run
+) -> None:
+    """Ask encoders about people they never saw, and put into run.json what came of it."""
     import keras
 
-    from models import encoders
+    first, second = run.hold_out(dataset.part("classifiers"))[0], run.hold_out(dataset.part("perturber"))[0]
+    both = dataset.rows(np.concatenate([first.index, second.index]))
+    held = holding.stream(section.hold)
 
-    if dataset.input.kind == "image":
-        height, width, channels = dataset.input.shape
-        trunk = encoders.image_trunk((height, width, channels), width=section.width, features=section.features)
-    else:
-        trunk = encoders.vector_trunk(dataset.input.shape[0], width=section.width, features=section.features)
-    label_head = encoders.label_head(section.features, len(dataset.y_names))
-    cell = np.unique(part.y * len(dataset.z_names) + part.z, return_inverse=True)[1].reshape(-1)
-    h = trunk.output
-    outputs = [
-        label_head(h),
-        keras.layers.Dense(int(cell.max()) + 1, name="cells")(h),
-        keras.layers.Dense(kept.shape[1], name="kept")(h),
-    ]
-    model = keras.Model(trunk.inputs, outputs)
-    batch = min(run.recipe.budget.batch, len(part))
-    schedule = keras.optimizers.schedules.CosineDecay(section.learning_rate, epochs * -(-len(part) // batch))
-    entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(
-        keras.optimizers.AdamW(schedule, weight_decay=section.weight_decay),
-        loss=[entropy, entropy, "mse"],
-        # T has unit variance in all, so its mean squared error counts once per dimension.
-        loss_weights=[1.0, 1.0, float(kept.shape[1])],
-    )
+    def without(part: Part) -> Any:
+        trunk = prepare(dataset, part, section, functions, rng, budget).trunk
+        model = keras.Model(trunk.below.inputs, trunk.label(trunk.below.output))
+        return lambda x: model.predict(dataset.unit(x), batch_size=1024, verbose=0).argmax(axis=1)
 
-    def record(epoch: int, logs: dict[str, float] | None = None) -> None:
-        loss = float((logs or {}).get("loss", np.nan))
-        if not np.isfinite(loss):
-            raise LimitNotMet(
-                f"Training the encoder diverged in epoch {epoch + 1}: its loss is no longer a number. Lower "
-                "`perturber.learning_rate` in the recipe and train into another folder."
-            )
-        run.metric(stage="trunk", step=epoch + 1, loss=loss)
-
-    watch = keras.callbacks.LambdaCallback(on_epoch_end=record)
-    model.fit(u, [part.y, cell, kept], batch_size=batch, epochs=epochs, verbose=0, callbacks=[watch])
-    return trunk, label_head
+    run.record(unseen_people=gate.leave_one_out(dataset, both, without, held["votes"] if held else None))
 
 
-def _codes(head: Any, rows: codes.Rows, dataset: Dataset, section: Release, rng: np.random.Generator, run: Run) -> None:
-    settings = codes.FunnelSettings(
-        codes=section.codes,
-        lam=section.price,
-        steps=section.steps,
-        batch=section.code_batch or None,
-        shrinkage=section.shrinkage,
-        weight_decay=section.weight_decay,
-    )
-    try:
-        codes.learn(
-            head,
-            rows,
-            settings,
-            classes=(len(dataset.y_names), len(dataset.z_names)),
-            rng=rng,
-            report=lambda step, values: run.metric(stage="codes", step=step, **values),
-        )
-    except FloatingPointError:
-        raise LimitNotMet(
-            "Learning the codes diverged: their loss is no longer a number. Lower `perturber.price` in the recipe and "
-            "train into another folder."
-        ) from None
+def _held(
+    dataset: Dataset,
+    encoder: Any,
+    kept: np.ndarray,
+    u: np.ndarray,
+    part: Part,
+    section: Release,
+    stream: Mapping[str, Any],
+    rng: np.random.Generator,
+) -> FittedPerturber:
+    """Codes are k-means on T: they only say which of a few pictures of a class is drawn, so nobody has to read them."""
+    rows = codes.Rows(np.empty((len(part), 0)), kept, part.y, part.z)
+    within = codes.starting_codes(rows, codes=section.codes, n_z=len(dataset.z_names), rng=rng)
+    code = part.y * section.codes + within
+    share = np.zeros((len(dataset.y_names), len(dataset.y_names) * section.codes))
+    np.add.at(share, (part.y, code), 1.0)
+    logits = encoder.predict(u, batch_size=1024, verbose=0)
+    pictures = _picture(dataset, code, kept, u, part, logits, section)
+    donor = section.synthesis == "donor"
+    return holding.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
 
-def _channel(code: np.ndarray, part: Part, kept: np.ndarray, dataset: Dataset, section: Release) -> np.ndarray | None:
-    """The shipped integers (codes, codes), or None for c' = c; each class by the rows that were taken for it."""
+def _metric(run: Run, stage: str) -> training.Report:
+    return lambda step, values: run.metric(stage=stage, step=step, **values)
+
+
+def channel_table(
+    code: np.ndarray, z: np.ndarray, kept: np.ndarray, section: Release, *, y_names: Sequence[str], z_classes: int
+) -> np.ndarray | None:
+    """The shipped integers (codes, codes), or None for c' = c; each class by the rows that were taken for it.
+
+    ``code`` and ``z`` (n,), ``kept`` (n, d) is T. Raises ``BadInput`` for a class that no row is taken for.
+    """
     if section.channel == "none":
         return None
-    k, groups = section.codes, len(dataset.y_names)
-    counts = np.zeros((groups * k, len(dataset.z_names)))
-    np.add.at(counts, (code, part.z), 1.0)
+    k, groups = section.codes, len(y_names)
+    counts = np.zeros((groups * k, z_classes))
+    np.add.at(counts, (code, z), 1.0)
     means = np.zeros((groups * k, kept.shape[1]))
     np.add.at(means, code, kept)
     means /= np.maximum(counts.sum(axis=1), 1)[:, None]
@@ -199,9 +245,7 @@ def _channel(code: np.ndarray, part: Part, kept: np.ndarray, dataset: Dataset, s
     for group in range(groups):
         mine = slice(group * k, (group + 1) * k)
         if not counts[mine].any():
-            raise BadInput(
-                f'No reading is taken for y "{dataset.y_names[group]}", so its channel has nothing to count.'
-            )
+            raise BadInput(f'No reading is taken for y "{y_names[group]}", so its channel has nothing to count.')
         if section.channel == "independent":
             parts.append(channel.independent(counts[mine].sum(axis=1)))
         else:
@@ -216,7 +260,7 @@ def _picture(
     kept: np.ndarray,
     u: np.ndarray,
     part: Part,
-    logits: dict[str, np.ndarray],
+    label_logits: np.ndarray,
     section: Release,
 ) -> np.ndarray:
     """Unit-cube pictures float32 (codes * copies, *shape), those of a code after each other."""
@@ -225,7 +269,7 @@ def _picture(
         subject = part.cluster if dataset.cluster_kind == "subject" else None
         fewest = section.fewest_subjects
         return synthesis.centroids(u, code, kept, codes=total, per_class=section.codes, subject=subject, fewest=fewest)
-    raw = logits["label_logits"] - logits["label_logits"].max(axis=1, keepdims=True)
+    raw = label_logits - label_logits.max(axis=1, keepdims=True)
     sure = (np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True))[np.arange(len(code)), part.y]
     allowed = _consent(dataset, section)
     rows = synthesis.donors(

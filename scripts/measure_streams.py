@@ -1,0 +1,232 @@
+"""Measures what a camera's stream tells of who is in front of it, into docs/results/privacy/streams.json.
+
+    EDGEVEIL_DATA=... python scripts/measure_streams.py --splits 8
+
+Depth recordings of 8 people, each split into 5 who are calibrated and 3 who are never seen; tracks of 16 frames at 10 a
+second. Every way to send codes is attacked by the same families, and so is the same with the true class in place of
+y-hat, where nothing is to be had. What is on record is kept: run it again to go on, or with more splits.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge_runtime.files import write_atomic
+from trainer.audit import certificate, people, tracks
+from trainer.audit.metrics import counted_prior
+from trainer.audit.sequences import Tracks
+from trainer.datasets import depth
+from trainer.datasets.base import InputSpec
+from trainer.export.quiet import load_tensorflow
+from trainer.perturbers.base import FittedPerturber
+from trainer.perturbers.release import codes, holding, training
+from trainer.perturbers.release.keep import fit_kept
+from trainer.perturbers.release.release import assemble, channel_table
+from trainer.perturbers.sections import Release
+
+RECORD = Path("docs/results/privacy/streams.json")
+MIDDLE, LENGTH, UNSEEN, VOTES = 0.85, 16, 3, 7
+EPOCHS, BATCH, TREES = 10, 64, 60
+SPEC = InputSpec("image", (40, 32, 1), "uint8", 0.0, 255.0)
+SECTION: dict[str, Any] = {
+    "kind": "release", "keep": ["pixels"], "codes": 8, "copies": 6, "shift": 3, "scale": 0.15, "offset": 0.1,
+    "steps": 300, "code_batch": 0, "shrinkage": 8.0, "dropout": 0.3, "weight_decay": 0.1,
+}  # fmt: skip
+FRAME = {"hold": "frame", "acknowledge": "code-per-frame leaks"}
+EVERY_FRAME = {
+    "independent": {"channel": "independent", "price": 0.0},
+    "lp": {"channel": "lp", "bound": 0.0, "price": 0.0},
+    "learned": {"channel": "none", "price": 4.0},
+}
+CLASSES = len(depth.GROUPS)
+CODES = CLASSES * SECTION["codes"] + 1  # one more: not voted yet
+
+
+def main() -> None:
+    """Measure the splits that are not on record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--splits", type=int, default=8)
+    parser.add_argument("--minutes", type=float, default=6.0, help="begin no other split after so many")
+    asked = parser.parse_args()
+    load_tensorflow()
+    record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
+    facts = {"middle": MIDDLE, "length": LENGTH, "votes": VOTES, "epochs": EPOCHS, "trees": TREES, "section": SECTION}
+    if record.get("settings") != facts:
+        record = {"schema": 1, "settings": facts, "splits": {}}
+    start = time.monotonic()
+    data = Data()
+    for unseen in people.splits(len(depth.PEOPLE), unseen=UNSEEN, count=asked.splits):
+        key = "-".join(str(depth.PEOPLE[one]) for one in unseen)
+        if key in record["splits"]:
+            continue
+        if time.monotonic() - start > 60 * asked.minutes:
+            break
+        begun = time.monotonic()
+        found = data.split(unseen, seed=len(record["splits"]))
+        record["splits"][key] = {**found, "wall_time_s": round(time.monotonic() - begun, 1)}
+        text = json.dumps(record, indent=1, default=float) + "\n"
+        write_atomic(str(RECORD), text.encode())
+        print(key, f"{time.monotonic() - begun:.0f} s", flush=True)
+
+
+class Data:
+    """Frames of all 8 people, and which rows are the 16 middle ones of a recording."""
+
+    def __init__(self) -> None:
+        found = depth.load(target="action", sensitive="person", people=depth.PEOPLE, middle=MIDDLE)
+        self.x, self.y, self.person, self.recording = found.x, found.y, found.z, found.session
+        pieces = []
+        for number in np.unique(self.recording):
+            rows = np.flatnonzero(self.recording == number)
+            if len(rows) >= LENGTH:
+                at = (len(rows) - LENGTH) // 2
+                pieces.append(rows[at : at + LENGTH])
+        self.pieces = np.stack(pieces)  # (tracks, LENGTH)
+
+    def split(self, unseen: tuple[int, ...], *, seed: int) -> dict[str, Any]:
+        """One choice of who is never seen: train on half of the others' recordings, attack on the rest."""
+        import keras
+
+        keras.utils.set_random_seed(seed)
+        rng = np.random.default_rng(seed)
+        fit, calibrated = self._halves(~np.isin(self.person, unseen), rng)
+        who = self.person[self.pieces[:, 0]]
+        populations = {
+            "calibrated": self.pieces[np.isin(self.recording[self.pieces[:, 0]], calibrated)],
+            "unseen": self.pieces[np.isin(who, unseen)],
+        }
+        ways, share, label_of = self._release(np.flatnonzero(np.isin(self.recording, fit)), rng)
+        found: dict[str, Any] = {"unseen_people": [depth.PEOPLE[one] for one in unseen], "populations": {}}
+        for name, pieces in populations.items():
+            found["populations"][name] = self._attacked(pieces, ways, share, label_of, rng, seed=seed)
+        found["linkage"] = {}
+        for way in ("held", "independent", "lp", "learned"):
+            known, new = (self._tracks(populations[name], ways[way]) for name in populations)
+            found["linkage"][way] = link(known, new)
+        return found
+
+    def _halves(self, mine: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Recordings in two halves, alike in person and class."""
+        recording, first = np.unique(np.where(mine, self.recording, -1), return_index=True)
+        recording, first = recording[recording >= 0], first[recording >= 0]
+        order = rng.permutation(len(first))
+        order = order[np.argsort((self.person[first] * CLASSES + self.y[first])[order], kind="stable")]
+        return recording[order[::2]], recording[order[1::2]]
+
+    def _release(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[dict[str, Any], np.ndarray, Any]:
+        """Ways to send codes, by name, P(c | y) of their codes, and y-hat; all on one trunk."""
+        import keras
+
+        from models import encoders
+
+        section = Release(**SECTION)
+        u = self.x[rows].astype(np.float32) / 255
+        y, z = self.y[rows], np.unique(self.person[rows], return_inverse=True)[1]
+        kept = fit_kept(section.keep, u, rows, y=y)
+        copies, of = training.augmented(u, section, rng)
+        t = kept(copies, rows[of])
+        shown = codes.Rows(copies, t, y[of], z[of])
+        trunk, label_head, *_ = training.trunk(SPEC, shown, section, classes=CLASSES, epochs=EPOCHS, batch=BATCH)
+        model = keras.Model(trunk.inputs, label_head(trunk.output))
+        learned_from = codes.Rows(trunk.predict(copies, batch_size=1024, verbose=0), t, y[of], z[of], of)
+        heads: dict[float, Any] = {}
+        ways: dict[str, Any] = {}
+        for name, changes in EVERY_FRAME.items():
+            mine = Release(**SECTION, **FRAME, **changes)
+            if mine.price not in heads:
+                classes = CLASSES, int(z.max()) + 1
+                head = training.code_head(learned_from, mine, classes=classes, rng=rng, report=lambda *_: None)
+                heads[mine.price] = encoders.encoder(trunk, label_head, head)
+            encoder = heads[mine.price]
+            logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
+            _, code = codes.global_codes(logits["label_logits"], logits["code_logits"])
+            table = channel_table(code, z, t[: len(u)], mine, y_names=tuple(depth.GROUPS), z_classes=int(z.max()) + 1)
+            ways[name] = assemble_for(encoder, table, mine)
+            if name == "independent":
+                share = np.zeros((CLASSES, CODES - 1))
+                np.add.at(share, (code // section.codes, code), 1.0)
+        pictures = np.zeros((CODES - 1, *SPEC.shape), np.float32)
+        stream = holding.stream(f"track:{VOTES}")
+        ways["held"] = holding.assemble(
+            SPEC, encoders.encoder(trunk, label_head), share, pictures, stream or {}, substituted=False
+        )
+        return ways, share / share.sum(axis=1, keepdims=True), model
+
+    def _tracks(self, pieces: np.ndarray, way: FittedPerturber) -> Tracks:
+        """What leaves of these recordings, through the runtime's own stages."""
+        number = np.repeat(np.arange(len(pieces)), LENGTH)
+        code = way.perturb(self.x[pieces.reshape(-1)], number)["code"].reshape(pieces.shape)
+        z = np.unique(self.person[pieces[:, 0]], return_inverse=True)[1]
+        return Tracks(code, self.y[pieces[:, 0]], z)
+
+    def _attacked(
+        self,
+        pieces: np.ndarray,
+        ways: dict[str, Any],
+        share: np.ndarray,
+        model: Any,
+        rng: np.random.Generator,
+        seed: int,
+    ) -> dict[str, Any]:
+        made = {name: self._tracks(pieces, way) for name, way in ways.items()}
+        y, z = made["held"].y, made["held"].z
+        made["independent, true class"] = Tracks(draw(share, np.repeat(y[:, None], LENGTH, axis=1), rng), y, z)
+        once = np.repeat(draw(share, y[:, None], rng), LENGTH, axis=1)
+        once[:, : VOTES - 1] = CODES - 1
+        made["held, true class"] = Tracks(once, y, z)
+        made["learned, people permuted"] = tracks.permuted(made["learned"], rng)
+        classes = CLASSES, int(z.max()) + 1
+        frames = self.x[pieces.reshape(-1)].astype(np.float32) / 255
+        label = model.predict(frames, batch_size=1024, verbose=0).argmax(axis=1).reshape(pieces.shape)
+        held = made["held"].code[:, -1] // SECTION["codes"]
+        counted = counted_prior(y, z, classes)
+        certified = certificate.certify(
+            y, held, z, channel=np.eye(CLASSES), classes=classes, chance=float(counted.max(axis=1)[y].mean()), tried=1,
+            rng=rng,
+        )  # fmt: skip
+        worst, mean = people.by_person(held == y, z)
+        return {
+            "tracks": len(y),
+            "frames_right": float((label == y[:, None]).mean()),
+            "held_right": {"worst_person": worst, "people": mean},
+            "chance": {"prior": 1 / classes[1], "majority": float(counted.max(axis=1)[y].mean())},
+            "certificate": asdict(certified),
+            "ways": {
+                name: tracks.attacked(one, classes=classes, codes=CODES, seed=seed, trees=TREES)
+                for name, one in made.items()
+            },
+        }
+
+
+def assemble_for(encoder: Any, table: np.ndarray | None, section: Release) -> FittedPerturber:
+    """A code for every frame; the pictures of the codes do not matter here."""
+    from types import SimpleNamespace
+
+    dataset: Any = SimpleNamespace(input=SPEC, y_names=tuple(depth.GROUPS))
+    return assemble(dataset, encoder, table, np.zeros((CODES - 1, *SPEC.shape), np.float32), section)
+
+
+def draw(share: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A code from P(c | y) for each y: what leaves where y-hat is never wrong."""
+    return (share.cumsum(axis=1)[y] <= rng.random(y.shape)[..., None]).sum(axis=-1)
+
+
+def link(known: Tracks, new: Tracks) -> dict[str, float]:
+    """Are two tracks of people never seen one person's? By each family that learned on the calibrated."""
+    classes = CLASSES, int(known.z.max()) + 1
+    prior = counted_prior(known.y, known.z, classes)
+    families: dict[str, Callable[..., np.ndarray]] = dict(tracks.FAMILIES)
+    return {
+        name: people.linkage(attack(known, new, classes=classes, codes=CODES), prior, new.y, new.z).eer
+        for name, attack in families.items()
+    }
+
+
+if __name__ == "__main__":
+    main()

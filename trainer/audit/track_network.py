@@ -1,0 +1,69 @@
+"""A 1-D convolutional network on the codes of a track, in order: what follows what, and when.
+
+Tracks are few, so it is small, starts from log P(z|y) and sees all of them in every step.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from trainer.audit.metrics import counted_prior
+from trainer.audit.sequences import Tracks, timed
+
+WIDTH = 24
+STEPS = 120
+RATE = 5e-3
+DECAY = 0.02
+
+
+def sequence_network(
+    fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, steps: int = STEPS, seed: int = 0
+) -> np.ndarray:
+    """P(z | y, codes of the track in order), (tracks, classes of z), by two convolutions over time."""
+    import tensorflow as tf
+
+    model, optimizer, step = _network(fit.code.shape[1], codes + classes[0], classes[1])
+    rng = np.random.default_rng(seed)
+    model.set_weights([_fresh(weight.shape, rng) for weight in model.get_weights()])
+    for variable in optimizer.variables:
+        if variable is not optimizer.learning_rate:
+            variable.assign(tf.zeros_like(variable))
+    start = np.log(counted_prior(fit.y, fit.z, classes)).astype(np.float32)
+    x, prior = tf.constant(timed(fit, classes=classes[0], codes=codes)), tf.constant(start[fit.y])
+    for _ in range(steps):
+        step(x, prior, tf.constant(fit.z, tf.int32))
+    scores = model(timed(test, classes=classes[0], codes=codes)).numpy() + start[test.y]
+    return np.asarray(special.softmax(scores, axis=1))
+
+
+@functools.lru_cache(maxsize=8)
+def _network(length: int, width: int, classes: int) -> tuple[Any, Any, Any]:
+    """The network of that size, its optimizer and its step, traced once however many are trained."""
+    import keras
+    import tensorflow as tf
+
+    from models.classifiers import track_network
+
+    model = track_network(length, width, classes, channels=WIDTH)
+    optimizer = keras.optimizers.AdamW(RATE, weight_decay=DECAY)
+    optimizer.build(model.trainable_variables)
+
+    @tf.function(reduce_retracing=True)
+    def step(x: Any, prior: Any, z: Any) -> None:
+        with tf.GradientTape() as tape:
+            answers = model(x, training=True) + prior
+            loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(z, answers, from_logits=True))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+    return model, optimizer, step
+
+
+def _fresh(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """He's start for kernels, zeros for biases."""
+    if len(shape) == 1:
+        return np.zeros(shape, np.float32)
+    return (rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[:-1]))).astype(np.float32)

@@ -1,0 +1,105 @@
+"""Attackers of whole tracks: every family at T = 1, 4 and 16 releases, and on all tracks of a person together.
+
+Each track is judged by attackers that learned on other tracks, several times over (cross-fitting), so that few tracks
+still say something. A row of results means nothing alone: what attackers reach where nothing is to be had, the
+zero-information row, stands beside it, made by the same attackers from as many tracks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from trainer.audit import sequences
+from trainer.audit.metrics import counted_prior
+from trainer.audit.sequences import Tracks
+from trainer.audit.track_network import sequence_network
+
+LENGTHS = (1, 4, 16)
+LINKED = 10  # tracks of one person that are known to be one person's
+FOLDS = 3
+
+Attack = Callable[..., np.ndarray]
+FAMILIES: Mapping[str, Attack] = {
+    "sum of log-posteriors": sequences.log_posteriors,
+    "forest on histograms": sequences.histogram_forest,
+    "forest on timed codes": sequences.timed_forest,
+    "1-D CNN": sequence_network,
+}
+IN_ORDER = ("forest on timed codes", "1-D CNN")  # tried on the longest tracks: of few releases there is little order
+
+
+def last(tracks: Tracks, length: int) -> Tracks:
+    """The last ``length`` releases of each track: of a held one, those after its vote first."""
+    return replace(tracks, code=tracks.code[:, -length:])
+
+
+def take(tracks: Tracks, rows: np.ndarray) -> Tracks:
+    """Some of the tracks."""
+    return Tracks(tracks.code[rows], tracks.y[rows], tracks.z[rows])
+
+
+def crossed(
+    tracks: Tracks, *, classes: tuple[int, int], codes: int, folds: int = FOLDS, seed: int = 0, **options: Any
+) -> dict[str, np.ndarray]:
+    """P(z | y, codes), (n, classes of z), of every track by every family, learned on the other folds' tracks.
+
+    Folds are dealt evenly within (y, z). ``options`` go to the forests (``trees``).
+    """
+    rng = np.random.default_rng(seed)
+    fold = np.empty(len(tracks), np.int64)
+    order = rng.permutation(len(tracks))
+    order = order[np.argsort((tracks.y * classes[1] + tracks.z)[order], kind="stable")]
+    fold[order] = np.arange(len(order)) % folds
+    found = {}
+    for name, attack in FAMILIES.items():
+        if name in IN_ORDER and tracks.code.shape[1] < max(LENGTHS):
+            continue
+        more = options if "forest" in name else {}
+        if "forest" in name or name in IN_ORDER:
+            more = {**more, "seed": seed}
+        found[name] = np.empty((len(tracks), classes[1]))
+        for number in range(folds):
+            fit, test = take(tracks, np.flatnonzero(fold != number)), np.flatnonzero(fold == number)
+            found[name][test] = attack(fit, take(tracks, test), classes=classes, codes=codes, **more)
+    return found
+
+
+def attacked(tracks: Tracks, *, classes: tuple[int, int], codes: int, seed: int = 0, **options: Any) -> dict[str, Any]:
+    """How often each family is right about z: ``{"T=1": {family: share}, ..., "linked": {...}}``.
+
+    ``linked`` puts the family's answers for ``LINKED`` tracks of a person together, by Bayes' rule.
+    """
+    found: dict[str, Any] = {}
+    prior = counted_prior(tracks.y, tracks.z, classes)
+    for length in LENGTHS:
+        part = last(tracks, length)
+        answers = crossed(part, classes=classes, codes=codes, seed=seed, **options)
+        found[f"T={length}"] = {name: float((p.argmax(axis=1) == part.z).mean()) for name, p in answers.items()}
+    rng = np.random.default_rng(seed)
+    found["linked"] = {name: linked(p, tracks, prior, rng=rng) for name, p in answers.items()}
+    return found
+
+
+def linked(p: np.ndarray, tracks: Tracks, prior: np.ndarray, *, rng: np.random.Generator, times: int = 20) -> float:
+    """How often z is right where ``LINKED`` tracks of a person are judged together, from answers ``p`` for each."""
+    ratio = np.log(np.maximum(p, 1e-3)) - np.log(prior[tracks.y])
+    hits = []
+    for _ in range(times):
+        for person in np.unique(tracks.z):
+            mine = rng.permutation(np.flatnonzero(tracks.z == person))
+            for at in range(0, len(mine) - LINKED + 1, LINKED):
+                hits.append(ratio[mine[at : at + LINKED]].sum(axis=0).argmax() == person)
+    return float(np.mean(hits)) if hits else float("nan")
+
+
+def permuted(tracks: Tracks, rng: np.random.Generator) -> Tracks:
+    """The same tracks as if they were other people's, within y: the null of what attackers find where nothing is."""
+    z = tracks.z.copy()
+    for value in np.unique(tracks.y):
+        rows = np.flatnonzero(tracks.y == value)
+        z[rows] = tracks.z[rng.permutation(rows)]
+    return replace(tracks, z=z)
