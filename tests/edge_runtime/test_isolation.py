@@ -18,15 +18,8 @@ ROOT = Path(__file__).parents[2]
 def run(code, cwd=None):
     """What a Python of its own prints; one thread, so that a namespace takes all of it."""
     environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT))
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        **options,
-    )
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=30, check=False)
 
 
 TRY = """
@@ -89,7 +82,8 @@ def test_no_file_grows_and_no_core_is_left(tmp_path):
         "import os, resource, signal\nfrom edge_runtime import hardening\n"
         "hardening.no_core_dumps(); hardening.no_files()\n"
         "print(resource.getrlimit(resource.RLIMIT_CORE))\n"
-        "try:\n    os.write(os.open('left', os.O_WRONLY | os.O_CREAT), b'x' * 9)\nexcept OSError as error:\n    print(error.errno)\n"
+        "left = os.open('left', os.O_WRONLY | os.O_CREAT)\n"
+        "try:\n    os.write(left, b'x' * 9)\nexcept OSError as error:\n    print(error.errno)\n"
         "r, w = os.pipe(); os.write(w, b'pipes work'); print(os.read(r, 99))\nimport sys; sys.stdout.flush()\n"
         "os.kill(os.getpid(), signal.SIGABRT)"
     )
