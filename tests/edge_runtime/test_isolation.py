@@ -44,7 +44,7 @@ socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).close()
 def test_no_socket_can_be_made_inside(user):
     if user and os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
-    done = run(f"import os\nfrom edge_runtime import isolation\n{user}\nprint(isolation.enter())" + TRY)
+    done = run(f"import os, socket\nfrom edge_runtime import isolation\n{user}\nprint(isolation.enter())" + TRY)
     means, *tries = done.stdout.splitlines()
     assert isolation.FILTER in means, done.stderr
     assert tries == ["refused 13"] * 5
