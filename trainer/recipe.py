@@ -16,7 +16,7 @@ from trainer.recipe_errors import nearest, sentence
 
 FOLDER = Path(__file__).parent / "recipes"
 ALIASES = {name: f"{name}-prgan" for name in ("digits", "mnist", "wifi", "depth", "faces")}
-BUILT_IN = ("digits", "mnist", "wifi", "faces", "depth", "scene", "wq")  # a module of trainer.datasets each
+BUILT_IN = ("digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq")  # trainer.datasets has each
 STREAMS = ("depth",)  # whose readings come from a camera, many of each person
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
@@ -27,8 +27,8 @@ class Data(Section):
     """Which readings, and which two attributes of them."""
 
     source: str = Field(
-        description='"digits" (in scikit-learn), "mnist", "wifi", "faces", "depth", "scene", "wq" (files that you get '
-        'once), or "npz:FILE" with arrays x, y, z (and labels); FILE is relative to the recipe.'
+        description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq" '
+        '(files that you get once), or "npz:FILE" with arrays x, y, z (and labels); FILE is relative to the recipe.'
     )
     target: Name = Field(
         description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '

@@ -111,6 +111,16 @@ class Release(Section):
         description='What should survive: "pixels", "moments" (ink, slant, stroke), or attributes of the data set.',
     )
     codes: int = Field(default=32, ge=2, le=1024, description="Codes of each class of y.")
+    method: Literal["funnel", "residual"] = Field(
+        default="funnel",
+        description='How codes come about: "funnel" learns a head, "residual" counts on what z does not explain of T '
+        "(little data, many z).",
+    )
+    compared: int = Field(
+        default=1,
+        ge=1,
+        description="Settings that were compared before these were taken; a certificate shares its confidence by them.",
+    )
     price: float = Field(
         default=4.0,
         ge=0,
