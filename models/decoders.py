@@ -1,5 +1,7 @@
-"""Decoders of a release: from what is known of a code, and noise, to a picture of it. They stay on the workstation: what
-ships is the table of what they drew."""
+"""Decoders of a release: from what is known of a code, and noise, to a picture of it.
+
+They stay on the workstation: what ships is the table of what they drew.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ BATCH = 128
 
 @dataclass(frozen=True)
 class DecoderSettings:
-    """How a decoder is trained, and how many pictures of each code it draws. ``binary`` readings are drawn as 0 and 1."""
+    """How a decoder is trained, and how many pictures of a code it draws; ``binary`` ones are drawn as 0 and 1."""
 
     copies: int
     steps: int
@@ -83,7 +83,7 @@ def _conditions(code: np.ndarray, kept: np.ndarray, *, codes: int, per_class: in
     return told
 
 
-def _trained(u: np.ndarray, condition: np.ndarray, settings: DecoderSettings, rng: np.random.Generator):  # noqa: ANN202
+def _trained(u: np.ndarray, condition: np.ndarray, settings: DecoderSettings, rng: np.random.Generator):
     import keras
     import tensorflow as tf
 
