@@ -103,6 +103,10 @@ class Scene(object):
         np.maximum(depth, np.float32(0), out=depth)
         return np.where(there, np.rint(depth), np.float32(0)).astype(np.uint16)
 
+    def anybody(self, seconds):
+        """Whether somebody is in a lane at that time, which no earlier one may follow."""
+        return any(lane.at(seconds) is not None for lane in self._lanes)
+
     def pixel(self, walker):
         """Row and column of a walker's head, maybe outside the picture."""
         away = self.floor_mm - self.cast[walker.who].height
