@@ -21,7 +21,7 @@ from trainer.datasets.readings import Readings
 
 FPS = 10
 EMPTY = 10  # frames of the floor alone, which the capture learns first
-CROSSINGS = 96
+CROSSINGS = 64
 SEED = 1
 
 
