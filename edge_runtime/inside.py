@@ -72,6 +72,7 @@ class Inside(object):
 
     def run(self, bundle: bytes, isolated: str, frames: Optional[int]) -> None:
         """Open the bundle, tell what runs, then perturb. Raises what ends it early."""
+        from edge_runtime.aim import Aiming
         from edge_runtime.capture import Capture
         from edge_runtime.perturber import Perturber
 
@@ -106,6 +107,7 @@ class Inside(object):
                 recheck_s=settings["recheck_s"],
                 recheck=perturber.recheck,
                 frames=settings["frames"],
+                look=Aiming(perturber.manifest, self._counters).look if settings["aim"] else None,
             )
             started = time.monotonic()
             flat = live.flat()

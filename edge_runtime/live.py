@@ -52,7 +52,8 @@ class LiveLoop(object):
 
     ``open_source`` opens it (and opens it again); ``capture`` makes slots and frames of what it gives; ``send`` takes
     one list of ``PerturbedFrame``, a place for each slot. ``note`` is told of faults: a word and a sentence.
-    ``recheck`` is called every ``recheck_s`` between two frames and raises where the golden vectors fail.
+    ``recheck`` is called every ``recheck_s`` between two frames and raises where the golden vectors fail; ``look`` is
+    shown raw readings while a person aims the camera (``aim.py``).
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class LiveLoop(object):
         recheck_s: float,
         recheck: Callable[[], None],
         frames: Optional[int] = None,
+        look: Optional[Callable[[np.ndarray], None]] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._look = look
         self._perturber, self._schedule = perturber, schedule
         self._open_source, self._capture, self._send = open_source, capture, send
         self._counters, self._watchdog, self._note = counters, watchdog, note
@@ -240,6 +243,9 @@ class LiveLoop(object):
         if reason:
             self._let_fall(frame, reason)
             return
+        self._counters.set("last-latency-us", int((self._clock() - came_s) * 1e6))
+        if self._look is not None:
+            self._look(frame._data)
         frame.erase()
         self._last = made
         self._send(made)

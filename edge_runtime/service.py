@@ -25,7 +25,7 @@ from edge_runtime.record import Layout, Record
 from edge_runtime.schedule import Schedule, schedule
 from edge_runtime.supervise import Event, InsideFailed, Supervisor
 
-FILES = ("npz", "csv", "arff", "images")  # sources and sinks that keep numbers; all others are live
+FILES = ("npz", "csv", "arff", "images", "video")  # sources and sinks that keep numbers; all others are live
 DRAIN_S = 5.0  # from SIGTERM to the end of the process
 STALE_S = 5.0  # without anything new for so long, /readyz is red
 PORT_AGAIN_S = 30.0
@@ -150,7 +150,8 @@ class Service(object):
             self._begin()
             if self._begun and self._clock() >= self.emission.due_s():
                 self.emission.tick()
-                self._sinks.local(self.drops(), self._aim())
+                latency_ms = self.supervisor.inside.get("last-latency-us") / 1e3
+                self._sinks.local(self.drops(), self._aim(), latency_ms)
             self._keep_pages(now)
             self._tell_manager(now)
             if signal.SIGHUP in self._signals:
@@ -283,6 +284,12 @@ class Service(object):
             record_bytes=self._layout.size,
         )
 
+        if self.settings["aim"]:
+            self.log.say(
+                "aim",
+                message="aiming is on for 15 minutes: coarse figures of the raw picture go to the preview page",
+            )
+
     def _say_ready(self, facts: Dict[str, Any]) -> None:
         backends = ["{backend} {version}".format(**one) for one in (self._info.get("backends") or {}).values()]
         set_s = float(facts.get("set_ms") or 0) / 1e3
@@ -323,18 +330,36 @@ class Service(object):
 
     def _aim(self) -> Dict[str, int]:
         prefix = "aim:"
+        if not self.settings["aim"]:
+            return {}
         return {k[len(prefix) :]: v for k, v in self.supervisor.inside.all().items() if k.startswith(prefix)}
 
     def _open_sinks(self, manifest: Dict[str, Any]) -> Dict[str, Any]:
         from edge_runtime.sinks import open_sink
 
+        options = {
+            "say": self._sink_says,
+            "privacy": self.bundle.members.get(manifest["privacy"]["file"]),
+            "notes": self._notes(),
+        }
         sinks: Dict[str, Any] = {}
         for text in self.settings["sink"]:
             name = without_secrets(text)
             if name in sinks:
                 raise BadInput("expected every sink once; {} is there twice".format(name))
-            sinks[name] = open_sink(text, manifest["outputs"])
+            sinks[name] = open_sink(text, manifest["outputs"], manifest, options)
         return sinks
+
+    def _notes(self) -> List[str]:
+        """What nobody who looks at the stream should overlook."""
+        notes = []
+        if self._source.get("simulated"):
+            notes.append("Simulated: this source is made up by a program.")
+        if self._source.get("raw_on_network"):
+            notes.append("Raw pictures reach this device over a network: whoever listens there sees them.")
+        if self._isolation == CONVENTION:
+            notes.append("Nothing but its own code keeps the process with the raw pictures off the network.")
+        return notes
 
     def _sink_says(self, text: str) -> None:
         self.log.say("sink", message=text)
@@ -423,13 +448,14 @@ def inside_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
         "max_latency_s": settings["max-latency"],
         "recheck_s": settings["recheck"],
         "hang_after_s": settings["hang-after"],
+        "aim": settings["aim"],
     }
 
 
 def without_secrets(text: str) -> str:
     """A source or sink as it may be printed: what stands before an @ or behind a ? of an address is left out."""
     if "://" not in text:
-        return text
+        return text.partition("?")[0] if text.startswith("preview:") else text
     return re.sub("//[^/]*@", "//", text.partition("?")[0])
 
 
@@ -453,8 +479,9 @@ def _open_bundle(settings: Dict[str, Any]) -> Any:
     handle = os.open(settings["bundle"], os.O_RDONLY | os.O_CLOEXEC)
     if read_bundle(read_all(handle), trust).manifest_sha256 != bundle.manifest_sha256:
         raise BadInput("the bundle {} is being written to: try again".format(settings["bundle"]))
-    # The models are the inside's business, and their bytes need not be in memory twice.
-    return handle, bundle._replace(members={})
+    # The models are the inside's business, and their bytes need not be in memory twice. Its card is shown here.
+    card = bundle.manifest["privacy"]["file"]
+    return handle, bundle._replace(members={card: bundle.members[card]} if card else {})
 
 
 __all__ = ["FILES", "Schedule", "Service", "run", "wanted"]
