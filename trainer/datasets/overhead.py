@@ -4,7 +4,7 @@ Source: edge_runtime/simulation.py, no files. OccuTherm itself (77 people under 
 section 6.1) is not public; what is learnt here is about ellipsoids. Patches are cut by the recipe's own ``[capture]``,
 so that a bundle can be shown from camera to consumer.
 
-y is the direction, z which of 8 builds. Crossings are the independent units.
+y is the direction, z which of 4 builds. Crossings are the independent units.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from trainer.datasets.readings import Readings
 
 FPS = 10
 EMPTY = 10  # frames of the floor alone, which the capture learns first
-CROSSINGS = 64
+CROSSINGS = 80
+BUILDS = 4
 SEED = 1
 
 
@@ -33,7 +34,7 @@ def load(*, target: str, sensitive: str, capture: Capture | None, crossings: int
     if capture is None or capture.crop is None:
         raise BadInput('`data.source` "overhead" gives frames of a camera: add [capture] with [capture.crop].')
     shape = capture.frame.shape[0], capture.frame.shape[1]
-    scene = Scene(seed=SEED, people=1, shape=shape)
+    scene = Scene(seed=SEED, people=1, shape=shape, cast=BUILDS)
     about: list[tuple[int, int, int]] = []
     x, rows = [], []
     for number, reading in through(capture, _frames(scene, about, crossings)):
