@@ -96,7 +96,7 @@ def test_nothing_reaches_stdout(capfd):
     assert capfd.readouterr().out == ""
 
 
-@pytest.mark.parametrize(("side", "to"), [(12, 23), (7, 13), (9, 15), (6, 9), (11, 21), (23, 45)])
+@pytest.mark.parametrize(("side", "to"), [(12, 23), (7, 13), (6, 9), (11, 21), (23, 45)])
 def test_a_picture_of_odd_sides_is_resized_to_the_side_that_was_meant(side, to):
     """23 / 12 in float32 is too small by a hair, and the specification takes the floor of side times scale."""
     import keras

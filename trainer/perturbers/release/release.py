@@ -7,6 +7,7 @@ learns more of x than c' tells, and that is counted (trainer.audit.certificate),
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,27 +44,75 @@ def fit(
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     first, _ = run.hold_out(dataset.part("classifiers"))
     second, _ = run.hold_out(dataset.part("perturber"))
-    u_second = dataset.unit(second.x)
-    trunk, label_head, kept = _trunk(dataset, first, section, functions, rng, budget, report=_metric(run, "trunk"))
+    prepared = prepare(dataset, first, section, functions, rng, budget, report=_metric(run, "trunk"))
     if run.recipe.limits.unseen_accuracy is not None:
         _gate(dataset, section, functions, rng, budget, run)
-    t = kept(u_second, second.index)
     stream = holding.stream(section.hold, section.acknowledge)
     if stream is not None and stream["hold"] != "frame":
-        encoder = encoders.encoder(trunk, label_head)
-        return _held(dataset, encoder, t, u_second, second, section, stream, rng)
-    copies, of = training.augmented(u_second, section, rng)
-    features = trunk.predict(copies, batch_size=1024, verbose=0)
-    rows = codes.Rows(
-        features, kept(copies, second.index[of]), second.y[of], second.z[of], of if section.copies > 1 else None
-    )
+        u, trunk = dataset.unit(second.x), prepared.trunk
+        encoder = encoders.encoder(trunk.below, trunk.label)
+        return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
+    return finish(prepared, dataset, second, section, rng=rng, report=_metric(run, "codes"))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A trunk and T, fitted on the rows ``first``: several settings of codes can start from the same one."""
+
+    trunk: training.Trunk
+    kept: Kept
+    first: Part
+
+
+def prepare(
+    dataset: Dataset,
+    first: Part,
+    section: Release,
+    functions: Functions | None,
+    rng: np.random.Generator,
+    budget: Any,
+    *,
+    report: training.Report = lambda *_: None,
+) -> Prepared:
+    """Fit T and train a trunk on the rows ``first``."""
+    rows, kept = _rows(dataset, first, section, functions, rng)
+    length = {"epochs": budget.epochs, "batch": budget.batch}
+    trunk = training.trunk(dataset.input, rows, section, classes=len(dataset.y_names), report=report, **length)
+    return Prepared(trunk, kept, first)
+
+
+def finish(
+    prepared: Prepared,
+    dataset: Dataset,
+    second: Part,
+    section: Release,
+    *,
+    rng: np.random.Generator,
+    report: training.Report = lambda *_: None,
+) -> FittedPerturber:
+    """Learn codes on the rows ``second``, find the channel, draw the codes. ``prepared`` stays as it is."""
+    from models import encoders
+
+    trunk, kept, first = prepared.trunk, prepared.kept, prepared.first
+    u = dataset.unit(second.x)
+    t = kept(u, second.index)
     classes = len(dataset.y_names), len(dataset.z_names)
-    head = training.code_head(rows, section, classes=classes, rng=rng, report=_metric(run, "codes"))
-    encoder = encoders.encoder(trunk, label_head, head)
-    logits = dict(zip(encoder.output_names, encoder.predict(u_second, batch_size=1024, verbose=0), strict=True))
+    if section.method == "residual":
+        u_first = dataset.unit(first.x)
+        before = codes.Rows(u_first, kept(u_first, first.index), first.y, first.z)
+        rows = codes.Rows(u, t, second.y, second.z)
+        encoder = training.residual_encoder(trunk, before, rows, section, classes=classes, rng=rng, report=report)
+    else:
+        copies, of = training.augmented(u, section, rng)
+        features = trunk.below.predict(copies, batch_size=1024, verbose=0)
+        group = of if section.copies > 1 else None
+        rows = codes.Rows(features, kept(copies, second.index[of]), second.y[of], second.z[of], group)
+        head = training.code_head(rows, section, classes=classes, rng=rng, report=report)
+        encoder = encoders.encoder(trunk.below, trunk.label, head)
+    logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
     _, code = codes.global_codes(logits["label_logits"], logits["code_logits"])
     table = channel_table(code, second.z, t, section, y_names=dataset.y_names, z_classes=len(dataset.z_names))
-    pictures = _picture(dataset, code, t, u_second, second, logits["label_logits"], section)
+    pictures = _picture(dataset, code, t, u, second, logits["label_logits"], section)
     return assemble(dataset, encoder, table, pictures, section)
 
 
@@ -123,24 +172,14 @@ def assemble(
     )
 
 
-def _trunk(
-    dataset: Dataset,
-    part: Part,
-    section: Release,
-    functions: Functions | None,
-    rng: np.random.Generator,
-    budget: Any,
-    *,
-    report: training.Report = lambda *_: None,
-) -> tuple[Any, Any, Kept]:
-    """Trunk, label head and T from some rows."""
+def _rows(
+    dataset: Dataset, part: Part, section: Release, functions: Functions | None, rng: np.random.Generator
+) -> tuple[codes.Rows, Kept]:
+    """Unit-cube readings of some rows with their copies, and T fitted on them."""
     u = dataset.unit(part.x)
     kept = fit_kept(section.keep, u, part.index, y=part.y, attributes=dataset.attributes, functions=functions)
     copies, of = training.augmented(u, section, rng)
-    rows = codes.Rows(copies, kept(copies, part.index[of]), part.y[of], part.z[of])
-    length = {"epochs": budget.epochs, "batch": budget.batch}
-    made = training.trunk(dataset.input, rows, section, classes=len(dataset.y_names), report=report, **length)
-    return (*made, kept)
+    return codes.Rows(copies, kept(copies, part.index[of]), part.y[of], part.z[of]), kept
 
 
 def _gate(
@@ -154,8 +193,8 @@ def _gate(
     held = holding.stream(section.hold)
 
     def without(part: Part) -> Any:
-        trunk, label_head, _ = _trunk(dataset, part, section, functions, rng, budget)
-        model = keras.Model(trunk.inputs, label_head(trunk.output))
+        trunk = prepare(dataset, part, section, functions, rng, budget).trunk
+        model = keras.Model(trunk.below.inputs, trunk.label(trunk.below.output))
         return lambda x: model.predict(dataset.unit(x), batch_size=1024, verbose=0).argmax(axis=1)
 
     run.record(unseen_people=gate.leave_one_out(dataset, both, without, held["votes"] if held else None))
