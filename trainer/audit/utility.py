@@ -31,7 +31,7 @@ class Effort:
     epochs: int
 
 
-EFFORT = {"quick": Effort(6_000, 8), "thorough": Effort(30_000, 20)}
+EFFORT = {"quick": Effort(5_000, 6), "thorough": Effort(30_000, 20)}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from edge_runtime.errors import BadInput
 from trainer.datasets.base import Dataset, Part
 from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
-from trainer.perturbers.release import channel, codes, gate, holding, synthesis, training
+from trainer.perturbers.release import channel, codes, decoder, gate, holding, synthesis, training
 from trainer.perturbers.release.keep import Kept, fit_kept
 from trainer.perturbers.sections import Release
 from trainer.run import Run
@@ -112,7 +112,7 @@ def finish(
     logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
     _, code = codes.global_codes(logits["label_logits"], logits["code_logits"])
     table = channel_table(code, second.z, t, section, y_names=dataset.y_names, z_classes=len(dataset.z_names))
-    pictures = _picture(dataset, code, t, u, second, logits["label_logits"], section)
+    pictures = _picture(dataset, code, t, u, second, encoder, section, rng)
     return assemble(dataset, encoder, table, pictures, section)
 
 
@@ -216,8 +216,7 @@ def _held(
     code = part.y * section.codes + within
     share = np.zeros((len(dataset.y_names), len(dataset.y_names) * section.codes))
     np.add.at(share, (part.y, code), 1.0)
-    logits = encoder.predict(u, batch_size=1024, verbose=0)
-    pictures = _picture(dataset, code, kept, u, part, logits, section)
+    pictures = _picture(dataset, code, kept, u, part, encoder, section, rng)
     donor = section.synthesis == "donor"
     return holding.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
@@ -260,8 +259,9 @@ def _picture(
     kept: np.ndarray,
     u: np.ndarray,
     part: Part,
-    label_logits: np.ndarray,
+    encoder: Any,
     section: Release,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Unit-cube pictures float32 (codes * copies, *shape), those of a code after each other."""
     total = len(dataset.y_names) * section.codes
@@ -269,8 +269,21 @@ def _picture(
         subject = part.cluster if dataset.cluster_kind == "subject" else None
         fewest = section.fewest_subjects
         return synthesis.centroids(u, code, kept, codes=total, per_class=section.codes, subject=subject, fewest=fewest)
-    raw = label_logits - label_logits.max(axis=1, keepdims=True)
-    sure = (np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True))[np.arange(len(code)), part.y]
+
+    def read(pictures: np.ndarray) -> np.ndarray:
+        out = encoder.predict(pictures, batch_size=1024, verbose=0)
+        # A held release's encoder says the class alone.
+        logits = out[encoder.output_names.index("label_logits")] if isinstance(out, (list, tuple)) else out
+        raw = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return raw / raw.sum(axis=1, keepdims=True)
+
+    if section.synthesis == "decoder":
+        binary = np.dtype(dataset.input.dtype).kind in "iu" and float(dataset.input.span.max()) == 1.0
+        settings = decoder.DecoderSettings(section.donors, section.decoder_steps, section.latent, binary)
+        return decoder.pictures(
+            u, code, kept, codes=total, per_class=section.codes, settings=settings, read=read, rng=rng
+        )
+    sure = read(u)[np.arange(len(code)), part.y]
     allowed = _consent(dataset, section)
     rows = synthesis.donors(
         code,
