@@ -74,6 +74,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         cluster_kind=cluster_kind,
         attributes=readings.attributes,
         labels=readings.labels,
+        consent=readings.consent,
     )
 
 
