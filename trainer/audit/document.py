@@ -104,6 +104,7 @@ def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: label-only beside the perturber, and every non-adaptive number called that."""
     from trainer.audit.limits import sentences
     from trainer.audit.linear import as_lines
+    from trainer.audit.lines import HEAD, attack, beside, probes
     from trainer.report.sentence import sentence
 
     data, raw = document["data"], document["raw"]
@@ -120,18 +121,11 @@ def as_text(document: Mapping[str, Any]) -> str:
             f"{title}: {data['target']} right {_range(target)} (raw {_percent(raw['target']['accuracy'])}); "
             f"chance at {data['sensitive']}: prior {_percent(chance['prior'])}, majority "
             f"{_percent(chance['majority'])}",
-            f"  {'adversary':22} {'':14} {'right':>7}  {'95 % interval':15} {'AUC':>5} {'bits':>7}  {'rows':>6}",
+            HEAD,
+            *(attack(row, best=same(row, worst)) for row in part["adversaries"]),
+            *beside(part),
         ]
-        for row in part["adversaries"]:
-            kind = "adaptive" if row["kind"] == "adaptive" else "non-adaptive"
-            auc = "    -" if row["auc"] is None else f"{row['auc']:5.3f}"
-            best = "  <- best attack found" if same(row, worst) else ""
-            lines.append(
-                f"  {row['name']:22} {kind:14} {_percent(row['accuracy']):>7}  "
-                f"[{_percent(row['low'])}, {_percent(row['high'])}]".ljust(67)
-                + f" {auc} {row['bits']:+7.3f}  {row['train_samples']:6d}{best}"
-            )
-        lines += [f"  {left['name']:22} not run: {left['reason']}" for left in part["not_run"]]
+    lines += ["", *probes(document)]
     lines += ["", document["certificate"]["sentence"]]
     if "population_free" in document["certificate"]:
         lines.append(document["certificate"]["population_free"])
