@@ -15,8 +15,8 @@ from trainer.audit.metrics import counted_prior
 from trainer.audit.sequences import Tracks, timed
 
 WIDTH = 24
-STEPS = 120
-RATE = 5e-3
+STEPS = 80
+RATE = 7e-3
 DECAY = 0.02
 
 

@@ -54,17 +54,28 @@ def crossed(
     order = rng.permutation(len(tracks))
     order = order[np.argsort((tracks.y * classes[1] + tracks.z)[order], kind="stable")]
     fold[order] = np.arange(len(order)) % folds
+    found: dict[str, np.ndarray] = {}
+    for number in range(folds):
+        fit, test = take(tracks, np.flatnonzero(fold != number)), np.flatnonzero(fold == number)
+        for name, p in answers(fit, take(tracks, test), classes=classes, codes=codes, seed=seed, **options).items():
+            found.setdefault(name, np.empty((len(tracks), classes[1])))[test] = p
+    return found
+
+
+def answers(
+    fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, seed: int = 0, trees: int = 300
+) -> dict[str, np.ndarray]:
+    """P(z | y, codes), (tracks, classes of z), of ``test`` by every family that learned on ``fit``."""
     found = {}
     for name, attack in FAMILIES.items():
-        if name in IN_ORDER and tracks.code.shape[1] < max(LENGTHS):
+        if name in IN_ORDER and fit.code.shape[1] < max(LENGTHS):
             continue
-        more = options if "forest" in name else {}
+        options: dict[str, int] = {}
+        if "forest" in name:
+            options["trees"] = trees
         if "forest" in name or name in IN_ORDER:
-            more = {**more, "seed": seed}
-        found[name] = np.empty((len(tracks), classes[1]))
-        for number in range(folds):
-            fit, test = take(tracks, np.flatnonzero(fold != number)), np.flatnonzero(fold == number)
-            found[name][test] = attack(fit, take(tracks, test), classes=classes, codes=codes, **more)
+            options["seed"] = seed
+        found[name] = attack(fit, test, classes=classes, codes=codes, **options)
     return found
 
 
@@ -77,10 +88,10 @@ def attacked(tracks: Tracks, *, classes: tuple[int, int], codes: int, seed: int 
     prior = counted_prior(tracks.y, tracks.z, classes)
     for length in LENGTHS:
         part = last(tracks, length)
-        answers = crossed(part, classes=classes, codes=codes, seed=seed, **options)
-        found[f"T={length}"] = {name: float((p.argmax(axis=1) == part.z).mean()) for name, p in answers.items()}
+        said = crossed(part, classes=classes, codes=codes, seed=seed, **options)
+        found[f"T={length}"] = {name: float((p.argmax(axis=1) == part.z).mean()) for name, p in said.items()}
     rng = np.random.default_rng(seed)
-    found["linked"] = {name: linked(p, tracks, prior, rng=rng) for name, p in answers.items()}
+    found["linked"] = {name: linked(p, tracks, prior, rng=rng) for name, p in said.items()}
     return found
 
 
