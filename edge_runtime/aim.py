@@ -5,13 +5,17 @@ switched on, go to the preview page of this device alone, and are as coarse as i
 """
 
 import math
-from typing import Dict
+import time
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
 LEVELS = 16
 NAMES = ("exposure", "dark", "bright", "near", "far", "blob", "cut", "focus")
 TOP, RIGHT, BOTTOM, LEFT = 1, 2, 4, 8
+AIMING_S = 900.0  # aiming ends by itself: a flag that somebody forgot is not to tell about x for years
+_EVERY_S = 0.25
+_DEPTH_MM = 8000.0  # as far as depth cameras see
 _MOST = 120  # rows and columns that are looked at, focus aside
 
 
@@ -47,8 +51,51 @@ def aim(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
 
 
 def only_levels(numbers: Dict[str, int]) -> Dict[str, int]:
-    """Of any numbers by name, those with a name from here, each brought into 0 to 15: nothing else can pass."""
-    return {name: min(max(int(numbers[name]), 0), LEVELS - 1) for name in NAMES if name in numbers}
+    """Of any numbers by name, those with a name from here, 15 at most: nothing else can pass. Below 0 is none."""
+    return {name: min(int(numbers[name]), LEVELS - 1) for name in NAMES if numbers.get(name, -1) >= 0}
+
+
+class Aiming(object):
+    """Inside, while a person aims: levels of a reading now and then, to ``counters`` under ``aim:NAME``; -1 is none."""
+
+    def __init__(self, manifest: Dict[str, Any], counters: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        self._low, self._high = _range(manifest)
+        self._counters, self._clock = counters, clock
+        self._end_s = clock() + AIMING_S
+        self._next_s = 0.0
+
+    def look(self, raw: np.ndarray) -> None:
+        """Take the levels of this reading, if it is time; after ``AIMING_S`` there are none any more."""
+        now = self._clock()
+        if now < self._next_s:
+            return
+        if now >= self._end_s:
+            self._next_s = float("inf")
+            levels = dict.fromkeys(NAMES, -1)
+        else:
+            self._next_s = now + _EVERY_S
+            try:
+                levels = aim(raw, low=self._low, high=self._high)
+            except Exception:
+                # A reading that is none costs its own levels; the error's text may hold a part of it.
+                self._counters.add("fault:aim")
+                return
+        for name, level in levels.items():
+            self._counters.set("aim:" + name, level)
+
+
+def _range(manifest: Dict[str, Any]) -> Tuple[float, float]:
+    """Of the sensor's own readings, where ``capture`` says what those are; else of the input."""
+    capture, low, high = manifest["capture"], manifest["input"]["low"], manifest["input"]["high"]
+    if capture is not None:
+        if capture["frame"]["unit_mm"] is not None:
+            return 0.0, _DEPTH_MM / capture["frame"]["unit_mm"]
+        if capture["low"] is not None:
+            low, high = capture["low"], capture["high"]
+    if not isinstance(low, (int, float)):
+        # Each feature has its own range, or none: such a vector is not aimed.
+        return 0.0, 1.0
+    return float(low), float(high)
 
 
 def _level(value: float) -> int:

@@ -15,6 +15,8 @@ from edge_runtime.logs import KINDS
 
 DEFAULT_PATH = "/etc/edgeveil/edge.json"
 _MOST_BYTES = 1 << 20
+# Each lets something of the raw picture further than it goes otherwise: for a person at the device, while there.
+FLAGS_ALONE = ("aim", "accept-raw-on-network")
 
 Setting = NamedTuple(
     "Setting",
@@ -57,6 +59,7 @@ SETTINGS = {
     "restarts": _number(int, 20, "N", "how often in an hour the inside may be started again (20)", 0, 10000),
     "health": _other(str, "127.0.0.1:9464", "HOST:PORT", "where /livez /readyz /metrics are (127.0.0.1:9464), or off"),
     "log": _other(str, "memory", "KIND", "memory (the last 500 events, at /logs), text or json (on stderr too)"),
+    "aim": _other(bool, False, "", "for 15 minutes, show coarse figures of the raw picture on the preview page"),
     "accept-raw-on-network": _other(bool, False, "", "read a camera over a network that may be listened to"),
 }
 
@@ -92,6 +95,8 @@ def read(path: Optional[str]) -> Dict[str, Any]:
                     path, name[:40], ", ".join(sorted(SETTINGS))
                 )
             )
+        if name in FLAGS_ALONE and document[name]:
+            raise BadInput("{!r} in {} would stay on unseen: give it as a flag, --{}".format(name, path, name))
     return {name: check(name, value, "in " + path) for name, value in document.items()}
 
 

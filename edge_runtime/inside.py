@@ -11,12 +11,11 @@ import select
 import signal
 import sys
 import time
-import traceback
 from typing import Any, Callable, Dict, List, Optional
 
 from edge_runtime import hardening, isolation, loop
 from edge_runtime.counters import DROP, Counters
-from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
+from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop, describe
 from edge_runtime.frames import PerturbedFrame
 from edge_runtime.live import LiveLoop
 from edge_runtime.record import FLAT, RELEASED, Layout
@@ -54,12 +53,6 @@ def main(argv: List[str]) -> int:
     return code
 
 
-def describe(error: BaseException) -> str:
-    """An unexpected error by its kind and its place in the code; its text could hold a value of a frame."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return "{} at {}:{}".format(type(error).__name__, os.path.basename(place.filename), place.lineno)
-
-
 class Inside(object):
     """One run of the inside, from a bundle's bytes to the end of its source."""
 
@@ -72,6 +65,7 @@ class Inside(object):
 
     def run(self, bundle: bytes, isolated: str, frames: Optional[int]) -> None:
         """Open the bundle, tell what runs, then perturb. Raises what ends it early."""
+        from edge_runtime.aim import Aiming
         from edge_runtime.capture import Capture
         from edge_runtime.perturber import Perturber
 
@@ -106,6 +100,7 @@ class Inside(object):
                 recheck_s=settings["recheck_s"],
                 recheck=perturber.recheck,
                 frames=settings["frames"],
+                look=Aiming(perturber.manifest, self._counters).look if settings["aim"] else None,
             )
             started = time.monotonic()
             flat = live.flat()

@@ -15,7 +15,7 @@ from typing import Any, Callable, List, Optional, Tuple
 import numpy as np
 
 from edge_runtime.counters import DROP, Counters
-from edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped
+from edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
 from edge_runtime.frames import PerturbedFrame, RawFrame
 from edge_runtime.schedule import Schedule
 from edge_runtime.watchdog import Watchdog
@@ -52,7 +52,8 @@ class LiveLoop(object):
 
     ``open_source`` opens it (and opens it again); ``capture`` makes slots and frames of what it gives; ``send`` takes
     one list of ``PerturbedFrame``, a place for each slot. ``note`` is told of faults: a word and a sentence.
-    ``recheck`` is called every ``recheck_s`` between two frames and raises where the golden vectors fail.
+    ``recheck`` is called every ``recheck_s`` between two frames and raises where the golden vectors fail; ``look`` is
+    shown raw readings while a person aims the camera (``aim.py``).
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class LiveLoop(object):
         recheck_s: float,
         recheck: Callable[[], None],
         frames: Optional[int] = None,
+        look: Optional[Callable[[np.ndarray], None]] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._look = look
         self._perturber, self._schedule = perturber, schedule
         self._open_source, self._capture, self._send = open_source, capture, send
         self._counters, self._watchdog, self._note = counters, watchdog, note
@@ -113,7 +116,7 @@ class LiveLoop(object):
             self._perturbing()
         finally:
             self._stopping.set()
-            thread.join(2.0)
+            thread.join(1.0)
             left = self._latest.take(0)
             if left is not None:
                 self._let_fall(left[0], "stopped")
@@ -184,7 +187,7 @@ class LiveLoop(object):
             except Exception as error:
                 # A driver's own error may quote what it was reading.
                 self._counters.add("fault:error")
-                self._note("error", "the source failed with a {}; it is opened again".format(type(error).__name__))
+                self._note("error", "the source failed: {}; it is opened again".format(describe(error)))
                 return False
             if frame is None:
                 return True
@@ -240,9 +243,12 @@ class LiveLoop(object):
         if reason:
             self._let_fall(frame, reason)
             return
+        if self._look is not None:
+            self._look(frame._data)
         frame.erase()
         self._last = made
         self._send(made)
+        self._counters.set("last-latency-us", int((self._clock() - came_s) * 1e6))
         self._counters.add("sets-out")
 
     def _attempt(self, frame: RawFrame) -> Tuple[List[Any], str]:

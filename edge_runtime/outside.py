@@ -61,10 +61,10 @@ class SinkSet(object):
         for sink in self._sinks.values():
             sink.announce(state, tick_ns)
 
-    def local(self, counts: Dict[str, int], aim: Dict[str, int]) -> None:
+    def local(self, counts: Dict[str, int], aim: Dict[str, int], latency_ms: float) -> None:
         """What pages on this device may show."""
         for sink in self._sinks.values():
-            sink.local(counts, aim)
+            sink.local(counts, aim, latency_ms)
 
     def counts(self) -> Dict[str, Dict[str, int]]:
         """The sinks' own numbers, by sink."""

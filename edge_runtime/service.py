@@ -4,7 +4,6 @@ One thread waits for records, notes, signals and the next tick; pages and sinks 
 descriptors, counters and perturbed frames: no raw frame ever gets here.
 """
 
-import contextlib
 import os
 import re
 import select
@@ -14,21 +13,22 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from edge_runtime import hardening, health
-from edge_runtime.counters import DROP, Counters
+from edge_runtime.counters import AIM, DROP, Counters
 from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
 from edge_runtime.isolation import CONVENTION
-from edge_runtime.lock import SourceLock
 from edge_runtime.logs import Log
+from edge_runtime.manifest import PRIVACY_MEMBER
 from edge_runtime.notify import Notifier
 from edge_runtime.outside import Emission, SinkSet
 from edge_runtime.record import Layout, Record
 from edge_runtime.schedule import Schedule, schedule
 from edge_runtime.supervise import Event, InsideFailed, Supervisor
 
-FILES = ("npz", "csv", "arff", "images")  # sources and sinks that keep numbers; all others are live
+FILES = ("npz", "csv", "arff", "images", "video")  # sources and sinks that keep numbers; all others are live
 DRAIN_S = 5.0  # from SIGTERM to the end of the process
 STALE_S = 5.0  # without anything new for so long, /readyz is red
 PORT_AGAIN_S = 30.0
+PAGES_EVERY_S = 0.2
 
 
 def wanted(settings: Dict[str, Any]) -> bool:
@@ -44,15 +44,12 @@ def run(settings: Dict[str, Any], **parts: Any) -> Dict[str, Any]:
     """
     hardening.no_core_dumps()
     log = Log(settings["log"])
-    with contextlib.ExitStack() as held:
-        if settings["source"].partition(":")[0] not in FILES:
-            held.enter_context(SourceLock(settings["source"]))
-        service = Service(settings, log, **parts)
-        try:
-            return service.run()
-        except EdgeVeilError as error:
-            log.say("failed", message=str(error), exit_code=error.exit_code)
-            raise
+    service = Service(settings, log, **parts)
+    try:
+        return service.run()
+    except EdgeVeilError as error:
+        log.say("failed", message=str(error), exit_code=error.exit_code)
+        raise
 
 
 class Service(object):
@@ -98,6 +95,7 @@ class Service(object):
         self._signals: List[int] = []
         self._stopped = "end"
         self._turned_s = clock()
+        self._pages_told_s = 0.0
 
     def run(self) -> Dict[str, Any]:
         """See ``run`` of this module."""
@@ -150,7 +148,7 @@ class Service(object):
             self._begin()
             if self._begun and self._clock() >= self.emission.due_s():
                 self.emission.tick()
-                self._sinks.local(self.drops(), self._aim())
+                self._tell_pages(now)
             self._keep_pages(now)
             self._tell_manager(now)
             if signal.SIGHUP in self._signals:
@@ -203,7 +201,7 @@ class Service(object):
         if self._live is None or self._begun:
             return
         if not self._sinks.opened:
-            self._sinks.open(self._open_sinks(self.bundle.manifest))
+            self._sinks.open(self._open_sinks())
         early, self._early = self._early, []
         for record in early:
             self._take(record)
@@ -283,6 +281,12 @@ class Service(object):
             record_bytes=self._layout.size,
         )
 
+        if self.settings["aim"]:
+            self.log.say(
+                "aim",
+                message="aiming is on for 15 minutes: coarse figures of the raw picture go to the preview page",
+            )
+
     def _say_ready(self, facts: Dict[str, Any]) -> None:
         backends = ["{backend} {version}".format(**one) for one in (self._info.get("backends") or {}).values()]
         set_s = float(facts.get("set_ms") or 0) / 1e3
@@ -321,23 +325,47 @@ class Service(object):
                 "another with --health, or off.".format(host, port, (error.strerror or "in use").lower()),
             )
 
-    def _aim(self) -> Dict[str, int]:
-        prefix = "aim:"
-        return {k[len(prefix) :]: v for k, v in self.supervisor.inside.all().items() if k.startswith(prefix)}
+    def _tell_pages(self, now: float) -> None:
+        """What pages on this device show beside the stream; a few times a second is as often as anybody looks."""
+        if now < self._pages_told_s + PAGES_EVERY_S:
+            return
+        self._pages_told_s = now
+        inside = self.supervisor.inside.all()
+        levels = {name[len(AIM) :]: value for name, value in inside.items() if name.startswith(AIM)}
+        self._sinks.local(self.drops(), levels, inside.get("last-latency-us", 0) / 1e3)
 
-    def _open_sinks(self, manifest: Dict[str, Any]) -> Dict[str, Any]:
+    def _open_sinks(self) -> Dict[str, Any]:
         from edge_runtime.sinks import open_sink
 
+        manifest = self.bundle.manifest
+        options = {
+            "say": lambda text: self.log.say("sink", message=text),
+            "privacy": self.bundle.members.get(manifest["privacy"]["file"]),
+            "notes": self._notes(),
+        }
         sinks: Dict[str, Any] = {}
-        for text in self.settings["sink"]:
-            name = without_secrets(text)
-            if name in sinks:
-                raise BadInput("expected every sink once; {} is there twice".format(name))
-            sinks[name] = open_sink(text, manifest["outputs"])
+        try:
+            for text in self.settings["sink"]:
+                name = without_secrets(text)
+                if name in sinks:
+                    raise BadInput("expected every sink once; {} is there twice".format(name))
+                sinks[name] = open_sink(text, manifest["outputs"], manifest, options)
+        except BaseException:
+            for sink in sinks.values():
+                sink.close() if sink.live else sink.discard()
+            raise
         return sinks
 
-    def _sink_says(self, text: str) -> None:
-        self.log.say("sink", message=text)
+    def _notes(self) -> List[str]:
+        """What nobody who looks at the stream should overlook."""
+        notes = []
+        if self._source.get("simulated"):
+            notes.append("Simulated: this source is made up by a program.")
+        if self._source.get("raw_on_network"):
+            notes.append("Raw pictures reach this device over a network: whoever listens there sees them.")
+        if self._isolation == CONVENTION:
+            notes.append("Nothing but its own code keeps the process with the raw pictures off the network.")
+        return notes
 
     # what the pages ask
 
@@ -420,6 +448,7 @@ def inside_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
         "repeat": settings["repeat"],
         "fps": settings["fps"],
         "frames": settings["frames"],
+        "aim": settings["aim"],
         "max_latency_s": settings["max-latency"],
         "recheck_s": settings["recheck"],
         "hang_after_s": settings["hang-after"],
@@ -429,7 +458,7 @@ def inside_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
 def without_secrets(text: str) -> str:
     """A source or sink as it may be printed: what stands before an @ or behind a ? of an address is left out."""
     if "://" not in text:
-        return text
+        return text.partition("?")[0] if text.startswith("preview:") else text
     return re.sub("//[^/]*@", "//", text.partition("?")[0])
 
 
@@ -454,7 +483,8 @@ def _open_bundle(settings: Dict[str, Any]) -> Any:
     if read_bundle(read_all(handle), trust).manifest_sha256 != bundle.manifest_sha256:
         raise BadInput("the bundle {} is being written to: try again".format(settings["bundle"]))
     # The models are the inside's business, and their bytes need not be in memory twice.
-    return handle, bundle._replace(members={})
+    kept = {name: data for name, data in bundle.members.items() if name == PRIVACY_MEMBER}
+    return handle, bundle._replace(members=kept)
 
 
 __all__ = ["FILES", "Schedule", "Service", "run", "wanted"]

@@ -16,6 +16,7 @@ import typer
 from typer.exceptions import TyperException
 
 from edge_runtime.errors import BadInput, EdgeVeilError
+from trainer import cli_devices
 from trainer.cli_trust import trust
 
 app = typer.Typer(
@@ -32,6 +33,7 @@ app.add_typer(recipes, name="recipe")
 app.add_typer(bundles, name="bundle")
 app.add_typer(boards, name="devices")
 app.add_typer(trust, name="trust")
+cli_devices.add_commands(app, boards)
 
 
 class Budget(str, Enum):

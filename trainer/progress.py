@@ -65,3 +65,41 @@ def _lines(title: str, total: int, done: int, clock: Callable[[], float]) -> Ite
 def say(text: str) -> None:
     """One line of prose on stderr."""
     print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def transfer(title: str, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
+    """Yield ``report(bytes there, bytes in all)``: rate and time left, on stderr."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task(title, total=None)
+            yield lambda there, total: bar.update(task, completed=there, total=total)
+        return
+    begun, said = clock(), clock()
+
+    def report(there: int, total: int) -> None:
+        nonlocal said
+        if clock() - said >= LINE_EVERY_S:
+            said = clock()
+            rate = there / max(said - begun, 1e-9)
+            left = (total - there) / max(rate, 1e-9)
+            say(f"{title}: {there} of {total} bytes, {rate / 1000:.1f} kB/s, {left:.0f} s left")
+
+    yield report

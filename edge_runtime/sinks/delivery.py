@@ -48,6 +48,7 @@ class NetworkSink(Sink):
             say=self._say,
         )
         self._backoff = Backoff(**settings.get("backoff", {}))
+        self._hurry = threading.Event()
         self._stop, self._connected, self._connections, self._failures = threading.Event(), False, 0, 0
         self._news: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
         self._state = self._news
@@ -77,8 +78,10 @@ class NetworkSink(Sink):
 
     def close(self) -> None:
         """Send what waits, for some seconds; the rest stays in a spool on the disk, or is gone and counted."""
-        end = time.monotonic() + DRAIN_S
-        while not self._failing and not self._spool.wait_empty(0.05) and time.monotonic() < end:
+        end, failures = time.monotonic() + DRAIN_S, self._failures
+        # A far side that is away gets one more chance, now.
+        self._hurry.set()
+        while not self._spool.wait_empty(0.05) and time.monotonic() < end and self._failures == failures:
             pass
         self._end()
         self._spool.close()
@@ -99,6 +102,7 @@ class NetworkSink(Sink):
 
     def _end(self) -> None:
         self._stop.set()
+        self._hurry.set()
         self._spool.wake()
         if self._thread.is_alive():
             self._thread.join(1.5)
@@ -123,7 +127,7 @@ class NetworkSink(Sink):
                 self._disconnect()
             self._spool.give_back()
             if not self._stop.is_set():
-                self._stop.wait(self._backoff.next_s())
+                self._hurry.wait(self._backoff.next_s())
 
     def _pump(self) -> None:
         while not self._stop.is_set():

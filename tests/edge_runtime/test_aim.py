@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 
-from edge_runtime.aim import BOTTOM, LEFT, NAMES, RIGHT, TOP, aim, only_levels
+from edge_runtime.aim import BOTTOM, LEFT, NAMES, RIGHT, TOP, Aiming, aim, only_levels
 
 
 def scene(rows=slice(150, 260), columns=slice(180, 300), background=40000, person=22000):
@@ -65,8 +65,27 @@ def test_colour_and_floats_are_looked_at_too():
 
 
 def test_nothing_else_passes():
-    assert only_levels({"exposure": 99, "focus": -3, "blob": 7, "pixels": 12345}) == {
-        "exposure": 15,
-        "blob": 7,
-        "focus": 0,
-    }
+    assert only_levels({"exposure": 99, "focus": -1, "blob": 7, "pixels": 12345}) == {"exposure": 15, "blob": 7}
+
+
+def test_aiming_looks_now_and_then_and_ends_by_itself():
+    class Counters(dict):
+        def set(self, name, level):
+            self[name] = level
+
+    now, counters = [0.0], Counters()
+    manifest = {"capture": {"frame": {"unit_mm": 0.25}, "low": None}, "input": {"low": 0.0, "high": 1.0}}
+    aiming = Aiming(manifest, counters, clock=lambda: now[0])
+    aiming.look(scene(background=24000))
+    assert counters["aim:exposure"] == 12
+    aiming.look(scene(background=8000))
+    assert counters["aim:exposure"] == 12
+    now[0] = 1.0
+    aiming.look(scene(background=8000))
+    assert counters["aim:exposure"] == 4
+    now[0] = 900.0
+    aiming.look(scene())
+    now[0] = 1000.0
+    aiming.look(scene())
+    assert set(counters.values()) == {-1}
+    assert only_levels({name[4:]: level for name, level in counters.items()}) == {}

@@ -5,9 +5,10 @@ import pytest
 
 from edge_runtime.errors import BadInput
 from trainer.audit import metrics, sequences
-from trainer.audit.adversaries.codes import CodeCounts
-from trainer.audit.certificate import bayes_accuracy, count, through
-from trainer.audit.problem import BUDGETS, Problem, Released, cut
+from trainer.audit.adversaries.codes import BayesKnowingChannel, CodeCounts
+from trainer.audit.attack import attack_all
+from trainer.audit.certificate import bayes_accuracy, certify, count, through
+from trainer.audit.problem import BUDGETS, Codes, Problem, Released, cut
 from trainer.datasets.base import InputSpec
 
 CODES = 8
@@ -118,3 +119,80 @@ def test_the_same_reading_again_tells_nothing_new_without_a_channel_and_more_wit
     assert many == pytest.approx(once, abs=0.02)  # averaging undoes the noise
     flat = np.full((CODES, CODES), 1 / CODES)
     assert sequences.repeated(joint, flat, releases=16, draws=20_000, rng=rng) == pytest.approx(0.5, abs=0.015)
+
+
+def leaky(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """y, z, c and c' of a channel that forgets every code but one: code 1 of each class goes through half of the time.
+
+    c is 1 for half of one z and for nobody else, so that the one leaky row tells of z.
+    """
+    rng = np.random.default_rng(seed)
+    y, z = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    within = np.where((z == 1) & (rng.random(n) < 0.5), 1, rng.choice([0, 2, 3], n))
+    block = np.full((4, 4), 0.25)
+    block[1] = [1 / 6, 0.5, 1 / 6, 1 / 6]
+    q = np.kron(np.eye(2), block) * 2**16
+    code = y * 4 + within
+    received = (q[code].cumsum(axis=1) <= (2**16 * rng.random(n))[:, None]).sum(axis=1)
+    return y, z, code, received, q
+
+
+def released(n: int, seed: int) -> Released:
+    y, z, sent, received, q = leaky(n, seed)
+    x = np.zeros((n, 2), np.uint8)
+    x[:, 0] = received
+    return Released(x, y, z, codes=Codes(received, sent, q))
+
+
+def test_a_channel_with_one_leaky_row_is_found_and_bayes_reaches_the_plug_in_of_the_certificate():
+    seen, test = released(12_000, 0), released(12_000, 1)
+    fit, stop, choose = cut(seen, 0)
+    counted = metrics.counted_prior(seen.y, seen.z, (2, 2))
+    spec = InputSpec("vector", (2,), "uint8", 0.0, 255.0)
+    asked = Problem(spec, np.full((2, 2), 0.5), counted, fit, stop, choose, test, BUDGETS["quick"])
+    found = attack_all(asked, families=(CodeCounts(), BayesKnowingChannel()), curve=False)
+    q = test.codes.channel / 2**16
+    sent = count(test.y, test.codes.sent, test.z, shape=(2, 8, 2))
+    plug_in = bayes_accuracy(through(sent, q))
+    assert plug_in > 0.55  # the one row leaks
+    rows = {row.name: row for row in found.rows}
+    # 12,000 draws of c' lie within 2 points of what is expected of them.
+    for name in ("Bayes knowing the channel", "code counts"):
+        assert rows[name].accuracy == pytest.approx(plug_in, abs=0.02), name
+        assert rows[name].low > max(found.chance), name
+    certified = certify(
+        test.y,
+        test.codes.sent,
+        test.z,
+        channel=test.codes.channel,
+        classes=(2, 2),
+        chance=0.5,
+        tried=1,
+        shuffles=5,
+        rng=np.random.default_rng(0),
+    )
+    assert certified.plug_in == pytest.approx(plug_in)
+    assert certified.bound >= rows["Bayes knowing the channel"].accuracy
+
+
+def test_without_the_leaky_row_the_same_attackers_are_at_chance():
+    seen, test = released(6000, 0), released(6000, 1)
+    rng = np.random.default_rng(5)
+    for part in (seen, test):
+        part.codes.received[:] = part.y * 4 + rng.integers(0, 4, len(part))
+        part.codes.channel[:] = np.kron(np.eye(2), np.full((4, 4), 2.0**14))
+        part.x[:, 0] = part.codes.received
+    fit, stop, choose = cut(seen, 0)
+    counted = metrics.counted_prior(seen.y, seen.z, (2, 2))
+    spec = InputSpec("vector", (2,), "uint8", 0.0, 255.0)
+    asked = Problem(spec, np.full((2, 2), 0.5), counted, fit, stop, choose, test, BUDGETS["quick"])
+    found = attack_all(asked, families=(CodeCounts(), BayesKnowingChannel()), curve=False)
+    assert found.worst_adaptive.low <= max(found.chance)
+    assert found.most_bits.bits_counted_low <= 0.001
+
+
+def test_an_attacker_is_not_given_the_code_before_the_channel_of_rows_it_is_judged_on():
+    part = released(100, 0)
+    assert part.as_received().codes.sent is None
+    assert part.as_received().codes.received is part.codes.received
+    assert part.codes.sent is not None

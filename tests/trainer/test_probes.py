@@ -10,7 +10,7 @@ import pytest
 
 from trainer.audit import probes
 from trainer.audit.probes import areas
-from trainer.audit.problem import BUDGETS, Released
+from trainer.audit.problem import BUDGETS, Codes, Released
 from trainer.datasets.base import Dataset, InputSpec, Slices
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "audit.schema.json").read_text())
@@ -139,3 +139,24 @@ def test_areas_are_those_of_the_textbook():
     assert areas.equal_error_rate(areas.curve(np.zeros(4), positive)) == pytest.approx(0.5)
     assert areas.recognised(areas.curve(score, positive)) == 0.5
     assert areas.recognised(areas.curve(np.zeros(4), positive)) == 0.0
+
+
+def test_linked_codes_add_up_and_bayes_knows_more_than_counting():
+    """A code that is z a quarter of the time, behind a channel that repeats it half of the time."""
+    rng = np.random.default_rng(8)
+    dataset, rows = people(300, 24)
+    n = len(rows)
+    y, z = dataset.y[rows], dataset.z[rows]
+    code = y * 8 + np.where(rng.random(n) < 0.25, z, rng.integers(0, 8, n))
+    q = np.kron(np.eye(2), 0.5 * np.eye(8) + np.full((8, 8), 0.5 / 8))
+    received = (q[code].cumsum(axis=1) <= rng.random(n)[:, None]).sum(axis=1)
+    left = replace(sent(dataset, rows, np.zeros((n, 6))), codes=Codes(received, code, q))
+    found = {one["name"]: one for one in probes.PROBES["codes"].run(left, dataset, rows, BUDGETS["quick"], 0)}
+    assert len(found) == 9
+    # 1/8 of the codes that arrive are z, the others say nothing; of these a quarter names a z, rightly or not.
+    assert found["1 linked, Bayes knowing the channel"]["value"] == pytest.approx(0.125 + 0.875 / 2, abs=0.04)
+    for name in ("Bayes knowing the channel", "sum of log-posteriors", "forest on histograms"):
+        values = [found[f"{length} linked, {name}"]["value"] for length in (1, 4, 16)]
+        assert values[2] > max(values[0] + 0.08, found[f"16 linked, {name}"]["chance"]), name
+    nothing = probes.PROBES["codes"].run(replace(left, codes=None), dataset, rows, BUDGETS["quick"], 0)
+    assert nothing == [{"name": "linked codes", "not_run": "no code leaves"}]

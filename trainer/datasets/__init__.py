@@ -38,6 +38,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     for labels, names, of in ((readings.y, readings.y_names, "y"), (readings.z, readings.z_names, "z")):
         slicing.check_classes(labels, names, of=of, slices=slices, cluster=cluster)
     training = np.concatenate([slices.classifiers, slices.perturber])
+    slicing.check_hidden(readings.y[training], readings.z[training])
     return Dataset(
         name=recipe.data.source if not recipe.data.source.startswith("npz:") else "npz",
         x=readings.x,

@@ -10,7 +10,18 @@ import edge_runtime
 from edge_runtime.files import write_atomic
 
 _SHEBANG = b"#!/usr/bin/env python3\n"
-_MAIN = b"import sys\n\nfrom edge_runtime.cli import main\n\nsys.exit(main())\n"
+# Wheels that a flash unpacked on the board lie beside the releases: ROOT/site, and this is ROOT/releases/SHA/*.pyz.
+_MAIN = b"""import os
+import sys
+
+site = os.path.join(os.path.dirname(os.path.realpath(sys.argv[0])), "..", "..", "site")
+if os.path.isdir(site):
+    sys.path.insert(0, os.path.realpath(site))
+
+from edge_runtime.cli import main
+
+sys.exit(main())
+"""
 
 
 def zipapp_bytes() -> bytes:

@@ -64,14 +64,42 @@ class PrGan(_Generated):
     )
 
 
+class Minimax(_Generated):
+    """PR-GAN against adversaries that keep learning on what it makes; beyond the paper."""
+
+    kind: Literal["minimax"] = Field(description="Which perturber: a generator against adversaries that keep learning.")
+    noise: int = Field(
+        default=16, ge=1, le=1024, description="Numbers drawn on the board for every reading, input of the generator."
+    )
+    gan: float = Field(default=0.3, ge=0, description="Weight of L_GAN (eq. 9).")
+    adversary_learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the adversaries.")
+    adversary_steps: int = Field(
+        default=2, ge=1, le=20, description="Steps of every adversary for one of the generator."
+    )
+    renew: int = Field(default=4, ge=1, description="After so many epochs the next adversary in turn starts anew.")
+    judge_every: int = Field(
+        default=5, ge=1, description="Epochs between checkpoints that freshly trained adversaries judge; and the last."
+    )
+
+
 class LabelOnly(Section):
-    """The floor: the predicted y alone leaves, drawn as that class's mean training reading."""
+    """The floor: the predicted y alone leaves, drawn as that class's mean training reading or as a donor's."""
 
     kind: Literal["label-only"] = Field(description="Which perturber: send the predicted label and nothing else.")
     network: Literal["target", "small", "table1-wifi"] = Field(
         default="target", description="The classifier that ships: D_y itself, or one of its own from the second slice."
     )
     width: int = Field(default=16, ge=1, le=512, description="Channels of the first layer; `small` only.")
+    picture: Literal["mean", "donor"] = Field(
+        default="mean",
+        description='"mean": of the class; "donor": any real reading of the class, drawn anew each time.',
+    )
+    donors: int = Field(
+        default=256, ge=1, le=4096, description="donor: readings of each class to draw from; a power of two."
+    )
+    public_data: bool = Field(
+        default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
+    )
 
 
 class Release(Section):
@@ -223,4 +251,4 @@ class Laplace(Section):
     )
 
 
-Perturber = Annotated[PrGan | LabelOnly | Release | Cleaner | Noise | Laplace, Field(discriminator="kind")]
+Perturber = Annotated[PrGan | Minimax | LabelOnly | Release | Cleaner | Noise | Laplace, Field(discriminator="kind")]

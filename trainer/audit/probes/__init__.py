@@ -8,7 +8,7 @@ Every probe is a module with ``run(released, dataset, rows, budget, seed)``, whe
   there is none), ``n`` rows, pairs or tracks behind it, and ``chance``, what an attacker has who knows y alone;
 * ``{"name", "not_run"}``: why it could not be asked of these data, and what would be needed.
 
-``run_all`` gives the document's ``probes``: {"copies": [...], "linkage": [...], "membership": [...]}.
+``run_all`` gives the document's ``probes``: {"codes": [...], "copies": [...], "linkage": [...], "membership": [...]}.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from trainer.audit.probes import copies, linkage, membership
+from trainer.audit.probes import codes, copies, linkage, membership
 from trainer.audit.problem import Budget, Released
 from trainer.datasets.base import Dataset
 
-PROBES = {"copies": copies, "linkage": linkage, "membership": membership}
+PROBES = {"codes": codes, "copies": copies, "linkage": linkage, "membership": membership}
 
 
 def run_all(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> dict[str, Any]:

@@ -1,0 +1,199 @@
+"""Carries a plan out over a transport. Thin: what to do was decided in ``plan``; the switch is made on the board."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import edge_runtime.facts
+from devices.facts import Facts, Site, Wanted
+from devices.plan import Plan
+from devices.transports import Transport
+from devices.transports.base import Completed, check, digest
+from edge_runtime.board import ROOT
+from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
+
+TRIAL_S = 600
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What travels: the bundle's bytes, the runtime for a first flash, the owner's trust, wheels, units."""
+
+    bundle: bytes
+    runtime: bytes
+    trust: dict[str, bytes] = field(default_factory=dict)  # root.pub, trust.json, policy.json
+    site: Site | None = None
+    site_archive: bytes = b""
+    service: dict[str, bytes] = field(default_factory=dict)  # path on the board -> content
+
+
+Say = Callable[[str], None]
+
+
+class Board:
+    """A board at the other end of a transport; ``root`` is where EdgeVeil lies there."""
+
+    def __init__(self, transport: Transport, *, root: str = ROOT, say: Say = lambda _: None) -> None:
+        self.transport, self.root, self.say = transport, root, say
+        self._sudo: list[str] | None = None
+        self._incoming: str | None = None
+
+    def facts(self, accelerator: str | None = None) -> Facts:
+        """What the board is, found out by a script that is sent along. Raises ``DeviceFailed``."""
+        return Facts.of(self.facts_document(accelerator))
+
+    def facts_document(self, accelerator: str | None = None) -> dict:
+        """The same as it was printed there."""
+        script = Path(edge_runtime.facts.__file__).read_bytes()
+        site = posixpath.join(self.root, "site")
+        done = self.transport.run(
+            [self.transport.python, "-", self.root, accelerator or "", site], data=script, timeout_s=180
+        )
+        if done.code in (126, 127):
+            raise BadInput(
+                f"Python 3.6 or later was expected on {self.transport.name}; there is none. Install python3."
+            )
+        try:
+            return json.loads(check(done, "Gathering facts"))
+        except ValueError:
+            raise DeviceFailed(f"The board's answer is not its facts: {done.said()}") from None
+
+    def edge(self, *arguments: str, timeout_s: float = 120) -> Completed:
+        """A command of the installed runtime, as root where that is possible."""
+        return self._root(
+            [self.transport.python, posixpath.join(self.root, "current", "edgeveil-edge.pyz"), *arguments],
+            timeout_s=timeout_s,
+        )
+
+    def carry_out(self, plan: Plan, payload: Payload, wanted: Wanted, progress: Callable[[int, int], None]) -> None:
+        """Every step in order. Raises at the first that fails; what was uploaded stays for the next try."""
+        for number, step in enumerate(plan.steps, 1):
+            self.say(f"{number}/{len(plan.steps)} {step.text}")
+            getattr(self, f"_{step.kind}")(payload, wanted, progress)
+        if plan.steps:
+            self._forget_incoming()
+
+    def _trust(self, payload: Payload, *_: object) -> None:
+        folder = posixpath.join(self.root, "trust")
+        check(self._root(["mkdir", "-p", "-m", "755", folder]), f"Making {folder}")
+        for name, data in sorted(payload.trust.items()):
+            self._place(data, posixpath.join(folder, name), "644")
+
+    def _site(self, payload: Payload, _wanted: Wanted, progress: Callable[[int, int], None]) -> None:
+        site = payload.site
+        if site is None:
+            raise BadInput("The plan takes wheels along, and none were given.")
+        place = posixpath.join(self._incoming_folder(), site.name + ".zip")
+        self.transport.put(payload.site_archive, place, progress)
+        done = self._root(
+            [
+                self.transport.python,
+                "-c",
+                _UNPACK,
+                place,
+                digest(payload.site_archive),
+                posixpath.join(self.root, site.name),
+            ]
+        )
+        check(done, "Unpacking the wheels")
+
+    def _upload(self, payload: Payload, _wanted: Wanted, progress: Callable[[int, int], None]) -> None:
+        self.transport.put(payload.bundle, self._bundle_place(payload), progress)
+
+    def _install(self, payload: Payload, wanted: Wanted, _progress: object) -> None:
+        arguments = ["install", self._bundle_place(payload), "--root", self.root, "--frames", str(wanted.frames)]
+        arguments += ["--source", wanted.source] if wanted.source else []
+        arguments += ["--again"] if wanted.again else []
+        installed = self._root(["test", "-e", posixpath.join(self.root, "current", "edgeveil-edge.pyz")]).code == 0
+        if installed:
+            done = self.edge(*arguments, timeout_s=TRIAL_S)
+        else:
+            # A first flash: the runtime comes over the same authenticated channel as the root key.
+            place = posixpath.join(self._incoming_folder(), "edgeveil-edge.pyz")
+            self.transport.put(payload.runtime, place)
+            done = self._root([self.transport.python, place, *arguments], timeout_s=TRIAL_S)
+        if done.code:
+            raise _as_it_was_there(done)
+        self.say(done.out.decode("utf-8", "replace").strip())
+
+    def _service(self, payload: Payload, *_: object) -> None:
+        for path, data in sorted(payload.service.items()):
+            self._place(data, path, "644")
+        for command in (
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "enable", "edgeveil.target"],
+            ["systemctl", "restart", "edgeveil.target"],
+        ):
+            check(self._root(command), " ".join(command))
+
+    def _supervise(self, *_: object) -> None:
+        check(self.edge("supervise", "--root", self.root, "--detach"), "Starting the loop")
+
+    def _place(self, data: bytes, path: str, mode: str) -> None:
+        """A file that belongs to root, by way of one that does not."""
+        incoming = posixpath.join(self._incoming_folder(), digest(data))
+        self.transport.put(data, incoming)
+        check(self._root(["install", "-D", "-m", mode, incoming, path]), f"Writing {path}")
+
+    def _bundle_place(self, payload: Payload) -> str:
+        return posixpath.join(self._incoming_folder(), digest(payload.bundle) + ".veil")
+
+    def _incoming_folder(self) -> str:
+        if self._incoming is None:
+            out = check(self.transport.run([self.transport.python, "-c", _INCOMING]), "Making a place for uploads")
+            self._incoming = out.decode().strip()
+        return self._incoming
+
+    def _forget_incoming(self) -> None:
+        # Everything was installed from there; wheels and bundles are large.
+        check(self.transport.run(["rm", "-rf", self._incoming_folder()]), "Tidying up")
+        self._incoming = None
+
+    def _root(self, command: list[str], *, timeout_s: float = 120) -> Completed:
+        if self._sudo is None:
+            uid = check(self.transport.run(["id", "-u"]), "id").strip()
+            self._sudo = [] if uid == b"0" or self._may_write() else ["sudo", "-n"]
+        return self.transport.run([*self._sudo, *command], timeout_s=timeout_s)
+
+    def _may_write(self) -> bool:
+        """Whether the user owns the place itself: then nothing needs root but the service."""
+        return self.transport.run(["test", "-w", self.root]).code == 0
+
+
+def _as_it_was_there(done: Completed) -> EdgeVeilError:
+    """The board's own refusal or failure, with its exit code."""
+    text = done.said()
+    text = text[len("error: ") :] if text.startswith("error: ") else text
+    return BadInput(text) if done.code == 2 else DeviceFailed(text)
+
+
+_INCOMING = """
+import os
+place = os.path.join(os.path.expanduser("~"), ".cache", "edgeveil-incoming")
+os.makedirs(place, mode=0o700, exist_ok=True)
+print(place)
+"""
+
+# Unpacked beside its name and renamed: a site's name is never that of half a site.
+_UNPACK = """
+import hashlib, os, shutil, sys, zipfile
+archive, sha, place = sys.argv[1:]
+with open(archive, "rb") as f:
+    if hashlib.sha256(f.read()).hexdigest() != sha:
+        sys.exit("the wheels came out different on the board")
+shutil.rmtree(place + ".new", ignore_errors=True)
+zipfile.ZipFile(archive).extractall(place + ".new")
+os.sync()
+if not os.path.isdir(place):
+    os.rename(place + ".new", place)
+link = os.path.join(os.path.dirname(place), "site")
+if os.path.lexists(link + ".tmp"):
+    os.unlink(link + ".tmp")
+os.symlink(os.path.basename(place), link + ".tmp")
+os.rename(link + ".tmp", link)
+os.sync()
+"""

@@ -1,0 +1,43 @@
+"""Ways to reach a board: ``open_transport("ssh://pi@host")``. Each runs a command there and puts a file there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from devices.transports.base import Completed, Progress, Transport
+from edge_runtime.errors import BadInput
+
+__all__ = ["Completed", "Progress", "Transport", "open_transport"]
+
+
+def open_transport(
+    target: str, *, identity: Path | None = None, known_hosts: Path | None = None, password: str | None = None
+) -> Transport:
+    """Connect to a board. ``identity`` is a private key file, ``known_hosts`` a file of host keys (the user's own).
+
+    Raises ``BadInput`` for a target that is none, an unknown host key or a wrong password; ``DeviceFailed`` where
+    nobody answers.
+    """
+    url = urlsplit(target)
+    if url.scheme == "ssh" and url.hostname:
+        from devices.transports.ssh import SshTransport
+
+        if url.password:
+            raise BadInput("A password does not belong into a target, where others can read it. Use --password-file.")
+        return SshTransport(
+            url.hostname,
+            port=url.port or 22,
+            user=url.username,
+            identity=identity,
+            known_hosts=known_hosts,
+            password=password,
+        )
+    if url.scheme == "serial" and url.path:
+        from devices.transports.serial import SerialTransport
+
+        return SerialTransport.of(url, password=password)
+    raise BadInput(
+        f"Expected a target as ssh://user@host[:port], serial:///dev/ttyUSB0?baud=115200, image:FILE or dir:FOLDER; "
+        f"got {target!r}."
+    )

@@ -1,0 +1,74 @@
+"""What a transport is: runs a command on the board, puts bytes there and reads them back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from edge_runtime.errors import DeviceFailed
+
+Progress = Callable[[int, int], None]  # (bytes there, bytes in all)
+
+
+class Completed(NamedTuple):
+    """How a command ended on the board."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+    def said(self) -> str:
+        """Its last words, for a message."""
+        text = (self.err or self.out).decode("utf-8", "replace").strip()
+        return text.splitlines()[-1][:300] if text else "it said nothing"
+
+
+class Transport(Protocol):
+    """A connection to one board."""
+
+    name: str  # for messages: pi@host
+    trusted: bool  # whether whoever is at the other end was authenticated
+    python: str  # the interpreter there
+
+    def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
+        """Run a command with ``data`` on its stdin. No part of it is ever read by a shell as anything but itself."""
+        ...
+
+    def put(self, data: bytes, path: str, progress: Progress = lambda *_: None) -> None:
+        """Make ``path`` on the board have exactly these bytes: what is there already is not sent again."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+def check(done: Completed, what: str) -> bytes:
+    """The output of a command that ended well; raises ``DeviceFailed`` with its last words where it did not."""
+    if done.code:
+        raise DeviceFailed(f"{what} failed on the board with code {done.code}: {done.said()}")
+    return done.out
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+# Prints size and SHA-256 of what is there, or nothing. Runs on every Python from 3.6.
+READ_BACK = """
+import hashlib, os, sys
+if os.path.exists(sys.argv[1]):
+    h = hashlib.sha256()
+    with open(sys.argv[1], "rb") as f:
+        for block in iter(lambda: f.read(65536), b""):
+            h.update(block)
+    print(os.path.getsize(sys.argv[1]), h.hexdigest())
+"""
+
+
+def read_back(transport: Transport, path: str) -> tuple[int, str]:
+    """Size and SHA-256 of the file at ``path`` on the board; (0, "") where there is none."""
+    out = check(transport.run([transport.python, "-c", READ_BACK, path]), f"Reading {path}").split()
+    return (int(out[0]), out[1].decode()) if out else (0, "")

@@ -1,0 +1,158 @@
+"""SSH by paramiko: host keys are checked, uploads go on where they broke off, and what came is read back."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from devices.transports.base import Completed, Progress, digest, read_back
+from edge_runtime.errors import BadInput, DeviceFailed
+
+CONNECT_S = 15.0
+BLOCK = 32 * 1024
+
+
+class SshTransport:
+    """One SSH connection. ``user`` None is the local user's name, as ssh has it."""
+
+    python = "python3"
+    trusted = True  # an unknown host key is refused
+
+    def __init__(
+        self,
+        host: str,
+        *,
+        port: int = 22,
+        user: str | None = None,
+        identity: Path | None = None,
+        known_hosts: Path | None = None,
+        password: str | None = None,
+    ) -> None:
+        import paramiko  # type: ignore[import-untyped]
+
+        self.name = f"{user}@{host}" if user else host
+        self._client = paramiko.SSHClient()
+        self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        try:
+            if known_hosts is None:
+                self._client.load_system_host_keys()
+            else:
+                self._client.load_host_keys(str(known_hosts))
+        except OSError as error:
+            raise BadInput(f"The host keys in {known_hosts} cannot be read: {error.strerror}.") from None
+        try:
+            self._client.connect(
+                host,
+                port=port,
+                username=user,
+                password=password,
+                key_filename=None if identity is None else str(identity),
+                timeout=CONNECT_S,
+                banner_timeout=CONNECT_S,
+                auth_timeout=CONNECT_S,
+                look_for_keys=identity is None,
+                allow_agent=identity is None,
+            )
+        except paramiko.BadHostKeyException as error:
+            raise BadInput(
+                f"{host} shows another host key than before ({error.key.get_base64()[:16]}...): somebody may stand in "
+                "between. If the board was set up anew, remove its old key from known_hosts (ssh-keygen -R)."
+            ) from None
+        except paramiko.AuthenticationException:
+            raise BadInput(
+                f"{self.name} did not let us in: wrong user, key or password. Try: ssh -p {port} {self.name}"
+            ) from None
+        except paramiko.SSHException as error:
+            if "not found in known_hosts" in str(error):
+                raise BadInput(
+                    f"The host key of {host} is unknown. Compare its fingerprint with the board's "
+                    f"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then: ssh-keyscan -p {port} {host} >> "
+                    "~/.ssh/known_hosts"
+                ) from None
+            raise DeviceFailed(f"SSH to {self.name} failed: {error}") from None
+        except (OSError, EOFError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise DeviceFailed(f"Nobody answers at {host}, port {port}: {reason}. Is the board up?") from None
+
+    def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
+        """Run a command, ``data`` on its stdin. Raises ``DeviceFailed`` where the line broke or it takes too long."""
+        with self._failures(command[0]):
+            channel = self._open_channel()
+            channel.settimeout(timeout_s)
+            # The far shell splits the line again; quoted, every part stays what it is.
+            channel.exec_command(" ".join(shlex.quote(part) for part in command))
+            with contextlib.suppress(OSError):  # it may end before it has read all
+                channel.sendall(data)
+            channel.shutdown_write()
+            out, err = _drain(channel, timeout_s)
+            return Completed(channel.recv_exit_status(), out, err)
+
+    def put(self, data: bytes, path: str, progress: Progress = lambda *_: None) -> None:
+        """Make ``path`` have exactly these bytes. Raises ``DeviceFailed`` where they do not arrive."""
+        if read_back(self, path) == (len(data), digest(data)):
+            progress(len(data), len(data))
+            return
+        part = f"{path}.{digest(data)[:16]}.part"
+        for _ in range(2):
+            size, there = read_back(self, part)
+            begin = size if size <= len(data) and there == digest(data[:size]) else 0
+            with self._failures(f"the upload of {path}"), self._client.open_sftp() as sftp:
+                with sftp.open(part, "r+b" if begin else "wb") as file:
+                    file.set_pipelined(True)
+                    file.seek(begin)
+                    for at in range(begin, len(data), BLOCK):
+                        file.write(data[at : at + BLOCK])
+                        progress(min(at + BLOCK, len(data)), len(data))
+                if read_back(self, part) == (len(data), digest(data)):
+                    sftp.posix_rename(part, path)
+                    return
+                sftp.remove(part)
+        raise DeviceFailed(f"{path} came out different on the board twice: its card or its memory is bad.")
+
+    def close(self) -> None:
+        """Hang up."""
+        self._client.close()
+
+    def _open_channel(self) -> Any:
+        transport = self._client.get_transport()
+        if transport is None or not transport.is_active():
+            raise EOFError
+        return transport.open_session(timeout=CONNECT_S)
+
+    @contextlib.contextmanager
+    def _failures(self, what: str) -> Any:
+        import paramiko
+
+        try:
+            yield
+        except socket.timeout:
+            raise DeviceFailed(f"{what} took too long on {self.name}. It may still be going on there.") from None
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            said = str(error) or type(error).__name__
+            raise DeviceFailed(
+                f"The line to {self.name} broke during {what}: {said}. Flash again: it goes on."
+            ) from None
+
+
+def _drain(channel: Any, timeout_s: float) -> tuple[bytes, bytes]:
+    """Both outputs until the command has ended; read in turns, so that neither fills up and holds the other."""
+    out, err = [], []
+    end = time.monotonic() + timeout_s
+    while True:
+        ended = channel.exit_status_ready()
+        while channel.recv_ready():
+            out.append(channel.recv(BLOCK))
+        while channel.recv_stderr_ready():
+            err.append(channel.recv_stderr(BLOCK))
+        if ended and not channel.recv_ready() and not channel.recv_stderr_ready():
+            return b"".join(out), b"".join(err)
+        if channel.closed and not ended:
+            raise EOFError
+        if time.monotonic() > end:
+            raise socket.timeout
+        time.sleep(0.005)

@@ -1,0 +1,63 @@
+"""A real sshd on loopback for tests: its own host key, one key that may log in, nothing of the system's touched."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SSHD = shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """Where it listens, and the files that whoever logs in needs."""
+
+    port: int
+    target: str
+    identity: Path
+    known_hosts: Path
+
+    def options(self) -> list[str]:
+        """For the command line."""
+        return ["--identity", str(self.identity), "--known-hosts", str(self.known_hosts)]
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Sshd]:
+    """An sshd until the block ends. Skips the test where there is none."""
+    if SSHD is None or shutil.which("ssh-keygen") is None:
+        pytest.skip("no sshd here: apt-get install openssh-server")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    Path("/run/sshd").mkdir(exist_ok=True)
+    (folder / "authorized").write_bytes((folder / "user.pub").read_bytes())
+    (folder / "config").write_text(
+        f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder / 'host'}\nAuthorizedKeysFile {folder / 'authorized'}\n"
+        "UsePAM no\nStrictModes no\nPidFile none\nPasswordAuthentication no\nSubsystem sftp internal-sftp\n"
+        "PermitRootLogin yes\n"
+    )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "config"], stderr=log, stdout=log)
+    try:
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.05)
+        key = (folder / "host.pub").read_text().split()[:2]
+        (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {' '.join(key)}\n")
+        yield Sshd(port, f"ssh://{getpass.getuser()}@127.0.0.1:{port}", folder / "user", folder / "known_hosts")
+    finally:
+        process.terminate()
+        process.wait(10)

@@ -1,0 +1,186 @@
+"""``edgeveil flash`` and what else is done with a board from the workstation: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Target = Annotated[str, typer.Argument(help="ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200.")]
+To = Annotated[
+    str, typer.Option("--to", help="ssh://user@host[:port], serial:///dev/ttyUSB0, image:FILE or dir:FOLDER.")
+]
+Root = Annotated[str, typer.Option(help="Where EdgeVeil lies on the board.")]
+Identity = Annotated[Path | None, typer.Option(help="Private key file for SSH; else the agent and your own keys.")]
+KnownHosts = Annotated[Path | None, typer.Option(help="File of host keys; else your own known_hosts.")]
+PasswordFile = Annotated[Path | None, typer.Option(help="File that holds the board user's password.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+DEFAULT_ROOT = "/opt/edgeveil"
+
+
+def add_commands(app: typer.Typer, boards: typer.Typer) -> None:
+    """Add them to ``edgeveil`` and to ``edgeveil devices``."""
+    boards.command("probe", epilog="Example: edgeveil devices probe ssh://pi@edgepi")(probe)
+    app.command(epilog="Example: edgeveil flash mnist.veil --to ssh://pi@edgepi --for raspberry-pi-cpu --trust root")(
+        flash
+    )
+    app.command(epilog="Example: edgeveil status ssh://pi@edgepi")(status)
+    app.command(epilog="Example: edgeveil rollback ssh://pi@edgepi")(rollback)
+    app.command(epilog="Example: edgeveil releases ssh://pi@edgepi --keep 3")(releases)
+    app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --with ai-edge-litert==2.3.0 --out wheels")(wheels)
+
+
+def probe(
+    target: Target,
+    root: Root = DEFAULT_ROOT,
+    identity: Identity = None,
+    known_hosts: KnownHosts = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
+    board = _board(target, root, identity, known_hosts, password_file)
+    _print(board.facts_document())
+
+
+def flash(
+    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
+    to: To,
+    profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
+    trust: Annotated[Path, typer.Option(help="Folder of edgeveil trust init; or of .pub files for a board in use.")],
+    source: Annotated[
+        str | None, typer.Option(help="What the board will perturb: camera:0, kinect:, csv:-, ...")
+    ] = None,
+    sink: Annotated[list[str] | None, typer.Option(help="Where perturbed frames go; may be repeated.")] = None,
+    wheels: Annotated[Path | None, typer.Option(help="Folder of edgeveil wheels, for a board that lacks them.")] = None,
+    service: Annotated[bool, typer.Option("--service/--no-service", help="Install and start the service.")] = True,
+    frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
+    again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
+    root: Root = DEFAULT_ROOT,
+    identity: Identity = None,
+    known_hosts: KnownHosts = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
+    from devices.facts import Wanted
+    from devices.flash import flash as flash_board
+    from trainer.progress import transfer
+
+    board = _board(to, root, identity, known_hosts, password_file, say=_say)
+    wanted = Wanted(source, tuple(sink or ()), service, frames, again, board.transport.trusted)
+    with transfer("sending") as progress:
+        done = flash_board(
+            bundle,
+            board,
+            profile,
+            trust=trust,
+            wanted=wanted,
+            wheels=wheels,
+            dry_run=dry_run,
+            show=_say,
+            progress=progress,
+        )
+    if as_json:
+        steps = [step.kind for step in done.plan.steps]
+        _print({"schema": 1, "sha": done.sha, "steps": steps, "dry_run": dry_run, "artefact": done.plan.artefact})
+    elif done.root_key and not dry_run:
+        _say(f"This board trusts the root key {done.root_key} from now on. Compare it with edgeveil trust show.")
+
+
+def status(
+    target: Target,
+    root: Root = DEFAULT_ROOT,
+    identity: Identity = None,
+    known_hosts: KnownHosts = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a board runs, which release it would go back to, and what failed there."""
+    more = ["--json"] if as_json else []
+    _edge(_board(target, root, identity, known_hosts, password_file), "status", "--root", root, *more)
+
+
+def rollback(
+    target: Target,
+    root: Root = DEFAULT_ROOT,
+    identity: Identity = None,
+    known_hosts: KnownHosts = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Have a board run its previous release again; refused where that lies below its floor."""
+    _edge(_board(target, root, identity, known_hosts, password_file), "rollback", "--root", root)
+
+
+def releases(
+    target: Target,
+    keep: Annotated[int | None, typer.Option(help="Remove all but the newest so many.")] = None,
+    root: Root = DEFAULT_ROOT,
+    identity: Identity = None,
+    known_hosts: KnownHosts = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """List the releases on a board, or remove old ones; the current and the previous one stay."""
+    more = [] if keep is None else ["--keep", str(keep)]
+    _edge(_board(target, root, identity, known_hosts, password_file), "releases", "--root", root, *more)
+
+
+def wheels(
+    profile: Annotated[str, typer.Argument(help="Board profile, by name or TOML file.")],
+    out: Annotated[Path, typer.Option(help="New folder for site.zip and site.json.")],
+    requirement: Annotated[list[str], typer.Option("--with", help="Package and version: ai-edge-litert==2.3.0.")],
+    find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
+) -> None:
+    """Collect wheels for a board that cannot install them itself. Nothing is compiled, nothing rides along."""
+    from devices import profiles
+    from devices.sites import collect
+
+    site = collect(profiles.load(profile), out, requirement, find_links=find_links)
+    names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
+    _say(f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}")
+
+
+def _board(
+    target: str,
+    root: str,
+    identity: Path | None,
+    known_hosts: Path | None,
+    password_file: Path | None,
+    **more: Any,
+) -> Any:
+    from devices.execute import Board
+    from devices.transports import open_transport
+    from edge_runtime.errors import BadInput
+
+    password = None
+    if password_file is not None:
+        try:
+            password = password_file.read_text().rstrip("\r\n")
+        except OSError as error:
+            raise BadInput(f"The password was expected in {password_file}: {error.strerror}.") from None
+    transport = open_transport(target, identity=identity, known_hosts=known_hosts, password=password)
+    return Board(transport, root=root, **more)
+
+
+def _edge(board: Any, *arguments: str) -> None:
+    """Pass on what the board's own runtime says, and its exit code."""
+    from edge_runtime.errors import BadInput
+
+    done = board.edge(*arguments)
+    if done.code in (126, 127) or b"can't open file" in done.err:
+        raise BadInput(f"There is no EdgeVeil on {board.transport.name}: flash it first.")
+    sys.stdout.write(done.out.decode("utf-8", "replace"))
+    sys.stderr.write(done.err.decode("utf-8", "replace"))
+    if done.code:
+        raise typer.Exit(done.code)
+
+
+def _print(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
