@@ -177,9 +177,14 @@ class Data:
     ) -> dict[str, Any]:
         made = dict(left)
         y, z = made["held"].y, made["held"].z
-        made["independent, true class"] = Tracks(draw(share, np.repeat(y[:, None], LENGTH, axis=1), rng), y, z)
-        once = np.repeat(draw(share, y[:, None], rng), LENGTH, axis=1)
-        once[:, : VOTES - 1] = CODES - 1
+        # Where y-hat is right what leaves is what would leave of the true class, draw and all; elsewhere it is drawn.
+        each = made["independent"].code
+        drawn = draw(share, np.repeat(y[:, None], LENGTH, axis=1), rng)
+        made["independent, true class"] = Tracks(np.where(each // SECTION["codes"] == y[:, None], each, drawn), y, z)
+        once = made["held"].code.copy()
+        once[:, VOTES - 1 :] = np.where(
+            (once[:, -1] // SECTION["codes"] == y)[:, None], once[:, -1:], draw(share, y[:, None], rng)
+        )
         made["held, true class"] = Tracks(once, y, z)
         made["learned, people permuted"] = tracks.permuted(made["learned"], rng)
         classes = CLASSES, int(z.max()) + 1

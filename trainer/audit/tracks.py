@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from trainer.audit import sequences
-from trainer.audit.metrics import counted_prior
 from trainer.audit.sequences import Tracks
 from trainer.audit.track_network import sequence_network
 
@@ -39,7 +38,19 @@ def last(tracks: Tracks, length: int) -> Tracks:
 
 def take(tracks: Tracks, rows: np.ndarray) -> Tracks:
     """Some of the tracks."""
-    return Tracks(tracks.code[rows], tracks.y[rows], tracks.z[rows])
+    weight = None if tracks.weight is None else tracks.weight[rows]
+    return Tracks(tracks.code[rows], tracks.y[rows], tracks.z[rows], weight)
+
+
+def balanced(tracks: Tracks, classes: tuple[int, int]) -> Tracks:
+    """The same tracks, weighed so that each z counts as much as any other with the same y.
+
+    What is taken out to judge by is missing from what is learned on. Where a (y, z) has a handful of tracks that tells
+    the wrong z, and attackers that count end up below chance; with even weights there is nothing to count.
+    """
+    cell = np.bincount(tracks.y * classes[1] + tracks.z, minlength=classes[0] * classes[1]).reshape(classes)
+    seen = (cell > 0).sum(axis=1)
+    return replace(tracks, weight=(cell.sum(axis=1) / np.maximum(seen, 1))[tracks.y] / cell[tracks.y, tracks.z])
 
 
 def crossed(
@@ -47,7 +58,7 @@ def crossed(
 ) -> dict[str, np.ndarray]:
     """P(z | y, codes), (n, classes of z), of every track by every family, learned on the other folds' tracks.
 
-    Folds are dealt evenly within (y, z). ``options`` go to the forests (``trees``).
+    Folds are dealt evenly within (y, z), and every z counts alike within y. ``options`` go to the forests (``trees``).
     """
     rng = np.random.default_rng(seed)
     fold = np.empty(len(tracks), np.int64)
@@ -57,6 +68,7 @@ def crossed(
     found: dict[str, np.ndarray] = {}
     for number in range(folds):
         fit, test = take(tracks, np.flatnonzero(fold != number)), np.flatnonzero(fold == number)
+        fit = balanced(fit, classes)
         for name, p in answers(fit, take(tracks, test), classes=classes, codes=codes, seed=seed, **options).items():
             found.setdefault(name, np.empty((len(tracks), classes[1])))[test] = p
     return found
@@ -85,7 +97,7 @@ def attacked(tracks: Tracks, *, classes: tuple[int, int], codes: int, seed: int 
     ``linked`` puts the family's answers for ``LINKED`` tracks of a person together, by Bayes' rule.
     """
     found: dict[str, Any] = {}
-    prior = counted_prior(tracks.y, tracks.z, classes)
+    prior = sequences.prior_of(balanced(tracks, classes), classes)
     for length in LENGTHS:
         part = last(tracks, length)
         said = crossed(part, classes=classes, codes=codes, seed=seed, **options)
