@@ -133,7 +133,7 @@ class Data:
         copies, of = training.augmented(u, section, rng)
         t = kept(copies, rows[of])
         shown = codes.Rows(copies, t, y[of], z[of])
-        trunk, label_head = training.trunk(SPEC, shown, section, classes=CLASSES, epochs=EPOCHS, batch=BATCH)
+        trunk, label_head, *_ = training.trunk(SPEC, shown, section, classes=CLASSES, epochs=EPOCHS, batch=BATCH)
         model = keras.Model(trunk.inputs, label_head(trunk.output))
         learned_from = codes.Rows(trunk.predict(copies, batch_size=1024, verbose=0), t, y[of], z[of], of)
         heads: dict[float, Any] = {}

@@ -1,9 +1,9 @@
 """A live source of our own making for tests of the two processes, and the bundle it is made for.
 
 ``fake:N?fps=50&...`` gives N frames (0: for ever) of ``WIDE`` bytes. Its faults are words of the text, each with the
-frame before which it comes: ``disconnect=20``, ``stall=20``, ``error=20``, ``drop=20``, ``hang=20``, ``crash=20``,
-``wrong=20``; ``absent=1`` cannot be opened; ``late=20`` takes a second. ``say=20``, ``send=20`` and ``file=20`` try to
-bring the frame out. Several are parted by ``&``.
+frame before which it comes; several are parted by ``&``: ``disconnect=20``, ``stall=20``, ``error=20``, ``drop=20``,
+``hang=20``, ``crash=20``, ``wrong=20``; ``late=20`` takes a second, ``pause=20`` an hour; ``say=20``, ``send=20`` and
+``file=20`` try to bring the frame out; ``absent=1`` cannot be opened.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ class FakeSource(Source):
             os.kill(os.getpid(), signal.SIGSEGV)
         if fault == "late":
             time.sleep(1)
+        if fault == "pause":
+            time.sleep(3600)
         if fault in HOSTILE:
             HOSTILE[fault]()
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from edge_runtime.errors import BadInput, EdgeVeilError
+from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
 from trainer import cli_devices
 from trainer.cli_trust import trust
 
@@ -155,19 +155,25 @@ def audit(
     trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
     budget: Annotated[AuditBudget, typer.Option(help="How hard the adversaries try.")] = AuditBudget.quick,
     seed: Annotated[int, typer.Option(help="Seed of the adversaries.")] = 0,
+    tried: Annotated[
+        int | None, typer.Option(min=1, help="Configurations ever compared on these test rows, for the certificate.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Attack an artefact: how much does an adversary who retrains still learn?"""
+    """Attack an artefact: how much does an adversary who retrains still learn? Ends with 3 over the recipe's limits."""
     from trainer.audit import as_text, save
     from trainer.audit import audit as run_audit
+    from trainer.audit.limits import sentences
 
-    document = run_audit(target, run=run, artefact=artefact, budget=budget.value, seed=seed, trust=trust)
+    document = run_audit(target, run=run, artefact=artefact, budget=budget.value, seed=seed, trust=trust, tried=tried)
     if target.is_dir():
         save(document, target)
     if as_json:
         _print_json(document)
     else:
         print(as_text(document))
+    if document["limits"]["exceeded"]:
+        raise LimitNotMet(" ".join(sentences(document["limits"])))
 
 
 @app.command(epilog="Example: edgeveil freeze runs/mnist-export --out mnist-frozen.npz")

@@ -27,7 +27,8 @@ def test_every_generator_takes_half_of_the_papers_budget(name):
         return  # not in the paper
     shape = SHAPES[recipe.data.source]
     spec = InputSpec("image" if len(shape) == 3 else "vector", shape, "uint8", 0.0, 255.0)
-    found = keras_macs(build_generator(spec, recipe.perturber.generator))
+    noise = getattr(recipe.perturber, "noise", 0)
+    found = keras_macs(build_generator(spec, recipe.perturber.generator, noise=noise))
     macs, parameters = PAPER[recipe.data.source]
     assert 0 < found.macs <= macs / 2
     assert 0 < found.parameters <= parameters / 2
@@ -97,3 +98,31 @@ def test_vectors_have_their_own_networks():
     u = np.zeros((2, 7), np.float32)
     assert mlp_generator(7, width=8, blocks=1)(u).shape == (2, 7)
     assert discriminators.mlp_discriminator(7)(u).shape == (2, 1)
+
+
+@pytest.mark.parametrize("output", ["clip", "sigmoid"])
+def test_a_noise_input_joins_and_bits_start_as_they_are(output):
+    u = (np.random.default_rng(0).random((20, 30)) < 0.5).astype(np.float32)
+    model = mlp_generator(30, width=16, blocks=1, noise=4, output=output)
+    assert [t.name for t in model.inputs] == ["features", "noise"]
+    v = np.asarray(model([u, np.random.default_rng(1).random((20, 4), np.float32)]))
+    np.testing.assert_array_equal(np.rint(v), u)
+    picture = conv_generator((9, 14, 1), width=8, halvings=1, blocks=1, noise=4)
+    x = np.random.default_rng(0).random((3, 9, 14, 1), np.float32)
+    one, other = (np.asarray(picture([x, np.full((3, 4), value, np.float32)])) for value in (0, 1))
+    assert one.shape == x.shape
+    assert not np.array_equal(one, other)
+
+
+def test_a_bit_at_its_end_can_turn_again_under_a_sigmoid_only():
+    import tensorflow as tf
+
+    u = tf.constant(np.ones((1, 6), np.float32))
+    slopes = {}
+    for output in ("clip", "sigmoid"):
+        model = mlp_generator(6, width=8, blocks=1, output=output)
+        model.get_layer("change").bias.assign(np.full(6, 0.5))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(u))
+        slopes[output] = np.abs(tape.gradient(loss, model.get_layer("change").bias)).max()
+    assert slopes["clip"] == 0 < slopes["sigmoid"]

@@ -7,12 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.datasets import depth, digits, faces, mnist, npz, prior, scene, slicing, wifi, wq
+from trainer.datasets import depth, digits, faces, mnist, npz, prior, scene, slicing, wifi, wifi_strength, wq
 from trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
 from trainer.datasets.readings import Readings, unbounded
 from trainer.recipe import Recipe
 
-LOADERS = {"digits": digits, "mnist": mnist, "wifi": wifi, "faces": faces, "depth": depth}
+LOADERS = {
+    "digits": digits,
+    "mnist": mnist,
+    "wifi": wifi,
+    "wifi-strength": wifi_strength,
+    "faces": faces,
+    "depth": depth,
+}
 MULTI_TARGET = {"scene": scene, "wq": wq}
 
 __all__ = ["PARTS", "Dataset", "InputSpec", "Part", "Slices", "load"]

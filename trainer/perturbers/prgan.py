@@ -139,7 +139,9 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
             'vectors take "mlp", images "conv".'
         )
     if section.architecture == "mlp":
-        return mlp_generator(spec.shape[0], width=section.width, blocks=section.blocks, noise=noise)
+        return mlp_generator(
+            spec.shape[0], width=section.width, blocks=section.blocks, noise=noise, output=section.output
+        )
     height, width, channels = spec.shape
     if min(height, width) < 2**section.halvings:
         raise BadInput(

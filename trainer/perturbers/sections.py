@@ -30,6 +30,10 @@ class Generator(Section):
     blocks: int = Field(
         default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp) in the middle."
     )
+    output: Literal["clip", "sigmoid"] = Field(
+        default="clip",
+        description='mlp only: "clip" adds the change to u, "sigmoid" to its logit, for readings of 0 and 1.',
+    )
 
 
 class _Generated(Section):
@@ -111,6 +115,16 @@ class Release(Section):
         description='What should survive: "pixels", "moments" (ink, slant, stroke), or attributes of the data set.',
     )
     codes: int = Field(default=32, ge=2, le=1024, description="Codes of each class of y.")
+    method: Literal["funnel", "residual"] = Field(
+        default="funnel",
+        description='How codes come about: "funnel" learns a head, "residual" counts on what z does not explain of T '
+        "(little data, many z).",
+    )
+    compared: int = Field(
+        default=1,
+        ge=1,
+        description="Settings that were compared before these were taken; a certificate shares its confidence by them.",
+    )
     price: float = Field(
         default=4.0,
         ge=0,
@@ -137,15 +151,19 @@ class Release(Section):
         '`hold = "track:7"` or by period it is "independent", and need not be said.',
     )
     bound: float = Field(default=0.1, ge=0, description="lp: how far log P(z|c') may be from log P(z), in nats.")
-    synthesis: Literal["centroid", "donor"] = Field(
-        default="centroid", description='"centroid": the mean of a code; "donor": a real reading of it.'
+    synthesis: Literal["centroid", "donor", "decoder"] = Field(
+        default="centroid",
+        description='"centroid": the mean of a code; "donor": a real reading of it; "decoder": pictures that a network '
+        "drew from the code and noise.",
     )
     fewest_subjects: int = Field(
         default=10, ge=2, description="centroid: at least so many different people in each mean."
     )
     donors: int = Field(
-        default=16, ge=1, le=256, description="donor: readings of each code to draw from; a power of two."
+        default=16, ge=1, le=256, description="donor, decoder: pictures of each code to draw from; a power of two."
     )
+    decoder_steps: int = Field(default=1500, ge=1, le=1_000_000, description="decoder: steps of its training.")
+    latent: int = Field(default=8, ge=1, le=256, description="decoder: numbers of noise behind each picture.")
     public_data: bool = Field(
         default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
     )

@@ -19,7 +19,7 @@ class Transfer:
 
     name = "transfer"
     kind: Kind = "transfer"
-    seeded = True
+    seeded = False  # not evidence: one will do
 
     def why_not(self, problem: Problem) -> str | None:
         """It needs clean rows, and enough of them."""
