@@ -42,7 +42,7 @@ def leaky(x, track):
 
 
 def test_releases_of_a_track_add_up_and_shuffled_people_do_not():
-    found = streaming.section({"stream": FRAME}, recordings(), leaky, trees=40, seed=0)
+    found = streaming.section(FRAME, recordings(), leaky, trees=40, seed=0)
     assert found["acknowledged"] == "code-per-frame leaks"
     one, _, many = found["tracks"]
     assert (one["releases"], many["releases"], many["tracks"]) == (1, 16, 60)
@@ -55,18 +55,17 @@ def test_a_held_track_is_certified_for_all_of_its_releases():
     def held(x, track):
         return {"label": x[:, 0], "code": np.repeat(np.random.default_rng(0).integers(0, 3, 60), 16)}
 
-    found = streaming.section({"stream": TRACK}, recordings(), held, trees=40, seed=0)
+    found = streaming.section(TRACK, recordings(), held, trees=40, seed=0)
     assert max(found["tracks"][2]["right"].values()) < 0.5
     assert found["certificate"]["units"] == 60
     assert found["certificate"]["plug_in"] == pytest.approx(1 / 3)
     assert found["sentence"].startswith("For all releases of one track together, an adversary who knows y")
 
 
-def test_single_releases_have_no_such_part_and_data_without_sessions_say_so():
-    assert streaming.section({"stream": None}, recordings(), leaky, trees=10, seed=0) is None
-    found = streaming.section({"stream": TRACK}, recordings(cluster=False), leaky, trees=10, seed=0)
+def test_data_without_sessions_and_short_recordings_say_so():
+    found = streaming.section(TRACK, recordings(cluster=False), leaky, trees=10, seed=0)
     assert "neither subjects nor sessions" in found["not_run"]
-    short = streaming.section({"stream": FRAME}, recordings(length=5), leaky, trees=10, seed=0)
+    short = streaming.section(FRAME, recordings(length=5), leaky, trees=10, seed=0)
     assert "0 recordings of 16 readings" in short["tracks"][2]["not_run"]
 
 

@@ -24,16 +24,11 @@ FEWEST = 20  # tracks to learn on, and to judge by
 Perturb = Callable[[np.ndarray, np.ndarray], Mapping[str, np.ndarray]]
 
 
-def section(
-    manifest: Mapping[str, Any], dataset: Dataset, perturb: Perturb, *, trees: int, seed: int
-) -> dict[str, Any] | None:
-    """The document's ``stream``: None for a perturber of single releases.
+def section(stream: Mapping[str, Any], dataset: Dataset, perturb: Perturb, *, trees: int, seed: int) -> dict[str, Any]:
+    """The document's ``streams``. ``stream`` is the manifest's.
 
     ``perturb`` takes raw readings (n, ...) and the number of each one's track (n,), in order of time, to the outputs.
     """
-    stream = manifest["stream"]
-    if stream is None:
-        return None
     found: dict[str, Any] = dict(stream)
     if dataset.cluster is None:
         return {**found, "not_run": "the data have neither subjects nor sessions, so nothing says what is one track"}
