@@ -85,9 +85,10 @@ def page(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Write the pages."""
-    PAGE.write_text(page(json.loads(RECORD.read_text())))
-    STREAMS_PAGE.write_text(streams_page(json.loads(STREAMS.read_text())))
+    """Write the pages of what has been recorded."""
+    for record, target, make in ((RECORD, PAGE, page), (STREAMS, STREAMS_PAGE, streams_page)):
+        if record.is_file():
+            target.write_text(make(json.loads(record.read_text())))
 
 
 if __name__ == "__main__":

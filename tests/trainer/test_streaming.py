@@ -1,9 +1,5 @@
 """The audit's part about streams, and the page that puts splits together."""
 
-import importlib.util
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,13 +7,8 @@ from trainer.audit import streaming
 from trainer.datasets.base import Dataset, InputSpec, Slices
 from trainer.report import streams
 
-ROOT = Path(__file__).parents[2]
 TRACK = {"hold": "track", "votes": 7, "period_s": None, "acknowledged": None}
 FRAME = {"hold": "frame", "votes": None, "period_s": None, "acknowledged": "code-per-frame leaks"}
-
-
-def recorded():
-    return json.loads((ROOT / "docs" / "results" / "privacy" / "streams.json").read_text())
 
 
 def recordings(n=180, length=16, cluster=True):
@@ -53,12 +44,13 @@ def test_releases_of_a_track_add_up_and_shuffled_people_do_not():
 
 def test_a_held_track_is_certified_for_all_of_its_releases():
     def held(x, track):
-        return {"label": x[:, 0], "code": np.repeat(np.random.default_rng(0).integers(0, 3, 60), 16)}
+        return {"label": x[:, 0], "code": np.repeat(np.random.default_rng(0).integers(0, 3, 160), 16)}
 
-    found = streaming.section(TRACK, recordings(), held, trees=40, seed=0)
-    assert max(found["tracks"][2]["right"].values()) < 0.5
-    assert found["certificate"]["units"] == 60
-    assert found["certificate"]["plug_in"] == pytest.approx(1 / 3)
+    found = streaming.section(TRACK, recordings(480), held, trees=20, seed=0)
+    assert max(found["tracks"][2]["right"].values()) < 0.45
+    assert found["certificate"]["given"]
+    assert found["certificate"]["units"] == 160
+    assert found["certificate"]["plug_in"] == pytest.approx(1 / 3, abs=0.01)
     assert found["sentence"].startswith("For all releases of one track together, an adversary who knows y")
 
 
@@ -83,21 +75,3 @@ def test_the_best_family_is_that_of_all_splits_and_stands_against_the_best_where
     assert over.estimate == pytest.approx(0.05)
     assert over.low < 0 < over.high
     assert streams.linkage(record, "held").family == "b"
-
-
-def test_the_page_is_what_the_record_says():
-    spec = importlib.util.spec_from_file_location("make_result_docs", ROOT / "scripts" / "make_result_docs.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert (ROOT / "docs" / "results-streams.md").read_text() == script.streams_page(recorded())
-
-
-def test_held_streams_are_within_three_points_of_nothing_and_the_others_leak():
-    record = recorded()
-    assert len(record["splits"]) >= 8
-    for population in streams.POPULATIONS:
-        assert streams.over_baseline(record, population, "held", "T=16").estimate <= 0.03
-        nothing = streams.best(record, population, "held, true class", "T=16").right.estimate
-        for way in ("lp", "learned"):
-            assert streams.best(record, population, way, "T=16").right.low > nothing + 0.03
-    assert streams.over_baseline(record, "unseen", "independent", "T=16").low > 0.03

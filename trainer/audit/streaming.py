@@ -109,4 +109,4 @@ def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: in
     )
     text = found.sentence(f"tracks ({dataset.cluster_kind}s)")
     whole = text.replace("For one release,", "For all releases of one track together,")
-    return {"certificate": asdict(found), "sentence": whole}
+    return {"certificate": {"given": found.enough, **asdict(found)}, "sentence": whole}
