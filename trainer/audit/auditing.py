@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.audit import certifying, collateral, intervals, limits, linear, metrics, perturbing, probes, pufferfish
+from trainer.audit import (
+    certifying,
+    collateral,
+    intervals,
+    limits,
+    linear,
+    metrics,
+    perturbing,
+    probes,
+    pufferfish,
+    streaming,
+)
 from trainer.audit.adversaries.fixed import masked
 from trainer.audit.adversaries.networks import logits
 from trainer.audit.attack import Done, Row, attack_all
@@ -87,6 +98,10 @@ def audit(
             named = tuple(getattr(recipe.perturber, "keep", ()))
             section["collateral"] = collateral.section(dataset, left.x, budget, seed, named=named)
         section["probes"] = probes.run_all(left, dataset, rows, tries, seed)
+        stream = subject.manifest["stream"]
+        if stream is not None:
+            along = perturbing.along_tracks(subject, opened.run)
+            section["streams"] = streaming.section(stream, dataset, along, trees=tries.trees, seed=seed)
         advance()
         found = examine(dataset, left, classifiers, tries, seed, done)
 
