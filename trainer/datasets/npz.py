@@ -38,7 +38,7 @@ def load(path: Path, *, low: float | None = None, high: float | None = None, wan
     z, z_names = _labels(arrays["z"], "z", len(x), path)
     if "subject" in arrays and "groups" in arrays:
         raise BadInput(f"{path}: `groups` is another name for `subject`; got both. Leave one out.")
-    attributes = {CONSENT: _consent(arrays[CONSENT], len(x), path)} if CONSENT in arrays else {}
+    consent = _consent(arrays[CONSENT], len(x), path) if CONSENT in arrays else None
     groups = {name: _labels(arrays[name], name, len(x), path)[0] if name in arrays else None for name in OPTIONAL}
     subject = groups["subject"] if groups["groups"] is None else groups["groups"]
     kind = "vector" if x.ndim == 2 else "image"
@@ -48,7 +48,7 @@ def load(path: Path, *, low: float | None = None, high: float | None = None, wan
         )
     labels = _numbers(arrays.get(LABELS), wanted, len(x), path)
     units = {"subject": subject, "session": groups["session"]}
-    return Readings(x, y, z, y_names, z_names, kind, low, high, labels=labels, attributes=attributes, **units)  # type: ignore[arg-type]
+    return Readings(x, y, z, y_names, z_names, kind, low, high, labels=labels, consent=consent, **units)  # type: ignore[arg-type]
 
 
 def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Path) -> Labels | None:
@@ -66,13 +66,13 @@ def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Pat
 
 
 def _consent(consent: np.ndarray, rows: int, path: Path) -> np.ndarray:
-    """1.0 of each row that may be a donor, else 0.0."""
+    """Which rows may be donors, bool (N,)."""
     if consent.shape != (rows,) or consent.dtype.kind not in "biu" or not np.isin(consent, (0, 1)).all():
         raise BadInput(
             f"{path}: `{CONSENT}` must be 1 (true) or 0 (false) for each of the {rows} rows of x, whether its record "
             f"may be shown; got {consent.dtype} of shape {consent.shape}."
         )
-    return consent.astype(np.float64)
+    return consent.astype(bool)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

@@ -31,7 +31,7 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> Fi
     if not isinstance(section, LabelOnly):
         return from_classifier(dataset, run.classifiers()["target"])
     if section.picture == "donor":
-        check_consent(dataset.attributes.get("consent"), public=section.public_data)  # before the slow part
+        check_consent(dataset.consent, public=section.public_data)  # before the slow part
     if section.network == "target":
         return _drawn(dataset, run.classifiers()["target"], section, rng)
     if (run.folder / "perturber").is_dir():
@@ -89,7 +89,7 @@ def as_donor(
 def _drawn(dataset: Dataset, model: Any, section: LabelOnly, rng: np.random.Generator) -> FittedPerturber:
     if section.picture == "mean":
         return from_classifier(dataset, model)
-    allowed = check_consent(dataset.attributes.get("consent"), public=section.public_data)
+    allowed = check_consent(dataset.consent, public=section.public_data)
     return as_donor(dataset, model, rng, donors=section.donors, allowed=allowed)
 
 

@@ -298,4 +298,4 @@ def _picture(
 
 
 def _consent(dataset: Dataset, section: Release) -> np.ndarray | None:
-    return synthesis.check_consent(dataset.attributes.get("consent"), public=section.public_data)
+    return synthesis.check_consent(dataset.consent, public=section.public_data)
