@@ -135,9 +135,12 @@ class Inside(object):
     def _open(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
         from edge_runtime.sources import open_source
 
-        options: Dict[str, Any] = {name: True for name in ("realtime", "repeat") if self._settings[name]}
         if frames is not None:
-            options["frames"] = frames
+            from edge_runtime.sources.base import expected
+            from edge_runtime.sources.fetched import FetchedSource
+
+            return FetchedSource(frames, self._settings["source"], expected(manifest["input"], manifest["capture"]))
+        options = {name: True for name in ("realtime", "repeat") if self._settings[name]}
         return open_source(self._settings["source"], manifest["input"], manifest["capture"], **options)
 
     def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:

@@ -82,6 +82,7 @@ class Service(object):
             say=log.say,
             manifest_sha256=self.bundle.manifest_sha256,
             ended=self._inside_ended,
+            fetch=fetch_settings(settings, manifest),
             clock=clock,
         )
         self._pages: Optional[health.HealthPages] = None
@@ -437,8 +438,12 @@ class _Signals(object):
 
 def inside_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
     """What the inside is told of the settings; nothing about sinks."""
+    from edge_runtime.sources import on_network
+
+    source = settings["source"]
     return {
-        "source": settings["source"],
+        # What fetches it knows the credentials; the inside has no use for them.
+        "source": without_secrets(source) if on_network(source) else source,
         "trust": os.path.abspath(settings["trust"]),
         "backend": settings["backend"],
         "artefact": settings["artefact"],
@@ -453,6 +458,26 @@ def inside_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
         "recheck_s": settings["recheck"],
         "hang_after_s": settings["hang-after"],
     }
+
+
+def fetch_settings(settings: Dict[str, Any], manifest: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """What the fetching process is told, None where the source needs none.
+
+    Raises ``BadInput`` where raw pictures would travel so that others can read them, and nobody said that they may.
+    """
+    from edge_runtime.sources import address as addresses
+    from edge_runtime.sources import on_network
+    from edge_runtime.sources.base import expected
+
+    source = settings["source"]
+    if not on_network(source):
+        return None
+    if not (addresses.is_private(source) or settings["accept-raw-on-network"]):
+        raise BadInput(
+            "raw pictures from {} would cross a network where others can read them: use a camera on this device, "
+            "https://, or say --accept-raw-on-network".format(addresses.parse(source).shown)
+        )
+    return {"source": source, "sensor": expected(manifest["input"], manifest["capture"])}
 
 
 def without_secrets(text: str) -> str:

@@ -16,8 +16,10 @@ from trainer.recipe_errors import nearest, sentence
 
 FOLDER = Path(__file__).parent / "recipes"
 ALIASES = {name: f"{name}-prgan" for name in ("digits", "mnist", "wifi", "depth", "faces")}
-BUILT_IN = ("digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq")  # trainer.datasets has each
-STREAMS = ("depth",)  # whose readings come from a camera, many of each person
+BUILT_IN = (
+    "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq",
+)  # trainer.datasets has each  # fmt: skip
+STREAMS = ("depth", "overhead")  # whose readings come from a camera, many of each person
 CERTIFIED = ("release", "label-only")  # kinds that send one of finitely many codes
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
@@ -29,13 +31,16 @@ class Data(Section):
 
     source: str = Field(
         description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq" '
-        '(files that you get once), or "npz:FILE" with arrays x, y, z (and labels); FILE is relative to the recipe.'
+        '(files that you get once), "overhead" (simulated), or "npz:FILE" with arrays x, y, z (and labels); FILE is '
+        "relative to the recipe."
     )
     target: Name = Field(
         description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
-        '"building"; faces "light"; depth "action"; for npz: its name.'
+        '"building"; faces "light"; depth "action"; overhead "direction"; for npz: its name.'
     )
-    sensitive: Name = Field(description='The attribute z to hide: as for `target`; wifi "region", faces "person".')
+    sensitive: Name = Field(
+        description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build".'
+    )
     wanted: int | None = Field(
         default=None,
         ge=1,

@@ -7,8 +7,22 @@ from pathlib import Path
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.datasets import depth, digits, faces, mnist, npz, prior, scene, slicing, wifi, wifi_strength, wq
+from trainer.datasets import (
+    depth,
+    digits,
+    faces,
+    mnist,
+    npz,
+    overhead,
+    prior,
+    scene,
+    slicing,
+    wifi,
+    wifi_strength,
+    wq,
+)
 from trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
+from trainer.datasets.captured import captured
 from trainer.datasets.readings import Readings, unbounded
 from trainer.recipe import Recipe
 
@@ -72,7 +86,10 @@ def _read(recipe: Recipe) -> Readings:
         wanted = 1 if data.wanted is None else data.wanted
         loaded = MULTI_TARGET[data.source].load()
         return loaded.readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
-    return npz.load(Path(data.source[4:]), low=data.low, high=data.high, wanted=data.wanted)
+    if data.source == "overhead":
+        return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
+    readings = npz.load(Path(data.source[4:]), low=data.low, high=data.high, wanted=data.wanted)
+    return readings if recipe.capture is None else captured(readings, recipe.capture)
 
 
 def _cut(readings: Readings, cluster: np.ndarray | None, recipe: Recipe) -> Slices:
