@@ -137,8 +137,7 @@ def _finish(capture, spec):
 def _scale(capture, spec):
     """The function from readings to the input's type: low to high become the ends of the input's range.
 
-    ``depth``: 0, no reading, is as far as can be. ``seen``: the upper end where the reading is within low to high, the
-    lower end elsewhere.
+    ``depth``: 0, no reading, is as far as can be. ``seen``: 1 where the reading is within low to high, else 0.
     """
     measure, low, high = capture["measure"], capture["low"], capture["high"]
     dtype = np.dtype(spec["dtype"])
@@ -153,7 +152,7 @@ def _scale(capture, spec):
         if low is None:
             return np.rint(x).astype(dtype) if whole and x.dtype.kind == "f" else x.astype(dtype)
         if measure == "seen":
-            return ends(((x >= low) & (x <= high)).astype(np.float32))
+            return ((x >= low) & (x <= high)).astype(dtype)
         v = (x.astype(np.float32) * unit - np.float32(low)) / np.float32(high - low)
         v = np.minimum(np.maximum(v, np.float32(0)), np.float32(1))
         if measure == "depth":

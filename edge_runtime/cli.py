@@ -4,10 +4,9 @@ import argparse
 import json
 import os
 import sys
-import traceback
 
 from edge_runtime import __version__, board, config
-from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
+from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop, describe
 
 _EXIT_CODES = (
     "exit codes: 0 done, 2 your mistake, 3 figures not valid, 4 the device failed, 70 stopped, 130 interrupted"
@@ -31,12 +30,7 @@ def main(argv=None):
         return 4
     except Exception as error:
         # Its text could hold a value of a frame: name the place in the code and nothing else.
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        sys.stderr.write(
-            "error: stopped by an unexpected {} at {}:{}; please report this line\n".format(
-                type(error).__name__, os.path.basename(place.filename), place.lineno
-            )
-        )
+        sys.stderr.write("error: stopped by an unexpected {}; please report this line\n".format(describe(error)))
         return PrivacyStop.exit_code
 
 
@@ -185,8 +179,7 @@ def _file_to_file(settings):
     with Perturber.open(settings["bundle"], **{name: settings[name] for name in names}) as perturber:
         manifest = perturber.manifest
         with open_source(settings["source"], manifest["input"], manifest["capture"]) as source:
-            texts = settings["sink"]
-            sink = open_sink(texts if len(texts) > 1 else texts[0], manifest["outputs"])
+            sink = open_sink(settings["sink"], manifest["outputs"], manifest)
             with _Progress(source.size) as progress:
                 report = _reporter(settings["strict"])
                 capture = Capture(manifest) if manifest["capture"] else None

@@ -15,6 +15,8 @@ from edge_runtime.logs import KINDS
 
 DEFAULT_PATH = "/etc/edgeveil/edge.json"
 _MOST_BYTES = 1 << 20
+# Each lets something of the raw picture further than it goes otherwise: for a person at the device, while there.
+FLAGS_ALONE = ("aim", "accept-raw-on-network")
 
 Setting = NamedTuple(
     "Setting",
@@ -93,6 +95,8 @@ def read(path: Optional[str]) -> Dict[str, Any]:
                     path, name[:40], ", ".join(sorted(SETTINGS))
                 )
             )
+        if name in FLAGS_ALONE and document[name]:
+            raise BadInput("{!r} in {} would stay on unseen: give it as a flag, --{}".format(name, path, name))
     return {name: check(name, value, "in " + path) for name, value in document.items()}
 
 

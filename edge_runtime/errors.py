@@ -14,6 +14,9 @@ A message is one sentence or two: what was expected, what came, what to do next.
 It may name shapes, dtypes, counts and paths. It never holds a value of a frame.
 """
 
+import os
+import traceback
+
 
 class EdgeVeilError(Exception):
     """The base of every error raised on purpose. ``exit_code`` is what a command ends with."""
@@ -61,3 +64,9 @@ class FrameDropped(Exception):
     def __init__(self, reason):
         super(FrameDropped, self).__init__(reason)
         self.reason = reason
+
+
+def describe(error):
+    """An unexpected error by its kind and its place in the code; its text could hold a value of a frame."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return "{} at {}:{}".format(type(error).__name__, os.path.basename(place.filename), place.lineno)

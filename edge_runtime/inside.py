@@ -11,12 +11,11 @@ import select
 import signal
 import sys
 import time
-import traceback
 from typing import Any, Callable, Dict, List, Optional
 
 from edge_runtime import hardening, isolation, loop
 from edge_runtime.counters import DROP, Counters
-from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
+from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop, describe
 from edge_runtime.frames import PerturbedFrame
 from edge_runtime.live import LiveLoop
 from edge_runtime.record import FLAT, RELEASED, Layout
@@ -52,12 +51,6 @@ def main(argv: List[str]) -> int:
         message = "stopped by an unexpected {}; please report this line".format(describe(error))
     notes.say("ended", code=code, word=word, message=message)
     return code
-
-
-def describe(error: BaseException) -> str:
-    """An unexpected error by its kind and its place in the code; its text could hold a value of a frame."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return "{} at {}:{}".format(type(error).__name__, os.path.basename(place.filename), place.lineno)
 
 
 class Inside(object):
@@ -142,9 +135,12 @@ class Inside(object):
     def _open(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
         from edge_runtime.sources import open_source
 
-        options: Dict[str, Any] = {name: True for name in ("realtime", "repeat") if self._settings[name]}
         if frames is not None:
-            options["frames"] = frames
+            from edge_runtime.sources.base import expected
+            from edge_runtime.sources.fetched import FetchedSource
+
+            return FetchedSource(frames, self._settings["source"], expected(manifest["input"], manifest["capture"]))
+        options = {name: True for name in ("realtime", "repeat") if self._settings[name]}
         return open_source(self._settings["source"], manifest["input"], manifest["capture"], **options)
 
     def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Callable, List, Optional, Tuple
 import numpy as np
 
 from edge_runtime.counters import DROP, Counters
-from edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped
+from edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
 from edge_runtime.frames import PerturbedFrame, RawFrame
 from edge_runtime.schedule import Schedule
 from edge_runtime.watchdog import Watchdog
@@ -116,7 +116,7 @@ class LiveLoop(object):
             self._perturbing()
         finally:
             self._stopping.set()
-            thread.join(2.0)
+            thread.join(1.0)
             left = self._latest.take(0)
             if left is not None:
                 self._let_fall(left[0], "stopped")
@@ -187,7 +187,7 @@ class LiveLoop(object):
             except Exception as error:
                 # A driver's own error may quote what it was reading.
                 self._counters.add("fault:error")
-                self._note("error", "the source failed with a {}; it is opened again".format(type(error).__name__))
+                self._note("error", "the source failed: {}; it is opened again".format(describe(error)))
                 return False
             if frame is None:
                 return True
@@ -243,12 +243,12 @@ class LiveLoop(object):
         if reason:
             self._let_fall(frame, reason)
             return
-        self._counters.set("last-latency-us", int((self._clock() - came_s) * 1e6))
         if self._look is not None:
             self._look(frame._data)
         frame.erase()
         self._last = made
         self._send(made)
+        self._counters.set("last-latency-us", int((self._clock() - came_s) * 1e6))
         self._counters.add("sets-out")
 
     def _attempt(self, frame: RawFrame) -> Tuple[List[Any], str]:

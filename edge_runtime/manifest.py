@@ -26,6 +26,7 @@ from edge_runtime.checks import (
     truth,
     whole,
 )
+from edge_runtime.fingerprint import pipeline_sha256
 from edge_runtime.manifest_capture import check_capture
 from edge_runtime.manifest_flow import DTYPES, Flow
 from edge_runtime.manifest_stream import check_stream
@@ -34,6 +35,9 @@ MAX_MANIFEST_BYTES = 2**20
 SCHEMA = 1
 RUNTIME_MEMBER = "runtime/edgeveil-edge.pyz"
 PRIVACY_MEMBER = "privacy/audit.json"
+CARD_MEMBER = "privacy/privacy.json"
+PAGE_MEMBER = "privacy/card.html"
+PRIVACY_FILES = {"file": PRIVACY_MEMBER, "card": CARD_MEMBER, "page": PAGE_MEMBER}
 NO_MODEL = "numpy"  # the one variant of a pipeline without models, in golden outputs and in the privacy card
 TENSOR_DTYPES = {"int8": (-128, 127), "uint8": (0, 255), "int32": None, "int64": None, "float16": None, "float32": None}
 
@@ -77,6 +81,7 @@ def check_manifest(manifest: Any, sealed: bool = True) -> None:
     _check_privacy(manifest, variants or [NO_MODEL], files)
     if sealed:
         _check_members(manifest, files)
+        _check_pipeline(manifest)
 
 
 def referenced_files(manifest: Dict[str, Any]) -> List[str]:
@@ -89,8 +94,7 @@ def referenced_files(manifest: Dict[str, Any]) -> List[str]:
     files.update(golden["draws"].values())
     for outputs in golden["outputs"].values():
         files.update(outputs.values())
-    if manifest["privacy"]["file"]:
-        files.add(manifest["privacy"]["file"])
+    files.update(manifest["privacy"][key] for key in PRIVACY_FILES if manifest["privacy"][key])
     return sorted(files)
 
 
@@ -234,15 +238,21 @@ def _check_same(at: str, got: Dict[str, Any], wanted: List[str]) -> None:
 
 def _check_privacy(manifest: Dict[str, Any], variants: List[str], files: Set[str]) -> None:
     """The card speaks of variants that are here, model by model, by the hash of the very artefact."""
-    privacy = record(manifest["privacy"], "privacy", ("file", "speaks_of"))
+    privacy = record(manifest["privacy"], "privacy", tuple(PRIVACY_FILES) + ("speaks_of", "pipeline"))
     speaks_of = mapping(privacy["speaks_of"], "privacy.speaks_of")
+    pipeline = mapping(privacy["pipeline"], "privacy.pipeline")
     if privacy["file"] is None:
-        if speaks_of:
-            refuse("privacy-mismatch", "privacy.speaks_of", "there is no audit that could speak of anything")
+        for key in ("card", "page"):
+            if privacy[key] is not None:
+                refuse("privacy-mismatch", "privacy." + key, "there is no audit that it could show")
+        for key in ("speaks_of", "pipeline"):
+            if privacy[key]:
+                refuse("privacy-mismatch", "privacy." + key, "there is no audit that could speak of anything")
         return
-    _check_file(privacy["file"], "privacy.file", "privacy", files)
-    if privacy["file"] != PRIVACY_MEMBER:
-        refuse("bad-value", "privacy.file", "expected '{}' or null".format(PRIVACY_MEMBER))
+    for key, name in PRIVACY_FILES.items():
+        _check_file(privacy[key], "privacy." + key, "privacy", files)
+        if privacy[key] != name:
+            refuse("bad-value", "privacy." + key, "expected '{}', or null in all three".format(name))
     if not speaks_of:
         refuse("privacy-mismatch", "privacy.speaks_of", "the audit must speak of an artefact at least")
     for variant, hashes in speaks_of.items():
@@ -255,6 +265,20 @@ def _check_privacy(manifest: Dict[str, Any], variants: List[str], files: Set[str
             place = "{}.{}".format(at, model)
             if sha256(value, place) != manifest["models"][model]["artefacts"][variant]["sha256"]:
                 refuse("privacy-mismatch", place, "the audit is of another artefact: audit this one")
+    if set(pipeline) != set(speaks_of):
+        refuse("privacy-mismatch", "privacy.pipeline", "expected the hash of the pipeline of each variant audited")
+    for variant, value in pipeline.items():
+        sha256(value, "privacy.pipeline." + variant)
+
+
+def _check_pipeline(manifest: Dict[str, Any]) -> None:
+    """What was audited is what is here, down to the tables and the order of the stages."""
+    hashes = {member["name"]: member["sha256"] for member in manifest["members"]}
+    tables = {name: hashes[table["file"]] for name, table in manifest["tables"].items()}
+    for variant, value in manifest["privacy"]["pipeline"].items():
+        if value != pipeline_sha256(manifest, variant, tables):
+            at = "privacy.pipeline." + variant
+            refuse("privacy-mismatch", at, "the audit is of other stages or tables: audit these")
 
 
 def _check_file(name: Any, at: str, folder: str, files: Set[str]) -> None:

@@ -54,7 +54,7 @@ def _check_measure(capture: Dict[str, Any], frame: Dict[str, Any], source: Dict[
         refuse("bad-value", "capture.low", "expected low below high, got {} and {}".format(show(low), show(high)))
     if low is None and (measure != "value" or frame["dtype"] != source["dtype"]):
         refuse("bad-value", "capture.low", "only values of the input's own type can do without low and high")
-    if low is not None and type(source["low"]) is not float and type(source["low"]) is not int:
+    if low is not None and measure != "seen" and type(source["low"]) not in (float, int):
         refuse("bad-value", "capture.low", "expected null for an input whose range is not two numbers")
     if measure in ("depth", "height") and (frame["dtype"] != "uint16" or frame["unit_mm"] is None):
         refuse("bad-value", "capture.measure", "depth is measured in uint16 of unit_mm")

@@ -86,7 +86,8 @@ let shown = null;
 function show(state) {
   at('state').textContent = state.state;
   at('fps').textContent = state.fps === null ? '-' : state.fps.toFixed(1);
-  at('latency').textContent = state.latency_ms === null ? '-' : state.latency_ms.toFixed(1) + ' ms';
+  const latency = state.latency_ms === null ? '-' : state.latency_ms.toFixed(1) + ' ms';
+  at('latency').textContent = state.drops === null ? 'shown on the device itself only' : latency;
   at('tick').textContent = state.tick === null ? '-' : String(state.tick);
   const drops = state.drops === null ? 'shown on the device itself only'
     : Object.entries(state.drops).map(([why, count]) => why + ' ' + count).join(', ') || 'none';

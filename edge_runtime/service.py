@@ -4,7 +4,6 @@ One thread waits for records, notes, signals and the next tick; pages and sinks 
 descriptors, counters and perturbed frames: no raw frame ever gets here.
 """
 
-import contextlib
 import os
 import re
 import select
@@ -14,11 +13,11 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from edge_runtime import hardening, health
-from edge_runtime.counters import DROP, Counters
+from edge_runtime.counters import AIM, DROP, Counters
 from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
 from edge_runtime.isolation import CONVENTION
-from edge_runtime.lock import SourceLock
 from edge_runtime.logs import Log
+from edge_runtime.manifest import PRIVACY_MEMBER
 from edge_runtime.notify import Notifier
 from edge_runtime.outside import Emission, SinkSet
 from edge_runtime.record import Layout, Record
@@ -29,6 +28,7 @@ FILES = ("npz", "csv", "arff", "images", "video")  # sources and sinks that keep
 DRAIN_S = 5.0  # from SIGTERM to the end of the process
 STALE_S = 5.0  # without anything new for so long, /readyz is red
 PORT_AGAIN_S = 30.0
+PAGES_EVERY_S = 0.2
 
 
 def wanted(settings: Dict[str, Any]) -> bool:
@@ -44,15 +44,12 @@ def run(settings: Dict[str, Any], **parts: Any) -> Dict[str, Any]:
     """
     hardening.no_core_dumps()
     log = Log(settings["log"])
-    with contextlib.ExitStack() as held:
-        if settings["source"].partition(":")[0] not in FILES:
-            held.enter_context(SourceLock(settings["source"]))
-        service = Service(settings, log, **parts)
-        try:
-            return service.run()
-        except EdgeVeilError as error:
-            log.say("failed", message=str(error), exit_code=error.exit_code)
-            raise
+    service = Service(settings, log, **parts)
+    try:
+        return service.run()
+    except EdgeVeilError as error:
+        log.say("failed", message=str(error), exit_code=error.exit_code)
+        raise
 
 
 class Service(object):
@@ -85,6 +82,7 @@ class Service(object):
             say=log.say,
             manifest_sha256=self.bundle.manifest_sha256,
             ended=self._inside_ended,
+            fetch=fetch_settings(settings, manifest),
             clock=clock,
         )
         self._pages: Optional[health.HealthPages] = None
@@ -98,6 +96,7 @@ class Service(object):
         self._signals: List[int] = []
         self._stopped = "end"
         self._turned_s = clock()
+        self._pages_told_s = 0.0
 
     def run(self) -> Dict[str, Any]:
         """See ``run`` of this module."""
@@ -150,8 +149,7 @@ class Service(object):
             self._begin()
             if self._begun and self._clock() >= self.emission.due_s():
                 self.emission.tick()
-                latency_ms = self.supervisor.inside.get("last-latency-us") / 1e3
-                self._sinks.local(self.drops(), self._aim(), latency_ms)
+                self._tell_pages(now)
             self._keep_pages(now)
             self._tell_manager(now)
             if signal.SIGHUP in self._signals:
@@ -204,7 +202,7 @@ class Service(object):
         if self._live is None or self._begun:
             return
         if not self._sinks.opened:
-            self._sinks.open(self._open_sinks(self.bundle.manifest))
+            self._sinks.open(self._open_sinks())
         early, self._early = self._early, []
         for record in early:
             self._take(record)
@@ -328,26 +326,35 @@ class Service(object):
                 "another with --health, or off.".format(host, port, (error.strerror or "in use").lower()),
             )
 
-    def _aim(self) -> Dict[str, int]:
-        prefix = "aim:"
-        if not self.settings["aim"]:
-            return {}
-        return {k[len(prefix) :]: v for k, v in self.supervisor.inside.all().items() if k.startswith(prefix)}
+    def _tell_pages(self, now: float) -> None:
+        """What pages on this device show beside the stream; a few times a second is as often as anybody looks."""
+        if now < self._pages_told_s + PAGES_EVERY_S:
+            return
+        self._pages_told_s = now
+        inside = self.supervisor.inside.all()
+        levels = {name[len(AIM) :]: value for name, value in inside.items() if name.startswith(AIM)}
+        self._sinks.local(self.drops(), levels, inside.get("last-latency-us", 0) / 1e3)
 
-    def _open_sinks(self, manifest: Dict[str, Any]) -> Dict[str, Any]:
+    def _open_sinks(self) -> Dict[str, Any]:
         from edge_runtime.sinks import open_sink
 
+        manifest = self.bundle.manifest
         options = {
-            "say": self._sink_says,
+            "say": lambda text: self.log.say("sink", message=text),
             "privacy": self.bundle.members.get(manifest["privacy"]["file"]),
             "notes": self._notes(),
         }
         sinks: Dict[str, Any] = {}
-        for text in self.settings["sink"]:
-            name = without_secrets(text)
-            if name in sinks:
-                raise BadInput("expected every sink once; {} is there twice".format(name))
-            sinks[name] = open_sink(text, manifest["outputs"], manifest, options)
+        try:
+            for text in self.settings["sink"]:
+                name = without_secrets(text)
+                if name in sinks:
+                    raise BadInput("expected every sink once; {} is there twice".format(name))
+                sinks[name] = open_sink(text, manifest["outputs"], manifest, options)
+        except BaseException:
+            for sink in sinks.values():
+                sink.close() if sink.live else sink.discard()
+            raise
         return sinks
 
     def _notes(self) -> List[str]:
@@ -360,9 +367,6 @@ class Service(object):
         if self._isolation == CONVENTION:
             notes.append("Nothing but its own code keeps the process with the raw pictures off the network.")
         return notes
-
-    def _sink_says(self, text: str) -> None:
-        self.log.say("sink", message=text)
 
     # what the pages ask
 
@@ -434,8 +438,12 @@ class _Signals(object):
 
 def inside_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
     """What the inside is told of the settings; nothing about sinks."""
+    from edge_runtime.sources import on_network
+
+    source = settings["source"]
     return {
-        "source": settings["source"],
+        # What fetches it knows the credentials; the inside has no use for them.
+        "source": without_secrets(source) if on_network(source) else source,
         "trust": os.path.abspath(settings["trust"]),
         "backend": settings["backend"],
         "artefact": settings["artefact"],
@@ -445,11 +453,31 @@ def inside_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
         "repeat": settings["repeat"],
         "fps": settings["fps"],
         "frames": settings["frames"],
+        "aim": settings["aim"],
         "max_latency_s": settings["max-latency"],
         "recheck_s": settings["recheck"],
         "hang_after_s": settings["hang-after"],
-        "aim": settings["aim"],
     }
+
+
+def fetch_settings(settings: Dict[str, Any], manifest: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """What the fetching process is told, None where the source needs none.
+
+    Raises ``BadInput`` where raw pictures would travel so that others can read them, and nobody said that they may.
+    """
+    from edge_runtime.sources import address as addresses
+    from edge_runtime.sources import on_network
+    from edge_runtime.sources.base import expected
+
+    source = settings["source"]
+    if not on_network(source):
+        return None
+    if not (addresses.is_private(source) or settings["accept-raw-on-network"]):
+        raise BadInput(
+            "raw pictures from {} would cross a network where others can read them: use a camera on this device, "
+            "https://, or say --accept-raw-on-network".format(addresses.parse(source).shown)
+        )
+    return {"source": source, "sensor": expected(manifest["input"], manifest["capture"])}
 
 
 def without_secrets(text: str) -> str:
@@ -479,9 +507,9 @@ def _open_bundle(settings: Dict[str, Any]) -> Any:
     handle = os.open(settings["bundle"], os.O_RDONLY | os.O_CLOEXEC)
     if read_bundle(read_all(handle), trust).manifest_sha256 != bundle.manifest_sha256:
         raise BadInput("the bundle {} is being written to: try again".format(settings["bundle"]))
-    # The models are the inside's business, and their bytes need not be in memory twice. Its card is shown here.
-    card = bundle.manifest["privacy"]["file"]
-    return handle, bundle._replace(members={card: bundle.members[card]} if card else {})
+    # The models are the inside's business, and their bytes need not be in memory twice.
+    kept = {name: data for name, data in bundle.members.items() if name == PRIVACY_MEMBER}
+    return handle, bundle._replace(members=kept)
 
 
 __all__ = ["FILES", "Schedule", "Service", "run", "wanted"]

@@ -67,14 +67,15 @@ class Lane(object):
 class Scene(object):
     """``frame(seconds)`` is the depth picture of that time, uint16 (height, width) in mm, 0 where there is no reading.
 
-    ``people`` is how many may be in it at a time, each in a lane of their own; ``walkers`` are those of the last frame.
+    ``people`` is how many may be in it at a time, each in a lane of their own, of ``cast`` there are; ``walkers`` are
+    those of the last frame.
     The same ``seed`` and times give the same pictures. Time goes forward only.
     """
 
-    def __init__(self, seed=0, people=2, shape=(424, 512), floor_mm=FLOOR_MM):
+    def __init__(self, seed=0, people=2, shape=(424, 512), floor_mm=FLOOR_MM, cast=CAST):
         self.shape = height, width = shape
         self.floor_mm = floor_mm
-        self.cast = builds(seed)
+        self.cast = builds(seed, cast)
         self.walkers: List[Walker] = []
         self._focal = FOCAL * width
         reach = floor_mm * width / 2 / self._focal + 500.0
@@ -102,6 +103,10 @@ class Scene(object):
         depth += self._noise[pick, ::down, ::across] * np.float32(sign)
         np.maximum(depth, np.float32(0), out=depth)
         return np.where(there, np.rint(depth), np.float32(0)).astype(np.uint16)
+
+    def anybody(self, seconds):
+        """Whether somebody is in a lane at that time, which no earlier one may follow."""
+        return any(lane.at(seconds) is not None for lane in self._lanes)
 
     def pixel(self, walker):
         """Row and column of a walker's head, maybe outside the picture."""

@@ -7,6 +7,7 @@ channel are tables of the runtime, so that what is certified is what is shipped.
 from __future__ import annotations
 
 import keras
+import numpy as np
 from keras import layers
 
 
@@ -54,3 +55,34 @@ def encoder(trunk: keras.Model, *heads: keras.Model) -> keras.Model:
                 x = layer(x)
         outputs.append(x)
     return keras.Model(trunk.inputs[0], outputs, name="encoder")
+
+
+def residual_encoder(
+    trunk: keras.Model,
+    label_head: keras.Model,
+    cells: layers.Dense,
+    kept: layers.Dense,
+    *,
+    slope: np.ndarray,
+    offset: np.ndarray,
+) -> keras.Model:
+    """Codes scored by sum_cells P(cell) (slope . T^ + offset) on a trunk with trained layers for cells and T^ (d).
+
+    ``slope`` (cells, d, codes) and ``offset`` (cells, codes). The product of P(cell) and T^ is elementwise on
+    (d * codes) columns and summed by a fixed product, so that every operation has an int8 kernel on every board.
+    """
+    n, d, codes = slope.shape
+    posterior, said = layers.Softmax(name="posterior")(cells(trunk.output)), kept(trunk.output)
+    slopes = _fixed(slope.reshape(n, d * codes), "slopes")(posterior)
+    spread = _fixed(np.repeat(np.eye(d), codes, axis=1), "spread")(said)
+    product = _fixed(np.tile(np.eye(codes), (d, 1)), "gather")(layers.Multiply(name="product")([slopes, spread]))
+    scores = layers.Add(name="code_logits")([product, _fixed(offset, "offsets")(posterior)])
+    label = label_head.layers[1](trunk.output)
+    return keras.Model(trunk.inputs[0], [label, scores], name="encoder")
+
+
+def _fixed(kernel: np.ndarray, name: str) -> layers.Dense:
+    layer = layers.Dense(kernel.shape[1], use_bias=False, trainable=False, name=name)
+    layer.build((None, kernel.shape[0]))
+    layer.set_weights([kernel.astype(np.float32)])
+    return layer

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import keras
 from keras import layers
 
 from models.layers import ResizeNearest, UnitClip
 
+NOISE_CHANNELS = 4  # that a noise input adds to a conv generator where its resolution is lowest
 
-def conv_generator(shape: tuple[int, int, int], *, width: int, halvings: int, blocks: int) -> keras.Model:
+
+def conv_generator(
+    shape: tuple[int, int, int], *, width: int, halvings: int, blocks: int, noise: int = 0
+) -> keras.Model:
     """Encoder, residual blocks at low resolution, decoder; what it makes is added to the input and clipped to [0, 1].
 
     ``shape`` (height, width, channels). The last convolution starts near zero, so that training starts from the
-    identity: Acc(D_y) is high at once, and what has to be found is a change that hides z (section 5.1).
+    identity: Acc(D_y) is high at once, and what has to be found is a change that hides z (section 5.1). With ``noise``
+    there is a second input of that name, (noise,), uniform in [0, 1), which joins before the blocks.
     """
     image = keras.Input(shape, name="image")
     sizes = [shape[:2]]
@@ -23,6 +30,13 @@ def conv_generator(shape: tuple[int, int, int], *, width: int, halvings: int, bl
         x = layers.Conv2D(channels, 3, strides=2, padding="same", name=f"down{step}")(x)
         x = layers.ReLU(6.0, name=f"down{step}_relu")(x)
         sizes.append((-(-sizes[-1][0] // 2), -(-sizes[-1][1] // 2)))
+    drawn = keras.Input((noise,), name="noise") if noise else None
+    if drawn is not None:
+        lowest = (*sizes[-1], NOISE_CHANNELS)
+        spread = layers.Dense(math.prod(lowest), name="noise_spread")(drawn)
+        spread = layers.Reshape(lowest, name="noise_places")(layers.ReLU(6.0, name="noise_relu")(spread))
+        x = layers.Conv2D(width, 3, padding="same", name="noise_mix")(layers.Concatenate(name="noisy")([x, spread]))
+        x = layers.ReLU(6.0, name="noise_mix_relu")(x)
     for number in range(blocks):
         y = layers.Conv2D(width, 3, padding="same", name=f"block{number}")(x)
         x = layers.ReLU(6.0, name=f"block{number}_relu")(layers.Add(name=f"block{number}_add")([x, y]))
@@ -35,18 +49,33 @@ def conv_generator(shape: tuple[int, int, int], *, width: int, halvings: int, bl
     x = layers.Conv2D(shape[2], 3, padding="same", kernel_initializer=small, name="change")(x)
     x = layers.Activation("tanh", name="change_tanh")(x)  # bounded, so that int8 has a fixed scale for it
     output = UnitClip(name="output")(layers.Add(name="changed")([image, x]))
-    return keras.Model(image, output, name="generator")
+    return keras.Model(image if drawn is None else [image, drawn], output, name="generator")
 
 
-def mlp_generator(features: int, *, width: int, blocks: int) -> keras.Model:
-    """Dense layers; what they make is added to the input and clipped to [0, 1]. ``features`` is the vector's length."""
+def mlp_generator(features: int, *, width: int, blocks: int, latent: int | None = None, noise: int = 0) -> keras.Model:
+    """Dense layers on a vector of ``features``.
+
+    Without ``latent`` what they make is added to the input and clipped to [0, 1]. With it nothing of the input goes
+    past the layers: they narrow to ``latent`` numbers, and what is made of these ends in a sigmoid, which has a slope
+    everywhere, where a clipped bit would never turn again. With ``noise`` there is a second input of that name,
+    (noise,), uniform in [0, 1); it joins at the narrowest place.
+    """
     vector = keras.Input((features,), name="features")
+    drawn = keras.Input((noise,), name="noise") if noise else None
     x = vector
+    if latent is not None:
+        x = layers.Dense(width, name="narrow_dense")(x)
+        x = layers.Dense(latent, name="narrow")(layers.ReLU(6.0, name="narrow_relu")(x))
+    if drawn is not None:
+        x = layers.Concatenate(name="noisy")([x, drawn])
     for number in range(blocks):
         x = layers.Dense(width, name=f"dense{number}")(x)
         x = layers.ReLU(6.0, name=f"dense{number}_relu")(x)
-    small = keras.initializers.RandomNormal(stddev=0.01, seed=0)
-    x = layers.Dense(features, kernel_initializer=small, name="change")(x)
-    x = layers.Activation("tanh", name="change_tanh")(x)
-    output = UnitClip(name="output")(layers.Add(name="changed")([vector, x]))
-    return keras.Model(vector, output, name="generator")
+    if latent is not None:
+        output = layers.Activation("sigmoid", name="output")(layers.Dense(features, name="made")(x))
+    else:
+        small = keras.initializers.RandomNormal(stddev=0.01, seed=0)
+        x = layers.Dense(features, kernel_initializer=small, name="change")(x)
+        x = layers.Activation("tanh", name="change_tanh")(x)
+        output = UnitClip(name="output")(layers.Add(name="changed")([vector, x]))
+    return keras.Model(vector if drawn is None else [vector, drawn], output, name="generator")

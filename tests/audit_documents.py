@@ -63,6 +63,7 @@ def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55) -> dict
         "created": "2026-11-21T12:00:00Z",
         "artefact": "tflite-int8",
         "speaks_of": {"tflite-int8": {"generator": "ab" * 32}},
+        "pipeline": {"tflite-int8": "cd" * 32},
         "backends": {"generator": {"backend": "ai-edge-litert", "version": "2.3"}},
         "perturber": "prgan",
         "data": {
@@ -79,7 +80,22 @@ def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55) -> dict
             "target": {"accuracy": 0.98, "low": 0.96, "high": 0.99},
             "sensitive": {"accuracy": 0.97, "low": 0.95, "high": 0.99},
         },
-        "label_only": audited(0.6).as_dict(),
+        "label_only": {**audited(0.6).as_dict(), "collateral": beside()},
+        "certificate": {"given": False, "sentence": "No certificate: more of a reading leaves than a code."},
+        "collateral": collateral(),
+        "diagnostic": {
+            "title": "model-relative diagnostic: shift of classifier D",
+            "gamma": {"perturbed": {"mean": 0.1, "sup": 0.5}, "raw": {"mean": 0.4, "sup": 0.6}},
+            "unseen_error": {"mean": 0.05, "sup": 0.9},
+            "bound_mean": 0.4,
+            "bound_sup": 1.0,
+            "meaning": "no guarantee",
+        },
+        "limits": {
+            "asked": {"attack_points": None, "bits": None},
+            "found": {"attack_points": 35.0, "bits": 0.0},
+            "exceeded": [],
+        },
         "intervals": "Wilson",
         "not_covered": ["Several releases of the same reading."],
         "budget": "quick",
@@ -87,4 +103,36 @@ def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55) -> dict
         "versions": versions,
         "machine": machine,
         "wall_time_s": 26.2,
+    }
+
+
+def rate(accuracy: float) -> dict:
+    return {"accuracy": accuracy, "low": accuracy - 0.02, "high": min(1.0, accuracy + 0.02)}
+
+
+def learned(y: float, ink: float, *, both: bool = True) -> dict:
+    score = {"y": rate(y), "attributes": {"ink": {"correlation": ink, "low": ink - 0.03, "high": ink + 0.03}}}
+    more = {"read_from_it": score, "told_apart": rate(0.93)} if both else {}
+    return {"train_on_it": score, **more}
+
+
+def collateral() -> dict:
+    spread = {"mean": 5.5, "low": 5.4, "high": 5.6}
+    return {
+        "rows": {"training": 1198, "test": 599},
+        "attributes": {"ink": {"classes": 0, "named_by_recipe": False}},
+        "chance": {},
+        "perturbed": learned(0.91, 0.77),
+        "kept": {"ink": {"correlation": 0.82, "low": 0.8, "high": 0.84}},
+        "distance": spread,
+        "alike": {"ssim": spread, "psnr_db": spread},
+        "meaning": {"kept": "correlation"},
+    }
+
+
+def beside() -> dict:
+    return {
+        "raw": learned(0.98, 0.95, both=False),
+        "label_only_mean": learned(0.6, 0.02),
+        "label_only_donor": learned(0.97, 0.01),
     }

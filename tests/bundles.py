@@ -22,7 +22,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from edge_runtime.archive import pack
 from edge_runtime.bundle import signature_member, signed_message
-from edge_runtime.manifest import PRIVACY_MEMBER, RUNTIME_MEMBER, referenced_files
+from edge_runtime.fingerprint import pipeline_sha256
+from edge_runtime.manifest import (
+    CARD_MEMBER,
+    PAGE_MEMBER,
+    PRIVACY_FILES,
+    PRIVACY_MEMBER,
+    RUNTIME_MEMBER,
+    referenced_files,
+)
 from edge_runtime.trust import Key, Trust, public_key_line
 
 Manifest = dict[str, Any]
@@ -133,7 +141,7 @@ def numpy_example() -> tuple[Manifest, Members]:
             "draws": {},
             "outputs": {"numpy": {"frame": "golden/numpy.frame.npy", "label": "golden/numpy.label.npy"}},
         },
-        "privacy": {"file": None, "speaks_of": {}},
+        "privacy": not_audited(),
     }
     return manifest, members
 
@@ -201,12 +209,14 @@ def artefact_example(*, audited: bool = True) -> tuple[Manifest, Members]:
             "draws": {"noise": "golden/draws.noise.npy"},
             "outputs": {variant: {"frame": f"golden/{variant}.frame.npy"} for variant in artefacts},
         },
-        "privacy": {"file": None, "speaks_of": {}},
+        "privacy": not_audited(),
     }
     if audited:
         document = audit_document(manifest)
         members[PRIVACY_MEMBER] = json.dumps(document, indent=1).encode()
-        manifest["privacy"] = {"file": PRIVACY_MEMBER, "speaks_of": document["speaks_of"]}
+        members[CARD_MEMBER] = b'{"kind":"edgeveil-privacy-card"}'
+        members[PAGE_MEMBER] = b"<!doctype html><title>a card</title>"
+        manifest["privacy"] = {**PRIVACY_FILES, **{key: document[key] for key in ("speaks_of", "pipeline")}}
     return manifest, members
 
 
@@ -411,7 +421,7 @@ def cleaner_example(*, code: bool = False) -> tuple[Manifest, Members]:
             "draws": {},
             "outputs": {"numpy-float32": {name: f"golden/numpy-float32.{name}.npy"}},
         },
-        "privacy": {"file": None, "speaks_of": {}},
+        "privacy": not_audited(),
     }
     manifest["perturber"] |= {"kind": "cleaner", "identity_allowed": True}
     if code:
@@ -425,30 +435,70 @@ def cleaner_example(*, code: bool = False) -> tuple[Manifest, Members]:
     return manifest, members
 
 
-def audit_document(manifest: Manifest, artefact: str = "tflite-int8") -> dict[str, Any]:
-    """A small audit.json with the keys that sealing and showing read. Its numbers are made up."""
+def audit_document(manifest: Manifest, artefact: str = "tflite-int8", members: Members | None = None) -> dict[str, Any]:
+    """A small audit.json with the keys that sealing and showing read. Its numbers are made up.
+
+    ``members`` has the files of the manifest's tables, where there are any.
+    """
 
     def row(name: str, kind: str, accuracy: float) -> dict[str, Any]:
         interval = {"accuracy": accuracy, "low": accuracy - 0.02, "high": accuracy + 0.02}
-        return {"name": name, "kind": kind, **interval, "auc": 0.6, "bits": 0.05, "train_samples": 900, "seed": 0}
+        beyond = {"auc": 0.6, "bits": 0.05, "bits_counted": 0.05, "bits_counted_low": 0.02}
+        return {"name": name, "kind": kind, **interval, **beyond, "train_samples": 900, "seed": 0}
 
     rows = [row("fixed", "fixed", 0.52), row("transfer-cnn", "transfer", 0.55), row("forest", "adaptive", 0.64)]
     part = {
         "target": {"accuracy": 0.97, "low": 0.96, "high": 0.98},
         "chance": {"prior": 0.5, "majority": 0.51},
         "adversaries": rows,
+        "not_run": [],
         "worst_adaptive": rows[-1],
+        "most_bits": rows[-1],
     }
     models = manifest["models"]
+    files = {name: (members or {})[table["file"]] for name, table in manifest["tables"].items()}
+    tables = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     hashes = {name: model["artefacts"][artefact]["sha256"] for name, model in models.items()}
-    return {"schema": 1, "artefact": artefact, "speaks_of": {artefact: hashes}, **part, "label_only": part}
+    rate = {"accuracy": 0.98, "low": 0.97, "high": 0.99}
+    return {
+        "schema": 1,
+        "kind": "edgeveil-audit",
+        "created": "2026-11-21T12:00:00Z",
+        "artefact": artefact,
+        "speaks_of": {artefact: hashes},
+        "pipeline": {artefact: pipeline_sha256(manifest, artefact, tables)},
+        "backends": {},
+        "data": {
+            "name": "digits",
+            "target": manifest["perturber"]["target"],
+            "sensitive": manifest["perturber"]["sensitive"],
+            "y_classes": 2,
+            "z_classes": 2,
+            "rows": {"test": 599},
+            "clusters": None,
+        },
+        **part,
+        "raw": {"target": rate, "sensitive": rate},
+        "label_only": part,
+        "intervals": "Wilson",
+        "not_covered": ["Several releases of the same reading."],
+        "budget": "quick",
+        "seed": 0,
+        "versions": {"edgeveil": "0.1.0"},
+        "machine": {"system": "Linux", "architecture": "x86_64", "cores": 2},
+    }
+
+
+def not_audited() -> dict[str, Any]:
+    """A manifest's ``privacy`` without an audit."""
+    return {"file": None, "card": None, "page": None, "speaks_of": {}, "pipeline": {}}
 
 
 def export_folder(folder: Path, example: tuple[Manifest, Members] | None = None) -> Path:
     """An export folder as ``edgeveil export`` leaves it, audited where the example is; returns ``folder``."""
     manifest, members = example or artefact_example()
     manifest = copy.deepcopy(manifest)
-    manifest["privacy"] = {"file": None, "speaks_of": {}}
+    manifest["privacy"] = not_audited()
     for name in referenced_files(manifest):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(members[name])

@@ -1,15 +1,18 @@
 """A live source of our own making for tests of the two processes, and the bundle it is made for.
 
 ``fake:N?fps=50&...`` gives N frames (0: for ever) of ``WIDE`` bytes. Its faults are words of the text, each with the
-frame before which it comes: ``disconnect=20``, ``stall=20``, ``error=20``, ``drop=20``, ``hang=20``, ``crash=20``,
-``wrong=20``; ``absent=1`` cannot be opened; ``late=20`` takes a second. Several are parted by ``&``.
+frame before which it comes; several are parted by ``&``: ``disconnect=20``, ``stall=20``, ``error=20``, ``drop=20``,
+``hang=20``, ``crash=20``, ``wrong=20``; ``late=20`` takes a second, ``pause=20`` an hour; ``say=20``, ``send=20`` and
+``file=20`` try to bring the frame out; ``absent=1`` cannot be opened.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -104,6 +107,35 @@ class FakeSource(Source):
             os.kill(os.getpid(), signal.SIGSEGV)
         if fault == "late":
             time.sleep(1)
+        if fault == "pause":
+            time.sleep(3600)
+        if fault in HOSTILE:
+            HOSTILE[fault]()
+
+
+def _say() -> None:
+    """What a library prints when it chokes on a frame."""
+    for handle in (0, 1, 2):
+        with contextlib.suppress(OSError):
+            os.write(handle, SECRET)
+
+
+def _send() -> None:
+    """What a decoder does that a frame has taken over: it calls home."""
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, kind) as out:
+            out.connect(("127.0.0.1", int(os.environ["FAKES_PORT"])))
+            out.sendall(SECRET)
+
+
+def _file() -> None:
+    """What a library does that keeps what it could not read."""
+    for folder in (os.environ["TMPDIR"], os.environ["FAKES_FOLDER"]):
+        with contextlib.suppress(OSError):
+            (Path(folder) / "debug.bin").write_bytes(SECRET)
+
+
+HOSTILE = {"say": _say, "send": _send, "file": _file}
 
 
 def _happened(fault: str) -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import ipaddress
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -73,6 +74,9 @@ class Broker:
     def _listens(self):
         with contextlib.closing(socket.socket()) as client:
             return client.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def hang(self):
+        self._process.send_signal(signal.SIGSTOP)
 
     def kill(self):
         self._process.kill()

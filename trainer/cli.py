@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from edge_runtime.errors import BadInput, EdgeVeilError
+from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
 from trainer import cli_devices
 from trainer.cli_trust import trust
 
@@ -57,6 +57,22 @@ class AuditBudget(str, Enum):
     thorough = "thorough"
 
 
+class Engine(str, Enum):
+    """Where the points of a sweep are worked."""
+
+    processes = "processes"
+    ray = "ray"
+
+
+class Attacks(str, Enum):
+    """Who attacks the points of a sweep: auto counts codes where few leave, and takes quick elsewhere."""
+
+    auto = "auto"
+    codes = "codes"
+    quick = "quick"
+    all = "all"
+
+
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Passphrase = Annotated[
     Path | None, typer.Option(help="File that holds the key's passphrase; else EDGEVEIL_PASSPHRASE, else asked for.")
@@ -91,6 +107,49 @@ def train(
         _print_json(run.summary())
     else:
         _say(f"The run lies in {run.folder}. Next: edgeveil export {run.folder} --for raspberry-pi-cpu --out DIR")
+
+
+@app.command(
+    epilog="Example: edgeveil sweep mnist-release mnist-prgan --axis perturber.price=1,4,16 "
+    "--axis perturber.distance=3,5 --out sweeps/mnist --jobs 2"
+)
+def sweep(
+    recipe: Annotated[list[str], typer.Argument(help="Recipes, by name or TOML file.")],
+    out: Annotated[Path, typer.Option(help="Folder of the sweep; points that lie there are not worked again.")],
+    axis: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=VALUE,VALUE of the recipes that have that key (perturber.price=1,4); may be repeated."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Points at a time.")] = 1,
+    engine: Annotated[Engine, typer.Option(help="processes, or a Ray cluster (RAY_ADDRESS).")] = Engine.processes,
+    budget: Annotated[Budget, typer.Option(help="quick cuts the recipes' epochs to a trial.")] = Budget.full,
+    attacks: Annotated[Attacks, typer.Option(help="Who attacks each point.")] = Attacks.auto,
+    kept: Annotated[
+        list[str] | None, typer.Option(help="Property to show of those that x' keeps; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw the frontier: leakage against what is kept, for many settings of many perturbers, label-only beside them."""
+    from trainer.recipe import Recipe
+    from trainer.report.frontier import as_text, draw
+    from trainer.sweep.axes import parse
+    from trainer.sweep.run import sweep as run_sweep
+
+    frontier = run_sweep(
+        [Recipe.find(name) for name in recipe],
+        [parse(text) for text in axis or ()],
+        out,
+        jobs=jobs,
+        engine=engine.value,
+        budget=budget.value,
+        attacks=attacks.value,
+    )
+    pictures = draw(frontier, out, kept=kept or ())
+    if as_json:
+        _print_json(frontier)
+    else:
+        print(as_text(frontier, kept=kept or ()))
+        _say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
 
 
 @recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --out mine.toml")
@@ -155,19 +214,25 @@ def audit(
     trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
     budget: Annotated[AuditBudget, typer.Option(help="How hard the adversaries try.")] = AuditBudget.quick,
     seed: Annotated[int, typer.Option(help="Seed of the adversaries.")] = 0,
+    tried: Annotated[
+        int | None, typer.Option(min=1, help="Configurations ever compared on these test rows, for the certificate.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Attack an artefact: how much does an adversary who retrains still learn?"""
+    """Attack an artefact: how much does an adversary who retrains still learn? Ends with 3 over the recipe's limits."""
     from trainer.audit import as_text, save
     from trainer.audit import audit as run_audit
+    from trainer.audit.limits import sentences
 
-    document = run_audit(target, run=run, artefact=artefact, budget=budget.value, seed=seed, trust=trust)
+    document = run_audit(target, run=run, artefact=artefact, budget=budget.value, seed=seed, trust=trust, tried=tried)
     if target.is_dir():
         save(document, target)
     if as_json:
         _print_json(document)
     else:
         print(as_text(document))
+    if document["limits"]["exceeded"]:
+        raise LimitNotMet(" ".join(sentences(document["limits"])))
 
 
 @app.command(epilog="Example: edgeveil freeze runs/mnist-export --out mnist-frozen.npz")

@@ -16,8 +16,11 @@ from trainer.recipe_errors import nearest, sentence
 
 FOLDER = Path(__file__).parent / "recipes"
 ALIASES = {name: f"{name}-prgan" for name in ("digits", "mnist", "wifi", "depth", "faces")}
-BUILT_IN = ("digits", "mnist", "wifi", "faces", "depth", "scene", "wq")  # a module of trainer.datasets each
-STREAMS = ("depth",)  # whose readings come from a camera, many of each person
+BUILT_IN = (
+    "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq",
+)  # trainer.datasets has each  # fmt: skip
+STREAMS = ("depth", "overhead")  # whose readings come from a camera, many of each person
+CERTIFIED = ("release", "label-only")  # kinds that send one of finitely many codes
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
 Name = Annotated[str, Field(pattern=NAME)]
@@ -27,14 +30,17 @@ class Data(Section):
     """Which readings, and which two attributes of them."""
 
     source: str = Field(
-        description='"digits" (in scikit-learn), "mnist", "wifi", "faces", "depth", "scene", "wq" (files that you get '
-        'once), or "npz:FILE" with arrays x, y, z (and labels); FILE is relative to the recipe.'
+        description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq" '
+        '(files that you get once), "overhead" (simulated), or "npz:FILE" with arrays x, y, z (and labels); FILE is '
+        "relative to the recipe."
     )
     target: Name = Field(
         description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
-        '"building"; faces "light"; depth "action"; for npz: its name.'
+        '"building"; faces "light"; depth "action"; overhead "direction"; for npz: its name.'
     )
-    sensitive: Name = Field(description='The attribute z to hide: as for `target`; wifi "region", faces "person".')
+    sensitive: Name = Field(
+        description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build".'
+    )
     wanted: int | None = Field(
         default=None,
         ge=1,
@@ -119,11 +125,40 @@ class Budget(Section):
     quick: Quick = Field(default=Quick(), description="The budget under `--budget quick`.")
 
 
+class Certificate(Section):
+    """A certificate is asked for: only what sends one of finitely many codes has one."""
+
+    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="With which the bound holds.")
+    tried: int = Field(
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="How many configurations were ever compared on the test slice of this seed: they share the "
+        "confidence.",
+    )
+    strata: list[str] = Field(
+        default=[],
+        description="Attributes within which z is balanced by design (each light once per person): the null of the "
+        "certificate shuffles z within them.",
+    )
+
+
 class Limits(Section):
     """What the result must meet; else the command ends with exit code 3 and keeps the run."""
 
     target_accuracy: float = Field(
         gt=0, le=1, description="Acc(D_y) that a checkpoint must reach on validation: the utility floor of section 6.2."
+    )
+    attack_points: float | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="`edgeveil audit`: points that the best attack found may be over chance. Left out: not held to it.",
+    )
+    bits: float | None = Field(
+        default=None,
+        ge=0,
+        description="`edgeveil audit`: bits about z, beyond y, that any attack may learn per reading.",
     )
     unseen_accuracy: float | None = Field(
         default=None,
@@ -150,6 +185,7 @@ class Recipe(Section):
     perturber: Perturber = Field(description="What is trained to perturb.")
     budget: Budget = Field(description="How long to train.")
     limits: Limits = Field(description="What the result must meet.")
+    certificate: Certificate | None = Field(default=None, description="Asks for a certificate.")
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Recipe:
@@ -158,6 +194,12 @@ class Recipe(Section):
             raise ValueError('`data.homogeneous` is for perturber.kind = "cleaner" or "noise"')
         if linear and not self.perturber.unbounded:
             raise ValueError('classifiers.architecture = "linear" is for perturber.kind = "cleaner" or "noise"')
+        if self.certificate is not None and self.perturber.kind not in CERTIFIED:
+            known = " or ".join(f'"{kind}"' for kind in CERTIFIED)
+            raise ValueError(
+                f'no `[certificate]` for perturber.kind = "{self.perturber.kind}": what it sends cannot be counted. '
+                f"Leave the section out, or take {known}"
+            )
         if isinstance(self.perturber, Release) and self.data.source in STREAMS and self.perturber.hold == "none":
             raise ValueError('`perturber.hold` to be "track:7", "period:600s" or "frame": these data are streams')
         if not isinstance(self.perturber, Release) and self.limits.unseen_accuracy is not None:

@@ -69,6 +69,8 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
         came = detail["input"].get("kind") if isinstance(detail["input"], dict) else None
         near = nearest(came, kinds) if isinstance(came, str) else ""
         return f"`{key}.kind`: expected {', '.join(kinds)}; got {'none' if came is None else _show(came)}{near}"
+    if kind == "value_error" and not key:  # of the recipe as a whole
+        return f"expected {detail['ctx']['error']}"
     if kind == "value_error":
         return f"`{key}`: expected {detail['ctx']['error']}; got {got}"
     if kind == "string_pattern_mismatch":

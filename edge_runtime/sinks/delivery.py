@@ -17,7 +17,7 @@ from edge_runtime.sinks.place import Known, duration_s, size_bytes
 from edge_runtime.spool import Spool
 
 OPTIONS: Known = {"spool": str, "spool_size": size_bytes, "ttl": duration_s}
-DRAIN_S = 3.0  # what close() waits for the network; a service has five seconds in all
+DRAIN_S = 2.0  # what close() waits for the network; a service has five seconds in all
 TIMEOUT_S = 10.0
 
 
@@ -105,7 +105,7 @@ class NetworkSink(Sink):
         self._hurry.set()
         self._spool.wake()
         if self._thread.is_alive():
-            self._thread.join(1.5)
+            self._thread.join(0.7)
 
     def _work(self) -> None:
         while not self._stop.is_set():

@@ -77,7 +77,7 @@ class PreviewSink(Sink):
             self._state = state
 
     def local(self, counters: Dict[str, int], aim: Dict[str, int], latency_ms: Optional[float] = None) -> None:
-        """Counters go to browsers on this device alone, ``aim`` to all who may look."""
+        """Counters and latency go to browsers on this device alone, ``aim`` to all who may look."""
         with self._lock:
             self._local = (dict(counters), only_levels(aim), latency_ms)
 
@@ -115,7 +115,8 @@ class PreviewSink(Sink):
             "state": state,
             "tick": max(frame.index for frame in frames.values()) if frames else None,
             "fps": fps,
-            "latency_ms": latency_ms,
+            # How long a frame takes, and what becomes of it, may depend on what is in it.
+            "latency_ms": latency_ms if is_local else None,
             "drops": drops if is_local else None,
             "aim": aim,
             "slots": [self._slot(slot, frame) for slot, frame in sorted(frames.items())],

@@ -56,6 +56,12 @@ def test_focus_falls_with_every_blur_of_one_scene_with_noise():
     assert found == sorted(set(found), reverse=True)
 
 
+def test_holes_without_a_reading_are_not_taken_for_sharpness():
+    smooth = np.tile(np.linspace(20000, 40000, 512), (424, 1)).astype(np.uint16)
+    holes = np.where(np.random.default_rng(2).random(smooth.shape) < 0.1, 0, smooth).astype(np.uint16)
+    assert levels(holes)["focus"] == levels(smooth)["focus"]
+
+
 def test_colour_and_floats_are_looked_at_too():
     raw = np.repeat(scene()[:, :, None], 3, axis=2)
     assert levels(raw) == levels(scene())

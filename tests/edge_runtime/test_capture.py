@@ -196,7 +196,7 @@ def test_access_points_are_seen_or_not():
     document = bundles.fingerprint_example()[0]
     capture = Capture(document)
     ((_, frame),) = capture.frames(RawFrame(np.array([-60, -104, 100, -105], np.int8), 0))
-    assert frame._data.tolist() == [16, 16, 0, 0]
+    assert frame._data.tolist() == [1, 1, 0, 0]
     assert frame._data.dtype == np.uint8
 
 

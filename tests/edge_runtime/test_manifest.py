@@ -12,6 +12,7 @@ import bundles
 import pytest
 
 from edge_runtime.errors import BundleRefused
+from edge_runtime.fingerprint import pipeline_sha256
 from edge_runtime.manifest import check_manifest, referenced_files
 
 EXAMPLES = {
@@ -32,7 +33,14 @@ OPEN = {
     ("golden", "draws"),
     ("golden", "outputs"),
     ("privacy", "speaks_of"),
+    ("privacy", "pipeline"),
 }
+
+
+def audited_as_it_is(manifest: dict[str, Any]) -> None:
+    """Have the audit speak of the pipeline as it was changed into."""
+    for variant in manifest["privacy"]["pipeline"]:
+        manifest["privacy"]["pipeline"][variant] = pipeline_sha256(manifest, variant, {})
 
 
 def sealed(example: str) -> dict[str, Any]:
@@ -181,6 +189,7 @@ def test_a_model_may_make_a_code():
     manifest["outputs"].append(code)
     for recorded in manifest["golden"]["outputs"].values():
         recorded["embedding"] = recorded["frame"]
+    audited_as_it_is(manifest)
     check_manifest(manifest)
 
 
@@ -197,6 +206,7 @@ def test_two_models_need_the_same_variants():
     manifest["stages"].insert(3, stage)
     for hashes in manifest["privacy"]["speaks_of"].values():
         hashes["second"] = hashes["generator"]
+    audited_as_it_is(manifest)
     check_manifest(manifest)
     del second["artefacts"]["onnx-float32"]
     assert refusal(manifest).reason == "artefact-mismatch"
@@ -247,3 +257,21 @@ def test_long_values_are_cut_short_in_messages():
 def test_the_examples_are_json():
     for example in EXAMPLES:
         assert json.loads(json.dumps(sealed(example))) == sealed(example)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["stages"].insert(0, m["stages"].pop(1)),
+        lambda m: m["models"]["generator"]["artefacts"]["tflite-int8"]["outputs"][0].update(scale=0.5),
+        lambda m: m["input"].update(low=1.0) or [m["stages"][i].update(low=1.0) for i in (0, 3)],
+    ],
+    ids=["stages in another order", "another scale of a tensor", "another range"],
+)
+def test_an_audit_of_another_pipeline_is_none(change):
+    manifest = sealed("artefact")
+    check_manifest(manifest)
+    change(manifest)
+    error = refusal(manifest)
+    assert error.reason == "privacy-mismatch"
+    assert "other stages or tables" in str(error)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import numpy as np
 import pytest
@@ -139,8 +140,6 @@ def test_the_last_will_says_that_nobody_is_there(broker):
 
 
 def test_the_loop_is_never_held_up_and_the_oldest_go(tmp_path):
-    import time
-
     sink_parts.needs_mosquitto()
     sink = mqtt(sink_parts.free_port(), "?spool_size=50kB")
     start = time.process_time()
@@ -153,6 +152,25 @@ def test_the_loop_is_never_held_up_and_the_oldest_go(tmp_path):
     start = time.monotonic()
     sink.close()
     assert time.monotonic() - start < 3.0
+
+
+def test_a_broker_that_hangs_holds_nobody_up_and_what_it_did_not_take_is_kept(broker, tmp_path):
+    sink = mqtt(broker.port, f"?spool={tmp_path}/spool")
+    assert sink_parts.eventually(lambda: sink.counts()["connected"] == 1)
+    broker.hang()
+    for n in range(100):
+        sink.write(sink_parts.frame(n))
+    start = time.monotonic()
+    sink.close()
+    assert time.monotonic() - start < 4.0
+    assert sink.counts()["lost"] == 0
+    broker.kill()
+    broker.start()
+    listener = sink_parts.Listener(broker.port)
+    again = mqtt(broker.port, f"?spool={tmp_path}/spool")
+    assert sink_parts.eventually(lambda: counted(listener) == list(range(100)))
+    again.close()
+    listener.close()
 
 
 def test_a_privacy_stop_forgets_what_waits(tmp_path):

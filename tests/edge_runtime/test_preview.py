@@ -66,6 +66,13 @@ def test_drops_latency_and_aiming_figures_are_shown_where_they_are_given(sink):
     assert now["latency_ms"] == 12.5
 
 
+def test_what_may_depend_on_the_scene_is_for_this_device_alone(sink):
+    sink.local({"late": 3}, {}, 12.5)
+    elsewhere = json.loads(sink._answer("/state.json", {}, False)[1])
+    assert elsewhere["drops"] is None
+    assert elsewhere["latency_ms"] is None
+
+
 def test_the_page_needs_nothing_from_elsewhere_and_says_so_to_the_browser(sink):
     answer, body = get(sink, "/")
     assert answer.status == 200

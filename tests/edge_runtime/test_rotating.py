@@ -138,7 +138,7 @@ def small_disk(folder, size_kb):
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("kind", ["npz", "images", "video"])

@@ -1,58 +1,18 @@
 """The service: two processes, faults of a camera, and every frame accounted for."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import bundles
 import live_fakes
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).parents[2]
-START = """
-import json, sys
-sys.path[:0] = {paths!r}
-import live_fakes
-from edge_runtime import cli, supervise
-supervise.command = live_fakes.command
-sys.exit(cli.main(json.loads(sys.argv[1])))
-"""
+from services import arguments, finish, start
 
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
     return bundles.make_bundle(tmp_path_factory.mktemp("wide"), example=live_fakes.wide_example())
-
-
-def arguments(made, source, *sinks, **flags):
-    """The command line of a run without health pages at 25 ticks a second."""
-    flags = {"fps": 25, "health": "off", "hang-after": 1, **flags}
-    words = ["run", str(made.path), "--trust", str(made.trust), "--source", source, "--json", "--log", "json"]
-    words += [word for sink in sinks for word in ("--sink", str(sink))]
-    return words + [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-
-
-def start(words, folder, **options):
-    """The service as a process with the fake source; faults that come once leave their marks in ``folder``."""
-    code = START.format(paths=[str(ROOT), str(ROOT / "tests")])
-    environment = dict(os.environ, FAKES_FOLDER=str(folder))
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.Popen([sys.executable, "-c", code, json.dumps(words)], env=environment, text=True, **pipes)
-
-
-def finish(process, timeout_s=40):
-    """Exit code, the document on stdout or None, and the events on stderr."""
-    try:
-        out, err = process.communicate(timeout=timeout_s)
-    finally:
-        process.kill()
-    assert "Traceback" not in err, err
-    events = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
-    return process.returncode, json.loads(out) if out else None, events
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,16 @@ def test_after_a_kill_what_had_waited_is_there(tmp_path):
     assert taken(spool(tmp_path / "s", clock)) == list(range(80))
 
 
+def test_an_hour_without_a_network_costs_nothing_and_little_memory(tmp_path):
+    clock = Clock()
+    queue = spool(tmp_path / "s", clock, most_bytes=256 * 10**6, ttl_s=3700.0)
+    for n in range(36000):
+        queue.put(record(n, 832))
+        clock.now += 0.1
+    assert queue._in_memory <= 25 * 832
+    assert taken(queue) == list(range(36000))
+
+
 def test_a_torn_end_is_not_believed(tmp_path):
     queue = spool(tmp_path / "s")
     for n in range(10):
@@ -138,7 +148,7 @@ def test_a_changed_byte_ends_a_file(tmp_path):
     queue.close()
     (path,) = (tmp_path / "s").glob("*.spool")
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[len(data) // 2 + 40] ^= 1
     path.write_bytes(bytes(data))
     assert taken(spool(tmp_path / "s")) == list(range(5))
 
@@ -219,9 +229,11 @@ def test_a_full_disk_keeps_records_in_memory_and_says_so_once(tmp_path, monkeypa
 
 
 def test_discard_leaves_nothing(folder):
-    queue = spool(folder)
+    clock = Clock()
+    queue = spool(folder, clock)
     for n in range(5):
         queue.put(record(n))
+        clock.now += 3
     queue.take()
     queue.discard()
     assert queue.take() is None

@@ -510,6 +510,26 @@ def card_without_an_audit() -> bytes:
 
 
 @exhibit("privacy-mismatch")
+def audit_of_another_pipeline() -> bytes:
+    return changed(lambda m: m["privacy"]["pipeline"].update({"tflite-int8": "0" * 64}))
+
+
+@exhibit("privacy-mismatch")
+def audit_of_no_pipeline() -> bytes:
+    return changed(lambda m: m["privacy"]["pipeline"].clear())
+
+
+@exhibit("bad-value")
+def page_under_another_name() -> bytes:
+    return changed(lambda m: m["privacy"].update(page="privacy/index.html"))
+
+
+@exhibit("wrong-type")
+def audit_without_a_card() -> bytes:
+    return changed(lambda m: m["privacy"].update(card=None))
+
+
+@exhibit("privacy-mismatch")
 def audit_of_half_the_models() -> bytes:
     return changed(lambda m: m["privacy"]["speaks_of"].update({"tflite-int8": {}}))
 

@@ -109,3 +109,17 @@ def test_bits_without_accuracy_are_not_called_hidden():
 )
 def test_verdicts(best, bits, expected):
     assert verdict(document(best, bits), 0.97) == expected
+
+
+def test_text_says_who_is_exposed_most_whether_more_data_would_help_and_what_is_too_little():
+    text = as_text(document())
+    assert "recalls the most exposed z in 95.0 % of its 290 test rows" in text
+    assert "BatchNorm MLP by its training rows: 91.0 % of 491, 95.0 % of 982; still rising" in text
+    assert "Too little: Too few people: 30 are needed." in text
+    older = document()
+    for part in (older, older["label_only"]):
+        del part["learning_curve"], part["warnings"]
+        for row in (*part["adversaries"], part["worst_adaptive"]):
+            for name in [name for name in row if name.startswith(("tpr", "worst_class", "balanced"))]:
+                del row[name]
+    assert "best attack found" in as_text(older)

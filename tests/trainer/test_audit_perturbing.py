@@ -75,10 +75,11 @@ def test_another_model_file_is_run_again(tmp_path, monkeypatch):
             run=lambda x: {"frame": x + members["g"][0]}, runners={}, close=lambda: None
         ),
     )
-    models = {"generator": {"artefacts": {"tflite-int8": {"file": "g"}}}}
-    manifest = {**subject().manifest, "models": models, "tables": {}}
     x = readings(10)
     for add in (1, 2):
+        artefact = {"file": "g", "sha256": f"{add:064x}", "inputs": [], "outputs": []}
+        models = {"generator": {"artefacts": {"tflite-int8": artefact}}}
+        manifest = {**subject().manifest, "models": models, "tables": {}}
         outputs, _ = perturbing.through_artefact(Subject(manifest, {"g": bytes([add])}, "tflite-int8"), x, tmp_path)
         assert np.array_equal(outputs["frame"], x + add)
 

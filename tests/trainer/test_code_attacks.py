@@ -122,7 +122,7 @@ def test_the_same_reading_again_tells_nothing_new_without_a_channel_and_more_wit
 
 
 def leaky(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """y, z, c and c' of a channel that forgets every code but one: code 1 of each class goes through half of the time.
+    """y, z, c and c' of a channel that forgets every code but one: code 1 of each class is code 2 half of the time.
 
     c is 1 for half of one z and for nobody else, so that the one leaky row tells of z.
     """
@@ -130,7 +130,7 @@ def leaky(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nda
     y, z = rng.integers(0, 2, n), rng.integers(0, 2, n)
     within = np.where((z == 1) & (rng.random(n) < 0.5), 1, rng.choice([0, 2, 3], n))
     block = np.full((4, 4), 0.25)
-    block[1] = [1 / 6, 0.5, 1 / 6, 1 / 6]
+    block[1] = [1 / 6, 1 / 6, 0.5, 1 / 6]
     q = np.kron(np.eye(2), block) * 2**16
     code = y * 4 + within
     received = (q[code].cumsum(axis=1) <= (2**16 * rng.random(n))[:, None]).sum(axis=1)

@@ -176,6 +176,13 @@ MUSEUM = {
     "short-session": ({"session": np.arange(3)}, "`session` must have one value"),
     "missing": ({"z": None}, "the array `z` is missing; there is x, y"),
     "slip": ({"sesion": np.arange(N)}, r'`sesion` is no array that is known here \(did you mean "session"\?\)'),
+    "consent-slip": ({"concent": np.ones(N, int)}, r'is known here \(did you mean "consent"\?\)'),
+    "consent-of-text": (
+        {"consent": np.array(["yes"] * N)},
+        "`consent` must be 1 \\(true\\) or 0 \\(false\\) for each of the 90",
+    ),
+    "consent-of-some": ({"consent": np.ones(N - 1, int)}, r"`consent` must be.*got int64 of shape \(89,\)"),
+    "z-follows-from-y": ({"y": np.arange(N) % 2, "z": 1 - np.arange(N) % 2}, "z follows from y"),
     "both-groups": ({"groups": np.arange(N), "subject": np.arange(N)}, "`groups` is another name for `subject`"),
     "rare-class": ({"y": (np.arange(N) < 9).astype(int)}, 'y "1" has 9 rows; at least 15 are needed'),
     "one-class": ({"z": np.zeros(N, int)}, "z must have at least 2 classes; got 1"),

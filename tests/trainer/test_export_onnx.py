@@ -94,3 +94,17 @@ def test_no_path_of_this_machine_is_in_the_file():
 def test_nothing_reaches_stdout(capfd):
     onnx.convert(image_net(), onnx.PRECISIONS, calibration(image_net()))
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("side", "to"), [(12, 23), (7, 13), (6, 9), (11, 21), (23, 45)])
+def test_a_picture_of_odd_sides_is_resized_to_the_side_that_was_meant(side, to):
+    """23 / 12 in float32 is too small by a hair, and the specification takes the floor of side times scale."""
+    import keras
+
+    from models.layers import ResizeNearest
+
+    image = keras.Input((side, side, 2), name="image")
+    model = keras.Model(image, ResizeNearest(to, to, name="output")(image))
+    data = onnx.convert(model, ["float32"])["float32"]  # what it reads back of it is checked in every shape
+    x = np.random.default_rng(0).random((1, side, side, 2)).astype(np.float32)
+    assert np.array_equal(run(data, model, "float32", {"image": x})["output"], model.predict(x, verbose=0))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,3 +120,14 @@ def test_answers_that_are_no_probabilities_are_refused_and_diverged_ones_are_a_r
         attack_all(problem(), families=(wrong,))
     found = attack_all(problem(), families=(FirstValue(), diverging))
     assert found.not_run[0].reason == "its training diverged"
+
+
+def test_the_example_of_the_documentation_attacks():
+    page = (Path(__file__).parents[2] / "docs" / "adversaries.md").read_text()
+    names: dict = {}
+    exec(page.split("```python\n")[1].split("```")[0], names)  # noqa: S102
+    family = names["Nearest"]()
+    assert plugins._wrong(family) is None
+    found = attack_all(problem(), families=(family,), curve=False)
+    assert found.rows[0].name == "15 nearest"
+    assert found.rows[0].accuracy > 0.9

@@ -60,6 +60,7 @@ def asked(probe: str, dataset: Dataset, rows: np.ndarray, x: np.ndarray) -> dict
 def test_a_hundredth_of_the_frames_copied_is_counted_as_that():
     dataset, rows = people(60, 40)
     x = np.zeros((len(rows), 6), np.float32)
+    x[:, 0] = dataset.x[rows][:, 0]  # one value as it was is no copy
     copied = np.random.default_rng(1).random(len(rows)) < 0.01
     x[copied] = dataset.x[rows][copied]
     found = asked("copies", dataset, rows, x)["test frames that leave unchanged"]
@@ -102,6 +103,9 @@ def test_sessions_of_one_z_are_linked_across_people_splits():
     dataset = replace(dataset, z=person, z_names=tuple(map(str, range(24))), cluster=session, cluster_kind="session")
     found = asked("linkage", dataset, rows, dataset.x[rows])["linkage AUC"]
     assert found["low"] > 0.9
+    room = 9 * np.random.default_rng(3).normal(size=(len(session), 6))[session]  # what a session has in common
+    found = asked("linkage", dataset, rows, (people(24, 20, who=0.0)[0].x + room)[rows])["linkage AUC"]
+    assert found["low"] <= 0.5 <= found["high"] + 0.1
     assert "the perturber was trained on them" in found["meaning"]
 
 

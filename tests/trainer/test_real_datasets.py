@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_runtime.errors import BadInput
-from trainer.datasets import depth, faces, local, slicing, wifi
+from trainer.datasets import depth, faces, local, slicing, wifi, wifi_strength
 
 
 @pytest.fixture
@@ -35,6 +35,15 @@ def test_wifi_is_104_regions_of_13_floors_without_doubles(real):
     assert (found.attributes["user"] == 0).sum() == 1_111
     again = wifi.load(target="floor", sensitive="region")
     assert (again.z == found.z).all()
+
+
+@pytest.mark.data
+def test_wifi_strengths_are_the_same_records_as_measured(real):
+    seen, strength = (loader.load(target="floor", sensitive="region") for loader in (wifi, wifi_strength))
+    assert ((strength.x > 0) == (seen.x > 0)).all()
+    assert strength.x.max() == 105
+    assert (strength.x.max(axis=1) - 105.0 == seen.attributes["strongest"]).all()
+    assert (strength.z == seen.z).all()
 
 
 @pytest.mark.data

@@ -81,7 +81,7 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         (
             "data/source",
             "minst",
-            '"mnist", "wifi", "faces", "depth", "scene", "wq" or "npz:FILE"; got "minst"',
+            '"mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq" or "npz:FILE"; got "minst"',
         ),
         ("budget/epochs", True, "`budget.epochs`: expected a valid integer; got true"),
         ("limits/target_accuracy", 95, "`limits.target_accuracy`: expected less than or equal to 1; got 95"),

@@ -44,6 +44,18 @@ def test_a_release_of_donors(fitted, tmp_path):
     assert {line["stage"] for line in run.metrics()} == {"trunk", "codes"}
 
 
+def test_a_release_of_pictures_that_a_network_drew(fitted):
+    run, perturber = fitted(synthesis="decoder", decoder_steps=300)
+    assert not perturber.substituted
+    assert perturber.tables["pictures"].shape == (2 * 8 * 4, 8, 8, 1)
+    test, known = run.dataset().part("test"), {row.tobytes() for row in run.dataset().x}
+    out = perturber.perturb(test.x)
+    assert not {row.tobytes() for row in out["frame"]} & known
+    again = perturber.perturb(test.x)
+    assert (again["code"] == out["code"]).all()
+    assert (again["frame"] != out["frame"]).any()  # one of four pictures, drawn anew
+
+
 def test_a_release_of_centroids_through_an_lp_channel(fitted):
     run, perturber = fitted(channel="lp", bound=0.05, synthesis="centroid", codes=4)
     assert not perturber.substituted

@@ -47,7 +47,7 @@ def test_a_leak_shows_in_every_line_and_none_in_none():
     assert leaky["pooled"][-1]["code"]["accuracy"] > 0.95
     assert leaky["pooled"][-1]["label_only"]["accuracy"] < 0.7
     assert clean["kept"]["size"] > 0.7 > leaky["kept"]["size"]
-    assert "for readings drawn like the 1,000 counted" in clean["sentence"]
+    assert "for readings drawn like the calibration data (1,000 readings counted)" in clean["sentence"]
 
 
 def test_tracks_that_cannot_be_made_are_said():

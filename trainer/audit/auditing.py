@@ -12,10 +12,22 @@ from typing import Any
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.audit import intervals, linear, metrics, perturbing
+from trainer.audit import (
+    certifying,
+    collateral,
+    intervals,
+    limits,
+    linear,
+    metrics,
+    perturbing,
+    probes,
+    pufferfish,
+    streaming,
+)
 from trainer.audit.adversaries.fixed import masked
 from trainer.audit.adversaries.networks import logits
 from trainer.audit.attack import Done, Row, attack_all
+from trainer.audit.certifying import strata_of
 from trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
 from trainer.audit.opening import open_target
 from trainer.audit.problem import BUDGETS, Budget, Problem, Released, cut
@@ -23,6 +35,7 @@ from trainer.audit.registry import adversaries
 from trainer.datasets.base import Dataset
 from trainer.export.quiet import load_tensorflow
 from trainer.progress import progress
+from trainer.recipe import Certificate
 
 LABEL_ONLY_ROWS = 12_000
 
@@ -36,13 +49,16 @@ def audit(
     seed: int = 0,
     trust: Path | None = None,
     label_only: Mapping[str, Any] | None = None,
+    tried: int | None = None,
 ) -> dict[str, Any]:
     """Attack one artefact of an export folder, or of a sealed bundle (then ``run`` and ``trust`` are needed).
 
     ``artefact`` is a name like ``tflite-int8``, or ``keras`` for the run's own networks (for comparison; they never
     ship). ``budget`` is ``quick`` or ``thorough``, ``seed`` the first of its seeds. ``label_only`` is that part of an
-    earlier document of the same run, budget and seed, where it need not be measured again. Returns the document of
-    docs/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in ``RUN/audit-cache``.
+    earlier document of the same run, budget and seed, where it need not be measured again. ``tried`` configurations
+    were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
+    Returns the document of docs/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in
+    ``RUN/audit-cache``.
     Raises ``BadInput`` for anything that does not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
     begun, started = time.monotonic(), datetime.now(timezone.utc)
@@ -51,33 +67,42 @@ def audit(
     tries = BUDGETS[budget]
     opened = open_target(Path(folder_or_bundle), run=run, trust=trust, artefact=artefact)
     load_tensorflow()
-    artefact = opened.subject.artefact
+    subject, recipe = opened.subject, opened.run.recipe
+    artefact = subject.artefact
     dataset, classifiers = opened.run.dataset(), opened.run.classifiers()
-    described: Mapping[str, Any] = opened.subject.manifest["perturber"]
+    described: Mapping[str, Any] = subject.manifest["perturber"]
+    asked = recipe.certificate or Certificate(tried=1)
+    strata = strata_of(dataset, asked.strata)  # before the slow part
 
     # Under a trial budget the slices hold only some of the rows.
     rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
-    parts = (len(adversaries()) + 1) * (1 if label_only else 2)
+    parts = (len(adversaries()) + 2) * (1 if label_only else 2)
     with progress(f"audit of {artefact}", total=parts) as advance:
 
         def done(found: Sequence[Row]) -> None:
             figures = {"right": found[0].accuracy} if found else {}
             advance(**figures)
 
-        backends: dict[str, Any] = {}
-        if artefact == perturbing.KERAS:
-            fitted = opened.run.perturber()
-            outputs = perturbing.in_chunks(fitted.perturb, dataset.x[rows])
-            declared: Sequence[Mapping[str, Any]] = fitted.outputs
-        else:
-            cache = opened.run.folder / "audit-cache"
-            outputs, backends = perturbing.through_artefact(opened.subject, dataset.x[rows], cache)
-            declared, outputs = perturbing.as_received(opened.subject, outputs)
+        perturbed = perturbing.through(subject, opened.run, dataset, rows)
+        left = perturbed.released
         advance()
-        left = perturbing.releases(declared, outputs, dataset, rows)
-        section = {}
+        section: dict[str, Any] = {}
         if described["kind"] in linear.KINDS:
-            section["predictors"] = linear.predictors(opened.run.recipe, dataset, left.x, seed=seed)
+            section["predictors"] = linear.predictors(recipe, dataset, left.x, seed=seed)
+        stream = subject.manifest.get("stream")
+        section["certificate"] = certified(dataset, perturbed, asked, strata, tried, seed, stream)
+        frames = left.x[-len(dataset.slices.test) :]
+        section["diagnostic"] = pufferfish.section(dataset, frames, classifiers["sensitive"])
+        section["collateral"] = None
+        if any(output["kind"] == "frame" for output in subject.manifest["outputs"]):
+            named = tuple(getattr(recipe.perturber, "keep", ()))
+            section["collateral"] = collateral.section(dataset, left.x, budget, seed, named=named)
+        section["probes"] = probes.run_all(left, dataset, rows, tries, seed)
+        stream = subject.manifest["stream"]
+        if stream is not None:
+            along = perturbing.along_tracks(subject, opened.run)
+            section["streams"] = streaming.section(stream, dataset, along, trees=tries.trees, seed=seed)
+        advance()
         found = examine(dataset, left, classifiers, tries, seed, done)
 
         if label_only is None:
@@ -85,13 +110,15 @@ def audit(
 
     versions, machine = environment()
     test = dataset.part("test")
-    return {
+    ships = artefact != perturbing.KERAS
+    document = {
         "schema": SCHEMA,
         "kind": "edgeveil-audit",
         "created": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "artefact": artefact,
-        "speaks_of": {artefact: opened.subject.sha256()} if artefact != perturbing.KERAS else {},
-        "backends": backends,
+        "speaks_of": {artefact: subject.sha256()} if ships else {},
+        "pipeline": {artefact: subject.pipeline_sha256()} if ships else {},
+        "backends": dict(perturbed.backends),
         "perturber": described["kind"],
         "data": {
             "name": dataset.name,
@@ -116,6 +143,32 @@ def audit(
         "machine": machine,
         "wall_time_s": round(time.monotonic() - begun, 1),
     }
+    return {**document, "limits": limits.check(recipe.limits, document)}
+
+
+def certified(
+    dataset: Dataset,
+    perturbed: perturbing.Perturbed,
+    asked: Certificate,
+    strata: np.ndarray | None,
+    tried: int | None,
+    seed: int,
+    stream: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """The certificate's section, or why there is none; ``tried`` goes before the recipe's."""
+    if isinstance(perturbed.funnel, str):
+        return certifying.refused(perturbed.funnel)
+    return certifying.section(
+        dataset,
+        perturbed.funnel,
+        perturbed.outputs,
+        table=perturbed.table,
+        tried=asked.tried if tried is None else tried,
+        confidence=asked.confidence,
+        strata=strata,
+        seed=seed,
+        stream=stream,
+    )
 
 
 def measured_label_only(
@@ -128,9 +181,11 @@ def measured_label_only(
     outputs = perturbing.in_chunks(floor.perturb, dataset.x[rows])
     done([])
     left = perturbing.releases(floor.outputs, outputs, dataset, rows)
+    useful = collateral.beside(dataset, left.x, outputs["label"], budget.name, seed)
+    done([])
     # Its x' takes no more values than y has: a few thousand rows say all there is.
     fewer = replace(budget, rows=min(budget.rows, LABEL_ONLY_ROWS))
-    return examine(dataset, left, classifiers, fewer, seed, done).as_dict()
+    return {**examine(dataset, left, classifiers, fewer, seed, done).as_dict(), "collateral": useful}
 
 
 def examine(

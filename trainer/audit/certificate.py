@@ -24,6 +24,7 @@ from edge_runtime.errors import BadInput
 
 SELF_BOUNDING_BELOW = 0.2  # of chance
 FEWEST_UNITS = 30  # below that the slack swallows what it should bound
+WIDEST = 0.1  # between plug-in and bound: more, and it says what nobody needed a certificate for
 
 Slack = Literal["self-bounding", "McDiarmid"]
 
@@ -52,16 +53,43 @@ class Certificate:
     tried: int
     capacity: float
 
+    @property
+    def enough(self) -> bool:
+        """Whether so many independent units were counted that the bound says something."""
+        return self.units >= FEWEST_UNITS and self.bound - self.plug_in <= WIDEST
+
+    def needed(self, points: float) -> int:
+        """How many units, equally large, leave so many points between plug-in and bound, at least ``FEWEST_UNITS``."""
+        delta = (1 - self.confidence) / self.tried
+        low, high = FEWEST_UNITS, 10**9
+        while low < high:
+            middle = (low + high) // 2
+            if self.slack_of(middle, delta) <= points / 100:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def slack_of(self, units: int, delta: float) -> float:
+        """What the bound adds to this plug-in over ``units`` equal units."""
+        level = float(np.log(1 / delta)) / units
+        if self.slack == "McDiarmid":
+            return float(np.sqrt(level / 2))
+        return level + float(np.sqrt(level**2 + 2 * level * self.plug_in))
+
     def sentence(self, of: str = "subjects") -> str:
-        """The claim with its assumptions; ``of`` says what the independent units are."""
+        """The claim with its assumptions, or that too few were counted for one; ``of`` names the independent units."""
+        if not self.enough:
+            return (
+                f"Too few {of} for a certificate: {self.units:,} were counted, and at least {self.needed(10):,} are "
+                f"needed for a bound within 10 points of what is counted, {self.needed(5):,} for one within 5."
+            )
         text = (
             "For one release, an adversary who knows y and nothing else that depends on x is right on average at most "
             f"{100 * self.bound:.1f} % of the time, with {100 * self.confidence:g} % confidence, for {of} drawn like "
-            f"the {self.units:,} counted"
+            f"the calibration data ({self.units:,} {of} counted"
         )
-        if self.units < FEWEST_UNITS:
-            text += f"; these are fewer than {FEWEST_UNITS}, so the bound says little"
-        return text + "."
+        return text + (f", {self.tried} configurations tried)." if self.tried > 1 else ").")
 
 
 def certify(
@@ -77,6 +105,7 @@ def certify(
     confidence: float = 0.95,
     tried: int,
     shuffles: int = 200,
+    hidden_label: bool = False,
     rng: np.random.Generator,
 ) -> Certificate:
     """Count and bound. Rows y, z, code (n,) are held out: nothing of the release was fitted or chosen on them.
@@ -85,6 +114,7 @@ def certify(
     shipped integers or probabilities. ``classes`` are the numbers of classes of y and z, ``chance`` is what the best
     guess from y alone is known to reach, ``cluster`` (n,) are the independent units, ``strata`` (n,) those rows within
     which z is exchangeable by design (default: y). ``tried`` counts the configurations looked at on these rows.
+    ``hidden_label``: the channel mixes classes, so its capacity is over all codes and not within y-hat.
     Raises ``BadInput``.
     """
     if not len(y) or not len(y) == len(code) == len(z):
@@ -115,7 +145,7 @@ def certify(
         rows=len(y),
         units=len(sizes),
         tried=tried,
-        capacity=capacity(q, groups=classes[0]),
+        capacity=capacity(q, groups=1 if hidden_label else classes[0]),
     )
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -23,10 +23,10 @@ SCHEMA = 1
 CHOSEN_ON = "validation rows cut from the first two slices; reported on test"
 PACKAGES = ("edgeveil", "numpy", "scipy", "scikit-learn", "keras", "tensorflow-cpu", "tensorflow")
 NOT_COVERED = (
-    "Several releases of the same reading, or many readings of one person put together.",
+    "Many readings of one person as they really follow each other, beyond what is listed.",
     "An adversary who knows anything about the reading beyond y and what leaves.",
     "Attacks stronger than those listed: every number is a lower bound on what leaks, not a guarantee.",
-    "Attributes other than the one named sensitive.",
+    "Attributes that the data set does not know; those that it knows were read by one small network alone.",
     "People, rooms and sensors unlike those in the data.",
 )
 
@@ -102,7 +102,9 @@ def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[
 
 def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: label-only beside the perturber, and every non-adaptive number called that."""
+    from trainer.audit.limits import sentences
     from trainer.audit.linear import as_lines
+    from trainer.audit.lines import HEAD, attack, beside, probes
     from trainer.report.sentence import sentence
 
     data, raw = document["data"], document["raw"]
@@ -119,21 +121,46 @@ def as_text(document: Mapping[str, Any]) -> str:
             f"{title}: {data['target']} right {_range(target)} (raw {_percent(raw['target']['accuracy'])}); "
             f"chance at {data['sensitive']}: prior {_percent(chance['prior'])}, majority "
             f"{_percent(chance['majority'])}",
-            f"  {'adversary':22} {'':14} {'right':>7}  {'95 % interval':15} {'AUC':>5} {'bits':>7}  {'rows':>6}",
+            HEAD,
+            *(attack(row, best=same(row, worst)) for row in part["adversaries"]),
+            *beside(part),
         ]
-        for row in part["adversaries"]:
-            kind = "adaptive" if row["kind"] == "adaptive" else "non-adaptive"
-            auc = "    -" if row["auc"] is None else f"{row['auc']:5.3f}"
-            best = "  <- best attack found" if same(row, worst) else ""
-            lines.append(
-                f"  {row['name']:22} {kind:14} {_percent(row['accuracy']):>7}  "
-                f"[{_percent(row['low'])}, {_percent(row['high'])}]".ljust(67)
-                + f" {auc} {row['bits']:+7.3f}  {row['train_samples']:6d}{best}"
-            )
-        lines += [f"  {left['name']:22} not run: {left['reason']}" for left in part["not_run"]]
+    lines += ["", *probes(document)]
+    lines += ["", document["certificate"]["sentence"]]
+    if "population_free" in document["certificate"]:
+        lines.append(document["certificate"]["population_free"])
+    if document["collateral"]:
+        lines += [
+            "",
+            "Trained on, and read from, what leaves (beside raw readings and label-only):",
+            *_useful(document),
+        ]
     if "predictors" in document:
         lines += as_lines(document["predictors"])
+    shift = document["diagnostic"]["gamma"]
+    lines += ["", f"{document['diagnostic']['title']}: mean {shift['perturbed']['mean']:.3f}, largest "]
+    lines[-1] += f"{shift['perturbed']['sup']:.3f}; raw {shift['raw']['mean']:.3f}, {shift['raw']['sup']:.3f}"
+    lines += [f"LIMIT NOT MET. {text}" for text in sentences(document["limits"])]
     return "\n".join(lines)
+
+
+def _useful(document: Mapping[str, Any]) -> Iterator[str]:
+    from trainer.report.card import score, useful
+
+    table = useful(document)
+    if table is None:
+        return
+    for row in table["rows"]:
+        for key, words in (("train_on_it", "trained on"), ("read_from_it", "read from")):
+            if key in row:
+                figures = [f"{document['data']['target']} {score(row[key]['y'])}"]
+                figures += [f"{name} {score(value)}" for name, value in row[key]["attributes"].items()]
+                yield f"  {words:10} {row['title']:40} {', '.join(figures)}"
+    for row in table["rows"]:
+        if "told_apart" in row:
+            yield f"  told apart from raw: {row['title']:32} {score(row['told_apart'])}"
+    for name, value in document["collateral"]["kept"].items():
+        yield f"  kept of {name}: correlation {score(value)} between x and x'; label-only 0"
 
 
 def same(row: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:

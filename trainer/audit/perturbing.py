@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, cast
 
@@ -13,8 +13,10 @@ import numpy as np
 
 from edge_runtime.errors import BadInput, FrameDropped
 from edge_runtime.files import atomic_path
-from edge_runtime.pipeline import load_pipeline, read_array
-from trainer.audit.problem import Released
+from edge_runtime.fingerprint import pipeline_sha256
+from edge_runtime.pipeline import Pipeline, load_pipeline, read_array
+from trainer.audit.anatomy import SENT, Anatomy, anatomy
+from trainer.audit.problem import Codes, Released
 from trainer.datasets.base import Dataset
 from trainer.export.emit import decoded
 
@@ -44,6 +46,65 @@ class Subject:
             found[name] = hashlib.sha256(self.members[model["artefacts"][self.artefact]["file"]]).hexdigest()
         return found
 
+    def pipeline_sha256(self) -> str:
+        """The hash of everything that decides what this artefact lets out, as a sealed manifest has it."""
+        tables = {name: self.members[entry["file"]] for name, entry in self.manifest["tables"].items()}
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in tables.items()}
+        return pipeline_sha256(dict(self.manifest), self.artefact, hashes)
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """Rows as they left: ``released`` for adversaries; ``outputs`` with c and c' where ``funnel`` says what they are,
+    and why there are none where it is text; ``table`` (codes, codes') the channel between them, None where c' = c."""
+
+    released: Released
+    outputs: Mapping[str, np.ndarray]
+    funnel: Anatomy | str
+    table: np.ndarray | None
+    backends: Mapping[str, Any]
+
+
+def through(subject: Subject, run: Any, dataset: Dataset, rows: np.ndarray) -> Perturbed:
+    """The rows ``rows`` of ``dataset`` through what ``subject`` names: the artefact, or the run's own networks."""
+    backends: Mapping[str, Any] = {}
+    if subject.artefact == KERAS:
+        fitted = run.perturber()
+        manifest, tables = fitted.description(), dict(fitted.tables)
+        funnel = anatomy(manifest, tables)
+        pipeline = Pipeline(_further(manifest, funnel), tables=tables, runners=fitted.runners())
+        outputs = in_chunks(pipeline.run, dataset.x[rows])
+        declared, received = manifest["outputs"], outputs
+    else:
+        tables = {name: read_array(subject.members, entry) for name, entry in subject.manifest["tables"].items()}
+        funnel = anatomy(subject.manifest, tables)
+        further = replace(subject, manifest=_further(subject.manifest, funnel))
+        outputs, backends = through_artefact(further, dataset.x[rows], run.folder / "audit-cache")
+        declared, received = as_received(subject, outputs)
+    table = tables[funnel.table] if isinstance(funnel, Anatomy) and funnel.table is not None else None
+    left = replace(releases(declared, received, dataset, rows), codes=_codes(declared, outputs, funnel, table))
+    return Perturbed(left, outputs, funnel, table, backends)
+
+
+def _codes(
+    declared: Sequence[Mapping[str, Any]],
+    outputs: Mapping[str, np.ndarray],
+    funnel: Anatomy | str,
+    table: np.ndarray | None,
+) -> Codes | None:
+    """The codes among what leaves, and of a release the codes before its channel."""
+    for output in declared:
+        value = outputs[output["name"]]
+        if output["kind"] == "code" and value.ndim == 1 and value.dtype.kind in "iu":
+            return Codes(value) if isinstance(funnel, str) or table is None else Codes(value, outputs[SENT], table)
+    return None
+
+
+def _further(manifest: Mapping[str, Any], funnel: Anatomy | str) -> dict[str, Any]:
+    """The same manifest, whose pipeline also hands out c and c'."""
+    extra = funnel.further_outputs() if isinstance(funnel, Anatomy) else []
+    return {**manifest, "outputs": [*manifest["outputs"], *extra]}
+
 
 def through_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """All outputs for raw readings x (n, ...), and which backends made them (``{model: {"backend", "version"}}``).
@@ -51,12 +112,11 @@ def through_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict
     ``cache`` is a folder: the same bytes on the same backend are not run twice. It holds perturbed rows alone and
     may be deleted at any time.
     """
-    hashes = subject.sha256()
+    subject.sha256()  # says which artefacts there are where this is none of them
     pipeline = load_pipeline(subject.manifest, subject.members, subject.artefact)
     try:
         backends = {name: dict(runner.info()) for name, runner in pipeline.runners.items()}
-        tables = {name: subject.members[entry["file"]] for name, entry in subject.manifest["tables"].items()}
-        key = _key(subject.manifest, hashes, tables, backends, x)
+        key = _key(subject, backends, x)
         path = cache / f"{key}.npz"
         if path.is_file():
             with np.load(path, allow_pickle=False) as kept:
@@ -68,6 +128,21 @@ def through_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict
     with atomic_path(path) as temporary:
         np.savez(temporary, **cast(Any, outputs))
     return outputs, backends
+
+
+def along_tracks(subject: Subject, run: Any) -> Callable[[np.ndarray, np.ndarray], Mapping[str, np.ndarray]]:
+    """A function of raw readings (n, ...) and of the number of each one's track (n,), in order of time, to outputs."""
+
+    def perturb(x: np.ndarray, track: np.ndarray) -> Mapping[str, np.ndarray]:
+        if subject.artefact == KERAS:
+            return dict(run.perturber().perturb(x, track))
+        pipeline = load_pipeline(subject.manifest, subject.members, subject.artefact)
+        try:
+            return dict(pipeline.run(x, tracks=track.tolist()))
+        finally:
+            pipeline.close()
+
+    return perturb
 
 
 def as_received(
@@ -118,18 +193,10 @@ def releases(
     return Released(frame, part.y, part.z, part.cluster, also)
 
 
-def _key(
-    manifest: Mapping[str, Any],
-    hashes: Mapping[str, str],
-    tables: Mapping[str, bytes],
-    backends: Mapping[str, Any],
-    x: np.ndarray,
-) -> str:
+def _key(subject: Subject, backends: Mapping[str, Any], x: np.ndarray) -> str:
     """Everything that x' depends on, as one hash."""
     described = {
-        "pipeline": {part: manifest[part] for part in ("input", "stream", "stages", "outputs")},
-        "models": hashes,
-        "tables": {name: hashlib.sha256(data).hexdigest() for name, data in tables.items()},
+        "pipeline": subject.pipeline_sha256(),
         "backends": backends,
         "x": [str(x.dtype), list(x.shape), hashlib.sha256(np.ascontiguousarray(x).data).hexdigest()],
     }

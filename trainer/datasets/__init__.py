@@ -7,12 +7,33 @@ from pathlib import Path
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.datasets import depth, digits, faces, mnist, npz, prior, scene, slicing, wifi, wq
+from trainer.datasets import (
+    depth,
+    digits,
+    faces,
+    mnist,
+    npz,
+    overhead,
+    prior,
+    scene,
+    slicing,
+    wifi,
+    wifi_strength,
+    wq,
+)
 from trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
+from trainer.datasets.captured import captured
 from trainer.datasets.readings import Readings, unbounded
 from trainer.recipe import Recipe
 
-LOADERS = {"digits": digits, "mnist": mnist, "wifi": wifi, "faces": faces, "depth": depth}
+LOADERS = {
+    "digits": digits,
+    "mnist": mnist,
+    "wifi": wifi,
+    "wifi-strength": wifi_strength,
+    "faces": faces,
+    "depth": depth,
+}
 MULTI_TARGET = {"scene": scene, "wq": wq}
 
 __all__ = ["PARTS", "Dataset", "InputSpec", "Part", "Slices", "load"]
@@ -38,6 +59,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     for labels, names, of in ((readings.y, readings.y_names, "y"), (readings.z, readings.z_names, "z")):
         slicing.check_classes(labels, names, of=of, slices=slices, cluster=cluster)
     training = np.concatenate([slices.classifiers, slices.perturber])
+    slicing.check_hidden(readings.y[training], readings.z[training])
     return Dataset(
         name=recipe.data.source if not recipe.data.source.startswith("npz:") else "npz",
         x=readings.x,
@@ -52,6 +74,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         cluster_kind=cluster_kind,
         attributes=readings.attributes,
         labels=readings.labels,
+        consent=readings.consent,
     )
 
 
@@ -63,7 +86,10 @@ def _read(recipe: Recipe) -> Readings:
         wanted = 1 if data.wanted is None else data.wanted
         loaded = MULTI_TARGET[data.source].load()
         return loaded.readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
-    return npz.load(Path(data.source[4:]), low=data.low, high=data.high, wanted=data.wanted)
+    if data.source == "overhead":
+        return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
+    readings = npz.load(Path(data.source[4:]), low=data.low, high=data.high, wanted=data.wanted)
+    return readings if recipe.capture is None else captured(readings, recipe.capture)
 
 
 def _cut(readings: Readings, cluster: np.ndarray | None, recipe: Recipe) -> Slices:

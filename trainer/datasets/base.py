@@ -63,6 +63,7 @@ class Dataset:
     ``theta`` is MED(z|y), shape (classes of y, classes of z), rows summing to 1: the public prior completed by
     maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None where every
     row is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,).
+    ``consent`` (N,) says whose reading may be shown in the place of another's (a donor); None where nobody was asked.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Dataset:
     cluster_kind: Literal["subject", "session"] | None = None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     labels: Labels | None = None
+    consent: np.ndarray | None = None
 
     def part(self, name: SliceName) -> Part:
         """The rows of one slice, in the slice's own order."""
@@ -97,7 +99,15 @@ class Dataset:
         cluster = None if self.cluster is None else self.cluster[keep]
         attributes = {name: values[keep] for name, values in self.attributes.items()}
         labels = None if self.labels is None else replace(self.labels, values=self.labels.values[keep])
-        part = {"x": self.x[keep], "y": self.y[keep], "z": self.z[keep], "cluster": cluster, "labels": labels}
+        consent = None if self.consent is None else self.consent[keep]
+        part = {
+            "consent": consent,
+            "x": self.x[keep],
+            "y": self.y[keep],
+            "z": self.z[keep],
+            "cluster": cluster,
+            "labels": labels,
+        }
         return replace(self, **part, attributes=attributes, slices=slices)
 
     def unit(self, x: np.ndarray) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 ``x`` (N, height, width), (N, height, width, channels) or (N, features); ``y`` and ``z`` (N,) whole numbers or text;
 ``labels`` (N, L), for cleaners: several numbers to keep or to hide of each row;
-``subject`` (or ``groups``, the same under scikit-learn's name) and ``session`` (N,) whole numbers or text. Whose data
+``subject`` (or ``groups``, the same under scikit-learn's name) and ``session`` (N,) whole numbers or text;
+``consent`` (N,), 1 or true where the record itself may be shown in the place of another's (a *donor*). Whose data
 they are, under what licence and how they were checked is the user's to know: nothing is fetched.
 """
 
@@ -21,6 +22,7 @@ from trainer.recipe_errors import nearest
 
 NEEDED = ("x", "y", "z")
 OPTIONAL = ("subject", "groups", "session")
+CONSENT = "consent"
 LABELS = "labels"
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")  # what a manifest can name
 SMALLEST_SIDE = 4
@@ -36,6 +38,7 @@ def load(path: Path, *, low: float | None = None, high: float | None = None, wan
     z, z_names = _labels(arrays["z"], "z", len(x), path)
     if "subject" in arrays and "groups" in arrays:
         raise BadInput(f"{path}: `groups` is another name for `subject`; got both. Leave one out.")
+    consent = _consent(arrays[CONSENT], len(x), path) if CONSENT in arrays else None
     groups = {name: _labels(arrays[name], name, len(x), path)[0] if name in arrays else None for name in OPTIONAL}
     subject = groups["subject"] if groups["groups"] is None else groups["groups"]
     kind = "vector" if x.ndim == 2 else "image"
@@ -45,7 +48,7 @@ def load(path: Path, *, low: float | None = None, high: float | None = None, wan
         )
     labels = _numbers(arrays.get(LABELS), wanted, len(x), path)
     units = {"subject": subject, "session": groups["session"]}
-    return Readings(x, y, z, y_names, z_names, kind, low, high, labels=labels, **units)  # type: ignore[arg-type]
+    return Readings(x, y, z, y_names, z_names, kind, low, high, labels=labels, consent=consent, **units)  # type: ignore[arg-type]
 
 
 def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Path) -> Labels | None:
@@ -62,6 +65,16 @@ def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Pat
     return Labels(values, wanted)
 
 
+def _consent(consent: np.ndarray, rows: int, path: Path) -> np.ndarray:
+    """Which rows may be donors, bool (N,)."""
+    if consent.shape != (rows,) or consent.dtype.kind not in "biu" or not np.isin(consent, (0, 1)).all():
+        raise BadInput(
+            f"{path}: `{CONSENT}` must be 1 (true) or 0 (false) for each of the {rows} rows of x, whether its record "
+            f"may be shown; got {consent.dtype} of shape {consent.shape}."
+        )
+    return consent.astype(bool)
+
+
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise BadInput(f"Expected data in {path}; there is no such file. Correct `data.source`.")
@@ -71,7 +84,9 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             raise BadInput(f"{path} is a single array; expected an .npz file with x, y and z (numpy.savez).")
         with file:
             _check_names(file.files, path)
-            return {name: _array(file, name, path) for name in (*NEEDED, *OPTIONAL, LABELS) if name in file.files}
+            return {
+                name: _array(file, name, path) for name in (*NEEDED, *OPTIONAL, LABELS, CONSENT) if name in file.files
+            }
     except UNREADABLE as error:
         raise BadInput(f"{path} cannot be read as an .npz file ({error}). Write it with numpy.savez.") from None
 
@@ -96,12 +111,11 @@ def _check_names(names: list[str], path: Path) -> None:
                 "y, z and, if known, subject (or groups) and session."
             )
     for name in names:
-        known = (*NEEDED, *OPTIONAL, LABELS)
+        known = (*NEEDED, *OPTIONAL, LABELS, CONSENT)
+        near = nearest(name.lower(), (*OPTIONAL, CONSENT))
         # An array passed over for a slip of the pen would let recordings straddle the slices.
-        if name not in known and nearest(name.lower(), OPTIONAL):
-            raise BadInput(
-                f"{path}: `{name}` is no array that is known here{nearest(name.lower(), OPTIONAL)}. Rename it."
-            )
+        if name not in known and near:
+            raise BadInput(f"{path}: `{name}` is no array that is known here{near}. Rename it.")
 
 
 def _readings(x: np.ndarray, path: Path) -> np.ndarray:

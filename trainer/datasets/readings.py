@@ -42,6 +42,7 @@ class Readings:
     session: np.ndarray | None = None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     labels: Labels | None = None
+    consent: np.ndarray | None = None  # (N,) bool: whether a row may be shown in the place of another
 
 
 def of_digits(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, high: float) -> Readings:

@@ -79,6 +79,16 @@ def check_classes(
             )
 
 
+def check_hidden(y: np.ndarray, z: np.ndarray) -> None:
+    """Refuse labels y, z (n,) of which y says all there is to know of z: who gets y, as is wanted, has z."""
+    pairs = np.unique(np.stack([y, z]), axis=1)
+    if pairs.shape[1] == len(np.unique(y)):
+        raise BadInput(
+            "z follows from y: every y comes with a single z, so whoever gets y has z, and nothing can hide it. Keep a "
+            "coarser y, or hide another z."
+        )
+
+
 def hold_out(part: Part, *, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Cut a part into (rows to fit, rows to choose by): places within the part, the second about ``share`` of it.
 

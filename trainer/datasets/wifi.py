@@ -34,8 +34,10 @@ FILES = {
 SOURCE = "the UCI Machine Learning Repository, data set 310 (UJIIndoorLoc), each CSV packed with `gzip -9n`"
 
 
-def load(*, target: str, sensitive: str) -> Readings:
+def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
     """Fingerprints uint8 (520,), 1 where an access point was seen; records that occur twice are taken once.
+
+    ``strength``: dBm above -105 instead, 0 where it was not seen (wifi_strength.py).
 
     ``target`` is "floor" or "building", ``sensitive`` "region" or "building". The attributes are ``access-points`` (how
     many were seen), ``strongest`` and ``mean`` (dBm), ``building``, and ``user``: 1 to 18, or 0 in the rows of the
@@ -71,7 +73,8 @@ def load(*, target: str, sensitive: str) -> Readings:
         "building": building,
         "user": rows[:, ACCESS_POINTS + 6],
     }
-    return Readings(seen.astype(np.uint8), y, z, y_names, z_names, "vector", 0.0, 1.0, attributes=attributes)
+    x = (heard - UNHEARD_DBM if strength else seen).astype(np.uint8)
+    return Readings(x, y, z, y_names, z_names, "vector", 0.0, 1.0, attributes=attributes)
 
 
 def _rows(name: str) -> np.ndarray:

@@ -11,6 +11,7 @@ from edge_runtime import strict_json
 from edge_runtime.bundle import Bundle, read_bundle
 from edge_runtime.manifest import NO_MODEL
 from edge_runtime.trust import Key, Trust
+from trainer.report.card_text import as_lines
 
 NOT_AUDITED = "not audited: nobody has measured what it leaks"
 DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have it. Not for real data."
@@ -38,7 +39,8 @@ class View:
         }
         if self.whole:
             document["manifest"] = manifest
-            document["audit"] = self._audit()
+            document["audit"] = self._member("file")
+            document["card"] = self._member("card")
         return document
 
     def text(self) -> str:
@@ -83,20 +85,20 @@ class View:
 
     def _card(self) -> Iterator[str]:
         """The adaptive number first; what a fixed adversary reaches comes last and under its own name."""
-        audit = self._audit()
-        if audit is None:
+        card = self._member("card")
+        if card is None:
             yield f"privacy card: {NOT_AUDITED}"
             return
         yield f"privacy card, measured on {', '.join(self.bundle.manifest['privacy']['speaks_of'])}"
         try:
-            yield from _numbers(audit, self.bundle.manifest["perturber"])
-        except (LookupError, TypeError, ValueError):
+            yield from as_lines(card)
+        except (LookupError, TypeError, ValueError, AttributeError):
             yield "  written in a form that this version cannot show; --json has it as it is"
         if self._not_audited():
             yield f"  NOT audited: {', '.join(self._not_audited())}"
 
-    def _audit(self) -> Any:
-        name = self.bundle.manifest["privacy"]["file"]
+    def _member(self, key: str) -> Any:
+        name = self.bundle.manifest["privacy"][key]
         return None if name is None else strict_json.loads(self.bundle.members[name])
 
     def _not_audited(self) -> list[str]:
@@ -119,34 +121,6 @@ def _view(path: Path, folder: Path, *, whole: bool) -> View:
     trust = Trust.open(folder)
     bundle = read_bundle(path, trust)
     return View(bundle, trust.key_of(bundle.key), whole)
-
-
-def _numbers(audit: Mapping[str, Any], perturber: Mapping[str, Any]) -> Iterator[str]:
-    worst, chance, sensitive = audit["worst_adaptive"], audit["chance"], perturber["sensitive"]
-    yield f"  best attack found (adaptive, {worst['name']}): right about {sensitive} {_rate(worst)}{_beside(worst)}"
-    guesses = f"{_percent(chance['prior'])} (prior), {_percent(chance['majority'])} (majority)"
-    yield f"    a lower bound on what leaks; chance is {guesses}"
-    floor = audit["label_only"]
-    worst = floor["worst_adaptive"]
-    yield f"  label-only, the floor (adaptive, {worst['name']}): {_rate(worst)}{_beside(worst)}"
-    yield f"  keeps {perturber['target']}: {_rate(audit['target'])}; label-only {_rate(floor['target'])}"
-    yield "  adversaries that were never shown what leaves; one who retrains may do better:"
-    for row in audit["adversaries"]:
-        if row["kind"] != "adaptive":
-            yield f"    non-adaptive ({row['kind']}, {row['name']}): {_rate(row)}"
-
-
-def _beside(row: Mapping[str, Any]) -> str:
-    auc = "" if row["auc"] is None else f", AUC {row['auc']:.3f}"
-    return auc + ("" if row["bits"] is None else f", {row['bits']:+.3f} bits beyond y")
-
-
-def _rate(row: Mapping[str, Any]) -> str:
-    return f"{_percent(row['accuracy'])} [{_percent(row['low'])}, {_percent(row['high'])}]"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _shape(shape: list[int]) -> str:

@@ -30,6 +30,11 @@ _PACKAGES = (
 )  # fmt: skip
 
 
+def not_audited() -> dict[str, Any]:
+    """The manifest's ``privacy`` where nobody has measured what leaks."""
+    return {"file": None, "card": None, "page": None, "speaks_of": {}, "pipeline": {}}
+
+
 def build(
     run: Run,
     fitted: FittedPerturber,
@@ -80,7 +85,7 @@ def build(
         "profiles": {profile.name: _facts(profile, names) for profile in profiles},
         "tables": tables,
         "golden": golden_entry,
-        "privacy": {"file": None, "speaks_of": {}},
+        "privacy": not_audited(),
         "provenance": {
             "edgeveil": importlib.metadata.version("edgeveil"),
             "recipe_sha256": hashlib.sha256((run.folder / "recipe.toml").read_bytes()).hexdigest(),

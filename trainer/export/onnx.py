@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from trainer.export.quiet import quiet
 from trainer.export.signature import function, input_specs
 
 PRECISIONS = ("float32", "float16", "int8")
+LARGEST_SIDE = 4096  # pixels: a scale is the quotient of two sides
 OPSET = 13  # JetPack 4.6 and OpenVINO 2022.3 read no more; it brings IR 7
 
 
@@ -44,7 +46,27 @@ def _float32(model: Any, batch: int) -> Any:
     proto, _ = tf2onnx.convert.from_function(
         function(model, batch), input_signature=input_specs(model, batch), opset=OPSET
     )
+    _resize_to_whole_sizes(proto)
     return _tidy(proto)
+
+
+def _resize_to_whole_sizes(proto: Any) -> None:
+    """Scales of resizes that are a little too small in float32 become a little too large.
+
+    23 / 12 rounded down makes 22 of 12, says the specification (floor of size times scale); some runtimes round that,
+    and a checker refuses the graph.
+    """
+    from onnx import numpy_helper
+
+    constants = {constant.name: constant for constant in proto.graph.initializer}
+    for node in proto.graph.node:
+        if node.op_type != "Resize" or len(node.input) < 3 or node.input[2] not in constants:
+            continue
+        constant = constants[node.input[2]]
+        scales = numpy_helper.to_array(constant)
+        short = np.array([Fraction(float(s)) < Fraction(float(s)).limit_denominator(LARGEST_SIDE) for s in scales])
+        scales = np.where(short, np.nextafter(scales, np.float32(np.inf)), scales)
+        constant.CopyFrom(numpy_helper.from_array(scales, constant.name))
 
 
 def _float16(float32: Any) -> Any:

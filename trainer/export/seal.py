@@ -15,15 +15,21 @@ from edge_runtime.bundle import MANIFEST, SIGNATURE, read_bundle, signature_memb
 from edge_runtime.errors import BadInput
 from edge_runtime.files import atomic_path
 from edge_runtime.manifest import (
+    CARD_MEMBER,
     MAX_MANIFEST_BYTES,
     NO_MODEL,
+    PAGE_MEMBER,
+    PRIVACY_FILES,
     PRIVACY_MEMBER,
     RUNTIME_MEMBER,
     check_manifest,
     referenced_files,
 )
 from edge_runtime.trust import Trust
+from trainer.audit.perturbing import Subject
+from trainer.export.folder import ExportFolder
 from trainer.export.keys import Signer, is_encrypted, keygen
+from trainer.export.manifest import not_audited
 from trainer.export.zipapp import zipapp_bytes
 
 __all__ = ["is_encrypted", "keygen", "seal"]
@@ -42,18 +48,18 @@ def seal(
     Raises ``BadInput`` where there is none and that was not allowed, where folder or key are not what they must be, or
     where something that goes in names a path of this machine; ``BundleRefused`` where the result would not be accepted.
     """
-    from trainer.export.folder import ExportFolder
-
     folder = ExportFolder.open(Path(export_dir))
     signer = Signer.open(key_path, passphrase=passphrase)
     manifest = copy.deepcopy(dict(folder.manifest))
     manifest["development"] = signer.key.development
-    manifest["privacy"] = {"file": None, "speaks_of": {}}
+    manifest["privacy"] = not_audited()
     files = {**folder.members, RUNTIME_MEMBER: zipapp_bytes()}
-    audit = _audit_of(Path(export_dir), manifest, allow_unaudited=allow_unaudited)
+    audit = _audit_of(folder, allow_unaudited=allow_unaudited)
     if audit is not None:
-        files[PRIVACY_MEMBER], speaks_of = audit
-        manifest["privacy"] = {"file": PRIVACY_MEMBER, "speaks_of": speaks_of}
+        files[PRIVACY_MEMBER], document = audit
+        spoken = {key: _of(document, key) for key in ("speaks_of", "pipeline")}
+        manifest["privacy"] = {**PRIVACY_FILES, **spoken}
+        files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
     members = {name: files[name] for name in (*referenced_files(manifest), RUNTIME_MEMBER)}
     manifest["members"] = [
         {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -76,12 +82,24 @@ def seal(
     return Path(out)
 
 
-def _audit_of(
-    export_dir: Path, manifest: Mapping[str, Any], *, allow_unaudited: bool
-) -> tuple[bytes, dict[str, dict[str, str]]] | None:
-    """The audit's bytes and which artefacts, by hash, it speaks of; None where going without is allowed and needed."""
-    path = export_dir / "audit.json"
-    cure = f"Run edgeveil audit {export_dir}, or seal with --no-audit to say on the card that there is none."
+def card_files(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """The privacy card as JSON and as a page. Raises ``BadInput`` where the audit lacks what a card must say."""
+    from trainer.audit.card import card
+    from trainer.report.card import render
+
+    try:
+        document = card(audit, manifest)
+        return strict_json.dumps(document), render(document).encode()
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise BadInput(
+            f"The audit lacks what a privacy card must say ({error}): it is of another version. Audit again."
+        ) from None
+
+
+def _audit_of(folder: ExportFolder, *, allow_unaudited: bool) -> tuple[bytes, dict[str, Any]] | None:
+    """The audit of what lies in the folder, as bytes and read; None where going without is allowed and needed."""
+    path = folder.folder / "audit.json"
+    cure = f"Run edgeveil audit {folder.folder}, or seal with --no-audit to say on the card that there is none."
     if not path.is_file():
         if allow_unaudited:
             return None
@@ -89,39 +107,38 @@ def _audit_of(
     try:
         data = path.read_bytes()
         document = strict_json.loads(data)
-        speaks_of = _speaks_of(document)
+        stale = _not_of(document, folder)
     except OSError as error:
         raise BadInput(f"The audit {path} cannot be read: {error.strerror}. {cure}") from None
     except (strict_json.BadJson, LookupError, TypeError, AttributeError) as error:
         raise BadInput(f"{path} is not an audit that edgeveil audit wrote ({error}). {cure}") from None
-    stale = _not_of(speaks_of, manifest)
     if stale is not None:
         if allow_unaudited:
             return None
         raise BadInput(f"The audit in {path} {stale}. {cure}")
     _refuse_paths(document, "audit.json")
-    return data, speaks_of
+    return data, document
 
 
-def _speaks_of(document: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Artefact -> model -> SHA-256, of the document and of those that lie in it."""
-    found: dict[str, dict[str, str]] = {}
-    for part in (document, *document.get("others", [])):
-        for artefact, hashes in part["speaks_of"].items():
-            found[str(artefact)] = {str(model): str(value) for model, value in hashes.items()}
-    return found
+def _of(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """``speaks_of`` or ``pipeline`` by artefact, of the document and of those that lie in it."""
+    parts = (part for part in (document, *document.get("others", [])) if part["speaks_of"])
+    return {name: value for part in parts for name, value in part[key].items()}
 
 
-def _not_of(speaks_of: Mapping[str, Mapping[str, str]], manifest: Mapping[str, Any]) -> str | None:
-    """What is wrong with an audit of these artefacts, if anything is, as the end of a sentence."""
+def _not_of(document: Mapping[str, Any], folder: ExportFolder) -> str | None:
+    """What is wrong with an audit of what lies in this folder, if anything is, as the end of a sentence."""
+    speaks_of, pipeline = _of(document, "speaks_of"), _of(document, "pipeline")
     if not speaks_of:
         return "speaks of no artefact that ships"
-    models = manifest["models"]
+    models = folder.manifest["models"]
     for artefact, hashes in speaks_of.items():
         if artefact not in {variant for model in models.values() for variant in model["artefacts"]} | {NO_MODEL}:
             return f"speaks of an artefact {artefact}, which was not exported"
         if {name: model["artefacts"][artefact]["sha256"] for name, model in models.items()} != hashes:
             return f"is of another {artefact} than the one that was exported"
+        if pipeline[artefact] != Subject(folder.manifest, folder.members, artefact).pipeline_sha256():
+            return f"is of another pipeline around {artefact}: its stages or tables have changed since"
     return None
 
 

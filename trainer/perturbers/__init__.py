@@ -10,6 +10,7 @@ KINDS = {
     "prgan": "trainer.perturbers.prgan",
     "ngp": "trainer.perturbers.prgan",
     "ap": "trainer.perturbers.prgan",
+    "minimax": "trainer.perturbers.minimax",
     "label-only": "trainer.perturbers.label_only",
     "release": "trainer.perturbers.release",
     "cleaner": "trainer.perturbers.cleaning",

@@ -57,9 +57,13 @@ class FittedPerturber:
         pipeline = Pipeline(
             self.description(),
             tables=dict(self.tables),
-            runners={name: KerasRunner(model) for name, model in self.models.items()},
+            runners=self.runners(),
         )
         return pipeline.run(x, tracks=None if tracks is None else tracks.tolist())
+
+    def runners(self) -> dict[str, KerasRunner]:
+        """Its networks as the pipeline runs them."""
+        return {name: KerasRunner(model) for name, model in self.models.items()}
 
     def save(self, folder: Path) -> None:
         """Write ``perturber.json``, ``NAME.keras`` and ``NAME.npy`` into an existing empty folder."""

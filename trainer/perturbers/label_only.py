@@ -1,17 +1,22 @@
 """Label-only: the predicted y leaves, drawn as that class's mean training reading, and nothing else.
 
-The floor that every perturber is compared with: it leaks nothing beyond y but the errors of y-hat.
+The floor that every perturber is compared with: it leaks nothing beyond y but the errors of y-hat. Drawn as a *random
+donor*, any real reading of the class, it even trains models and looks real: these two measures prove nothing alone.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from edge_runtime.errors import BadInput
 from trainer import classifiers
 from trainer.datasets.base import Dataset
 from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
+from trainer.perturbers.release.channel import donors_within
+from trainer.perturbers.release.synthesis import check_consent
 from trainer.perturbers.sections import LabelOnly
 from trainer.run import Run
 
@@ -23,8 +28,12 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> Fi
     diverges. The audit calls this on runs of any kind, for the row that all others are compared with.
     """
     section = run.recipe.perturber
-    if not isinstance(section, LabelOnly) or section.network == "target":
+    if not isinstance(section, LabelOnly):
         return from_classifier(dataset, run.classifiers()["target"])
+    if section.picture == "donor":
+        check_consent(dataset.consent, public=section.public_data)  # before the slow part
+    if section.network == "target":
+        return _drawn(dataset, run.classifiers()["target"], section, rng)
     if (run.folder / "perturber").is_dir():
         return run.perturber()
     import keras
@@ -40,7 +49,7 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> Fi
         stage="perturber",
         epochs=budget.epochs,
     )
-    return from_classifier(dataset, model)
+    return _drawn(dataset, model, section, rng)
 
 
 def from_classifier(dataset: Dataset, model: Any) -> FittedPerturber:
@@ -48,6 +57,46 @@ def from_classifier(dataset: Dataset, model: Any) -> FittedPerturber:
     part = dataset.part("perturber")
     u = dataset.unit(part.x)
     means = np.stack([u[part.y == label].mean(axis=0) for label in range(len(dataset.y_names))]).astype(np.float32)
+    row = {"stage": "synthesis", "op": "row", "input": "label", "table": "means", "output": "v"}
+    return _assembled(dataset, model, (row,), {"means": means})
+
+
+def as_donor(
+    dataset: Dataset, model: Any, rng: np.random.Generator, *, donors: int = 256, allowed: np.ndarray | None = None
+) -> FittedPerturber:
+    """Label-only as a random donor of the predicted class, one of ``donors`` (a power of two) drawn by ``rng`` here.
+
+    ``allowed`` (N,) says whose readings may be shown; None: everybody's, for tables of results or for public data.
+    Raises ``BadInput`` where a class has no donor.
+    """
+    part = dataset.part("perturber")
+    may = np.ones(len(part), bool) if allowed is None else allowed[part.index]
+    rows = []
+    for label, name in enumerate(dataset.y_names):
+        mine = rng.permutation(np.flatnonzero((part.y == label) & may))
+        if not len(mine):
+            raise BadInput(f'Nobody of y "{name}" agreed to be shown: ask for consent, or take `picture = "mean"`.')
+        rows.append(np.resize(mine, donors))
+    tables = {
+        "pictures": dataset.unit(part.x[np.concatenate(rows)]),
+        "donors": donors_within(len(dataset.y_names), donors),
+    }
+    draw = {"stage": "draw", "distribution": "channel", "input": "label", "table": "donors", "output": "donor"}
+    row = {"stage": "synthesis", "op": "row", "input": "donor", "table": "pictures", "output": "v"}
+    return replace(_assembled(dataset, model, (draw, row), tables), substituted=True)
+
+
+def _drawn(dataset: Dataset, model: Any, section: LabelOnly, rng: np.random.Generator) -> FittedPerturber:
+    if section.picture == "mean":
+        return from_classifier(dataset, model)
+    allowed = check_consent(dataset.consent, public=section.public_data)
+    return as_donor(dataset, model, rng, donors=section.donors, allowed=allowed)
+
+
+def _assembled(
+    dataset: Dataset, model: Any, picture: tuple[dict[str, Any], ...], tables: dict[str, np.ndarray]
+) -> FittedPerturber:
+    """The manifest's stages around a classifier and what makes ``v`` of its ``label``."""
     tensor = model.inputs[0].name
     return FittedPerturber(
         kind="label-only",
@@ -56,7 +105,7 @@ def from_classifier(dataset: Dataset, model: Any) -> FittedPerturber:
             preprocess_stage(dataset.input),
             {"stage": "artefact", "model": "classifier", "inputs": {tensor: "u"}, "outputs": {"logits": "logits"}},
             {"stage": "table", "op": "argmax", "input": "logits", "output": "label"},
-            {"stage": "synthesis", "op": "row", "input": "label", "table": "means", "output": "v"},
+            *picture,
             output_stage(dataset.input),
         ),
         outputs=(
@@ -64,5 +113,5 @@ def from_classifier(dataset: Dataset, model: Any) -> FittedPerturber:
             {"name": "label", "kind": "label", "tensor": "label", "shape": [], "dtype": "int64"},
         ),
         models={"classifier": model},
-        tables={"means": means},
+        tables=tables,
     )

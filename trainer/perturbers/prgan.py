@@ -126,8 +126,11 @@ def adam(model: Any, rate: float) -> Any:
     return optimizer
 
 
-def build_generator(spec: InputSpec, section: Generator) -> Any:
-    """An untrained generator for readings of ``spec``. Raises ``BadInput`` where the two do not go together."""
+def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> Any:
+    """An untrained generator for readings of ``spec``, with so many numbers of ``noise`` as a second input.
+
+    Raises ``BadInput`` where the section and the readings do not go together.
+    """
     from models.generators import conv_generator, mlp_generator
 
     if (section.architecture == "mlp") != (spec.kind == "vector"):
@@ -136,7 +139,9 @@ def build_generator(spec: InputSpec, section: Generator) -> Any:
             'vectors take "mlp", images "conv".'
         )
     if section.architecture == "mlp":
-        return mlp_generator(spec.shape[0], width=section.width, blocks=section.blocks)
+        return mlp_generator(
+            spec.shape[0], width=section.width, blocks=section.blocks, latent=section.latent, noise=noise
+        )
     height, width, channels = spec.shape
     if min(height, width) < 2**section.halvings:
         raise BadInput(
@@ -144,7 +149,7 @@ def build_generator(spec: InputSpec, section: Generator) -> Any:
             f"pixels: take at most {min(height, width).bit_length() - 1}."
         )
     shape = (height, width, channels)
-    return conv_generator(shape, width=section.width, halvings=section.halvings, blocks=section.blocks)
+    return conv_generator(shape, width=section.width, halvings=section.halvings, blocks=section.blocks, noise=noise)
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: PrGan, terms: Terms) -> Any:
@@ -212,17 +217,17 @@ def hinge_loss(u: Any, made: Any, c: float) -> Any:
 
 
 def fitted(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
-    """A generator as a perturber: preprocess, generate, back to x's own kind."""
-    artefact = {
-        "stage": "artefact",
-        "model": "generator",
-        "inputs": {generator.inputs[0].name: "u"},
-        "outputs": {"output": "v"},
-    }
+    """A generator as a perturber: preprocess, draw noise if it takes any, generate, back to x's own kind."""
+    image, *noise = generator.inputs
+    inputs, draws = {image.name: "u"}, []
+    for drawn in noise:
+        inputs[drawn.name] = "noise"
+        draws.append({"stage": "draw", "distribution": "uniform", "output": "noise", "shape": [int(drawn.shape[1])]})
+    artefact = {"stage": "artefact", "model": "generator", "inputs": inputs, "outputs": {"output": "v"}}
     return FittedPerturber(
         kind=kind,
         input=spec,
-        stages=(preprocess_stage(spec), artefact, output_stage(spec)),
+        stages=(preprocess_stage(spec), *draws, artefact, output_stage(spec)),
         outputs=(frame_output(spec),),
         models={"generator": generator},
     )

@@ -30,6 +30,12 @@ class Generator(Section):
     blocks: int = Field(
         default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp) in the middle."
     )
+    latent: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="mlp only: everything goes through so many numbers. Left out: what is made is added to u.",
+    )
 
 
 class _Generated(Section):
@@ -64,14 +70,42 @@ class PrGan(_Generated):
     )
 
 
+class Minimax(_Generated):
+    """PR-GAN against adversaries that keep learning on what it makes; beyond the paper."""
+
+    kind: Literal["minimax"] = Field(description="Which perturber: a generator against adversaries that keep learning.")
+    noise: int = Field(
+        default=16, ge=1, le=1024, description="Numbers drawn on the board for every reading, input of the generator."
+    )
+    gan: float = Field(default=0.3, ge=0, description="Weight of L_GAN (eq. 9).")
+    adversary_learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the adversaries.")
+    adversary_steps: int = Field(
+        default=2, ge=1, le=20, description="Steps of every adversary for one of the generator."
+    )
+    renew: int = Field(default=4, ge=1, description="After so many epochs the next adversary in turn starts anew.")
+    judge_every: int = Field(
+        default=5, ge=1, description="Epochs between checkpoints that freshly trained adversaries judge; and the last."
+    )
+
+
 class LabelOnly(Section):
-    """The floor: the predicted y alone leaves, drawn as that class's mean training reading."""
+    """The floor: the predicted y alone leaves, drawn as that class's mean training reading or as a donor's."""
 
     kind: Literal["label-only"] = Field(description="Which perturber: send the predicted label and nothing else.")
     network: Literal["target", "small", "table1-wifi"] = Field(
         default="target", description="The classifier that ships: D_y itself, or one of its own from the second slice."
     )
     width: int = Field(default=16, ge=1, le=512, description="Channels of the first layer; `small` only.")
+    picture: Literal["mean", "donor"] = Field(
+        default="mean",
+        description='"mean": of the class; "donor": any real reading of the class, drawn anew each time.',
+    )
+    donors: int = Field(
+        default=256, ge=1, le=4096, description="donor: readings of each class to draw from; a power of two."
+    )
+    public_data: bool = Field(
+        default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
+    )
 
 
 class Release(Section):
@@ -83,6 +117,16 @@ class Release(Section):
         description='What should survive: "pixels", "moments" (ink, slant, stroke), or attributes of the data set.',
     )
     codes: int = Field(default=32, ge=2, le=1024, description="Codes of each class of y.")
+    method: Literal["funnel", "residual"] = Field(
+        default="funnel",
+        description='How codes come about: "funnel" learns a head, "residual" counts on what z does not explain of T '
+        "(little data, many z).",
+    )
+    compared: int = Field(
+        default=1,
+        ge=1,
+        description="Settings that were compared before these were taken; a certificate shares its confidence by them.",
+    )
     price: float = Field(
         default=4.0,
         ge=0,
@@ -109,15 +153,19 @@ class Release(Section):
         '`hold = "track:7"` or by period it is "independent", and need not be said.',
     )
     bound: float = Field(default=0.1, ge=0, description="lp: how far log P(z|c') may be from log P(z), in nats.")
-    synthesis: Literal["centroid", "donor"] = Field(
-        default="centroid", description='"centroid": the mean of a code; "donor": a real reading of it.'
+    synthesis: Literal["centroid", "donor", "decoder"] = Field(
+        default="centroid",
+        description='"centroid": the mean of a code; "donor": a real reading of it; "decoder": pictures that a network '
+        "drew from the code and noise.",
     )
     fewest_subjects: int = Field(
         default=10, ge=2, description="centroid: at least so many different people in each mean."
     )
     donors: int = Field(
-        default=16, ge=1, le=256, description="donor: readings of each code to draw from; a power of two."
+        default=16, ge=1, le=256, description="donor, decoder: pictures of each code to draw from; a power of two."
     )
+    decoder_steps: int = Field(default=1500, ge=1, le=1_000_000, description="decoder: steps of its training.")
+    latent: int = Field(default=8, ge=1, le=256, description="decoder: numbers of noise behind each picture.")
     public_data: bool = Field(
         default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
     )
@@ -223,4 +271,4 @@ class Laplace(Section):
     )
 
 
-Perturber = Annotated[PrGan | LabelOnly | Release | Cleaner | Noise | Laplace, Field(discriminator="kind")]
+Perturber = Annotated[PrGan | Minimax | LabelOnly | Release | Cleaner | Noise | Laplace, Field(discriminator="kind")]

@@ -12,6 +12,7 @@ from typing import Any
 
 from edge_runtime.errors import BadInput
 from trainer.audit.document import same
+from trainer.report.card import useful
 from trainer.report.sentence import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
 
 VERDICTS = {
@@ -46,6 +47,7 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
         "verdict": words,
         "sentence": sentence(audit),
         "groups": groups(audit),
+        "useful": useful(audit),
         "also_not_tested": also,
         "provenance": [
             ("Data", f"{data['name']}: {', '.join(f'{n:,} {name}' for name, n in data['rows'].items())} rows"),

@@ -13,8 +13,8 @@ from edge_runtime.errors import BadInput
 from edge_runtime.files import write_atomic
 from trainer.report import facts
 from trainer.report import pictures as drawing
+from trainer.report.card import environment
 
-TEMPLATE = Path(__file__).with_name("report.html")
 PICTURES = 12
 
 
@@ -88,18 +88,7 @@ def shown(run: Any, folder: Any, audit: Mapping[str, Any], *, raw: bool) -> dict
 
 def render(values: Mapping[str, Any]) -> str:
     """The page; every value is escaped."""
-    import jinja2
-
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
-    environment.filters.update(
-        percent=lambda share: f"{100 * share:.1f} %",
-        bare=lambda share: f"{100 * share:.1f}",
-        place=lambda share: f"{100 * share:.2f}%",
-        area=lambda auc: "\N{EN DASH}" if auc is None else f"{auc:.3f}",
-        bits=lambda bits: f"{bits:+.3f}".replace("-", "\N{MINUS SIGN}"),
-        thousands=lambda n: f"{n:,}",
-    )
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(**values)
+    return environment().get_template("report.html").render(**values)
 
 
 def _json(path: Path) -> Mapping[str, Any]:

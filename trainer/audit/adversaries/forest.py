@@ -16,7 +16,7 @@ class Forest:
 
     name = "random forest"
     kind: Kind = "adaptive"
-    seeded = True
+    seeded = False  # a forest of hundreds of trees hardly depends on it
 
     def why_not(self, problem: Problem) -> str | None:
         """Where boosting runs, the quick audit does without."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from trainer.audit import views
-from trainer.audit.adversaries.networks import NetworkAttack, affordable, counting_stands_in, descend, logits, train
+from trainer.audit.adversaries.networks import NetworkAttack, affordable, descend, logits, plain_stands_in, train
 from trainer.audit.adversaries.transfer import trunk_for
 from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem, Released
@@ -23,7 +23,7 @@ class Inversion:
 
     def why_not(self, problem: Problem) -> str | None:
         """Without pairs there is nothing to learn the way back from."""
-        return "no pairs (x', x) were given" if problem.fit.raw is None else counting_stands_in(problem)
+        return "no pairs (x', x) were given" if problem.fit.raw is None else plain_stands_in(problem)
 
     def fit(self, problem: Problem, seed: int) -> InversionAttack:
         """Learn the way back and the recogniser on the rows of ``fit``, each stopped on ``stop``, on half a budget."""

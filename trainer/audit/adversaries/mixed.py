@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from trainer.audit.adversaries.networks import NetworkAttack, counting_stands_in, train
+from trainer.audit.adversaries.networks import NetworkAttack, plain_stands_in, train
 from trainer.audit.adversaries.transfer import trunk_for
 from trainer.audit.adversary import Kind
 from trainer.audit.problem import Problem, Released, joined
@@ -22,7 +22,7 @@ class Mixed:
 
     def why_not(self, problem: Problem) -> str | None:
         """It needs the readings behind its training rows."""
-        return "no clean readings were given" if problem.fit.raw is None else counting_stands_in(problem)
+        return "no clean readings were given" if problem.fit.raw is None else plain_stands_in(problem)
 
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:
         """Train on both forms of every row of ``fit``, stopped on the perturbed rows of ``stop``."""

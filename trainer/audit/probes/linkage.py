@@ -226,5 +226,5 @@ def _at_most(places: np.ndarray, who: np.ndarray, rng: np.random.Generator) -> n
 
 
 def _features(released: Released) -> np.ndarray:
-    flat = released.x.reshape(len(released), -1).astype(np.float64)
-    return flat if released.also is None else np.concatenate([flat, released.also.astype(np.float64)], axis=1)
+    flat = released.x.reshape(len(released), -1).astype(np.float32)
+    return flat if released.also is None else np.concatenate([flat, released.also.astype(np.float32)], axis=1)

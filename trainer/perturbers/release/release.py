@@ -7,6 +7,7 @@ learns more of x than c' tells, and that is counted (trainer.audit.certificate),
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from edge_runtime.errors import BadInput
 from trainer.datasets.base import Dataset, Part
 from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
-from trainer.perturbers.release import channel, codes, gate, holding, synthesis, training
+from trainer.perturbers.release import channel, codes, decoder, gate, holding, synthesis, training
 from trainer.perturbers.release.keep import Kept, fit_kept
 from trainer.perturbers.sections import Release
 from trainer.run import Run
@@ -43,27 +44,75 @@ def fit(
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     first, _ = run.hold_out(dataset.part("classifiers"))
     second, _ = run.hold_out(dataset.part("perturber"))
-    u_second = dataset.unit(second.x)
-    trunk, label_head, kept = _trunk(dataset, first, section, functions, rng, budget, report=_metric(run, "trunk"))
+    prepared = prepare(dataset, first, section, functions, rng, budget, report=_metric(run, "trunk"))
     if run.recipe.limits.unseen_accuracy is not None:
         _gate(dataset, section, functions, rng, budget, run)
-    t = kept(u_second, second.index)
     stream = holding.stream(section.hold, section.acknowledge)
     if stream is not None and stream["hold"] != "frame":
-        encoder = encoders.encoder(trunk, label_head)
-        return _held(dataset, encoder, t, u_second, second, section, stream, rng)
-    copies, of = training.augmented(u_second, section, rng)
-    features = trunk.predict(copies, batch_size=1024, verbose=0)
-    rows = codes.Rows(
-        features, kept(copies, second.index[of]), second.y[of], second.z[of], of if section.copies > 1 else None
-    )
+        u, trunk = dataset.unit(second.x), prepared.trunk
+        encoder = encoders.encoder(trunk.below, trunk.label)
+        return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
+    return finish(prepared, dataset, second, section, rng=rng, report=_metric(run, "codes"))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A trunk and T, fitted on the rows ``first``: several settings of codes can start from the same one."""
+
+    trunk: training.Trunk
+    kept: Kept
+    first: Part
+
+
+def prepare(
+    dataset: Dataset,
+    first: Part,
+    section: Release,
+    functions: Functions | None,
+    rng: np.random.Generator,
+    budget: Any,
+    *,
+    report: training.Report = lambda *_: None,
+) -> Prepared:
+    """Fit T and train a trunk on the rows ``first``."""
+    rows, kept = _rows(dataset, first, section, functions, rng)
+    length = {"epochs": budget.epochs, "batch": budget.batch}
+    trunk = training.trunk(dataset.input, rows, section, classes=len(dataset.y_names), report=report, **length)
+    return Prepared(trunk, kept, first)
+
+
+def finish(
+    prepared: Prepared,
+    dataset: Dataset,
+    second: Part,
+    section: Release,
+    *,
+    rng: np.random.Generator,
+    report: training.Report = lambda *_: None,
+) -> FittedPerturber:
+    """Learn codes on the rows ``second``, find the channel, draw the codes. ``prepared`` stays as it is."""
+    from models import encoders
+
+    trunk, kept, first = prepared.trunk, prepared.kept, prepared.first
+    u = dataset.unit(second.x)
+    t = kept(u, second.index)
     classes = len(dataset.y_names), len(dataset.z_names)
-    head = training.code_head(rows, section, classes=classes, rng=rng, report=_metric(run, "codes"))
-    encoder = encoders.encoder(trunk, label_head, head)
-    logits = dict(zip(encoder.output_names, encoder.predict(u_second, batch_size=1024, verbose=0), strict=True))
+    if section.method == "residual":
+        u_first = dataset.unit(first.x)
+        before = codes.Rows(u_first, kept(u_first, first.index), first.y, first.z)
+        rows = codes.Rows(u, t, second.y, second.z)
+        encoder = training.residual_encoder(trunk, before, rows, section, classes=classes, rng=rng, report=report)
+    else:
+        copies, of = training.augmented(u, section, rng)
+        features = trunk.below.predict(copies, batch_size=1024, verbose=0)
+        group = of if section.copies > 1 else None
+        rows = codes.Rows(features, kept(copies, second.index[of]), second.y[of], second.z[of], group)
+        head = training.code_head(rows, section, classes=classes, rng=rng, report=report)
+        encoder = encoders.encoder(trunk.below, trunk.label, head)
+    logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
     _, code = codes.global_codes(logits["label_logits"], logits["code_logits"])
     table = channel_table(code, second.z, t, section, y_names=dataset.y_names, z_classes=len(dataset.z_names))
-    pictures = _picture(dataset, code, t, u_second, second, logits["label_logits"], section)
+    pictures = _picture(dataset, code, t, u, second, encoder, section, rng)
     return assemble(dataset, encoder, table, pictures, section)
 
 
@@ -123,24 +172,14 @@ def assemble(
     )
 
 
-def _trunk(
-    dataset: Dataset,
-    part: Part,
-    section: Release,
-    functions: Functions | None,
-    rng: np.random.Generator,
-    budget: Any,
-    *,
-    report: training.Report = lambda *_: None,
-) -> tuple[Any, Any, Kept]:
-    """Trunk, label head and T from some rows."""
+def _rows(
+    dataset: Dataset, part: Part, section: Release, functions: Functions | None, rng: np.random.Generator
+) -> tuple[codes.Rows, Kept]:
+    """Unit-cube readings of some rows with their copies, and T fitted on them."""
     u = dataset.unit(part.x)
     kept = fit_kept(section.keep, u, part.index, y=part.y, attributes=dataset.attributes, functions=functions)
     copies, of = training.augmented(u, section, rng)
-    rows = codes.Rows(copies, kept(copies, part.index[of]), part.y[of], part.z[of])
-    length = {"epochs": budget.epochs, "batch": budget.batch}
-    made = training.trunk(dataset.input, rows, section, classes=len(dataset.y_names), report=report, **length)
-    return (*made, kept)
+    return codes.Rows(copies, kept(copies, part.index[of]), part.y[of], part.z[of]), kept
 
 
 def _gate(
@@ -154,8 +193,8 @@ def _gate(
     held = holding.stream(section.hold)
 
     def without(part: Part) -> Any:
-        trunk, label_head, _ = _trunk(dataset, part, section, functions, rng, budget)
-        model = keras.Model(trunk.inputs, label_head(trunk.output))
+        trunk = prepare(dataset, part, section, functions, rng, budget).trunk
+        model = keras.Model(trunk.below.inputs, trunk.label(trunk.below.output))
         return lambda x: model.predict(dataset.unit(x), batch_size=1024, verbose=0).argmax(axis=1)
 
     run.record(unseen_people=gate.leave_one_out(dataset, both, without, held["votes"] if held else None))
@@ -177,8 +216,7 @@ def _held(
     code = part.y * section.codes + within
     share = np.zeros((len(dataset.y_names), len(dataset.y_names) * section.codes))
     np.add.at(share, (part.y, code), 1.0)
-    logits = encoder.predict(u, batch_size=1024, verbose=0)
-    pictures = _picture(dataset, code, kept, u, part, logits, section)
+    pictures = _picture(dataset, code, kept, u, part, encoder, section, rng)
     donor = section.synthesis == "donor"
     return holding.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
@@ -221,8 +259,9 @@ def _picture(
     kept: np.ndarray,
     u: np.ndarray,
     part: Part,
-    label_logits: np.ndarray,
+    encoder: Any,
     section: Release,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Unit-cube pictures float32 (codes * copies, *shape), those of a code after each other."""
     total = len(dataset.y_names) * section.codes
@@ -230,8 +269,21 @@ def _picture(
         subject = part.cluster if dataset.cluster_kind == "subject" else None
         fewest = section.fewest_subjects
         return synthesis.centroids(u, code, kept, codes=total, per_class=section.codes, subject=subject, fewest=fewest)
-    raw = label_logits - label_logits.max(axis=1, keepdims=True)
-    sure = (np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True))[np.arange(len(code)), part.y]
+
+    def read(pictures: np.ndarray) -> np.ndarray:
+        out = encoder.predict(pictures, batch_size=1024, verbose=0)
+        # A held release's encoder says the class alone.
+        logits = out[encoder.output_names.index("label_logits")] if isinstance(out, (list, tuple)) else out
+        raw = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return raw / raw.sum(axis=1, keepdims=True)
+
+    if section.synthesis == "decoder":
+        binary = np.dtype(dataset.input.dtype).kind in "iu" and float(dataset.input.span.max()) == 1.0
+        settings = decoder.DecoderSettings(section.donors, section.decoder_steps, section.latent, binary)
+        return decoder.pictures(
+            u, code, kept, codes=total, per_class=section.codes, settings=settings, read=read, rng=rng
+        )
+    sure = read(u)[np.arange(len(code)), part.y]
     allowed = _consent(dataset, section)
     rows = synthesis.donors(
         code,
@@ -246,4 +298,4 @@ def _picture(
 
 
 def _consent(dataset: Dataset, section: Release) -> np.ndarray | None:
-    return synthesis.check_consent(dataset.attributes.get("consent"), public=section.public_data)
+    return synthesis.check_consent(dataset.consent, public=section.public_data)

@@ -3,7 +3,7 @@
 * *centroid*: the mean reading of the code, over at least ``fewest`` different people, so that it shows nobody;
 * *donor*: a real reading of the code. It is somebody's record, so it needs their consent, and the bundle says
   "substituted";
-* *decoder* (decoder.py): a network from the code's own T and noise to a reading that is nobody's.
+* *decoder* (decoder.py): a reading that is nobody's, drawn by a network from the code and noise.
 """
 
 from __future__ import annotations

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from edge_runtime.errors import LimitNotMet
+from trainer.audit.certificate import count, information
 from trainer.datasets.base import InputSpec
-from trainer.perturbers.release import augment, codes
+from trainer.perturbers.release import augment, codes, residual
 from trainer.perturbers.sections import Release
 
 Report = Callable[[int, dict[str, float]], None]
+
+
+class Trunk(NamedTuple):
+    """``below`` from the unit cube to features, and on them ``label`` (a model), and layers for the pairs (y, z) that
+    occur, by number (``cells``), and for T (``reads``)."""
+
+    below: Any
+    label: Any
+    cells: Any
+    reads: Any
 
 
 def trunk(
@@ -24,8 +35,8 @@ def trunk(
     epochs: int,
     batch: int,
     report: Report = lambda *_: None,
-) -> tuple[Any, Any]:
-    """Trunk and label head, trained to read y, z and T: a code can only be kept free of a z that the trunk knows of.
+) -> Trunk:
+    """Trunk and heads, trained to read y, z and T: a code can only be kept free of a z that the trunk knows of.
 
     ``rows`` has unit-cube readings in place of features, ``classes`` is the number of classes of y. ``report`` is
     called after each epoch. Raises ``LimitNotMet`` where the loss stops being a number.
@@ -43,12 +54,9 @@ def trunk(
     n = len(rows.y)
     cell = np.unique(rows.y * (int(rows.z.max()) + 1) + rows.z, return_inverse=True)[1].reshape(-1)
     h = below.output
-    outputs = [
-        label_head(h),
-        keras.layers.Dense(int(cell.max()) + 1, name="cells")(h),
-        keras.layers.Dense(rows.kept.shape[1], name="kept")(h),
-    ]
-    model = keras.Model(below.inputs, outputs)
+    cells = keras.layers.Dense(int(cell.max()) + 1, name="cells")
+    reads = keras.layers.Dense(rows.kept.shape[1], name="kept")
+    model = keras.Model(below.inputs, [label_head(h), cells(h), reads(h)])
     batch = min(batch, n)
     schedule = keras.optimizers.schedules.CosineDecay(section.learning_rate, epochs * -(-n // batch))
     entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -70,7 +78,7 @@ def trunk(
 
     watch = keras.callbacks.LambdaCallback(on_epoch_end=record)
     model.fit(rows.features, [rows.y, cell, rows.kept], batch_size=batch, epochs=epochs, verbose=0, callbacks=[watch])
-    return below, label_head
+    return Trunk(below, label_head, cells, reads)
 
 
 def code_head(
@@ -98,6 +106,48 @@ def code_head(
             "train into another folder."
         ) from None
     return head
+
+
+def residual_encoder(
+    trunk: Trunk,
+    before: codes.Rows,
+    rows: codes.Rows,
+    section: Release,
+    *,
+    classes: tuple[int, int],
+    rng: np.random.Generator,
+    report: Report,
+) -> Any:
+    """The encoder whose codes are those of what z does not explain of T (residual.py).
+
+    ``before`` are the rows that the trunk learned from, ``rows`` those that codes are learned from; both with unit-cube
+    readings in place of features.
+    """
+    import keras
+
+    from models import encoders
+
+    n_y, n_z = classes
+    # What is usual of T needs no trunk, so both say it; but its cells are those that the trunk has met.
+    met = np.isin(rows.y * n_z + rows.z, before.y * n_z + before.z)
+    normal = residual.usual(
+        np.concatenate([before.kept, rows.kept[met]]).astype(np.float64),
+        np.concatenate([before.y, rows.y[met]]),
+        np.concatenate([before.z, rows.z[met]]),
+        shrinkage=section.shrinkage,
+    )
+    h = trunk.below.output
+    reader = keras.Model(trunk.below.inputs, [keras.layers.Softmax()(trunk.cells(h)), trunk.reads(h)])
+    said = reader.predict(rows.features, batch_size=1024, verbose=0)
+    posterior, kept = (value.astype(np.float64) for value in said)
+    settings: dict[str, Any] = {"codes": section.codes, "price": section.price, "shrinkage": section.shrinkage}
+    scores = residual.learn(kept, posterior, rows.y, rows.z, normal, classes=n_y, rng=rng, **settings)
+    of_class = scores(kept, posterior).reshape(len(kept), n_y, section.codes)[np.arange(len(kept)), rows.y]
+    counts = count(rows.y, of_class.argmax(axis=1), rows.z, shape=(n_y, section.codes, n_z))
+    report(1, {"bits": information(counts)})
+    return encoders.residual_encoder(
+        trunk.below, trunk.label, trunk.cells, trunk.reads, slope=scores.slope, offset=scores.offset
+    )
 
 
 def augmented(u: np.ndarray, section: Release, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,51 @@
+"""Adversaries that a generator is trained against: from the unit cube to logits of z. Three for every kind of reading,
+each of another architecture, for a generator soon learns to please a single one. They never ship."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import keras
+from keras import layers
+
+from models.classifiers import small
+
+MOMENTUM = 0.9  # of BatchNorm: what it has seen must follow a generator that changes
+
+
+def adversaries(shape: tuple[int, ...], classes: int) -> list[Callable[[], keras.Model]]:
+    """Makers of fresh networks for readings (n, *shape): images (height, width, channels), or vectors (features,)."""
+    if len(shape) == 1:
+        return [
+            lambda: mlp(shape, classes, widths=(256, 128), batch_norm=False),
+            lambda: mlp(shape, classes, widths=(384, 192), batch_norm=True),
+            lambda: mlp(shape, classes, widths=(512,), batch_norm=False),
+        ]
+    height, width, channels = shape
+    return [
+        lambda: small((height, width, channels), classes, width=16),
+        lambda: mlp(shape, classes, widths=(256, 128), batch_norm=True),
+        lambda: batch_norm_cnn((height, width, channels), classes),
+    ]
+
+
+def mlp(shape: tuple[int, ...], classes: int, *, widths: tuple[int, ...], batch_norm: bool) -> keras.Model:
+    """Dense layers of ``widths`` on all values."""
+    reading = keras.Input(shape)
+    x = layers.Flatten()(reading)
+    for width in widths:
+        x = layers.Dense(width, use_bias=not batch_norm)(x)
+        x = layers.BatchNormalization(momentum=MOMENTUM)(x) if batch_norm else x
+        x = layers.ReLU()(x)
+    return keras.Model(reading, layers.Dense(classes, name="logits")(x))
+
+
+def batch_norm_cnn(shape: tuple[int, int, int], classes: int, *, width: int = 16) -> keras.Model:
+    """Convolutions of stride 2 with BatchNorm down to about 4 x 4, then logits."""
+    reading = keras.Input(shape)
+    x, side = reading, min(shape[:2])
+    while side > 4:
+        x = layers.Conv2D(width, 3, strides=2, padding="same", use_bias=False)(x)
+        x = layers.ReLU()(layers.BatchNormalization(momentum=MOMENTUM)(x))
+        side, width = -(-side // 2), min(2 * width, 64)
+    return keras.Model(reading, layers.Dense(classes, name="logits")(layers.Flatten()(x)))

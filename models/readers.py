@@ -1,0 +1,28 @@
+"""Small networks that read several properties of a reading at once: what somebody would train on data they were given.
+
+They are meant to be trained in seconds, many in one audit, and to be the same for every kind of data they are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def reader(shape: tuple[int, ...], outputs: Mapping[str, int], *, width: int = 16) -> Any:
+    """A Keras model from readings (batch, *shape) to ``outputs``: units by name, all of them linear.
+
+    Images go through two strided 3 x 3 convolutions of ``width`` and twice as many channels, vectors through a layer of
+    eight times ``width``; then all outputs share 64 units.
+    """
+    import keras
+
+    x = h = keras.Input(shape, name="reading")
+    if len(shape) == 3:
+        for channels in (width, 2 * width):
+            h = keras.layers.Conv2D(channels, 3, strides=2, padding="same", activation="relu")(h)
+        h = keras.layers.Flatten()(h)
+    else:
+        h = keras.layers.Dense(8 * width, activation="relu")(h)
+    h = keras.layers.Dense(64, activation="relu")(h)
+    return keras.Model(x, {name: keras.layers.Dense(units, name=f"to_{name}")(h) for name, units in outputs.items()})

@@ -1,0 +1,138 @@
+"""The privacy card: what the maker of a bundle states about it, made of audits and of nothing else.
+
+docs/privacy-card.md says how to read one; docs/schemas/privacy.schema.json is its form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trainer.report.sentence import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
+
+SCHEMA = 1
+STATEMENT = (
+    "This card is the maker's own statement: EdgeVeil measured what it says, on the maker's machine and data, and "
+    "nobody else has checked it. The signature of the bundle says who made it, not that it is true."
+)
+LOWER_BOUND = (
+    "Every attack's figure is a lower bound on what leaks: a stronger attack may find more. Only what stands under "
+    "guarantees is more than a measurement, and only under the assumptions it names."
+)
+NOT_HERE = (
+    "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here.",
+    "Boards themselves: timing, power and radio may tell what the frames do not.",
+)
+# What of an audit the card takes over as it is; the last ones are not in every audit.
+_WHOLE = ("artefact", "speaks_of", "pipeline", "created", "budget", "seed", "intervals", "target", "raw", "chance")
+_ATTACKS = ("adversaries", "not_run", "worst_adaptive", "most_bits", "label_only")
+_FURTHER = (
+    "certificate",
+    "collateral",
+    "diagnostic",
+    "limits",
+    "learning_curve",
+    "warnings",
+    "probes",
+    "predictors",
+    "streams",
+)
+_PROVENANCE = ("backends", "versions", "machine")
+VERDICTS = {HIDDEN: "no attack found beats chance", PARTLY: "hidden in part", NOT_HIDDEN: "not hidden"}
+
+
+def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The card of an export: ``audit`` is its audit.json, with the audits of further artefacts under ``others``.
+
+    Raises ``LookupError`` or ``TypeError`` where the audit lacks what a card must say.
+    """
+    documents = [audit, *(other for other in audit.get("others", []) if other["speaks_of"])]
+    perturber = manifest["perturber"]
+    stream = manifest.get("stream")
+    return {
+        "schema": SCHEMA,
+        "kind": "edgeveil-privacy-card",
+        "statement": STATEMENT,
+        "reading": LOWER_BOUND,
+        "name": manifest["name"],
+        "perturber": {
+            "kind": perturber["kind"],
+            "substituted": perturber["substituted"],
+            "identity_allowed": perturber["identity_allowed"],
+            "stream": stream,
+        },
+        "target": {"name": perturber["target"], "classes": list(perturber["target_classes"])},
+        "sensitive": {"name": perturber["sensitive"], "classes": audit["data"]["z_classes"]},
+        "data": audit["data"],
+        "artefacts": [_artefact(document) for document in documents],
+        "guarantees": list(_guarantees(documents)),
+        "warnings": list(_warnings(audit, manifest)),
+        "not_tested": list(_not_tested(audit)),
+    }
+
+
+def _artefact(document: Mapping[str, Any]) -> dict[str, Any]:
+    found = {key: document[key] for key in (*_WHOLE, *_ATTACKS, *_PROVENANCE)}
+    found.update({key: document[key] for key in _FURTHER if document.get(key) is not None})
+    outcome = verdict(document, document["raw"]["sensitive"]["accuracy"])
+    leaks = list(leakage(document))
+    return {**found, "sentence": sentence(document), "verdict": VERDICTS[outcome], "leakage_about_others": leaks}
+
+
+def leakage(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What is kept of every further attribute, as leakage about it, label-only's beside it."""
+    useful = document.get("collateral")
+    if not useful:
+        return
+    floor = document["label_only"].get("collateral", {}).get("label_only_mean", {}).get("read_from_it", {})
+    for name, found in useful["perturbed"]["read_from_it"]["attributes"].items():
+        yield {
+            "attribute": name,
+            "read_from_it": found,
+            "label_only": floor.get("attributes", {}).get(name),
+            "kept": useful["kept"].get(name),
+            "chance": useful["chance"].get(name),
+            "named_by_recipe": useful["attributes"][name]["named_by_recipe"],
+        }
+
+
+def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
+    """Certificates alone, each with its assumptions in the same sentence; a diagnostic of a model is none."""
+    for document in documents:
+        found = document.get("certificate") or {}
+        if found.get("given"):
+            yield {"artefact": document["artefact"], "sentence": found["sentence"]}
+        if "population_free" in found:
+            yield {"artefact": document["artefact"], "sentence": found["population_free"]}
+
+
+def _warnings(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[str]:
+    from trainer.audit.limits import sentences
+
+    if manifest["perturber"]["substituted"]:
+        yield "What leaves are records of other people, put in the place of each reading: substituted."
+    if manifest["perturber"]["identity_allowed"]:
+        yield "A reading may rightly leave as it came where this perturber finds nothing to change in it."
+    stream = manifest.get("stream") or {}
+    if stream.get("hold") == "frame":
+        yield (
+            "A code of its own leaves with every frame; over many frames of one person codes add up, and say who it "
+            f"is. The recipe acknowledges: {stream['acknowledged']}"
+        )
+    yield from (
+        f"A limit of the recipe is not met. {text}" for text in sentences(audit.get("limits") or {"exceeded": []})
+    )
+    yield from audit.get("warnings") or []
+
+
+def _not_tested(audit: Mapping[str, Any]) -> Iterator[str]:
+    yield from audit["not_covered"]
+    for left in audit["not_run"]:
+        yield f"{left['name']} did not attack: {left['reason']}."
+    for title, rows in (audit.get("probes") or {}).items():
+        yield from (f"{title}, {row['name']} was not tried: {row['not_run']}" for row in rows if "not_run" in row)
+    if audit["budget"] == "quick":
+        yield "Longer training of the adversaries, and more seeds: this was the quick audit."
+    if audit["data"]["clusters"] is None:
+        yield "People apart: the data do not say who is who, so rows of one person may be on both sides of the cut."
+    yield from NOT_HERE

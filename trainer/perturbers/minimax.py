@@ -1,0 +1,225 @@
+"""Minimax: PR-GAN whose sensitive classifiers keep learning on what it makes, with noise as a second input.
+
+PR-GAN hides z from one D_z that was trained on raw readings and never learns again; whoever trains on x' reads z as
+before. Here three adversaries of different architecture take two steps each for every step of the generator, and one
+after the other starts anew every few epochs, so that the generator cannot settle against what they happened to learn.
+The D_z of the first slice has no weight. The loss is eq. (11) with the mean over adversaries in eq. (8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.datasets.base import Dataset, Part
+from trainer.perturbers import fresh
+from trainer.perturbers.base import FittedPerturber
+from trainer.perturbers.epochs import Judged, run_epochs
+from trainer.perturbers.judge import judge
+from trainer.perturbers.prgan import adam, build_generator, fitted, hinge_loss, mean, med_cross_entropy
+from trainer.perturbers.sections import Minimax
+from trainer.perturbers.straight_through import identity, straight_through
+from trainer.run import Run
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """A network in training, how it is made, and its optimiser as it was before the first step."""
+
+    make: Callable[[], Any]
+    model: Any
+    optimizer: Any
+    unused: Sequence[np.ndarray]
+
+    def renew(self, seed: int) -> None:
+        """Start anew: other weights, no memory."""
+        import keras
+
+        keras.utils.set_random_seed(seed)
+        self.model.set_weights(self.make().get_weights())
+        for variable, value in zip(self.optimizer.variables, self.unused, strict=True):
+            variable.assign(value)
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The generator, its discriminator and adversaries with their optimisers, and D_y, which is not trained."""
+
+    generator: Any
+    discriminator: Any
+    adversaries: Sequence[Adversary]
+    target: Any
+    generator_optimizer: Any
+    discriminator_optimizer: Any
+    sent: Callable[[Any], Any]
+
+    def trained(self) -> dict[str, Any]:
+        """All that a checkpoint must hold."""
+        names = ("generator", "discriminator", "generator_optimizer", "discriminator_optimizer")
+        holders = {name: getattr(self, name) for name in names}
+        for number, adversary in enumerate(self.adversaries):
+            holders |= {f"adversary{number}": adversary.model, f"adversary{number}_optimizer": adversary.optimizer}
+        return holders
+
+
+def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> FittedPerturber:
+    """Train on the second slice; of the checkpoints that keep y the one that fresh adversaries read least of z from.
+
+    ``dataset`` is ``for_training()``; ``budget`` has ``epochs`` and ``batch``. Goes on from RUN/checkpoints where there
+    is one. Raises ``LimitNotMet`` where training diverges.
+    """
+    import tensorflow as tf
+
+    section = run.recipe.perturber
+    if not isinstance(section, Minimax):
+        raise TypeError(f"minimax is fitted to its own section of a recipe, not to {type(section).__name__}")
+    seed = int(rng.integers(2**31))
+    classifiers = run.classifiers()
+    networks = build(dataset, section, classifiers["target"], seed=seed)
+    to_fit, to_choose = run.hold_out(dataset.part("perturber"))
+    u, y, z = dataset.unit(to_fit.x), tf.constant(to_fit.y, tf.int32), tf.constant(to_fit.z, tf.int32)
+    u_all, chosen_u = tf.constant(u), dataset.unit(to_choose.x)
+    step = training_step(networks, dataset.theta, section)
+    batch = min(budget.batch, len(to_fit))
+    steps = len(to_fit) // batch
+    rule = {"floor": run.recipe.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
+
+    def epoch(number: int) -> dict[str, float]:
+        if number > 1 and (number - 1) % section.renew == 0:
+            turn = (number - 1) // section.renew
+            networks.adversaries[turn % len(networks.adversaries)].renew((seed + number) % 2**32)
+        draw = np.random.default_rng([seed, number])
+        order = np.concatenate([draw.permutation(len(to_fit)) for _ in range(section.adversary_steps + 1)])
+        losses = []
+        for start in range(steps):
+            # One batch for the generator, and others for the adversaries.
+            own = order[start * batch : (start + 1) * batch]
+            learned = order[len(to_fit) :].reshape(section.adversary_steps, -1)[:, start * batch : (start + 1) * batch]
+            rows = np.concatenate([own, learned.reshape(-1)])
+            noise = draw.random((len(rows), section.noise), np.float32)
+            losses.append(step(tf.gather(u_all, rows), tf.gather(y, rows), tf.gather(z, rows), tf.constant(noise)))
+        return mean(losses)
+
+    def judged(number: int) -> Judged:
+        draw = np.random.default_rng([seed, number, 1])
+        sent = dataset.as_sent(generate(networks.generator, chosen_u, section.noise, draw))
+        found = judge(
+            chosen_u, sent, to_choose.y, to_choose.z, theta=dataset.theta, target=networks.target,
+            sensitive=classifiers["sensitive"],
+        )  # fmt: skip
+        measured = found.as_dict()
+        shown = {"acc_y": found.target_accuracy, "distance": found.distance}
+        if number % section.judge_every and number != budget.epochs:
+            return Judged(measured, None, shown)
+        seen = _some(to_fit, fresh.SMALL.rows, draw)
+        made = dataset.as_sent(generate(networks.generator, dataset.unit(seen.x), section.noise, draw))
+        accuracy = fresh.fresh_accuracy(dataset, seen, _raw(dataset, made), to_choose, _raw(dataset, sent))
+        measured["fresh_accuracy"] = accuracy
+        return Judged(measured, fresh.rank(found, accuracy, **rule), shown | {"fresh acc_z": accuracy})
+
+    ships = {"generator": networks.generator}
+    run_epochs(run, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
+    return fitted(dataset.input, networks.generator, kind="minimax")
+
+
+def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Networks:
+    """All networks for readings of ``dataset``. Raises ``BadInput`` where the generator does not go with them."""
+    import keras
+
+    from models import adversaries
+    from models.discriminators import conv_discriminator, mlp_discriminator
+
+    keras.utils.set_random_seed(seed)
+    spec = dataset.input
+    generator = build_generator(spec, section.generator, noise=section.noise)
+    discriminator = conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+    learning = []
+    for make in adversaries.adversaries(spec.shape, len(dataset.z_names)):
+        model = make()
+        optimizer = keras.optimizers.Adam(section.adversary_learning_rate)
+        optimizer.build(model.trainable_variables)
+        learning.append(Adversary(make, model, optimizer, [v.numpy() for v in optimizer.variables]))
+    return Networks(
+        generator,
+        discriminator,
+        learning,
+        target,
+        adam(generator, section.learning_rate),
+        adam(discriminator, section.discriminator_learning_rate),
+        straight_through(spec) if section.straight_through else identity,
+    )
+
+
+def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> Any:
+    """A compiled step: readings u (k n, *shape) in the unit cube, y and z (k n,) and noise (k n, noise) in, losses out.
+
+    The first n rows are the generator's and the discriminator's, the others, n at a time, those on which every
+    adversary takes ``adversary_steps`` steps before: k is one more than these.
+    """
+    import tensorflow as tf
+
+    med = tf.constant(theta, tf.float32)
+    generator, discriminator = networks.generator, networks.discriminator
+    shares = section.adversary_steps + 1
+
+    def descend(loss: Any, tape: Any, model: Any, optimizer: Any) -> Any:
+        variables = model.trainable_variables
+        optimizer.apply(tape.gradient(loss, variables), variables)
+        return loss
+
+    @tf.function(reduce_retracing=True)
+    def step(u: Any, y: Any, z: Any, noise: Any) -> dict[str, Any]:
+        parts = [tf.split(value, shares) for value in (u, y, z, noise)]
+        for of_u, of_y, of_z, of_noise in zip(*(part[1:] for part in parts), strict=True):
+            made = networks.sent(generator([of_u, of_noise], training=True))
+            possible = tf.gather(med, of_y) > 0
+            for adversary in networks.adversaries:
+                with tf.GradientTape() as tape:
+                    logits = tf.where(possible, adversary.model(made, training=True), -1e9)
+                    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(of_z, logits))
+                descend(loss, tape, adversary.model, adversary.optimizer)
+        u, y, _, noise = (part[0] for part in parts)
+        losses = {}
+        if section.gan:
+            made = networks.sent(generator([u, noise], training=True))
+            with tf.GradientTape() as tape:
+                real, false = discriminator(u, training=True), discriminator(made, training=True)
+                loss = tf.reduce_mean(tf.nn.softplus(-real)) + tf.reduce_mean(tf.nn.softplus(false))
+            losses["loss_discriminator"] = descend(loss, tape, discriminator, networks.discriminator_optimizer)
+        with tf.GradientTape() as tape:
+            made = networks.sent(generator([u, noise], training=True))
+            p = tf.gather(med, y)
+            each = [tf.reduce_mean(med_cross_entropy(a.model(made, training=False), p)) for a in networks.adversaries]
+            logits = networks.target(made, training=False)
+            keep = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+            hinge = hinge_loss(u, made, section.distance)
+            hidden = tf.add_n(each) / len(each)
+            total = section.alpha * (keep + hidden) + section.beta * hinge
+            if section.gan:
+                losses["loss_gan"] = tf.reduce_mean(tf.nn.softplus(-discriminator(made, training=False)))
+                total += section.gan * losses["loss_gan"]
+        descend(total, tape, generator, networks.generator_optimizer)
+        parts_of_it = {"loss_sensitive": hidden, "loss_target": keep, "loss_hinge": hinge, "loss_generator": total}
+        return losses | parts_of_it
+
+    return step
+
+
+def generate(generator: Any, u: np.ndarray, noise: int, rng: np.random.Generator, *, batch: int = 1024) -> np.ndarray:
+    """What the generator makes of u (n, *shape) with seeded noise: to choose by; the board draws its own."""
+    drawn = rng.random((len(u), noise), np.float32)
+    pieces = [generator([u[i : i + batch], drawn[i : i + batch]], training=False) for i in range(0, len(u), batch)]
+    return np.concatenate([np.asarray(piece) for piece in pieces])
+
+
+def _some(part: Part, rows: int, rng: np.random.Generator) -> Part:
+    return part.take(rng.permutation(len(part))[:rows])
+
+
+def _raw(dataset: Dataset, v: np.ndarray) -> np.ndarray:
+    from edge_runtime.preprocess import to_raw
+
+    return to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)(v)

@@ -1,0 +1,77 @@
+"""A privacy card for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainer.audit import linear
+from trainer.report.card import probe, score
+
+
+def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
+    """The card of a verified bundle: what is guaranteed, then what was measured, by artefact, then what was not."""
+    for line in card["warnings"]:
+        yield f"  WARNING  {line}"
+    for one in card["guarantees"]:
+        yield f"  certified ({one['artefact']}): {one['sentence']}"
+    for part in card["artefacts"]:
+        if len(card["artefacts"]) > 1:
+            yield ""
+            yield f"  {part['artefact']}: {part['verdict']}"
+        yield from _numbers(part, card["target"]["name"], card["sensitive"]["name"])
+    yield "  not tested:"
+    yield from (f"    {line}" for line in card["not_tested"])
+    yield f"  {card['statement']}"
+
+
+def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[str]:
+    worst, chance = part["worst_adaptive"], part["chance"]
+    yield f"  best attack found (adaptive, {worst['name']}): right about {sensitive} {score(worst)}{_beside(worst)}"
+    guesses = f"{_percent(chance['prior'])} (prior), {_percent(chance['majority'])} (majority)"
+    yield f"    a lower bound on what leaks; chance is {guesses}"
+    floor = part["label_only"]
+    worst = floor["worst_adaptive"]
+    yield f"  label-only, the floor (adaptive, {worst['name']}): {score(worst)}{_beside(worst)}"
+    yield f"  keeps {target}: {score(part['target'])}; label-only {score(floor['target'])}"
+    yield "  adversaries that were never shown what leaves; one who retrains may do better:"
+    for row in part["adversaries"]:
+        if row["kind"] != "adaptive":
+            yield f"    non-adaptive ({row['kind']}, {row['name']}): {score(row)}"
+    certificate = part.get("certificate")
+    if certificate and not certificate["given"]:
+        yield f"  {certificate['sentence']}"
+    yield from _collateral(part)
+    for title, rows in part.get("probes", {}).items():
+        for row in rows:
+            yield f"  {title}, {row['name']}: " + (f"not tried: {row['not_run']}" if "not_run" in row else probe(row))
+    if "predictors" in part:
+        yield from (f"  {line}" if line else "" for line in linear.as_lines(part["predictors"]))
+    if "diagnostic" in part:
+        shift = part["diagnostic"]["gamma"]
+        yield f"  {part['diagnostic']['title']}: mean {shift['perturbed']['mean']:.3f}, raw {shift['raw']['mean']:.3f}"
+
+
+def _collateral(part: Mapping[str, Any]) -> Iterator[str]:
+    useful = part.get("collateral")
+    if not useful:
+        return
+    found = useful["perturbed"]
+    yield f"  trained on what leaves, y on clean readings: {score(found['train_on_it']['y'])}"
+    yield f"  told apart from raw readings: {score(found['told_apart'])} (50 % is perfect; of donors it proves nothing)"
+    for row in part["leakage_about_others"]:
+        kept = "" if row["kept"] is None else f", x to x' {score(row['kept'])}"
+        asked = ", asked for by the recipe" if row["named_by_recipe"] else ""
+        yield (
+            f"  tells of {row['attribute']}: {score(row['read_from_it'])}, label-only {score(row['label_only'])}"
+            f"{kept}{asked}"
+        )
+
+
+def _beside(row: Mapping[str, Any]) -> str:
+    auc = "" if row["auc"] is None else f", AUC {row['auc']:.3f}"
+    return auc + ("" if row["bits"] is None else f", {row['bits']:+.3f} bits beyond y")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,145 @@
+"""The frontier as a table and as a picture (Fig. 7 of paper 001): leakage against utility, and against what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge_runtime.files import atomic_path
+from trainer.report.pictures import INKS
+
+Row = Mapping[str, Any]
+
+
+def as_text(frontier: Mapping[str, Any], *, kept: Sequence[str] = ()) -> str:
+    """The points as a table for a terminal; ``kept`` names the properties to show, left out: all that were measured."""
+    rows = measured(frontier)
+    names = list(kept) or properties(rows)
+    lines = [
+        f"{'point':44} {'best attack [95 %]':24} {'chance':>6} {'bits':>7}  {'Acc(D_y) [95 %]':22} "
+        + " ".join(f"{name[:13]:>13}" for name in names)
+    ]
+    for row in rows:
+        leak, bits = row["leak"], row.get("bits_over_null")
+        shown = " ".join(f"{_number(row['kept'].get(name)):>13}" for name in names)
+        lines.append(
+            f"{label(row)[:44]:44} {_rate(leak):24} {100 * row['chance']['majority']:6.1f} "
+            f"{'' if bits is None else format(bits['estimate'], '+.3f'):>7}  {_rate(row['target']):22} {shown}"
+        )
+    failed = [row for row in frontier["points"] if "failed" in row]
+    lines += [f"{label(row)[:44]:44} not run: {row['failed']}" for row in failed]
+    lines.append(
+        f"Attacks: {frontier['attacks']}. Right about z in %, on the test slice, the worst by validation; bits about z "
+        "over the permutation null. Kept: correlation within y between x and x', 0 for label-only."
+    )
+    return "\n".join(lines)
+
+
+def measured(frontier: Mapping[str, Any]) -> list[Row]:
+    """The points that have figures."""
+    return [row for row in frontier["points"] if "failed" not in row]
+
+
+def properties(rows: Sequence[Row]) -> list[str]:
+    """Every property that some point was measured on, in the order met."""
+    return list(dict.fromkeys(name for row in rows for name in row["kept"]))
+
+
+def label(row: Row) -> str:
+    """The recipe and what was set in it."""
+    return " ".join([row["recipe"], *(f"{key.rsplit('.')[-1]}={value}" for key, value in row["settings"].items())])
+
+
+def draw(frontier: Mapping[str, Any], out: Path, *, kept: Sequence[str] = ()) -> list[Path]:
+    """``frontier.svg`` and ``frontier.png`` in ``out``: a row of two panels for each data set. Returns their paths."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    rows = measured(frontier)
+    sets = list(dict.fromkeys(row["data"] for row in rows))
+    recipes = [name for name in dict.fromkeys(row["recipe"] for row in rows) if name != "label-only"]
+    inks = dict(zip(recipes, INKS * (1 + len(recipes) // len(INKS)), strict=False))
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgeveil", "font.size": 9}):
+        figure = Figure(figsize=(8.4, 3.6 * max(len(sets), 1)), layout="constrained")
+        panels = figure.subplots(max(len(sets), 1), 2, squeeze=False)
+        for (left, right), data in zip(panels, sets, strict=False):
+            mine = [row for row in rows if row["data"] == data]
+            names = [name for name in (kept or properties(mine)) if any(name in row["kept"] for row in mine)]
+            _panel(left, mine, inks, _target)
+            _panel(right, mine, inks, lambda row, names=names: _kept(row, names))
+            left.set_ylabel("Acc(D_y) on x', %")
+            right.set_ylabel(f"kept of x: {', '.join(names)}" if names else "kept of x: nothing was measured")
+            left.set_title(f"{data}: utility", loc="left", fontsize=10, fontweight="bold")
+            right.set_title(f"{data}: what a label does not carry", loc="left", fontsize=10, fontweight="bold")
+            for axes in (left, right):
+                axes.set_xlabel("best attack found on z, %")
+        if panels.size:
+            handles = {text: handle for axes in panels.flat for handle, text in zip(*axes.get_legend_handles_labels())}
+            figure.legend(
+                handles.values(), handles.keys(), loc="outside lower left", frameon=False, fontsize=8, ncols=3
+            )
+        paths = [out / f"frontier.{kind}" for kind in ("svg", "png")]
+        for path in paths:
+            with atomic_path(str(path)) as temporary:
+                # No date: the same points are the same bytes.
+                metadata = {"Date": None} if path.suffix == ".svg" else {}
+                figure.savefig(temporary, format=path.suffix[1:], dpi=160, metadata=metadata)
+    return paths
+
+
+def _panel(axes: Any, rows: Sequence[Row], inks: Mapping[str, str], of: Any) -> None:
+    for recipe in dict.fromkeys(row["recipe"] for row in rows):
+        drawn = [(row, of(row)) for row in rows if row["recipe"] == recipe and of(row) is not None]
+        if not drawn:
+            continue
+        x, left, right = _ends([row["leak"] for row, _ in drawn])
+        y, low, high = (np.array(column) for column in zip(*(value for _, value in drawn), strict=True))
+        floor = recipe == "label-only"
+        ink = "#4a4f54" if floor else inks[recipe]
+        if floor:
+            axes.axhline(y[0], color=ink, linewidth=1, linestyle=":", zorder=1)
+        axes.errorbar(
+            x,
+            y,
+            xerr=(x - left, right - x),
+            yerr=(np.maximum(y - low, 0), np.maximum(high - y, 0)),
+            fmt="s" if floor else "o-",
+            color=ink,
+            markersize=4,
+            linewidth=1,
+            elinewidth=0.8,
+            label="label-only (the floor)" if floor else recipe,
+        )
+    if rows:
+        axes.axvline(100 * rows[0]["chance"]["majority"], color="#b3372b", linewidth=1, linestyle="--", label="chance")
+    axes.grid(color="#dedbd2", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _ends(rates: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    x, low, high = (100 * np.array([rate[name] for rate in rates]) for name in ("accuracy", "low", "high"))
+    return x, np.minimum(low, x), np.maximum(high, x)
+
+
+def _target(row: Row) -> tuple[float, float, float]:
+    return 100 * row["target"]["accuracy"], 100 * row["target"]["low"], 100 * row["target"]["high"]
+
+
+def _kept(row: Row, names: Sequence[str]) -> tuple[float, float, float] | None:
+    """The mean over properties, with the mean of their ends: wider than the interval of the mean."""
+    found = [row["kept"][name] for name in names if name in row["kept"]]
+    if not found or len(found) < len(names):
+        return None
+    middle, low, high = (float(np.mean([one[end] for one in found])) for end in ("correlation", "low", "high"))
+    return middle, low, high
+
+
+def _rate(rate: Mapping[str, float]) -> str:
+    return f"{100 * rate['accuracy']:.1f} [{100 * rate['low']:.1f}, {100 * rate['high']:.1f}]"
+
+
+def _number(value: Mapping[str, float] | None) -> str:
+    return "-" if value is None else f"{value['correlation']:.2f}"

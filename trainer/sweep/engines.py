@@ -1,0 +1,133 @@
+"""Where points are worked: in processes of this machine, or on a Ray cluster."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from edge_runtime.errors import DeviceFailed
+from trainer.recipe import Recipe
+
+POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Task:
+    """One point to work: its name, the recipe as TOML, and what ``measuring.work`` is told."""
+
+    name: str
+    recipe: str
+    floor: bool
+    budget: str
+    attacks: str
+
+    def work(self, out: Path) -> dict[str, Any]:
+        """Do it here and now."""
+        from trainer.export.quiet import load_tensorflow
+        from trainer.sweep.measuring import work
+
+        load_tensorflow()
+        recipe = Recipe.parse(self.recipe, origin=self.name)
+        return work(recipe, floor=self.floor, out=out, budget=self.budget, attacks=self.attacks)
+
+
+def processes(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, dict[str, Any]]]:
+    """Every task in a process of its own, ``jobs`` at a time, as they end; what they say goes to ``out/logs``.
+
+    A process that dies (no memory, a crash in a library) makes a document that says so. Ended early, as by Ctrl-C, all
+    processes are ended.
+    """
+    (out / "logs").mkdir(parents=True, exist_ok=True)
+    threads = str(max(1, (os.cpu_count() or 1) // jobs))
+    environment = {**os.environ, "OMP_NUM_THREADS": threads, "TF_NUM_INTRAOP_THREADS": threads}
+    waiting, running = list(tasks), list[_Child]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running.append(_started(waiting.pop(0), out, environment))
+            for child in [child for child in running if child.process.poll() is not None]:
+                running.remove(child)
+                yield child.task, child.document(out)
+            time.sleep(POLL_S)
+    finally:
+        for child in running:
+            child.process.terminate()
+        for child in running:
+            child.process.wait()
+
+
+class _Child(NamedTuple):
+    task: Task
+    process: subprocess.Popen[bytes]
+    answer: Any  # an open file
+
+    def document(self, out: Path) -> dict[str, Any]:
+        with self.answer:
+            if self.process.returncode == 0:
+                self.answer.seek(0)
+                return json.load(self.answer)
+        log = out / "logs" / f"{self.task.name}.log"
+        return {"crashed": f"its process ended with {self.process.returncode}; what it said is in {log}"}
+
+
+def _started(task: Task, out: Path, environment: dict[str, str]) -> _Child:
+    answer = tempfile.TemporaryFile()  # noqa: SIM115 - its reader closes it
+    with (out / "logs" / f"{task.name}.log").open("w") as log:
+        process = subprocess.Popen(  # noqa: S603 - this very program
+            [sys.executable, "-m", "trainer.sweep.worker", str(out), json.dumps(vars(task))],
+            stdin=subprocess.DEVNULL,
+            stdout=answer,
+            stderr=log,
+            env=environment,
+            # A session of its own: Ctrl-C reaches the sweep alone, which ends its processes itself.
+            start_new_session=True,
+        )
+    return _Child(task, process, answer)
+
+
+def ray(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, dict[str, Any]]]:
+    """Every task on a Ray cluster: the one that RAY_ADDRESS names, else one of ``jobs`` processors on this machine.
+
+    Nodes need EdgeVeil with its extra ``trainer`` and the data where EDGEVEIL_DATA says; where they do not share the
+    folder ``out`` they train in one of their own. Raises ``DeviceFailed`` where Ray is not installed.
+    """
+    try:
+        import ray as cluster
+    except ImportError:
+        raise DeviceFailed(
+            "--engine ray needs Ray, which is not installed here: pip install 'edgeveil[ray]', or take "
+            "--engine processes."
+        ) from None
+    address = os.environ.get("RAY_ADDRESS")
+    here: dict[str, Any] = {} if address else {"num_cpus": jobs, "include_dashboard": False}
+    cluster.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **here)
+    try:
+        # A worker process ends after its task: TensorFlow gives no memory back.
+        remote = cluster.remote(num_cpus=1, max_calls=1, max_retries=0)(_on_node)
+        running = {remote.remote(vars(task), str(out)): task for task in tasks}
+        while running:
+            (done,), _ = cluster.wait(list(running), num_returns=1)
+            task = running.pop(done)
+            try:
+                document = cluster.get(done)
+            except cluster.exceptions.RayError as error:
+                document = {"crashed": f"its Ray task ended: {type(error).__name__}"}
+            yield task, document
+    finally:
+        cluster.shutdown()
+
+
+def _on_node(task: dict[str, Any], out: str) -> dict[str, Any]:
+    if Path(out).is_dir():
+        return Task(**task).work(Path(out))
+    with tempfile.TemporaryDirectory() as folder:
+        return Task(**task).work(Path(folder))
