@@ -12,6 +12,7 @@ import os
 import struct
 import time
 import zlib
+from typing import Dict
 
 BLOCK = 192  # payload bytes: at one bad byte in 1,500 six frames of seven still arrive
 WINDOW = 48  # blocks under way
@@ -106,7 +107,8 @@ class Link(object):
 
     def receive(self, patience_s=20.0):
         """The next message. Raises ``LineBroken`` after ``patience_s`` without a good frame."""
-        number, parts, blocks, unsaid = None, {}, 0, 0
+        number, blocks, unsaid = None, 0, 0
+        parts: Dict[int, bytes] = {}
         heard = said = self.clock()
         while True:
             frames = self.frames(QUIET_S)
