@@ -82,7 +82,7 @@ class Supervisor(object):
         self._again_s: Optional[float] = None
         self._started_s = 0.0
         self._last_restarts: Any = collections.deque()
-        self._ever_ready, self._ready = False, False
+        self._ever_ready, self._ready, self._killed = False, False, False
         self._stop_by_s: Optional[float] = None
         self._next_bundle: Optional[Tuple[int, str]] = None
         self._old_bundle: Optional[Tuple[int, str]] = None
@@ -127,6 +127,7 @@ class Supervisor(object):
         self._records, self._notes, self._text = records, notes, b""
         self._reader = RecordReader(records, self._layout)
         self._started_s, self._again_s, self._ready, self._last_word = self._clock(), None, False, {}
+        self._killed = False
 
     def _start_fetching(self) -> int:
         """A process that gets frames from the network; returns the end of the pipe that they come out of."""
@@ -181,7 +182,7 @@ class Supervisor(object):
             return events
         if self._stop_by_s is not None and now > self._stop_by_s:
             self._kill()
-        elif self._hangs(now):
+        elif not self._killed and self._hangs(now):
             self._counters.add("fault:hang")
             self._say("hang", message="the inside did not move for too long; it is ended and started again")
             self._kill()
@@ -309,6 +310,7 @@ class Supervisor(object):
             pass
 
     def _kill(self) -> None:
+        self._killed = True
         self._signal(signal.SIGKILL)
 
     def _close(self) -> None:
