@@ -4,6 +4,7 @@ The *flow* maps names to arrays whose first axis is the frame; a compiled stage 
 outputs. Every shape and range that can be checked once is checked here; what only a frame can show drops that frame.
 """
 
+import functools
 from typing import Any, Dict, Tuple
 
 import numpy as np
@@ -18,12 +19,7 @@ def _preprocess(stage, context):
     function = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
     one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]) or stage["low"] is None)
     if context.dtype == np.uint8 and one_range:
-        table = function(np.arange(256, dtype=np.uint8))
-
-        def run(flow):
-            flow[target] = look_up(table, flow[source])
-
-        return run
+        function = functools.partial(look_up, function(np.arange(256, dtype=np.uint8)))
 
     def run(flow):
         flow[target] = function(flow[source])

@@ -231,18 +231,12 @@ class Supervisor(object):
             self._text += os.read(self._notes, 1 << 16)
         except BlockingIOError:
             return []
-        *lines, self._text = self._text.split(b"\n")
-        self._text = self._text[-MOST_NOTE:]
-        events = []
-        for line in lines:
-            event = _event(line)
-            if event is None:
-                continue
+        events, self._text = parse_notes(self._text)
+        for event in events:
             if event.name == "ready":
                 self._became_ready()
             if event.name == "ended":
                 self._last_word.update(event.facts)
-            events.append(event)
         return events
 
     def _became_ready(self) -> None:
@@ -318,6 +312,13 @@ class Supervisor(object):
             if handle >= 0:
                 os.close(handle)
         self._process, self._reader, self._records, self._notes = None, None, -1, -1
+
+
+def parse_notes(text: bytes) -> Tuple[List[Event], bytes]:
+    """The notes in ``text``, and what is left of it: the beginning of one more. What is no note is passed over."""
+    *lines, rest = text.split(b"\n")
+    events = [event for event in map(_event, lines) if event is not None]
+    return events, rest[-MOST_NOTE:]
 
 
 def _event(line: bytes) -> Optional[Event]:

@@ -1,4 +1,4 @@
-"""edge_runtime.lookup: the same bits as without it, and nothing that could come apart from what it was looked up from."""
+"""edge_runtime.lookup: the same bits as without it, and nothing that could come apart from its table."""
 
 import numpy as np
 import pytest
