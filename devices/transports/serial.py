@@ -304,7 +304,7 @@ def _program() -> bytes:
     import ast
 
     link, agent = (
-        Path(module.__file__).read_text() for module in (edge_runtime.serial_link, edge_runtime.serial_agent)
+        Path(str(module.__file__)).read_text() for module in (edge_runtime.serial_link, edge_runtime.serial_agent)
     )
     tree = ast.parse(link + agent.replace("from edge_runtime.serial_link import LineBroken, Link\n", ""))
     for node in ast.walk(tree):
