@@ -31,11 +31,11 @@ from trainer.perturbers.sections import Release
 
 RECORD = Path("docs/results/privacy/streams.json")
 MIDDLE, LENGTH, UNSEEN, VOTES = 0.85, 16, 3, 7
-EPOCHS, BATCH, TREES = 14, 64, 50
+EPOCHS, BATCH, TREES = 12, 64, 30
 SPEC = InputSpec("image", (40, 32, 1), "uint8", 0.0, 255.0)
 SECTION: dict[str, Any] = {
     "kind": "release", "keep": ["pixels"], "codes": 8, "copies": 3, "shift": 3, "scale": 0.15, "offset": 0.1,
-    "steps": 300, "code_batch": 0, "shrinkage": 8.0, "dropout": 0.3, "weight_decay": 0.1,
+    "steps": 150, "code_batch": 0, "shrinkage": 8.0, "dropout": 0.3, "weight_decay": 0.1,
 }  # fmt: skip
 FRAME = {"hold": "frame", "acknowledge": "code-per-frame leaks"}
 EVERY_FRAME = {
