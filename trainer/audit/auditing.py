@@ -89,7 +89,8 @@ def audit(
         section: dict[str, Any] = {}
         if described["kind"] in linear.KINDS:
             section["predictors"] = linear.predictors(recipe, dataset, left.x, seed=seed)
-        section["certificate"] = certified(dataset, perturbed, asked, strata, tried, seed)
+        stream = subject.manifest.get("stream")
+        section["certificate"] = certified(dataset, perturbed, asked, strata, tried, seed, stream)
         frames = left.x[-len(dataset.slices.test) :]
         section["diagnostic"] = pufferfish.section(dataset, frames, classifiers["sensitive"])
         section["collateral"] = None
@@ -152,6 +153,7 @@ def certified(
     strata: np.ndarray | None,
     tried: int | None,
     seed: int,
+    stream: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The certificate's section, or why there is none; ``tried`` goes before the recipe's."""
     if isinstance(perturbed.funnel, str):
@@ -165,6 +167,7 @@ def certified(
         confidence=asked.confidence,
         strata=strata,
         seed=seed,
+        stream=stream,
     )
 
 
