@@ -106,9 +106,12 @@ def choose(
     fair = np.ones(len(golden.x), bool)
     for outputs in runs[1:]:
         fair &= _same_labels(fitted, runs[0], outputs)
-    for name, exact in flows[0].items():
-        values = exact.reshape(len(exact), -1)
-        error = max((np.abs(flow[name].reshape(values.shape) - values).max() for flow in flows[1:]), default=0.0)
+    for stage in fitted.stages:
+        if stage["stage"] != "table" or stage["input"] not in flows[0]:
+            continue
+        values, *others = (_competing(fitted, stage, flow[stage["input"]], runs[0]) for flow in flows)
+        # Of this very reading: where its y is uncertain, errors are others than where it is not.
+        error = np.max([np.abs(other - values).max(axis=1) for other in others], axis=0, initial=0.0)
         best = np.sort(values, axis=1)[:, -2:]
         fair &= best[:, 1] - best[:, 0] > 4 * error
     if not fair.any():
@@ -141,6 +144,18 @@ def argmax_flows(fitted: FittedPerturber, running: Running) -> dict[str, np.ndar
         if stage["stage"] == "table" and (value := running.flow(stage["input"])) is not None:
             found[stage["input"]] = value
     return found
+
+
+def _competing(
+    fitted: FittedPerturber, stage: Mapping[str, Any], values: np.ndarray, outputs: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """The numbers (n, k) among which an argmax stage picks: all of them, or those of each reading's own group."""
+    flat = values.reshape(len(values), -1)
+    group = next((o["name"] for o in fitted.outputs if o["tensor"] == stage.get("group")), None)
+    if group is None:
+        return flat
+    parts = flat.reshape(len(flat), stage["groups"], -1)
+    return parts[np.arange(len(flat)), outputs[group].reshape(-1).astype(np.int64)]
 
 
 def _is_exact(output: Mapping[str, Any]) -> bool:
@@ -204,7 +219,12 @@ def _vectors(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     (features,) = shape
     ramp = np.linspace(0, 1, features)
     rows = [np.zeros(features), np.ones(features), ramp, 1 - ramp, np.arange(features) % 2, np.abs(2 * ramp - 1)]
-    rows += [rng.random(features) for _ in range(8)]
+    rows += [rng.random(features) for _ in range(2)]
     rows += [(rng.random(features) < share).astype(float) for share in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)]
     rows += [(np.abs(ramp - rng.random()) < 0.15).astype(float) for _ in range(4)]
+    # Few features at some strength, as fingerprints are: int8 has no range for rows far from any reading.
+    for share in np.repeat([0.01, 0.02, 0.04], 2):
+        few = rng.choice(features, max(1, round(share * features)), replace=False)
+        rows.append(np.zeros(features))
+        rows[-1][few] = rng.uniform(0.1, 0.7, len(few))
     return np.stack(rows)
