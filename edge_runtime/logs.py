@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List
 
 KINDS = ("memory", "text", "json")
 _KEPT = 500  # events in memory
-_LOUD = ("start", "ready", "source", "stop", "failed", "degraded", "running", "isolation", "port")
+_LOUD = ("start", "ready", "source", "stop", "degraded", "running", "isolation", "port")
 
 
 class Log(object):

@@ -50,7 +50,7 @@ class Supervisor(object):
     """One inside after the other. ``poll`` often; ``bundle`` is a file descriptor of the bundle that is to run.
 
     ``settings`` are those of ``inside.py``; ``say(event, **facts)`` is told of restarts and faults. Where the source
-    comes over a network, ``fetch`` is the supervisor of the process that gets it.
+    comes over a network, ``fetch`` has the settings of ``fetch.py``: then each inside has one to fetch for it.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Supervisor(object):
         say: Callable[..., None],
         manifest_sha256: str,
         ended: Callable[[], None],
-        fetch: Optional[Callable[[], int]] = None,
+        fetch: Optional[Dict[str, Any]] = None,
         clock: Callable[[], float] = time.monotonic,
         start: Callable[..., Any] = subprocess.Popen,
     ) -> None:
@@ -75,13 +75,14 @@ class Supervisor(object):
         self._page = shared_page()
         self.inside = Counters(self._page)
         self._process: Any = None
+        self._fetching: Any = None
         self._reader: Optional[RecordReader] = None
         self._records, self._notes, self._text = -1, -1, b""
         self._pause_s = FIRST_PAUSE_S
         self._again_s: Optional[float] = None
         self._started_s = 0.0
         self._last_restarts: Any = collections.deque()
-        self._ever_ready, self._ready = False, False
+        self._ever_ready, self._ready, self._killed = False, False, False
         self._stop_by_s: Optional[float] = None
         self._next_bundle: Optional[Tuple[int, str]] = None
         self._old_bundle: Optional[Tuple[int, str]] = None
@@ -105,7 +106,7 @@ class Supervisor(object):
             "notes": their_notes,
             "counters": self._page,
             "bundle": self._bundle,
-            "frames": self._fetch() if self._fetch else None,
+            "frames": self._start_fetching() if self._fetch else None,
         }
         passed = [handle for handle in given.values() if handle is not None]
         stdin = None if self._settings["source"] in ("csv:-", "arff:-") else subprocess.DEVNULL
@@ -126,6 +127,33 @@ class Supervisor(object):
         self._records, self._notes, self._text = records, notes, b""
         self._reader = RecordReader(records, self._layout)
         self._started_s, self._again_s, self._ready, self._last_word = self._clock(), None, False, {}
+        self._killed = False
+
+    def _start_fetching(self) -> int:
+        """A process that gets frames from the network; returns the end of the pipe that they come out of."""
+        self._end_fetching()
+        frames, theirs = os.pipe()
+        settings, ours = os.pipe()
+        self._fetching = self._start(
+            command("fetch") + [json.dumps({"settings": settings, "frames": theirs})],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[settings, theirs],
+            close_fds=True,
+            env=environment(),
+        )
+        os.close(settings)
+        os.close(theirs)
+        with os.fdopen(ours, "wb") as file:
+            file.write(json.dumps(self._fetch).encode("utf-8"))
+        return frames
+
+    def _end_fetching(self) -> None:
+        if self._fetching is not None:
+            self._fetching.kill()
+            self._fetching.wait()
+            self._fetching = None
 
     def records(self) -> Any:
         """The records that have come. A broken one ends the inside that sent it."""
@@ -154,7 +182,7 @@ class Supervisor(object):
             return events
         if self._stop_by_s is not None and now > self._stop_by_s:
             self._kill()
-        elif self._hangs(now):
+        elif not self._killed and self._hangs(now):
             self._counters.add("fault:hang")
             self._say("hang", message="the inside did not move for too long; it is ended and started again")
             self._kill()
@@ -184,7 +212,8 @@ class Supervisor(object):
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the inside at once, if there is one."""
+        """End the inside at once, if there is one, and whatever fetches for it."""
+        self._end_fetching()
         if self._process is not None:
             self._kill()
             self._process.wait()
@@ -202,18 +231,12 @@ class Supervisor(object):
             self._text += os.read(self._notes, 1 << 16)
         except BlockingIOError:
             return []
-        *lines, self._text = self._text.split(b"\n")
-        self._text = self._text[-MOST_NOTE:]
-        events = []
-        for line in lines:
-            event = _event(line)
-            if event is None:
-                continue
+        events, self._text = parse_notes(self._text)
+        for event in events:
             if event.name == "ready":
                 self._became_ready()
             if event.name == "ended":
                 self._last_word.update(event.facts)
-            events.append(event)
         return events
 
     def _became_ready(self) -> None:
@@ -281,6 +304,7 @@ class Supervisor(object):
             pass
 
     def _kill(self) -> None:
+        self._killed = True
         self._signal(signal.SIGKILL)
 
     def _close(self) -> None:
@@ -288,6 +312,13 @@ class Supervisor(object):
             if handle >= 0:
                 os.close(handle)
         self._process, self._reader, self._records, self._notes = None, None, -1, -1
+
+
+def parse_notes(text: bytes) -> Tuple[List[Event], bytes]:
+    """The notes in ``text``, and what is left of it: the beginning of one more. What is no note is passed over."""
+    *lines, rest = text.split(b"\n")
+    events = [event for event in map(_event, lines) if event is not None]
+    return events, rest[-MOST_NOTE:]
 
 
 def _event(line: bytes) -> Optional[Event]:

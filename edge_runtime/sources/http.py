@@ -33,40 +33,22 @@ MAX_LINE = 1000
 MAX_HEADERS = 50
 
 
-class HttpSource(Source):
-    """Gray or RGB uint8 pictures of a network camera at the bundle's size."""
+class Pictures(object):
+    """The JPEGs of a network camera, one after the other, as bytes that nothing here decodes: ``next_jpeg``, ``close``.
 
-    live = True
-    raw_on_network = True
-    scheme = "http"
+    ``name`` is its address without credentials. Raises as a source does.
+    """
 
-    def __init__(self, place, spec, freshness=None):
-        need_image(spec, "a network camera")
-        self._address = addresses.parse("{}:{}".format(self.scheme, place))
+    def __init__(self, text):
+        self._address = addresses.parse(text)
         self.name = self._address.shown
-        self._spec, self._cv2 = spec, opencv()
-        self._fresh = freshness or Freshness(self.name)
         self._connection: Any = None
         self._answer: Any = None
-        self._boundary = b""
-        self._next = 0
         try:
             self._connect()
-            self._ahead = fits(self._decode(self._jpeg()), spec, self.name, self._cv2)
         except BaseException:
             self.close()
             raise
-
-    def next(self):
-        """The next picture, waited for at most 5 s."""
-        if self._ahead is not None:
-            picture, self._ahead = self._ahead, None
-        else:
-            picture = fit(self._decode(self._jpeg()), self._spec, self._cv2)
-        taken = now_ns()
-        self._fresh.check(picture)
-        index, self._next = self._next, self._next + 1
-        return RawFrame(picture, index, taken)
 
     def _connect(self):
         """Ask for the address; what it answers is looked at before a picture is."""
@@ -103,7 +85,7 @@ class HttpSource(Source):
         connection.request("GET", target, headers=headers)
         return connection.getresponse()
 
-    def _jpeg(self):
+    def next_jpeg(self):
         """The bytes of the next picture."""
         if self._stream:
             return self._try(self._part)
@@ -159,16 +141,54 @@ class HttpSource(Source):
             failed = Disconnected("{} cannot be reached ({})".format(self.name, type(error).__name__))
         raise failed
 
-    def _decode(self, data):
-        picture = self._cv2.imdecode(np.frombuffer(data, np.uint8), self._cv2.IMREAD_UNCHANGED) if data else None
-        if picture is None:
-            raise FrameDropped("unreadable")
-        return picture
-
     def close(self):
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
+
+
+class HttpSource(Source):
+    """Gray or RGB uint8 pictures of a network camera at the bundle's size."""
+
+    live = True
+    raw_on_network = True
+    scheme = "http"
+
+    def __init__(self, place, spec, freshness=None):
+        need_image(spec, "a network camera")
+        self._spec, self._cv2 = spec, opencv()
+        self._pictures = Pictures("{}:{}".format(self.scheme, place))
+        self.name = self._pictures.name
+        self._fresh = freshness or Freshness(self.name)
+        self._next = 0
+        try:
+            self._ahead = fits(decode(self._pictures.next_jpeg(), self._cv2), spec, self.name, self._cv2)
+        except BaseException:
+            self.close()
+            raise
+
+    def next(self):
+        """The next picture, waited for at most 5 s."""
+        if self._ahead is not None:
+            picture, self._ahead = self._ahead, None
+        else:
+            picture = fit(decode(self._pictures.next_jpeg(), self._cv2), self._spec, self._cv2)
+        taken = now_ns()
+        self._fresh.check(picture)
+        index, self._next = self._next, self._next + 1
+        return RawFrame(picture, index, taken)
+
+    def close(self):
+        """Close the connection."""
+        self._pictures.close()
+
+
+def decode(data, cv2):
+    """The picture of a JPEG's bytes; raises ``FrameDropped`` where they are none."""
+    picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
+    if picture is None:
+        raise FrameDropped("unreadable")
+    return picture
 
 
 class HttpsSource(HttpSource):

@@ -6,6 +6,7 @@
 import importlib.util
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import bundles
@@ -182,3 +183,36 @@ def test_reference_kernels_give_the_same_bytes_on_litert_and_tflite_runtime(app,
         seen[name] = sorted(line for line in done.stdout.splitlines() if line.startswith("tflite-"))
     assert len(seen["py37"]) == 2
     assert all(lines == seen["py37"] for lines in seen.values()), seen
+
+
+@pytest.mark.parametrize("name", CAN)
+def test_a_live_source_runs_as_a_service_of_two_processes(name, app, tiny, tmp_path):
+    python = python_of(name)
+    words = (tiny.path, "--trust", tiny.trust, "--artefact", CAN[name][0][0], "--sink", f"npz:{tmp_path}/out.npz")
+    more = ("--source", "simulate:depth?fps=60", "--fps", 25, "--frames", 60, "--health", "off", "--log", "json")
+    done = edge(python, app, "run", *words, *more, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, json.loads((ROOT / "docs/schemas/run.schema.json").read_text()))
+    assert document["frames_in"] == 60 == document["frames_out"] + sum(document["dropped"].values())
+    ready = next(json.loads(line) for line in done.stderr.splitlines() if '"event": "ready"' in line)
+    assert "filter" in ready["isolation"]
+    with np.load(tmp_path / "out.npz") as out:
+        assert out["index"].tolist() == list(range(len(out["index"])))
+
+
+@pytest.mark.parametrize("name", ["py36", "py37", "py38", "py313"])
+def test_training_and_every_board_cut_the_same_patches(name):
+    """Numpy 1.19 to 2: the same code gives the same bits, from 150 simulated frames to the patches of two people."""
+    manifest = bundles.captured_example()[0]
+    manifest["input"].update(shape=[180, 180, 1], high=255.0)
+    text = json.dumps({key: manifest[key] for key in ("input", "capture")})
+    environment = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    here, there = (
+        subprocess.run(
+            [str(python), str(ROOT / "tests/edge_patches.py"), text], env=environment, capture_output=True, check=True
+        ).stdout
+        for python in (sys.executable, python_of(name))
+    )
+    assert json.loads(here)["patches"] > 100
+    assert json.loads(there) == json.loads(here)

@@ -110,10 +110,11 @@ def choose(
         if stage["stage"] != "table" or stage["input"] not in flows[0]:
             continue
         values, *others = (_competing(fitted, stage, flow[stage["input"]], runs[0]) for flow in flows)
-        # Of this very reading: where its y is uncertain, errors are others than where it is not.
-        error = np.max([np.abs(other - values).max(axis=1) for other in others], axis=0, initial=0.0)
+        off = [np.abs(other - values).max(axis=1) for other in others]
+        error = np.max(off, axis=0) if off else np.zeros(len(values))
         best = np.sort(values, axis=1)[:, -2:]
-        fair &= best[:, 1] - best[:, 0] > 4 * error
+        # A reading unlike any in training may lie outside what int8 can hold; it is no measure of the others.
+        fair &= best[:, 1] - best[:, 0] > 4 * np.maximum(error, np.median(error))
     if not fair.any():
         raise BadInput("every synthetic reading is a near tie between labels; train the classifier longer.")
     through = np.zeros(len(golden.x), bool)
