@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import keras
 from keras import layers
@@ -53,30 +52,30 @@ def conv_generator(
     return keras.Model(image if drawn is None else [image, drawn], output, name="generator")
 
 
-SURE = 2.0  # the logit that stands for a 1 of the input, and its negative for a 0
+def mlp_generator(features: int, *, width: int, blocks: int, latent: int | None = None, noise: int = 0) -> keras.Model:
+    """Dense layers on a vector of ``features``.
 
-
-def mlp_generator(
-    features: int, *, width: int, blocks: int, noise: int = 0, output: Literal["clip", "sigmoid"] = "clip"
-) -> keras.Model:
-    """Dense layers; what they make is added to the input. ``features`` is the vector's length.
-
-    ``output`` "clip" adds and clips to [0, 1]; "sigmoid", for readings of 0 and 1, adds logits: beyond its ends a clip
-    has no slope, and a bit that has come to lie there would never turn again. With ``noise`` there is a second input of
-    that name, (noise,), uniform in [0, 1).
+    Without ``latent`` what they make is added to the input and clipped to [0, 1]. With it nothing of the input goes
+    past the layers: they narrow to ``latent`` numbers, and what is made of these ends in a sigmoid, which has a slope
+    everywhere, where a clipped bit would never turn again. With ``noise`` there is a second input of that name,
+    (noise,), uniform in [0, 1); it joins at the narrowest place.
     """
     vector = keras.Input((features,), name="features")
     drawn = keras.Input((noise,), name="noise") if noise else None
-    x = vector if drawn is None else layers.Concatenate(name="noisy")([vector, drawn])
+    x = vector
+    if latent is not None:
+        x = layers.Dense(width, name="narrow_dense")(x)
+        x = layers.Dense(latent, name="narrow")(layers.ReLU(6.0, name="narrow_relu")(x))
+    if drawn is not None:
+        x = layers.Concatenate(name="noisy")([x, drawn])
     for number in range(blocks):
         x = layers.Dense(width, name=f"dense{number}")(x)
         x = layers.ReLU(6.0, name=f"dense{number}_relu")(x)
-    small = keras.initializers.RandomNormal(stddev=0.01, seed=0)
-    x = layers.Dense(features, kernel_initializer=small, name="change")(x)
-    if output == "sigmoid":
-        logit = layers.Rescaling(2 * SURE, -SURE, name="logit")(vector)
-        made = layers.Activation("sigmoid", name="output")(layers.Add(name="changed")([logit, x]))
+    if latent is not None:
+        output = layers.Activation("sigmoid", name="output")(layers.Dense(features, name="made")(x))
     else:
+        small = keras.initializers.RandomNormal(stddev=0.01, seed=0)
+        x = layers.Dense(features, kernel_initializer=small, name="change")(x)
         x = layers.Activation("tanh", name="change_tanh")(x)
-        made = UnitClip(name="output")(layers.Add(name="changed")([vector, x]))
-    return keras.Model(vector if drawn is None else [vector, drawn], made, name="generator")
+        output = UnitClip(name="output")(layers.Add(name="changed")([vector, x]))
+    return keras.Model(vector if drawn is None else [vector, drawn], output, name="generator")

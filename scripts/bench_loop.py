@@ -1,10 +1,11 @@
 """What the capture loop costs: its frames per second beside those of the bare interpreter on the same artefact.
 
-Three perturbers of the sizes that the recipes train, untrained (time does not depend on what a network has learned; the last layer is at random):
-28 x 28 pictures, 180 x 180 pictures, vectors of 520 access points. The frames are there already, so nothing is decoded;
-the loop runs as inside a service (capturing thread, perturber, watchdog, counters, records into a pipe that another
-process empties), without ticks. Bare and loop take turns, and the ratio is the median over the turns. Decoding a PNG,
-cutting people out of a depth picture and the pipe are timed apart. Records docs/results/bench/loop.json.
+Three perturbers of the sizes that the recipes train, untrained (time does not depend on what a network has learned;
+the last layer is at random): 28 x 28 pictures, 180 x 180 pictures, vectors of 520 access points. The frames are there
+already, so nothing is decoded; the loop runs as inside a service (capturing thread, perturber, watchdog, counters,
+records into a pipe that another process empties), without ticks. Bare and loop take turns, and the ratio is the median
+over the turns. Decoding a PNG, cutting people out of a depth picture and the pipe are timed apart. Records
+docs/results/bench/loop.json.
 """
 
 import os

@@ -1,14 +1,19 @@
-"""Writes docs/results-mnist.md from its record; no measured number in it is typed by hand."""
+"""Writes docs/results-*.md from their records; no measured number in them is typed by hand."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from trainer.audit.intervals import Interval, mean
+from trainer.report import streams
+
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE = Path("docs/results-mnist.md")
+STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results-streams.md")
 
 
 def rate(value: dict[str, Any]) -> str:
@@ -26,25 +31,64 @@ def strongest(document: dict[str, Any], kind: str) -> dict[str, Any]:
     return max((row for row in document["adversaries"] if row["kind"] == kind), key=lambda row: row["accuracy"])
 
 
-def page(record: dict[str, Any]) -> str:
-    """The whole page as Markdown."""
+def interval(value: Interval) -> str:
+    """A share in % with its 95 % interval."""
+    return f"{100 * value.estimate:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
+
+
+def templates() -> jinja2.Environment:
+    """Where the pages' texts are, with the ways to write numbers."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         trim_blocks=True,
         keep_trailing_newline=True,
         autoescape=jinja2.select_autoescape(),
     )
-    environment.filters.update(rate=rate, share=share, strongest=strongest)
+    environment.filters.update(rate=rate, share=share, strongest=strongest, interval=interval)
+    return environment
+
+
+def streams_page(record: dict[str, Any]) -> str:
+    """The page on streams as Markdown."""
+
+    def over(population: str, way: str) -> str:
+        known = way in streams.BASELINE
+        return interval(streams.over_baseline(record, population, way, "T=16")) if known else ""
+
+    def excess(population: str) -> str:
+        plug_in, null = (streams.per_split(record, population, "certificate", key) for key in ("plug_in", "null"))
+        return interval(mean(plug_in - null))
+
+    return (
+        templates()
+        .get_template("results-streams.md.j2")
+        .render(
+            record=record,
+            splits=record["splits"],
+            populations=streams.POPULATIONS,
+            ways=streams.WAYS,
+            lengths=streams.LENGTHS,
+            over=over,
+            excess=excess,
+            **{name: functools.partial(getattr(streams, name), record) for name in ("best", "linkage", "per_split")},
+        )
+    )
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page on MNIST as Markdown."""
     audits = record["audits"]
     rows = [(name, audits[name]) for name in ("keras", "tflite-float32", "tflite-int8", "onnx-float32")]
     rows.append(("label-only", audits["tflite-int8"]["label_only"]))
-    template = environment.get_template("results-mnist.md.j2")
+    template = templates().get_template("results-mnist.md.j2")
     return template.render(record=record, shipped=audits["tflite-int8"], rows=rows, bench=list(record["bench"].items()))
 
 
 def main() -> None:
-    """Write the page."""
-    PAGE.write_text(page(json.loads(RECORD.read_text())))
+    """Write the pages of what has been recorded."""
+    for record, target, make in ((RECORD, PAGE, page), (STREAMS, STREAMS_PAGE, streams_page)):
+        if record.is_file():
+            target.write_text(make(json.loads(record.read_text())))
 
 
 if __name__ == "__main__":

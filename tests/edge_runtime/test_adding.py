@@ -8,6 +8,7 @@ from edge_runtime.errors import FrameDropped
 from edge_runtime.frames import RawFrame
 from edge_runtime.perturber import Perturber
 from edge_runtime.pipeline import Pipeline
+from edge_runtime.stages import compile_stage
 
 
 def pipeline(change=None):
@@ -48,3 +49,11 @@ def test_readings_of_sixteen_bits_keep_every_level():
 
     x = np.arange(65536, dtype=np.uint16).reshape(-1, 4)
     assert (pipeline(wide).run(x, {"noise": np.zeros(x.shape, np.int64)})["frame"] == x).all()
+
+
+def test_a_model_behind_it_sees_the_grid_alone():
+    stage = {"stage": "add", "input": "u", "noise": "noise", "levels": 4, "output": "v"}
+    flow = {"u": np.array([[0.0, 0.3, 0.6, 1.0]], np.float32), "noise": np.array([[-1, 1, 0, 3]])}
+    compile_stage(stage, None)(flow)
+    assert flow["v"].tolist() == [[0.0, 0.5, 0.5, 1.0]]
+    assert flow["v"].dtype == np.float32

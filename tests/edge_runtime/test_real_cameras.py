@@ -77,6 +77,14 @@ def test_a_kinect_v1_is_read_through_libfreenects_own_interface(recording):
         assert frame["zeros"] == 8 * 480
 
 
+def test_a_kinect_that_goes_away_is_disconnected(recording):
+    """At the end of a recording fakenect's bus fails, as it does when the plug is pulled."""
+    env = {"FAKENECT_PATH": str(recording), "LD_LIBRARY_PATH": str(FAKENECT)}
+    found, _ = probe("kinect:", [480, 640], frames=40, env=env)
+    assert len(found["frames"]) == 12
+    assert found["error"][0] == "Disconnected"
+
+
 def test_a_kinect_in_other_units_than_millimetres(recording):
     env = {"FAKENECT_PATH": str(recording), "LD_LIBRARY_PATH": str(FAKENECT)}
     found, _ = probe("kinect:", [480, 640], unit_mm=0.5, frames=1, env=env)

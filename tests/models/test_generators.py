@@ -20,11 +20,15 @@ PAPER = {  # Table 3: multiply-adds and parameters; faces stand in for PubFig, d
 SHAPES = {"mnist": (28, 28, 1), "wifi": (520,), "faces": (48, 42, 1), "depth": (40, 32, 1)}
 
 
-@pytest.mark.parametrize("name", [n for n in Recipe.names() if hasattr(Recipe.find(n).perturber, "generator")])
+def of_the_paper(name):
+    """Digits are not in it, and simulated people are perturbed at the paper's own size, for speed's sake."""
+    recipe = Recipe.find(name)
+    return hasattr(recipe.perturber, "generator") and recipe.data.source in PAPER
+
+
+@pytest.mark.parametrize("name", [name for name in Recipe.names() if of_the_paper(name)])
 def test_every_generator_takes_half_of_the_papers_budget(name):
     recipe = Recipe.find(name)
-    if recipe.data.source == "digits":
-        return  # not in the paper
     shape = SHAPES[recipe.data.source]
     spec = InputSpec("image" if len(shape) == 3 else "vector", shape, "uint8", 0.0, 255.0)
     noise = getattr(recipe.perturber, "noise", 0)
@@ -100,10 +104,9 @@ def test_vectors_have_their_own_networks():
     assert discriminators.mlp_discriminator(7)(u).shape == (2, 1)
 
 
-@pytest.mark.parametrize("output", ["clip", "sigmoid"])
-def test_a_noise_input_joins_and_bits_start_as_they_are(output):
+def test_a_noise_input_joins_and_bits_start_as_they_are():
     u = (np.random.default_rng(0).random((20, 30)) < 0.5).astype(np.float32)
-    model = mlp_generator(30, width=16, blocks=1, noise=4, output=output)
+    model = mlp_generator(30, width=16, blocks=1, noise=4)
     assert [t.name for t in model.inputs] == ["features", "noise"]
     v = np.asarray(model([u, np.random.default_rng(1).random((20, 4), np.float32)]))
     np.testing.assert_array_equal(np.rint(v), u)
@@ -114,15 +117,14 @@ def test_a_noise_input_joins_and_bits_start_as_they_are(output):
     assert not np.array_equal(one, other)
 
 
-def test_a_bit_at_its_end_can_turn_again_under_a_sigmoid_only():
-    import tensorflow as tf
-
-    u = tf.constant(np.ones((1, 6), np.float32))
-    slopes = {}
-    for output in ("clip", "sigmoid"):
-        model = mlp_generator(6, width=8, blocks=1, output=output)
-        model.get_layer("change").bias.assign(np.full(6, 0.5))
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(model(u))
-        slopes[output] = np.abs(tape.gradient(loss, model.get_layer("change").bias)).max()
-    assert slopes["clip"] == 0 < slopes["sigmoid"]
+def test_nothing_goes_past_a_narrow_place():
+    """Readings that give the same ``latent`` numbers come out alike."""
+    model = mlp_generator(12, width=16, blocks=1, latent=2, noise=3)
+    u, drawn = np.random.default_rng(0).random((40, 12), np.float32), np.full((40, 3), 0.5, np.float32)
+    narrow = keras.Model(model.inputs, model.get_layer("narrow").output)
+    assert narrow([u, drawn]).shape == (40, 2)
+    for variable in model.get_layer("narrow").variables:
+        variable.assign(np.zeros(variable.shape))
+    v = np.asarray(model([u, drawn]))
+    assert np.abs(v - v[0]).max() == 0
+    assert 0 < v.min() < v.max() < 1

@@ -84,6 +84,7 @@ def test_saved_sealed_and_audited_again_from_the_bundle(work, document, trial):
     bundle = seal(work / "export", work / "keys" / "signing.key", work / "digits.veil")
     again = audit(bundle, run=work / "run", trust=work / "keys", artefact="tflite-int8")
     changing = {"created", "wall_time_s", "adversaries", "worst_adaptive", "most_bits", "label_only"}
+    changing |= {"collateral", "limits", "learning_curve"}
     assert {k: v for k, v in again.items() if k not in changing} == {
         k: v for k, v in document.items() if k not in changing
     }

@@ -120,6 +120,10 @@ def test_near_ties_and_disagreements_about_labels_are_not_kept():
     chosen = golden.choose(label_only(), candidates, [run, flipped], [{"logits": logits}, {"logits": other}], 0.0)
     assert not set(chosen.rows) & {3, 7}
     assert len(chosen.rows) == golden.KEPT
+    wild = other + 9.0 * (np.arange(24) == 11)[:, None]  # a reading beyond what int8 holds costs itself alone
+    chosen = golden.choose(label_only(), candidates, [run, flipped], [{"logits": logits}, {"logits": wild}], 0.0)
+    assert not set(chosen.rows) & {3, 7, 11}
+    assert len(chosen.rows) == golden.KEPT
     every = {"logits": np.tile([1.0, 0.9], (24, 1))}
     with pytest.raises(BadInput, match="near tie"):
         golden.choose(label_only(), candidates, [run, run], [every, {"logits": every["logits"] + [0, 0.1]}], 0.0)

@@ -7,7 +7,12 @@ import pytest
 import tomllib
 
 from edge_runtime.errors import BadInput
+from edge_runtime.frames import RawFrame
+from edge_runtime.pipeline import load_pipeline
+from trainer.classifiers import train_classifiers
 from trainer.datasets.base import Dataset, InputSpec, Slices
+from trainer.export import export
+from trainer.export.folder import ExportFolder
 from trainer.perturbers.base import FittedPerturber
 from trainer.perturbers.release import augment, fit, gate
 from trainer.perturbers.release.holding import majority, stream
@@ -50,6 +55,23 @@ def test_a_held_release_says_one_word_for_a_track(tmp_path):
     assert len(np.unique(code[:, 2:])) > 4  # tracks draw for themselves
     shown = {row.tobytes() for row in run.dataset().for_training().x}
     assert all(row.astype(test.x.dtype).tobytes() in shown for row in frame[:, 4])
+
+
+def test_a_held_release_ships_and_holds_on_the_interpreter(tmp_path):
+    run, perturber = held(tmp_path, codes=2, synthesis="centroid")
+    run.save_perturber(perturber)
+    train_classifiers(run)
+    export(run.folder, ["workstation"], tmp_path / "out")
+    folder = ExportFolder.open(tmp_path / "out")
+    assert folder.manifest["stream"]["votes"] == 3
+    pipeline = load_pipeline(folder.manifest, folder.members, "tflite-int8")
+    test = run.dataset().part("test")
+    frames = [RawFrame(x, i, track=i % 2) for i, x in enumerate(test.x[:12])]
+    out = [pipeline.perturb(frame) for frame in frames]
+    pipeline.close()
+    on_keras = perturber.perturb(test.x[:12], np.arange(12) % 2)["label"]
+    assert [int(frame.outputs["label"]) for frame in out] == on_keras.tolist()
+    assert len({frame.data.tobytes() for frame in out[4:]}) <= 2
 
 
 def changed(**changes):

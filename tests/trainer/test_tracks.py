@@ -98,3 +98,17 @@ def test_linkage_tells_pairs_of_people_nobody_knows():
     blind = people.linkage(prior[y], prior, y, person)
     assert blind.eer == pytest.approx(0.5, abs=0.02)
     assert blind.pairs == 80 * 79 // 2
+
+
+def test_few_tracks_of_everybody_do_not_push_attackers_below_chance():
+    """Four tracks of each (y, z) and nothing to learn: dealing them out must not say who is left."""
+    rng = np.random.default_rng(0)
+    cells = np.repeat(np.arange(6), 4)
+    right = []
+    for seed in range(12):
+        few = Tracks(np.zeros((24, 1), int) + 4 * (cells // 3)[:, None], cells // 3, cells % 3)
+        few = tracks.take(few, np.sort(rng.permutation(24)[:20]))
+        p = tracks.crossed(few, classes=CLASSES, codes=CODES, trees=20, seed=seed)["sum of log-posteriors"]
+        best = p >= p.max(axis=1, keepdims=True) - 1e-6  # ties count their share
+        right.append((best[np.arange(20), few.z] / best.sum(axis=1)).mean())
+    assert np.mean(right) == pytest.approx(1 / 3, abs=0.02)

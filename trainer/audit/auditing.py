@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 
 from edge_runtime.errors import BadInput
-from trainer.audit import certifying, collateral, intervals, limits, linear, metrics, perturbing, probes, pufferfish
+from trainer.audit import (
+    certifying,
+    collateral,
+    intervals,
+    limits,
+    linear,
+    metrics,
+    perturbing,
+    probes,
+    pufferfish,
+    streaming,
+)
 from trainer.audit.adversaries.fixed import masked
 from trainer.audit.adversaries.networks import logits
 from trainer.audit.attack import Done, Row, attack_all
@@ -78,7 +89,8 @@ def audit(
         section: dict[str, Any] = {}
         if described["kind"] in linear.KINDS:
             section["predictors"] = linear.predictors(recipe, dataset, left.x, seed=seed)
-        section["certificate"] = certified(dataset, perturbed, asked, strata, tried, seed)
+        stream = subject.manifest.get("stream")
+        section["certificate"] = certified(dataset, perturbed, asked, strata, tried, seed, stream)
         frames = left.x[-len(dataset.slices.test) :]
         section["diagnostic"] = pufferfish.section(dataset, frames, classifiers["sensitive"])
         section["collateral"] = None
@@ -86,6 +98,10 @@ def audit(
             named = tuple(getattr(recipe.perturber, "keep", ()))
             section["collateral"] = collateral.section(dataset, left.x, budget, seed, named=named)
         section["probes"] = probes.run_all(left, dataset, rows, tries, seed)
+        stream = subject.manifest["stream"]
+        if stream is not None:
+            along = perturbing.along_tracks(subject, opened.run)
+            section["streams"] = streaming.section(stream, dataset, along, trees=tries.trees, seed=seed)
         advance()
         found = examine(dataset, left, classifiers, tries, seed, done)
 
@@ -137,6 +153,7 @@ def certified(
     strata: np.ndarray | None,
     tried: int | None,
     seed: int,
+    stream: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The certificate's section, or why there is none; ``tried`` goes before the recipe's."""
     if isinstance(perturbed.funnel, str):
@@ -150,6 +167,7 @@ def certified(
         confidence=asked.confidence,
         strata=strata,
         seed=seed,
+        stream=stream,
     )
 
 

@@ -17,6 +17,9 @@ from trainer.perturbers.release.channel import total_variation
 RELEASES = (1, 4, 16)
 DRAWS = 20_000
 SINGLE = "single release only: nothing was counted on sequences as they really occur"
+HELD = (
+    "one held {unit} is one release, counted as if each reading stood for a whole one; those that really occur were not"
+)
 
 
 def refused(reason: str) -> dict[str, Any]:
@@ -34,11 +37,13 @@ def section(
     confidence: float,
     strata: np.ndarray | None,
     seed: int,
+    stream: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Certify what left for the rows of the three slices, in their order; counted on the test slice.
 
     ``outputs`` has ``sent`` (c) and ``released`` (c') of those rows, ``table`` (codes, codes') is the channel between
     them, None where c' = c. ``strata`` (N,) are those rows of the data set within which z is exchangeable by design.
+    ``stream`` is the manifest's.
     """
     rng = np.random.default_rng(seed)
     classes = len(dataset.y_names), len(dataset.z_names)
@@ -77,7 +82,7 @@ def section(
         "people": _people(dataset),
         "total_variation": None if table is None else _short(_variation(q, groups)),
         "releases": {
-            "scope": SINGLE,
+            "scope": _scope(stream),
             "same_x": [
                 {"releases": t, "accuracy": _short(sequences.repeated(joint, q, releases=t, draws=DRAWS, rng=rng))}
                 for t in (RELEASES if table is not None else ())
@@ -164,6 +169,17 @@ def _number(found: Anatomy, sent: np.ndarray, classes: int) -> int:
 def _variation(q: np.ndarray, groups: int) -> float:
     """The largest total variation between two codes of one class: how far what leaves can shift with x."""
     return max(total_variation(block) for block in q.reshape(groups, -1, q.shape[1]))
+
+
+def _scope(stream: Mapping[str, Any] | None) -> str:
+    hold = (stream or {}).get("hold")
+    if hold == "track":
+        return f"single release only: {HELD.format(unit='track')}"
+    if hold == "period":
+        return f"single release only: {HELD.format(unit='period of a class')}"
+    if hold == "frame":
+        return f"{SINGLE}, and here every frame is a release: codes of one person add up"
+    return SINGLE
 
 
 def _people(dataset: Dataset) -> str:

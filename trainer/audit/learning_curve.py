@@ -46,7 +46,7 @@ def learning_curve(problem: Problem, family: Adversary, *, seed: int, rows: int,
     None where an eighth of the rows would be too few to train on at all.
     """
     test = problem.test
-    problem = problem.capped(max(1, rows - len(problem.stop)))
+    problem = part(problem, min(1.0, rows / (len(problem.fit) + len(problem.stop))))
     if len(problem.fit) * FRACTIONS[0] < FEWEST_ROWS:
         return None
     points, half = [], full

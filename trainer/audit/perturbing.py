@@ -130,6 +130,21 @@ def through_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict
     return outputs, backends
 
 
+def along_tracks(subject: Subject, run: Any) -> Callable[[np.ndarray, np.ndarray], Mapping[str, np.ndarray]]:
+    """A function of raw readings (n, ...) and of the number of each one's track (n,), in order of time, to outputs."""
+
+    def perturb(x: np.ndarray, track: np.ndarray) -> Mapping[str, np.ndarray]:
+        if subject.artefact == KERAS:
+            return dict(run.perturber().perturb(x, track))
+        pipeline = load_pipeline(subject.manifest, subject.members, subject.artefact)
+        try:
+            return dict(pipeline.run(x, tracks=track.tolist()))
+        finally:
+            pipeline.close()
+
+    return perturb
+
+
 def as_received(
     subject: Subject, outputs: Mapping[str, np.ndarray]
 ) -> tuple[list[Mapping[str, Any]], dict[str, np.ndarray]]:

@@ -22,11 +22,15 @@ MOST_CODES_IN_PAIRS = 64
 
 @dataclass(frozen=True)
 class Tracks:
-    """Tracks of equal length: code (n, T), 0 .. ``codes`` - 1, with y and z (n,) of the whole track."""
+    """Tracks of equal length: code (n, T), 0 .. ``codes`` - 1, with y and z (n,) of the whole track.
+
+    ``weight`` (n,) is what each counts for in learning; None: 1.
+    """
 
     code: np.ndarray
     y: np.ndarray
     z: np.ndarray
+    weight: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -67,14 +71,24 @@ def log_posteriors(
 ) -> np.ndarray:
     """P(z | y, all codes of the track) by summing log P(code | y, z) over the track: (tracks, classes of z)."""
     t = fit.code.shape[1]
-    prior = counted_prior(fit.y, fit.z, classes)
+    prior = prior_of(fit, classes)
     counts = np.zeros((classes[0], codes, classes[1]))
-    np.add.at(counts, (np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t)), 1.0)
+    weighs = 1.0 if fit.weight is None else np.repeat(fit.weight, t)
+    np.add.at(counts, (np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t)), weighs)
     ratio = np.log(shrunk(counts, prior, weight)) - np.log(prior)[:, None, :]
     scores = np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(axis=1)
     scores -= scores.max(axis=1, keepdims=True)
     p = np.exp(scores)
     return p / p.sum(axis=1, keepdims=True)
+
+
+def prior_of(tracks: Tracks, classes: tuple[int, int]) -> np.ndarray:
+    """P(z|y), (classes of y, of z), as counted or, with weights, as they make it; a little of every z is left."""
+    if tracks.weight is None:
+        return counted_prior(tracks.y, tracks.z, classes)
+    counts = np.full(classes, 1e-3)
+    np.add.at(counts, (tracks.y, tracks.z), tracks.weight)
+    return counts / counts.sum(axis=1, keepdims=True)
 
 
 def histogram_forest(
@@ -86,7 +100,7 @@ def histogram_forest(
         pairs = [transitions(tracks, codes=codes) for tracks in (fit, test)]
         common = (pairs[0] > 0).sum(axis=0) >= 2
         views = [np.concatenate([view, pair[:, common]], axis=1) for view, pair in zip(views, pairs, strict=True)]
-    return _forest(views[0], views[1], fit.z, classes=classes[1], trees=trees, seed=seed)
+    return _forest(views[0], views[1], fit, classes=classes[1], trees=trees, seed=seed)
 
 
 def timed_forest(
@@ -94,7 +108,7 @@ def timed_forest(
 ) -> np.ndarray:
     """P(z | y, codes) by a forest on the code at each time of the track, and y."""
     views = [timed(tracks, classes=classes[0], codes=codes).reshape(len(tracks), -1) for tracks in (fit, test)]
-    return _forest(views[0], views[1], fit.z, classes=classes[1], trees=trees, seed=seed)
+    return _forest(views[0], views[1], fit, classes=classes[1], trees=trees, seed=seed)
 
 
 def timed(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:
@@ -103,10 +117,12 @@ def timed(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:
     return np.concatenate([np.eye(codes, dtype=np.float32)[tracks.code], y], axis=2)
 
 
-def _forest(fit: np.ndarray, test: np.ndarray, z: np.ndarray, *, classes: int, trees: int, seed: int) -> np.ndarray:
+def _forest(fit: np.ndarray, test: np.ndarray, tracks: Tracks, *, classes: int, trees: int, seed: int) -> np.ndarray:
+    """P(z | features) of ``test`` by a forest on the features ``fit`` of ``tracks``."""
     from sklearn.ensemble import RandomForestClassifier
 
-    model = RandomForestClassifier(trees, min_samples_leaf=2, n_jobs=1, random_state=seed).fit(fit, z)
+    model = RandomForestClassifier(trees, min_samples_leaf=2, n_jobs=1, random_state=seed)
+    model.fit(fit, tracks.z, sample_weight=tracks.weight)
     out = np.zeros((len(test), classes))
     out[:, model.classes_] = model.predict_proba(test)
     return out

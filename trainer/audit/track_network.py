@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from trainer.audit.metrics import counted_prior
-from trainer.audit.sequences import Tracks, timed
+from trainer.audit.sequences import Tracks, prior_of, timed
 
 WIDTH = 24
-STEPS = 120
-RATE = 5e-3
+STEPS = 80
+RATE = 7e-3
 DECAY = 0.02
 
 
@@ -32,10 +31,12 @@ def sequence_network(
     for variable in optimizer.variables:
         if variable is not optimizer.learning_rate:
             variable.assign(tf.zeros_like(variable))
-    start = np.log(counted_prior(fit.y, fit.z, classes)).astype(np.float32)
+    start = np.log(prior_of(fit, classes)).astype(np.float32)
     x, prior = tf.constant(timed(fit, classes=classes[0], codes=codes)), tf.constant(start[fit.y])
+    z = tf.constant(fit.z, tf.int32)
+    weight = tf.constant(np.ones(len(fit)) if fit.weight is None else fit.weight, tf.float32)
     for _ in range(steps):
-        step(x, prior, tf.constant(fit.z, tf.int32))
+        step(x, prior, z, weight)
     scores = model(timed(test, classes=classes[0], codes=codes)).numpy() + start[test.y]
     return np.asarray(special.softmax(scores, axis=1))
 
@@ -53,10 +54,11 @@ def _network(length: int, width: int, classes: int) -> tuple[Any, Any, Any]:
     optimizer.build(model.trainable_variables)
 
     @tf.function(reduce_retracing=True)
-    def step(x: Any, prior: Any, z: Any) -> None:
+    def step(x: Any, prior: Any, z: Any, weight: Any) -> None:
         with tf.GradientTape() as tape:
             answers = model(x, training=True) + prior
-            loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(z, answers, from_logits=True))
+            each = keras.losses.sparse_categorical_crossentropy(z, answers, from_logits=True)
+            loss = tf.reduce_sum(weight * each) / tf.reduce_sum(weight)
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
 
     return model, optimizer, step

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from trainer.audit import sequences
-from trainer.audit.metrics import counted_prior
 from trainer.audit.sequences import Tracks
 from trainer.audit.track_network import sequence_network
 
@@ -39,7 +38,19 @@ def last(tracks: Tracks, length: int) -> Tracks:
 
 def take(tracks: Tracks, rows: np.ndarray) -> Tracks:
     """Some of the tracks."""
-    return Tracks(tracks.code[rows], tracks.y[rows], tracks.z[rows])
+    weight = None if tracks.weight is None else tracks.weight[rows]
+    return Tracks(tracks.code[rows], tracks.y[rows], tracks.z[rows], weight)
+
+
+def balanced(tracks: Tracks, classes: tuple[int, int]) -> Tracks:
+    """The same tracks, weighed so that each z counts as much as any other with the same y.
+
+    What is taken out to judge by is missing from what is learned on. Where a (y, z) has a handful of tracks that tells
+    the wrong z, and attackers that count end up below chance; with even weights there is nothing to count.
+    """
+    cell = np.bincount(tracks.y * classes[1] + tracks.z, minlength=classes[0] * classes[1]).reshape(classes)
+    seen = (cell > 0).sum(axis=1)
+    return replace(tracks, weight=(cell.sum(axis=1) / np.maximum(seen, 1))[tracks.y] / cell[tracks.y, tracks.z])
 
 
 def crossed(
@@ -47,24 +58,36 @@ def crossed(
 ) -> dict[str, np.ndarray]:
     """P(z | y, codes), (n, classes of z), of every track by every family, learned on the other folds' tracks.
 
-    Folds are dealt evenly within (y, z). ``options`` go to the forests (``trees``).
+    Folds are dealt evenly within (y, z), and every z counts alike within y. ``options`` go to the forests (``trees``).
     """
     rng = np.random.default_rng(seed)
     fold = np.empty(len(tracks), np.int64)
     order = rng.permutation(len(tracks))
     order = order[np.argsort((tracks.y * classes[1] + tracks.z)[order], kind="stable")]
     fold[order] = np.arange(len(order)) % folds
+    found: dict[str, np.ndarray] = {}
+    for number in range(folds):
+        fit, test = take(tracks, np.flatnonzero(fold != number)), np.flatnonzero(fold == number)
+        fit = balanced(fit, classes)
+        for name, p in answers(fit, take(tracks, test), classes=classes, codes=codes, seed=seed, **options).items():
+            found.setdefault(name, np.empty((len(tracks), classes[1])))[test] = p
+    return found
+
+
+def answers(
+    fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, seed: int = 0, trees: int = 300
+) -> dict[str, np.ndarray]:
+    """P(z | y, codes), (tracks, classes of z), of ``test`` by every family that learned on ``fit``."""
     found = {}
     for name, attack in FAMILIES.items():
-        if name in IN_ORDER and tracks.code.shape[1] < max(LENGTHS):
+        if name in IN_ORDER and fit.code.shape[1] < max(LENGTHS):
             continue
-        more = options if "forest" in name else {}
+        options: dict[str, int] = {}
+        if "forest" in name:
+            options["trees"] = trees
         if "forest" in name or name in IN_ORDER:
-            more = {**more, "seed": seed}
-        found[name] = np.empty((len(tracks), classes[1]))
-        for number in range(folds):
-            fit, test = take(tracks, np.flatnonzero(fold != number)), np.flatnonzero(fold == number)
-            found[name][test] = attack(fit, take(tracks, test), classes=classes, codes=codes, **more)
+            options["seed"] = seed
+        found[name] = attack(fit, test, classes=classes, codes=codes, **options)
     return found
 
 
@@ -74,13 +97,13 @@ def attacked(tracks: Tracks, *, classes: tuple[int, int], codes: int, seed: int 
     ``linked`` puts the family's answers for ``LINKED`` tracks of a person together, by Bayes' rule.
     """
     found: dict[str, Any] = {}
-    prior = counted_prior(tracks.y, tracks.z, classes)
+    prior = sequences.prior_of(balanced(tracks, classes), classes)
     for length in LENGTHS:
         part = last(tracks, length)
-        answers = crossed(part, classes=classes, codes=codes, seed=seed, **options)
-        found[f"T={length}"] = {name: float((p.argmax(axis=1) == part.z).mean()) for name, p in answers.items()}
+        said = crossed(part, classes=classes, codes=codes, seed=seed, **options)
+        found[f"T={length}"] = {name: float((p.argmax(axis=1) == part.z).mean()) for name, p in said.items()}
     rng = np.random.default_rng(seed)
-    found["linked"] = {name: linked(p, tracks, prior, rng=rng) for name, p in answers.items()}
+    found["linked"] = {name: linked(p, tracks, prior, rng=rng) for name, p in said.items()}
     return found
 
 

@@ -20,7 +20,6 @@ from trainer.datasets.base import Dataset
 from trainer.perturbers.release.keep import MOMENTS, moments
 
 MOST_CLASSES = 40  # of a property whose values are whole numbers; with more it counts as a number
-NO_PROPERTIES = ("consent",)  # columns that are no property of a reading
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def properties(dataset: Dataset, *, most: int = 6) -> list[Property]:
         )
         found = [Property(name, values[:, i], 0) for i, name in enumerate(MOMENTS)]
     for name, values in dataset.attributes.items():
-        if name not in NO_PROPERTIES and np.ptp(values) > 0:
+        if np.ptp(values) > 0:
             distinct, numbers = np.unique(values, return_inverse=True)
             few = len(distinct) <= MOST_CLASSES and bool((distinct == np.round(distinct)).all())
             found.append(Property(name, numbers if few else values.astype(np.float64), len(distinct) if few else 0))

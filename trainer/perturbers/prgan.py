@@ -140,7 +140,7 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
         )
     if section.architecture == "mlp":
         return mlp_generator(
-            spec.shape[0], width=section.width, blocks=section.blocks, noise=noise, output=section.output
+            spec.shape[0], width=section.width, blocks=section.blocks, latent=section.latent, noise=noise
         )
     height, width, channels = spec.shape
     if min(height, width) < 2**section.halvings:

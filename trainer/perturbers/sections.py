@@ -30,9 +30,11 @@ class Generator(Section):
     blocks: int = Field(
         default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp) in the middle."
     )
-    output: Literal["clip", "sigmoid"] = Field(
-        default="clip",
-        description='mlp only: "clip" adds the change to u, "sigmoid" to its logit, for readings of 0 and 1.',
+    latent: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="mlp only: everything goes through so many numbers. Left out: what is made is added to u.",
     )
 
 

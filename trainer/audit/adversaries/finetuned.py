@@ -40,7 +40,7 @@ class FineTuned:
             return [views.unit(problem, part), views.side(problem, part), start.astype(np.float32)]
 
         rows = learn(model, look, problem.fit, problem.stop, problem.budget, rate=7e-4)
-        return NetworkAttack(model, look, rows + len(problem.stop))
+        return NetworkAttack(model, look, rows)
 
 
 def _from(problem: Problem, sensitive: Any, side_width: int) -> Any:

@@ -20,4 +20,4 @@ def mlp_trunk(reading: Any) -> Any:
     return x
 
 
-BATCH_NORM_MLP = Network("BatchNorm MLP", mlp_trunk, rate=2e-3)
+BATCH_NORM_MLP = Network("BatchNorm MLP", mlp_trunk, rate=2e-3, confirms=True)

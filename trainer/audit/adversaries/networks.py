@@ -32,6 +32,7 @@ class Network:
     trunk: Trunk
     rate: float
     pictures_only: bool = False
+    confirms: bool = False  # attacks in a thorough audit even where counting is exact
     kind: Kind = "adaptive"
     seeded: bool = True
 
@@ -39,7 +40,7 @@ class Network:
         """Vectors have no neighbourhoods to convolve; and where x' takes few values, counting is exact."""
         if self.pictures_only and problem.input.kind != "image":
             return "x is a vector, not a picture"
-        return counting_stands_in(problem)
+        return None if self.confirms and problem.budget.every_family else counting_stands_in(problem)
 
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:
         """Train on ``fit``, stopped on ``stop``."""
@@ -61,10 +62,10 @@ class NetworkAttack:
 
 
 def counting_stands_in(problem: Problem) -> str | None:
-    """Why the quick audit spares networks where all that leaves takes few values: counts are exact there."""
-    if problem.budget.every_family or not problem.few_values:
+    """Why networks are spared where all that leaves takes few values: counts are exact there."""
+    if not problem.few_values:
         return None
-    return f"what leaves takes {problem.values} values: code counts are exact there, and stand in in the quick audit"
+    return f"what leaves takes {problem.values:,} values: code counts are exact there, and stand in"
 
 
 def plain_stands_in(problem: Problem) -> str | None:
@@ -87,21 +88,23 @@ def train(problem: Problem, trunk: Trunk, seed: int, *, fit: Released, stop: Rel
 
     model = build(problem, trunk, side_width=views.side(problem, fit).shape[1])
     rows = learn(model, look, fit, stop, problem.budget, rate=rate)
-    return NetworkAttack(model, look, rows + len(stop))
+    return NetworkAttack(model, look, rows)
 
 
 def learn(model: Any, look: Look, fit: Released, stop: Released, budget: Budget, *, rate: float) -> int:
-    """Fit a classifier of z to as many rows of ``fit`` as the budget allows; returns how many.
+    """Fit a classifier of z to as many rows of ``fit`` as the budget allows; returns how many rows it had, in all.
 
     The step falls to 0 as a cosine; the weights with the smallest loss on ``stop`` are kept.
     """
     import keras
 
     rows, epochs = affordable(model, len(fit), budget)
-    fit = fit if rows == len(fit) else fit.take(np.arange(rows))
+    if rows < len(fit):
+        # Few rows need few to stop by; a network this large would spend more on those than on learning.
+        fit, stop = fit.take(np.arange(rows)), stop.take(np.arange(min(len(stop), max(FEWEST_NETWORK_ROWS, rows // 3))))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     descend(model, (look(fit), fit.z), (look(stop), stop.z), loss=loss, epochs=epochs, budget=budget, rate=rate)
-    return rows
+    return len(fit) + len(stop)
 
 
 def affordable(model: Any, rows: int, budget: Budget) -> tuple[int, int]:

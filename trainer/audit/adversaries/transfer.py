@@ -28,7 +28,10 @@ class Transfer:
             return "no clean rows were given"
         units = len(clean) if clean.cluster is None else len(np.unique(clean.cluster))
         if len(clean) < FEWEST_ROWS or units < FEWEST_UNITS:
-            return f"the first slice holds {len(clean)} rows of {units} units, too few to train another classifier on"
+            return (
+                f"the first slice holds {len(clean)} rows of {units} units, and {FEWEST_ROWS} of {FEWEST_UNITS} are "
+                "needed to train another classifier"
+            )
         return None
 
     def fit(self, problem: Problem, seed: int) -> TransferAttack:

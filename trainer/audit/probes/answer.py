@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from trainer.audit.intervals import Interval
@@ -9,7 +10,12 @@ from trainer.audit.intervals import Interval
 
 def row(name: str, value: Interval, *, n: int, chance: float | None, meaning: str) -> dict[str, Any]:
     """A figure with its interval over ``n`` rows or pairs, and what knowing y alone gives."""
-    ends = {key: round(float(end), 6) for key, end in zip(("value", "low", "high"), value, strict=True)}
+    if not math.isfinite(value.estimate):
+        return not_run(name, f"{n} rows or pairs were too few or too much alike for a figure: give more data")
+    ends = {
+        key: round(float(end), 6) if math.isfinite(end) else None
+        for key, end in zip(("value", "low", "high"), value, strict=True)
+    }
     return {"name": name, **ends, "n": n, "chance": chance, "meaning": meaning}
 
 

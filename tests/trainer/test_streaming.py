@@ -1,0 +1,77 @@
+"""The audit's part about streams, and the page that puts splits together."""
+
+import numpy as np
+import pytest
+
+from trainer.audit import streaming
+from trainer.datasets.base import Dataset, InputSpec, Slices
+from trainer.report import streams
+
+TRACK = {"hold": "track", "votes": 7, "period_s": None, "acknowledged": None}
+FRAME = {"hold": "frame", "votes": None, "period_s": None, "acknowledged": "code-per-frame leaks"}
+
+
+def recordings(n=180, length=16, cluster=True):
+    """x is (y, z); every recording is one person's doing one thing."""
+    rng = np.random.default_rng(0)
+    track = np.repeat(np.arange(n), length)
+    y, z = track % 2, track // 2 % 3
+    third = np.array_split(np.arange(n * length), 3)
+    slices = Slices(*(rng.permutation(rows) for rows in third))
+    spec = InputSpec("vector", (2,), "int64", 0.0, 3.0)
+    x = np.stack([y, z], axis=1)
+    of = (track, "session") if cluster else (None, None)
+    return Dataset("made", x, y, z, ("a", "b"), ("u", "v", "w"), np.full((2, 3), 1 / 3), spec, slices, *of)
+
+
+def leaky(x, track):
+    """A code that tells z one time in three; the label is y."""
+    rng = np.random.default_rng(len(x))
+    assert (np.diff(track) >= 0).all()  # in order of time
+    code = np.where(rng.random(len(x)) < 1 / 3, x[:, 1], rng.integers(0, 3, len(x)))
+    return {"label": x[:, 0], "code": code}
+
+
+def test_releases_of_a_track_add_up_and_shuffled_people_do_not():
+    found = streaming.section(FRAME, recordings(), leaky, trees=40, seed=0)
+    assert found["acknowledged"] == "code-per-frame leaks"
+    one, _, many = found["tracks"]
+    assert (one["releases"], many["releases"], many["tracks"]) == (1, 16, 60)
+    assert max(many["right"].values()) > 0.85 > max(one["right"].values())
+    assert max(many["people_shuffled"].values()) < 0.55
+    assert "certificate" not in found
+
+
+def test_a_held_track_is_certified_for_all_of_its_releases():
+    def held(x, track):
+        return {"label": x[:, 0], "code": np.repeat(np.random.default_rng(0).integers(0, 3, 160), 16)}
+
+    found = streaming.section(TRACK, recordings(480), held, trees=20, seed=0)
+    assert max(found["tracks"][2]["right"].values()) < 0.45
+    assert found["certificate"]["given"]
+    assert found["certificate"]["units"] == 160
+    assert found["certificate"]["plug_in"] == pytest.approx(1 / 3, abs=0.01)
+    assert found["sentence"].startswith("For all releases of one track together, an adversary who knows y")
+
+
+def test_data_without_sessions_and_short_recordings_say_so():
+    found = streaming.section(TRACK, recordings(cluster=False), leaky, trees=10, seed=0)
+    assert "neither subjects nor sessions" in found["not_run"]
+    short = streaming.section(FRAME, recordings(length=5), leaky, trees=10, seed=0)
+    assert "0 recordings of 16 readings" in short["tracks"][2]["not_run"]
+
+
+def split(held, true):
+    row = {"a": held, "b": 0.2}
+    ways = {"held": {"T=16": row}, "held, true class": {"T=16": {"a": 0.1, "b": true}}}
+    return {"populations": {"unseen": {"ways": ways}}, "linkage": {"held": {"a": 0.5, "b": 0.4}}}
+
+
+def test_the_best_family_is_that_of_all_splits_and_stands_against_the_best_where_nothing_is():
+    record = {"splits": {"1": split(0.3, 0.3), "2": split(0.5, 0.4)}}
+    assert streams.best(record, "unseen", "held", "T=16").family == "a"
+    assert streams.best(record, "unseen", "held", "T=16").right.estimate == pytest.approx(0.4)
+    over = streams.over_baseline(record, "unseen", "held", "T=16")
+    assert over.estimate == pytest.approx(0.05)
+    assert over.low < 0 < over.high
+    assert streams.linkage(record, "held").family == "b"

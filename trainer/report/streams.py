@@ -1,0 +1,73 @@
+"""What docs/results/privacy/streams.json says, put together over its splits of people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trainer.audit.intervals import Interval, mean
+
+WAYS = {
+    "held": "**class held for the track, code drawn once**",
+    "held, true class": "the same with the true class: nothing to be had",
+    "independent": "code drawn for every frame, y-hat unheld",
+    "independent, true class": "the same with the true class: nothing to be had",
+    "lp": "distance-minimising channel (LP 0), drawn for every frame",
+    "learned": "learned code for every frame, no channel",
+    "learned, people permuted": "the same with people shuffled within y: nothing to be had",
+}
+BASELINE = {"held": "held, true class", "independent": "independent, true class"}
+LENGTHS = ("T=1", "T=4", "T=16", "linked")
+POPULATIONS = ("calibrated", "unseen")
+
+Record = Mapping[str, Any]
+
+
+class Best(NamedTuple):
+    """The family of attackers that was right most often on average over the splits, and how often that was."""
+
+    family: str
+    right: Interval
+
+
+def best(record: Record, population: str, way: str, length: str) -> Best:
+    """Over all splits; the interval is over splits, which share people and so are less sure than it says."""
+    return _best([one["populations"][population]["ways"][way][length] for one in record["splits"].values()], max)
+
+
+def linkage(record: Record, way: str) -> Best:
+    """The lowest equal error rate of any family."""
+    return _best([one["linkage"][way] for one in record["splits"].values()], min)
+
+
+def over_baseline(record: Record, population: str, way: str, length: str) -> Interval:
+    """How much more often the best family is right than the best on the zero-information row, split by split."""
+    names = way, BASELINE[way]
+    families = [best(record, population, name, length).family for name in names]
+    return mean(
+        np.array(
+            [
+                ways[names[0]][length][families[0]] - ways[names[1]][length][families[1]]
+                for ways in (one["populations"][population]["ways"] for one in record["splits"].values())
+            ]
+        )
+    )
+
+
+def per_split(record: Record, population: str, *keys: str) -> np.ndarray:
+    """One figure of every split, by its path within the population."""
+    found = []
+    for one in record["splits"].values():
+        value: Any = one["populations"][population]
+        for key in keys:
+            value = value[key]
+        found.append(float(value))
+    return np.array(found)
+
+
+def _best(rows: Sequence[Mapping[str, float]], better: Any) -> Best:
+    averages = {family: float(np.mean([row[family] for row in rows])) for family in rows[0]}
+    family = better(averages, key=averages.__getitem__)
+    return Best(family, mean(np.array([row[family] for row in rows])))
