@@ -3,9 +3,9 @@
     log ms = mean + slope * log MACs + effects of runtime, board, precision, threads, network + noise
 
 Every effect has a normal prior around 0 whose spread is fitted by maximal posterior (weak half-normal priors), so a
-board with few rows leans on the others and one with many on itself. What is left over has a spread of its own for each kind of
-runtime: networks differ far more on an Edge TPU than on a processor. Ranges are Student's t, its degrees of freedom one
-less than the board has networks. Numbers in, numbers out; nothing is read here.
+board with few rows leans on the others and one with many on itself. What is left over has a spread of its own for each
+kind of runtime: networks differ far more on an Edge TPU than on a processor. Ranges are Student's t, its degrees of
+freedom one less than the board has networks. Numbers in, numbers out; nothing is read here.
 """
 
 from __future__ import annotations
