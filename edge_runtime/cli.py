@@ -59,6 +59,18 @@ def _parser():
     )
     run.add_argument("--json", action="store_true", help="print one JSON document on stdout")
 
+    inside = _command(
+        commands,
+        "inside",
+        _inside,
+        "the process with the camera alone, as a unit of its own; run --inside-at DIR is the other one",
+        "edgeveil-edge inside --config /etc/edgeveil/edge.json --inside-at /run/edgeveil",
+        optional=True,
+    )
+    for name in ("source", "artefact", "backend", "fps", "max-latency", "recheck", "hang-after", "inside-at"):
+        _setting(inside, name, config.SETTINGS[name])
+    inside.add_argument("--config", metavar="FILE", help="settings ({})".format(config.DEFAULT_PATH))
+
     verify = _command(
         commands,
         "verify",
@@ -164,6 +176,19 @@ def _run(arguments):
         code = 130 if document["stopped"] == "interrupted" else 0
     _say(arguments, document, _run_lines, sys.stderr if "csv:-" in settings["sink"] else sys.stdout)
     return code
+
+
+def _inside(arguments):
+    from edge_runtime import inside, service
+    from edge_runtime.sources import on_network
+
+    given = vars(arguments)
+    flags = {name: given.get(name.replace("-", "_")) for name in config.SETTINGS}
+    settings = config.merged(flags, dict({"sink": ["none"]}, **config.read(arguments.config)))
+    if not settings["inside-at"] or on_network(settings["source"]):
+        raise BadInput("expected --inside-at DIR, where the outside is, and a source on this device")
+    facts = dict(service.inside_settings(settings), retry=False, bundle=settings["bundle"])
+    return inside.alone(facts, settings["inside-at"])
 
 
 def _file_to_file(settings):

@@ -59,6 +59,7 @@ SETTINGS = {
     "restarts": _number(int, 20, "N", "how often in an hour the inside may be started again (20)", 0, 10000),
     "health": _other(str, "127.0.0.1:9464", "HOST:PORT", "where /livez /readyz /metrics are (127.0.0.1:9464), or off"),
     "log": _other(str, "memory", "KIND", "memory (the last 500 events, at /logs), text or json (on stderr too)"),
+    "inside-at": _other(str, None, "DIR", "the inside is a unit of its own (edgeveil-edge inside), and meets us here"),
     "aim": _other(bool, False, "", "for 15 minutes, show coarse figures of the raw picture on the preview page"),
     "accept-raw-on-network": _other(bool, False, "", "read a camera over a network that may be listened to"),
 }

@@ -44,6 +44,12 @@ class Counters(object):
         with self._lock:
             _VALUE.pack_into(self._page, self._place(name), value)
 
+    def clear(self) -> None:
+        """Every name and number is gone."""
+        with self._lock:
+            self._page[:] = bytes(_PAGE)
+            self._places.clear()
+
     def get(self, name: str) -> int:
         """What ``name`` has; 0 where nobody counted it."""
         return self.all().get(name, 0)
@@ -82,6 +88,14 @@ def shared_page() -> int:
     with tempfile.TemporaryFile() as file:
         file.truncate(_PAGE)
         return os.dup(file.fileno())
+
+
+def page_at(path: str) -> int:
+    """As ``shared_page``, in a file that both processes may write to; made where there is none."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o660)
+    if os.fstat(handle).st_size < _PAGE:
+        os.ftruncate(handle, _PAGE)
+    return handle
 
 
 def drops(counts: Dict[str, int]) -> Dict[str, int]:

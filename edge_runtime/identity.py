@@ -37,12 +37,21 @@ class PassThrough(object):
 
     def unchanged(self, data: np.ndarray, out: np.ndarray) -> bool:
         """Whether ``out`` is what a model that does nothing makes of the reading ``data``, and that is not constant."""
-        same = self._raw(self._unit(data))
+        if data.ndim == 3:
+            # One row tells nearly always, and costs next to nothing.
+            row = slice(len(data) // 2, len(data) // 2 + 1)
+            if not self._equal(self._same(data[row]), out[row]):
+                return False
+        same = self._same(data)
+        return self._equal(same, out) and bool(same.min() != same.max())
+
+    def _same(self, data: np.ndarray) -> np.ndarray:
+        return self._raw(self._unit(data))
+
+    def _equal(self, same: np.ndarray, out: np.ndarray) -> bool:
         if np.ndim(self._slack) or self._slack:
-            equal = bool((np.abs(same.astype(np.float64) - out) <= self._slack).all())
-        else:
-            equal = np.array_equal(same, out)
-        return equal and bool(same.min() != same.max())
+            return bool((np.abs(same.astype(np.float64) - out) <= self._slack).all())
+        return np.array_equal(same, out)
 
     def check_golden(self, x: np.ndarray, outputs: Mapping[str, np.ndarray]) -> None:
         """Golden inputs (n, ...) and outputs; raises ``PrivacyStop`` where any came through, or none could show it."""

@@ -35,6 +35,10 @@ def main(argv: List[str]) -> int:
     hardening.no_core_dumps()
     hardening.end_with_parent()
     settings = _read_settings(handles["settings"])
+    return _run(settings, handles)
+
+
+def _run(settings: Dict[str, Any], handles: Dict[str, int]) -> int:
     kind = settings["source"].partition(":")[0]
     isolated = isolation.enter(namespace=kind not in _NETWORK_SENSORS)
     notes = Notes(handles["notes"])
@@ -51,6 +55,19 @@ def main(argv: List[str]) -> int:
         message = "stopped by an unexpected {}; please report this line".format(describe(error))
     notes.say("ended", code=code, word=word, message=message)
     return code
+
+
+def alone(settings: Dict[str, Any], folder: str) -> int:
+    """An inside that a service manager started: ``settings`` as ``main`` reads them, ``folder`` where the outside is.
+
+    Returns the exit code; what is to be said is said to the outside. Raises ``BadInput`` where that is not there.
+    """
+    from edge_runtime.attach import open_for_inside
+
+    ends = open_for_inside(folder)
+    bundle = os.open(settings["bundle"], os.O_RDONLY | os.O_CLOEXEC)
+    hardening.no_core_dumps()
+    return _run(settings, dict(ends, bundle=bundle))
 
 
 class Inside(object):

@@ -35,11 +35,13 @@ _X32 = 0x40000000  # a second set of numbers for the same calls on x86-64
 def enter(namespace: bool = True) -> str:
     """Cut this process off from every network; returns by what means, in words.
 
-    To be called while it has one thread: a namespace is entered by a thread, and others would stay where they are.
-    ``namespace`` False leaves that means out, for a sensor that is itself a network interface.
+    To be called while it has one thread: both means are a thread's and its children's, and others would stay as they
+    are. ``namespace`` False leaves that means out, for a sensor that is itself a network interface.
     """
     means: List[str] = []
-    if namespace and len(os.listdir("/proc/self/task")) == 1 and _own_namespace():
+    if len(os.listdir("/proc/self/task")) != 1:
+        return CONVENTION
+    if namespace and _own_namespace():
         means.append(NAMESPACE)
     if _filter():
         means.append(FILTER)

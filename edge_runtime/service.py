@@ -13,6 +13,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from edge_runtime import hardening, health
+from edge_runtime.attach import Attached
 from edge_runtime.counters import AIM, DROP, Counters
 from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
 from edge_runtime.isolation import CONVENTION
@@ -33,6 +34,8 @@ PAGES_EVERY_S = 0.2
 
 def wanted(settings: Dict[str, Any]) -> bool:
     """Whether these settings ask for the service; else it is file to file, in one process."""
+    if settings["inside-at"]:
+        return True
     live = [text for text in [settings["source"]] + settings["sink"] if text.partition(":")[0] not in FILES]
     return bool(live) or settings["realtime"] or settings["repeat"]
 
@@ -73,17 +76,21 @@ class Service(object):
         self._layout = Layout(manifest["outputs"])
         self._sinks = SinkSet(self.counters, log.say)
         self.emission = Emission(self.plan, self._sinks, self.counters, log.say, clock=clock, wall=wall)
-        self.supervisor = Supervisor(
-            inside_settings(settings),
-            self._bundle_handle,
-            self._layout,
-            restarts=settings["restarts"],
-            counters=self.counters,
-            say=log.say,
-            manifest_sha256=self.bundle.manifest_sha256,
-            ended=self._inside_ended,
-            fetch=fetch_settings(settings, manifest),
-            clock=clock,
+        self.supervisor: Any = (
+            self._attached()
+            if settings["inside-at"]
+            else Supervisor(
+                inside_settings(settings),
+                self._bundle_handle,
+                self._layout,
+                restarts=settings["restarts"],
+                counters=self.counters,
+                say=log.say,
+                manifest_sha256=self.bundle.manifest_sha256,
+                ended=self._inside_ended,
+                fetch=fetch_settings(settings, manifest),
+                clock=clock,
+            )
         )
         self._pages: Optional[health.HealthPages] = None
         self._pages_again_s = 0.0
@@ -97,6 +104,17 @@ class Service(object):
         self._stopped = "end"
         self._turned_s = clock()
         self._pages_told_s = 0.0
+
+    def _attached(self) -> Attached:
+        os.close(self._bundle_handle)
+        return Attached(
+            self.settings["inside-at"],
+            self._layout,
+            counters=self.counters,
+            say=self.log.say,
+            manifest_sha256=self.bundle.manifest_sha256,
+            ended=self._inside_ended,
+        )
 
     def run(self) -> Dict[str, Any]:
         """See ``run`` of this module."""
@@ -173,6 +191,9 @@ class Service(object):
         facts = event.facts
         if event.name == "ready":
             self._info, self._isolation = facts.get("info") or {}, str(facts.get("isolation"))
+            if self.settings["inside-at"] and self._info.get("manifest_sha256") != self.supervisor.manifest_sha256:
+                # Its manager started it anew, with a bundle that came meanwhile.
+                self._reload()
             if self._info.get("manifest_sha256") != self.supervisor.manifest_sha256:
                 raise PrivacyStop("the inside runs another bundle than was verified here; nothing more leaves")
             self._say_ready(facts)

@@ -4,17 +4,22 @@ The *flow* maps names to arrays whose first axis is the frame; a compiled stage 
 outputs. Every shape and range that can be checked once is checked here; what only a frame can show drops that frame.
 """
 
+import functools
 from typing import Any, Dict, Tuple
 
 import numpy as np
 
 from edge_runtime import draw, preprocess
 from edge_runtime.errors import BadInput, FrameDropped
+from edge_runtime.lookup import Looked, look_up, through
 
 
 def _preprocess(stage, context):
     source, target = stage["input"], stage["output"]
     function = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
+    one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]) or stage["low"] is None)
+    if context.dtype == np.uint8 and one_range:
+        function = functools.partial(look_up, function(np.arange(256, dtype=np.uint8)))
 
     def run(flow):
         flow[target] = function(flow[source])
@@ -35,7 +40,8 @@ def _artefact(stage, context):
             value = values[tensor]
             if len(value) != n:
                 raise FrameDropped("shape")
-            if not np.isfinite(value).all():
+            looked = isinstance(value, Looked) and value.table is not None
+            if not np.isfinite(value.table if looked else value).all():
                 raise FrameDropped("not-finite")
             flow[name] = value
 
@@ -143,6 +149,8 @@ def _add(stage, _context):
 def _output(stage, _context):
     source, target = stage["input"], stage["output"]
     function = preprocess.to_raw(stage["dtype"], stage["low"], stage["high"])
+    if not (np.ndim(stage["low"]) or np.ndim(stage["high"])):
+        function = through(function)
 
     def run(flow):
         flow[target] = function(flow[source])

@@ -82,7 +82,7 @@ class Supervisor(object):
         self._again_s: Optional[float] = None
         self._started_s = 0.0
         self._last_restarts: Any = collections.deque()
-        self._ever_ready, self._ready = False, False
+        self._ever_ready, self._ready, self._killed = False, False, False
         self._stop_by_s: Optional[float] = None
         self._next_bundle: Optional[Tuple[int, str]] = None
         self._old_bundle: Optional[Tuple[int, str]] = None
@@ -127,6 +127,7 @@ class Supervisor(object):
         self._records, self._notes, self._text = records, notes, b""
         self._reader = RecordReader(records, self._layout)
         self._started_s, self._again_s, self._ready, self._last_word = self._clock(), None, False, {}
+        self._killed = False
 
     def _start_fetching(self) -> int:
         """A process that gets frames from the network; returns the end of the pipe that they come out of."""
@@ -181,7 +182,7 @@ class Supervisor(object):
             return events
         if self._stop_by_s is not None and now > self._stop_by_s:
             self._kill()
-        elif self._hangs(now):
+        elif not self._killed and self._hangs(now):
             self._counters.add("fault:hang")
             self._say("hang", message="the inside did not move for too long; it is ended and started again")
             self._kill()
@@ -230,18 +231,12 @@ class Supervisor(object):
             self._text += os.read(self._notes, 1 << 16)
         except BlockingIOError:
             return []
-        *lines, self._text = self._text.split(b"\n")
-        self._text = self._text[-MOST_NOTE:]
-        events = []
-        for line in lines:
-            event = _event(line)
-            if event is None:
-                continue
+        events, self._text = parse_notes(self._text)
+        for event in events:
             if event.name == "ready":
                 self._became_ready()
             if event.name == "ended":
                 self._last_word.update(event.facts)
-            events.append(event)
         return events
 
     def _became_ready(self) -> None:
@@ -309,6 +304,7 @@ class Supervisor(object):
             pass
 
     def _kill(self) -> None:
+        self._killed = True
         self._signal(signal.SIGKILL)
 
     def _close(self) -> None:
@@ -316,6 +312,13 @@ class Supervisor(object):
             if handle >= 0:
                 os.close(handle)
         self._process, self._reader, self._records, self._notes = None, None, -1, -1
+
+
+def parse_notes(text: bytes) -> Tuple[List[Event], bytes]:
+    """The notes in ``text``, and what is left of it: the beginning of one more. What is no note is passed over."""
+    *lines, rest = text.split(b"\n")
+    events = [event for event in map(_event, lines) if event is not None]
+    return events, rest[-MOST_NOTE:]
 
 
 def _event(line: bytes) -> Optional[Event]:

@@ -261,3 +261,25 @@ def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe()
     with pytest.raises(BadInput, match=r'no `\[certificate\]` for perturber.kind = "prgan"'):
         Recipe.check({**table, "certificate": {"tried": 3}})
     assert Recipe.find("mnist-release").certificate.tried == 8
+
+
+def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the_card():
+    from trainer.report.card import render
+    from trainer.report.card_text import as_lines
+
+    audit = document()
+    row = {"tracks": 90, "right": {"forest": 0.25, "1-D CNN": 0.26}, "people_shuffled": {"forest": 0.24}, "chance": 0.2}
+    audit["streams"] = {
+        **MANIFEST["stream"],
+        "tracks": [{"releases": 16, **row}, {"releases": 64, "not_run": "2 recordings of 64 readings"}],
+        "certificate": {"given": True},
+        "sentence": "For all releases of one track together, an adversary who knows y.",
+    }
+    made = card(audit, MANIFEST)
+    assert made["guarantees"] == [{"artefact": "tflite-int8", "sentence": audit["streams"]["sentence"]}]
+    page = render(made)
+    assert "26.0 %" in page
+    assert "2 recordings of 64 readings" in page
+    assert any("tracks of 16: best attack right 26.0 %" in line for line in as_lines(made))
+    audit["streams"]["certificate"]["given"] = False
+    assert card(audit, MANIFEST)["guarantees"] == []

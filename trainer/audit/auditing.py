@@ -98,10 +98,11 @@ def audit(
             named = tuple(getattr(recipe.perturber, "keep", ()))
             section["collateral"] = collateral.section(dataset, left.x, budget, seed, named=named)
         section["probes"] = probes.run_all(left, dataset, rows, tries, seed)
-        stream = subject.manifest["stream"]
         if stream is not None:
             along = perturbing.along_tracks(subject, opened.run)
-            section["streams"] = streaming.section(stream, dataset, along, trees=tries.trees, seed=seed)
+            section["streams"] = streaming.section(
+                stream, dataset, along, trees=tries.trees, seed=seed, tried=tried or asked.tried
+            )
         advance()
         found = examine(dataset, left, classifiers, tries, seed, done)
 

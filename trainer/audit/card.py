@@ -102,6 +102,9 @@ def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, st
         found = document.get("certificate") or {}
         if found.get("given"):
             yield {"artefact": document["artefact"], "sentence": found["sentence"]}
+        streams = document.get("streams") or {}
+        if streams.get("certificate", {}).get("given"):
+            yield {"artefact": document["artefact"], "sentence": streams["sentence"]}
         if "population_free" in found:
             yield {"artefact": document["artefact"], "sentence": found["population_free"]}
 

@@ -17,9 +17,7 @@ from trainer.perturbers.release.channel import total_variation
 RELEASES = (1, 4, 16)
 DRAWS = 20_000
 SINGLE = "single release only: nothing was counted on sequences as they really occur"
-HELD = (
-    "one held {unit} is one release, counted as if each reading stood for a whole one; those that really occur were not"
-)
+HELD = "a held {unit} is one release, counted as if each reading stood for a whole one; real ones are under streams"
 
 
 def refused(reason: str) -> dict[str, Any]:

@@ -24,9 +24,12 @@ FEWEST = 20  # tracks to learn on, and to judge by
 Perturb = Callable[[np.ndarray, np.ndarray], Mapping[str, np.ndarray]]
 
 
-def section(stream: Mapping[str, Any], dataset: Dataset, perturb: Perturb, *, trees: int, seed: int) -> dict[str, Any]:
+def section(
+    stream: Mapping[str, Any], dataset: Dataset, perturb: Perturb, *, trees: int, seed: int, tried: int = 1
+) -> dict[str, Any]:
     """The document's ``streams``. ``stream`` is the manifest's.
 
+    ``tried`` configurations were compared on these rows.
     ``perturb`` takes raw readings (n, ...) and the number of each one's track (n,), in order of time, to the outputs.
     """
     found: dict[str, Any] = dict(stream)
@@ -37,7 +40,7 @@ def section(stream: Mapping[str, Any], dataset: Dataset, perturb: Perturb, *, tr
     rows = [_row(length, slices, classes, trees, seed) for length in tracks.LENGTHS]
     found["tracks"] = rows
     if stream["hold"] == "track":
-        found |= _certified(dataset, slices["test"], classes, seed)
+        found |= _certified(dataset, slices["test"], classes, seed, tried)
     return found
 
 
@@ -89,7 +92,7 @@ def _codes(out: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.unique(frames, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int) -> dict[str, Any]:
+def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, tried: int) -> dict[str, Any]:
     """The bound on anybody who knows y and the held class of a track, counted over tracks that have voted."""
     part, out = test
     held = ends(part, np.asarray(out["label"]), 1)
@@ -104,7 +107,7 @@ def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: in
         channel=np.eye(classes[0]),
         classes=classes,
         chance=float(prior.max(axis=1)[held.y].mean()),
-        tried=1,
+        tried=tried,
         rng=np.random.default_rng(seed),
     )
     text = found.sentence(f"tracks ({dataset.cluster_kind}s)")

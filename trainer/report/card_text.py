@@ -41,6 +41,10 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
     certificate = part.get("certificate")
     if certificate and not certificate["given"]:
         yield f"  {certificate['sentence']}"
+    for row in part.get("streams", {}).get("tracks", []):
+        if "right" in row:
+            most, nothing = (_percent(max(row[key].values())) for key in ("right", "people_shuffled"))
+            yield f"  tracks of {row['releases']}: best attack right {most}, where people are shuffled {nothing}"
     yield from _collateral(part)
     for title, rows in part.get("probes", {}).items():
         for row in rows:

@@ -1,0 +1,77 @@
+"""Two units: an inside that somebody else starts, and starts again, while the ticks go on."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import bundles
+import live_fakes
+import numpy as np
+import pytest
+from services import arguments, finish, start
+
+from edge_runtime import cli
+from edge_runtime.attach import make_pipe
+from edge_runtime.errors import BadInput
+
+ROOT = Path(__file__).parents[2]
+INSIDE = """
+import json, sys
+sys.path[:0] = {paths!r}
+import live_fakes
+live_fakes.install()
+from edge_runtime import cli
+sys.exit(cli.main(json.loads(sys.argv[1])))
+"""
+
+
+def start_inside(made, folder, source):
+    words = ["inside", str(made.path), "--trust", str(made.trust), "--source", source, "--fps", "25"]
+    code = INSIDE.format(paths=[str(ROOT), str(ROOT / "tests")])
+    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", FAKES_FOLDER=str(folder))
+    command = [sys.executable, "-c", code, json.dumps([*words, "--inside-at", str(folder)])]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def test_an_inside_of_its_own_unit_may_end_and_come_back(tmp_path):
+    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
+    words = arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path})
+    outside, insides = start(words, tmp_path), []
+    try:
+        while not (tmp_path / "notes").exists():
+            assert outside.poll() is None, outside.stderr.read()
+        for count, number in ((0, signal.SIGKILL), (40, None)):
+            insides.append(start_inside(made, tmp_path, f"fake:{count}?fps=50"))
+            for line in outside.stderr:
+                if '"event": "source"' in line:
+                    break
+            if number:
+                insides[-1].send_signal(number)
+                insides[-1].wait()
+        code, document, events = finish(outside)
+        assert insides[-1].wait(timeout=10) == 0, insides[-1].stderr.read()
+    finally:
+        for process in [outside, *insides]:
+            process.kill()
+            process.communicate()
+    assert code == 0, events
+    assert document["frames_in"] >= 40
+    assert document["frames_in"] == document["frames_out"] + sum(document["dropped"].values())
+    with np.load(tmp_path / "out.npz") as out:
+        assert out["index"].tolist() == list(range(len(out["index"])))
+    assert stat.S_IMODE((tmp_path / "records").stat().st_mode) == 0o660
+
+
+def test_where_nobody_is_or_something_else_it_is_one_sentence(tmp_path, capsys):
+    made = bundles.make_bundle(tmp_path / "b")
+    words = ["inside", str(made.path), "--trust", str(made.trust), "--source", "simulate:depth"]
+    assert cli.main([*words, "--inside-at", str(tmp_path)]) == 2
+    assert "Start it first" in capsys.readouterr().err
+    assert cli.main(words) == 2
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="something else"):
+        make_pipe(str(tmp_path / "file"))
