@@ -42,6 +42,12 @@ class Board:
         self._sudo: list[str] | None = None
         self._incoming: str | None = None
 
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.transport.close()
+
     def facts(self, accelerator: str | None = None) -> Facts:
         """What the board is, found out by a script that is sent along. Raises ``DeviceFailed``."""
         return Facts.of(self.facts_document(accelerator))
@@ -68,6 +74,15 @@ class Board:
             [self.transport.python, posixpath.join(self.root, "current", "edgeveil-edge.pyz"), *arguments],
             timeout_s=timeout_s,
         )
+
+    def bench(self, bundle: bytes, arguments: list[str], *, timeout_s: float) -> Completed:
+        """Push a bundle, time it by the installed runtime, and leave nothing behind. What it printed is the result."""
+        place = posixpath.join(self._incoming_folder(), digest(bundle) + ".veil")
+        self.transport.put(bundle, place)
+        try:
+            return self.edge("bench", place, *arguments, "--json", timeout_s=timeout_s)
+        finally:
+            self._forget_incoming()
 
     def carry_out(self, plan: Plan, payload: Payload, wanted: Wanted, progress: Callable[[int, int], None]) -> None:
         """Every step in order. Raises at the first that fails; what was uploaded stays for the next try."""
