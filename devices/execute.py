@@ -75,6 +75,15 @@ class Board:
             timeout_s=timeout_s,
         )
 
+    def bench(self, bundle: bytes, arguments: list[str], *, timeout_s: float) -> Completed:
+        """Push a bundle, time it by the installed runtime, and leave nothing behind. What it printed is the result."""
+        place = posixpath.join(self._incoming_folder(), digest(bundle) + ".veil")
+        self.transport.put(bundle, place)
+        try:
+            return self.edge("bench", place, *arguments, "--json", timeout_s=timeout_s)
+        finally:
+            self._forget_incoming()
+
     def carry_out(self, plan: Plan, payload: Payload, wanted: Wanted, progress: Callable[[int, int], None]) -> None:
         """Every step in order. Raises at the first that fails; what was uploaded stays for the next try."""
         for number, step in enumerate(plan.steps, 1):

@@ -1,73 +1,135 @@
-"""How fast a bundle's artefact perturbs here: the model alone, on synthetic frames, with a verdict on the figures."""
+"""How fast a bundle's artefact perturbs here: a protocol others can repeat, with a verdict on the figures.
+
+In this order: the first frame, apart; a warm-up until steady; the series of frames, at full speed or at a camera's
+pace, with the board's sensors read between frames; the interpreters alone; the whole loop; the golden vectors again.
+"""
 
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
-from edge_runtime import machine
-from edge_runtime.errors import BadInput, DeviceFailed, FrameDropped
+from edge_runtime import __version__, machine, meter, series
+from edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
 from edge_runtime.frames import RawFrame
 from edge_runtime.perturber import Perturber
+from edge_runtime.sensors import Sensors
 
 LEAST_COUNT = 100  # for a p99 that is more than the largest value
 LEAST_SECONDS = 1.0
 MOST_DRIFT = 0.10  # of the median, between the halves of the run
 LEAST_CPU = 0.90  # of one core's time: below, something else had it
 MOST_LOAD = 1.5  # runnable tasks a core when the run starts
+PUBLISH = series.Floors(1024, 600.0)  # what is to be published: MLPerf's single stream asks for as much
+LOOP_SECONDS = 1.0
+WINDOWS, WINDOW_S = 5, 60.0
 
 
-def bench(
-    perturber: Perturber,
-    *,
-    min_count: int = 300,
-    min_seconds: float = 2.0,
-    warm_up_count: int = 30,
-    warm_up_seconds: float = 0.5,
-    clock: Callable[[], float] = time.perf_counter,
-    cpu_clock: Callable[[], float] = time.process_time,
-    load: Callable[[], Optional[float]] = machine.load,
-) -> Dict[str, Any]:
+class Protocol(NamedTuple):
+    """How to time. ``sensors`` are places to look, ``meter`` a CSV of an external power meter."""
+
+    floors: series.Floors = series.Floors(300, 2.0)
+    warm_up: series.Floors = series.Floors(30, 0.25)
+    pace_fps: Optional[float] = None
+    sustained: bool = False
+    loop_seconds: float = LOOP_SECONDS
+    sensors: Optional[Dict[str, str]] = None
+    meter: Optional[str] = None
+
+    def check(self) -> None:
+        """Raises ``BadInput`` for what makes no sense."""
+        if self.floors.calls < 1 or self.floors.seconds < 0:
+            raise BadInput("expected at least 1 frame and 0 seconds; got {} and {}".format(*self.floors))
+        if self.pace_fps is not None and not 0 < self.pace_fps < 1e6:
+            raise BadInput("expected a pace above 0 frames a second; got {:g}".format(self.pace_fps))
+
+
+class Clocks(NamedTuple):
+    """Where time and load are read; tests give their own."""
+
+    wall: Callable[[], float] = time.perf_counter
+    cpu: Callable[[], float] = time.process_time
+    unix: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    load: Callable[[], Optional[float]] = machine.load
+
+
+USUAL, REAL = Protocol(), Clocks()
+
+
+def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REAL) -> Dict[str, Any]:
     """The document of ``docs/schemas/bench.schema.json``, as a dict.
 
-    Times ``Perturber.perturb`` on random readings, one at a time, until ``min_count`` frames *and* ``min_seconds``
-    of them have passed, after a warm-up of the same kind; then the interpreters alone, on random numbers in their own
-    form. ``verdict`` is ``"VALID"``, or ``"INVALID"`` with ``reasons``: then the figures are not to be quoted.
-    Raises ``BadInput`` for floors below 1 frame or 0 s, ``DeviceFailed`` where a synthetic frame is dropped.
+    Frames are random readings over the range of the manifest's ``input``, perturbed one at a time. ``verdict`` is
+    ``"VALID"``, or ``"INVALID"`` with ``reasons``: then the figures are not to be quoted. Raises ``BadInput`` for a
+    protocol that makes no sense, ``DeviceFailed`` where a synthetic frame is dropped or the clock fails.
     """
-    if min_count < 1 or min_seconds < 0:
-        raise BadInput("expected at least 1 frame and 0 seconds; got {} and {}".format(min_count, min_seconds))
+    protocol.check()
     frames = synthetic_frames(perturber.manifest["input"])
-    load_before = load()
-    _series(_perturb(perturber, frames), warm_up_count, warm_up_seconds, clock)
-    cpu_before, wall_before = cpu_clock(), clock()
-    times = _series(_perturb(perturber, frames), min_count, min_seconds, clock)
-    cpu_ratio = (cpu_clock() - cpu_before) / max(clock() - wall_before, 1e-9)
+    call = _perturb(perturber, frames)
+    load_before = clocks.load()
+    first = series.take(call, series.Floors(1, 0), clocks.wall)
+    warm = series.warm_up(call, protocol.warm_up, clocks.wall)
+    sensors = Sensors(protocol.sensors or {}, every_s=max(1.0, protocol.floors.seconds / 1000))
+    begin, cpu_before, wall_before = clocks.unix(), clocks.cpu(), clocks.wall()
+    times = series.take(
+        call, protocol.floors, clocks.wall, pace_fps=protocol.pace_fps, sleep=clocks.sleep, between=sensors.look
+    )
+    cpu_ratio = (clocks.cpu() - cpu_before) / max(clocks.wall() - wall_before, 1e-9)
+    end = clocks.unix()
+    steady_rss = machine.rss_bytes()
     bare = None
     if perturber.pipeline.runners:
-        call = _interpreters(perturber)
-        _series(call, warm_up_count, warm_up_seconds, clock)
-        bare = _figures(_series(call, min_count, min_seconds, clock))
-    drift = _drift(times)
-    reasons = _reasons(times, drift, cpu_ratio, load_before)
+        bare_call = _interpreters(perturber)
+        series.warm_up(bare_call, protocol.warm_up, clocks.wall)
+        few = series.Floors(min(protocol.floors.calls, 3000), min(protocol.floors.seconds, 10.0))
+        bare = series.figures(series.take(bare_call, few, clocks.wall))
+    loop = _whole_loop(perturber, frames, protocol.loop_seconds)
+    parity = _parity(perturber)
+    drift = series.drift(times)
+    reasons = _too_short(protocol, times) + _busy(protocol, cpu_ratio, load_before)
+    if abs(drift) > MOST_DRIFT:
+        reasons.append("drift: the second half ran {:+.0%} of the first; let it warm up or cool down".format(drift))
+    reasons += sensors.problems()
+    if parity["lost"]:
+        reasons.append("parity lost: the golden vectors no longer come out; what was timed is not what was audited")
+    power = _power(protocol, sensors, begin, end, len(times.took), reasons)
+    spec = perturber.manifest["input"]
     return dict(
         _facts(perturber),
-        schema=1,
-        latency_ms=_figures(times),
+        schema=2,
+        input_shape=list(spec["shape"]),
+        input_values=int(np.prod(spec["shape"])),
+        first_ms=times_ms(first),
+        latency_ms=series.figures(times),
         interpreter_ms=bare,
-        fps=len(times) / sum(times),
-        count=len(times),
-        seconds=sum(times),
-        warm_up={"count": warm_up_count, "seconds": warm_up_seconds},
+        fps=len(times.took) / times.seconds(),
+        whole_loop=loop,
+        count=len(times.took),
+        seconds=times.seconds(),
+        began_unix=begin,
+        warm_up=warm,
+        windows=series.windows(times, max(WINDOWS, int(times.seconds() / WINDOW_S))),
         drift=drift,
+        pace=None if protocol.pace_fps is None else _pace(protocol.pace_fps, times),
+        sustained=protocol.sustained,
+        sensors=sensors.samples,
+        power=power,
+        parity=parity,
         cpu_ratio=cpu_ratio,
         load=load_before,
         peak_rss_bytes=machine.peak_rss_bytes(),
+        steady_rss_bytes=steady_rss,
         machine=machine.facts(),
         verdict="INVALID" if reasons else "VALID",
         reasons=reasons,
     )
+
+
+def times_ms(times: series.Times) -> float:
+    """The one call of a series, in milliseconds."""
+    return times.took[0] * 1e3
 
 
 def synthetic_frames(spec: Dict[str, Any], count: int = 16) -> List[RawFrame]:
@@ -112,49 +174,61 @@ def _runs(manifest: Dict[str, Any]) -> List[str]:
     return [stage["model"] for stage in manifest["stages"] if stage["stage"] == "artefact"]
 
 
-def _series(call: Callable[[int], None], count: int, seconds: float, clock: Callable[[], float]) -> List[float]:
-    """The seconds each call took, until both floors are reached."""
-    times: List[float] = []
-    total = 0.0
-    while len(times) < count or total < seconds:
-        start = clock()
-        call(len(times))
-        times.append(clock() - start)
-        total += times[-1]
-    return times
+def _whole_loop(perturber: Perturber, frames: List[RawFrame], seconds: float) -> Optional[Dict[str, Any]]:
+    # Where people are cut out of a sensor's frames, made-up ones would have nobody in them.
+    if seconds <= 0 or perturber.manifest["capture"] is not None:
+        return None
+    from edge_runtime import whole_loop
+
+    return whole_loop.measure(perturber, frames, seconds)
 
 
-def _figures(times: List[float]) -> Dict[str, float]:
-    ms = np.asarray(times) * 1e3
-    p50, p90, p99 = np.percentile(ms, [50, 90, 99]).tolist()
-    return {
-        "p50": p50,
-        "p90": p90,
-        "p99": p99,
-        "mean": float(ms.mean()),
-        "min": float(ms.min()),
-        "max": float(ms.max()),
-    }
+def _parity(perturber: Perturber) -> Dict[str, Any]:
+    before = perturber.info["self_test"]["max_abs"]
+    try:
+        perturber.recheck()
+    except PrivacyStop:
+        return {"max_abs": before, "lost": True}
+    return {"max_abs": before, "lost": False}
 
 
-def _drift(times: List[float]) -> float:
-    half = len(times) // 2
-    first, second = np.median(times[:half] or times), np.median(times[half:])
-    return float(second / first - 1)
+def _pace(pace_fps: float, times: series.Times) -> Dict[str, float]:
+    return {"fps": pace_fps, "late": times.late, "late_share": times.late / len(times.took)}
 
 
-def _reasons(times: List[float], drift: float, cpu_ratio: float, load: Optional[float]) -> List[str]:
+def _power(
+    protocol: Protocol, sensors: Sensors, begin: float, end: float, count: int, reasons: List[str]
+) -> Optional[Dict[str, Any]]:
+    """Watts and joules a frame, or None: not measured. A meter's file that will not do is a reason, not a figure."""
+    if protocol.meter is not None:
+        try:
+            found = meter.energy(protocol.meter, begin, end)
+        except BadInput as error:
+            reasons.append(str(error))
+            return None
+        return {"from": "meter", "watts": found["watts"], "joules_a_frame": found["joules"] / count}
+    watts = sensors.power_w()
+    if watts is None:
+        return None
+    return {"from": "sensor", "watts": watts, "joules_a_frame": watts * (end - begin) / count}
+
+
+def _too_short(protocol: Protocol, times: series.Times) -> List[str]:
+    passed = times.seconds() if protocol.pace_fps is None else times.began[-1] + times.took[-1]
+    if len(times.took) >= LEAST_COUNT and passed >= LEAST_SECONDS:
+        return []
+    return [
+        "too short: {} frames in {:.2f} s, and {} in {:g} s are the least".format(
+            len(times.took), times.seconds(), LEAST_COUNT, LEAST_SECONDS
+        )
+    ]
+
+
+def _busy(protocol: Protocol, cpu_ratio: float, load: Optional[float]) -> List[str]:
     cores = os.cpu_count() or 1
     reasons = []
-    if len(times) < LEAST_COUNT or sum(times) < LEAST_SECONDS:
-        reasons.append(
-            "too short: {} frames in {:.2f} s, and {} in {:g} s are the least".format(
-                len(times), sum(times), LEAST_COUNT, LEAST_SECONDS
-            )
-        )
-    if abs(drift) > MOST_DRIFT:
-        reasons.append("drift: the second half ran {:+.0%} of the first; let it warm up or cool down".format(drift))
-    if cpu_ratio < LEAST_CPU:
+    # At a camera's pace the process sleeps between frames, and has no core of its own.
+    if protocol.pace_fps is None and cpu_ratio < LEAST_CPU:
         reasons.append("busy: this process had {:.0%} of a core; end what else runs".format(cpu_ratio))
     if load is not None and load > MOST_LOAD * cores:
         reasons.append("busy: load {:.1f} on {} cores before the start; end what else runs".format(load, cores))
@@ -175,6 +249,9 @@ def _facts(perturber: Perturber) -> Dict[str, Any]:
         "backend": infos[0]["backend"] if infos else "numpy",
         "backend_version": infos[0]["version"] if infos else np.__version__,
         "threads": infos[0]["threads"] if infos else 1,
+        # Every backend of this version runs on the processor; one with an accelerator will say which operations do.
+        "ran_on": "CPU",
+        "versions": {"edge_runtime": __version__, "numpy": np.__version__, "driver": None, "compiler": None},
         "macs": macs,
         "flops": 2 * macs,
         "parameters": sum(model["parameters"] for model in models.values()),

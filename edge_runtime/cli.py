@@ -88,8 +88,13 @@ def _parser():
         "time the artefact on synthetic frames",
         "edgeveil-edge bench demo.veil --trust trust --artefact tflite-int8 --json",
     )
-    bench.add_argument("--min-count", type=int, default=300, metavar="N", help="frames at least (300)")
-    bench.add_argument("--min-seconds", type=float, default=2.0, metavar="S", help="seconds at least (2)")
+    bench.add_argument("--min-count", type=int, metavar="N", help="frames at least (300; with --publish 1024)")
+    bench.add_argument("--min-seconds", type=float, metavar="S", help="seconds at least (2; with --publish 600)")
+    bench.add_argument("--publish", action="store_true", help="long enough to publish: 1024 frames and 600 s")
+    bench.add_argument("--sustained", type=duration, metavar="TIME", help="for so long, such as 30m, with the sensors")
+    bench.add_argument("--pace", type=float, metavar="FPS", help="one frame every 1/FPS s, as a camera gives them")
+    bench.add_argument("--sensors", metavar="JSON", help="where the board's sensors are: a JSON object or its file")
+    bench.add_argument("--meter", metavar="CSV", help="an external power meter's readings: time_s, watts")
     _choices(bench)
     board.add_commands(commands, _help_page)
     return parser
@@ -238,11 +243,45 @@ def _verify(arguments):
 def _bench(arguments):
     from edge_runtime.bench import bench
 
+    protocol = _protocol(arguments)
+    protocol.check()
     with _open(arguments) as perturber:
-        document = bench(perturber, min_count=arguments.min_count, min_seconds=arguments.min_seconds)
-    _say(arguments, document, _bench_lines)
+        document = bench(perturber, protocol)
+    _say(arguments, document, bench_lines)
     if document["verdict"] != "VALID":
         raise LimitNotMet("these figures are INVALID: {}".format("; ".join(document["reasons"])))
+
+
+def _protocol(arguments):
+    from edge_runtime import sensors
+    from edge_runtime.bench import PUBLISH, Protocol
+
+    usual = PUBLISH if arguments.publish else Protocol().floors
+    floors = usual._replace(
+        calls=usual.calls if arguments.min_count is None else arguments.min_count,
+        seconds=usual.seconds if arguments.min_seconds is None else arguments.min_seconds,
+    )
+    if arguments.sustained is not None:
+        floors = floors._replace(seconds=max(floors.seconds, arguments.sustained))
+    return Protocol(
+        floors=floors,
+        pace_fps=arguments.pace,
+        sustained=arguments.sustained is not None,
+        sensors=sensors.parse(arguments.sensors),
+        meter=arguments.meter,
+    )
+
+
+def duration(text):
+    """Seconds from 90, 90s, 30m or 2h."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    try:
+        seconds = float(text.rstrip("smh")) * units[text[-1] if text[-1:] in units else "s"]
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e6:
+        raise argparse.ArgumentTypeError("expected a time such as 90s, 30m or 2h; got {!r}".format(text))
+    return seconds
 
 
 def _refuse_same_place(source, sink):
@@ -284,12 +323,25 @@ def _verify_lines(document):
         yield "self-test passed: {} off by {:g} at most".format(document["artefact"], document["self_test"]["max_abs"])
 
 
-def _bench_lines(document):
-    latency = document["latency_ms"]
+def bench_lines(document):
+    """A bench result for people."""
     yield "{artefact} on {backend} {backend_version}, {threads} thread(s): {fps:.0f} frames a second".format(**document)
-    yield "  latency ms: p50 {p50:.3f}  p90 {p90:.3f}  p99 {p99:.3f}".format(**latency)
+    yield "  latency ms: p50 {p50:.3f}  p90 {p90:.3f}  p99 {p99:.3f}  p99.9 {p999:.3f}  max {max:.3f}".format(
+        **document["latency_ms"]
+    )
+    yield "  first frame {first_ms:.3f} ms; drift {drift:+.1%}".format(**document)
     if document["interpreter_ms"]:
         yield "  of which the interpreter: p50 {p50:.3f}".format(**document["interpreter_ms"])
+    if document["whole_loop"]:
+        yield "  whole loop, capture to emit: {fps:.0f} frames a second".format(**document["whole_loop"])
+    if document["pace"]:
+        yield "  at {fps:g} frames a second: {late} late ({late_share:.2%})".format(**document["pace"])
+    power = document["power"]
+    yield (
+        "  power: {watts:.2f} W, {joules_a_frame:.3g} J a frame ({from})".format(**power)
+        if power
+        else ("  power: not measured")
+    )
     yield "  {macs} MACs, {parameters} parameters, {peak_rss_bytes} bytes resident at most".format(**document)
     yield document["verdict"]
 

@@ -17,6 +17,14 @@ def peak_rss_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def rss_bytes() -> Optional[int]:
+    """The memory this process has resident now, in bytes; None where the system does not say."""
+    for line in _lines("/proc/self/status"):
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
 def load() -> Optional[float]:
     """Runnable tasks, averaged over the last minute; None where the system does not say."""
     try:

@@ -16,7 +16,7 @@ import typer
 from typer.exceptions import TyperException
 
 from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
-from trainer import cli_devices
+from trainer import cli_bench, cli_cost, cli_devices, cli_estimate
 from trainer.cli_trust import trust
 
 app = typer.Typer(
@@ -34,6 +34,9 @@ app.add_typer(bundles, name="bundle")
 app.add_typer(boards, name="devices")
 app.add_typer(trust, name="trust")
 cli_devices.add_commands(app, boards)
+cli_cost.add_commands(app)
+cli_bench.add_commands(app)
+cli_estimate.add_commands(app)
 
 
 class Budget(str, Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from edge_runtime.errors import BadInput
@@ -16,6 +16,8 @@ _RUNS = {
     "onnxruntime": "onnx",
     "openvino": "onnx",
 }
+# What a run can be watched by: a file of the board's, or a command behind "!"; see docs/benchmarks.md.
+SENSORS = ("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 _VERSIONS = re.compile(r"(==|<=|>=|<|>)\d+(\.\d+){0,3}(,(==|<=|>=|<|>)\d+(\.\d+){0,3})*")
@@ -49,6 +51,19 @@ class OnnxLimits:
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """Which published rows stand for the board: ``group`` as devices/calibration spells it (``jetson-nano/tensorrt``).
+
+    ``precision`` is what the board makes of the artefact there. ``range_only``: no single figure is to be named.
+    """
+
+    group: str
+    artefact: str
+    precision: str
+    range_only: bool = False
+
+
+@dataclass(frozen=True)
 class Profile:
     """The facts of one board. ``artefacts`` and ``backends`` are in order of preference, best first."""
 
@@ -65,6 +80,8 @@ class Profile:
     compiler: str | None = None
     tflite: TfliteLimits | None = None
     onnx: OnnxLimits | None = None
+    calibration: tuple[Calibration, ...] = ()
+    sensors: Mapping[str, str] = field(default_factory=dict)
 
     def limits(self, artefact: str) -> TfliteLimits | OnnxLimits | None:
         """What the board asks of an artefact of that name; None where it asks for nothing in particular."""
@@ -177,6 +194,11 @@ def parse(document: Mapping[str, Any], *, source: str) -> Profile:
         compiler=top.text("compiler", default=None),
         tflite=_tflite(source, top.get("tflite", dict, "a table", default=None)),
         onnx=_onnx(source, top.get("onnx", dict, "a table", default=None)),
+        calibration=tuple(
+            _calibration(_Table(source, f"calibration[{number}]", table), artefacts)
+            for number, table in enumerate(top.get("calibration", list, "a list of [[calibration]]", default=[]))
+        ),
+        sensors=_sensors(source, top.get("sensors", dict, "a table", default={})),
     )
     top.done()
     for artefact in artefacts:
@@ -198,6 +220,26 @@ def _backend(table: _Table) -> Backend:
     )
     table.done()
     return backend
+
+
+def _calibration(table: _Table, artefacts: tuple[str, ...]) -> Calibration:
+    calibration = Calibration(
+        group=table.text("group", pattern=re.compile(r"[a-z0-9-]+/[a-z0-9-]+"), expected='as "jetson-nano/tensorrt"'),
+        artefact=table.text("artefact"),
+        precision=table.text("precision", pattern=re.compile("int8|fp16|fp32"), expected="int8 | fp16 | fp32"),
+        range_only=bool(table.get("range_only", int, "0 or 1", default=0)),
+    )
+    if calibration.artefact not in artefacts:
+        raise table.wrong("artefact", f"one of this board's ({', '.join(artefacts)})", calibration.artefact)
+    table.done()
+    return calibration
+
+
+def _sensors(source: str, value: Any) -> Mapping[str, str]:
+    table = _Table(source, "sensors", value)
+    found = {name: table.text(name, default=None) for name in SENSORS}
+    table.done()
+    return {name: path for name, path in found.items() if path is not None}
 
 
 def _tflite(source: str, value: Any) -> TfliteLimits | None:

@@ -6,7 +6,7 @@ import bundles
 import numpy as np
 import pytest
 
-from edge_runtime import RawFrame, bench
+from edge_runtime import RawFrame, bench, series
 from edge_runtime.backends import open_backend
 from edge_runtime.backends.base import Backend
 from edge_runtime.errors import BadInput, DeviceFailed, FrameDropped
@@ -151,4 +151,4 @@ def test_a_float_of_a_large_file_becomes_infinite_and_is_dropped(tmp_path):
 def test_it_can_be_timed_without_a_range(tmp_path):
     made = bundles.make_bundle(tmp_path, example=bundles.cleaner_example())
     with Perturber.open(made.path, trust=made.trust) as perturber:
-        assert bench.bench(perturber, min_count=20, min_seconds=0.01)["backend"] == "numpy"
+        assert bench.bench(perturber, bench.Protocol(series.Floors(20, 0.01)))["backend"] == "numpy"

@@ -1,0 +1,179 @@
+"""Frames a second on a board nobody has here: a range, the rows that carried it, or a refusal. Pure.
+
+Two methods. ``estimate`` is ours (``devices.regression``). ``by_reference`` is that of the paper's Table 4: a straight
+line from latencies on one reference machine to those on the board, through the networks that were measured on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from devices.calibration import Row
+from devices.profiles import Profile
+from devices.regression import Regression
+from edge_runtime.errors import BadInput
+
+SHARE = 0.8  # of what may come, inside the range
+FARTHEST = 4.0  # times outside the MACs that the board's rows span: beyond, nothing shown here says the line goes on
+LEAST_NETWORKS = 3
+
+
+@dataclass(frozen=True)
+class Network:
+    """What an estimate needs to know of an artefact: its cost, and the numbers of one frame that go in."""
+
+    name: str
+    macs: float
+    depthwise_macs: float
+    parameters: float
+    input_values: float
+
+    def on(self, group: str, precision: str, threads: float) -> Row:
+        """As a row without a latency."""
+        return Row(
+            group,
+            precision,
+            self.name,
+            "",
+            float("nan"),
+            self.macs,
+            self.depthwise_macs,
+            self.parameters,
+            self.input_values,
+            threads,
+            "",
+            "counted",
+        )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Frames a second with ``SHARE`` probability between ``fps_low`` and ``fps_high``; or why there is no estimate.
+
+    ``fps`` is None where the profile allows a range alone. ``far`` is how many times outside the MACs of the board's
+    rows the network lies, 1 inside. ``carried_by`` are the rows that weigh most, with their weights.
+    """
+
+    group: str
+    artefact: str
+    precision: str
+    fps_low: float | None = None
+    fps_high: float | None = None
+    fps: float | None = None
+    far: float | None = None
+    rows: int = 0
+    networks: int = 0
+    macs_range: tuple[float, float] | None = None
+    carried_by: tuple[tuple[str, float], ...] = ()
+    refused: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return asdict(self)
+
+
+def estimate(
+    network: Network, group: str, precision: str, model: Regression, *, artefact: str = "", range_only: bool = False
+) -> Estimate:
+    """What ``network`` does on ``group`` at ``precision``, from a fitted ``model``."""
+    blank = Estimate(group, artefact, precision)
+    there = [row for row in model.rows if row.group == group]
+    networks = len({row.model for row in there})
+    if networks < LEAST_NETWORKS:
+        return replace(
+            blank,
+            rows=len(there),
+            networks=networks,
+            refused=f"{LEAST_NETWORKS} networks measured there were expected; the table has {networks}",
+        )
+    low, high = min(row.macs for row in there), max(row.macs for row in there)
+    far = max(low / network.macs, network.macs / high, 1.0)
+    blank = replace(blank, far=far, rows=len(there), networks=networks, macs_range=(low, high))
+    if far > FARTHEST:
+        return replace(
+            blank,
+            refused=f"{network.macs / 1e6:.3g} M MACs lie {far:.3g} times outside what was measured there "
+            f"({low / 1e6:.3g} to {high / 1e6:.3g} M); beyond {FARTHEST:g} times nothing is said",
+        )
+    # One thread is what the runtime uses unless told otherwise.
+    threads = 1.0 if any(row.threads for row in there) else 0.0
+    found = model.predict(network.on(group, precision, threads))
+    fast, slow = found.range_ms(SHARE)
+    return replace(
+        blank,
+        fps_low=1000 / slow,
+        fps_high=1000 / fast,
+        fps=None if range_only else 1000 / float(np.exp(found.middle)),
+        carried_by=_carriers(model, found.weights),
+    )
+
+
+def for_profile(
+    networks: dict[str, Network], profile: Profile, rows: Sequence[Row], own: Sequence[Row] = ()
+) -> list[Estimate]:
+    """An estimate, or a refusal, for each artefact and each board of a profile, and for each board of one's own rows.
+
+    ``networks`` is by artefact name. Raises ``BadInput`` where the profile has no rows to lean on, or the bundle
+    nothing for it.
+    """
+    places = [(c.group, c.artefact, c.precision, c.range_only) for c in profile.calibration]
+    places += [
+        (group, artefact, _precision(artefact), False)
+        for group in dict.fromkeys(row.group for row in own)
+        for artefact in profile.artefacts
+    ]
+    places = [place for place in places if place[1] in networks]
+    if not profile.calibration and not own:
+        raise BadInput(
+            f"Nothing measured on {profile.title} is in the table. Give results of edgeveil-edge bench --json from one "
+            "with --measured."
+        )
+    if not places:
+        raise BadInput(
+            f"The profile {profile.name} runs {', '.join(profile.artefacts)}; here are {', '.join(networks)}. "
+            f"Export the run with --for {profile.name}."
+        )
+    model = Regression([*rows, *own])
+    return [
+        estimate(networks[artefact], group, precision, model, artefact=artefact, range_only=range_only)
+        for group, artefact, precision, range_only in places
+    ]
+
+
+def by_reference(
+    pairs: Sequence[tuple[float, float]], reference_ms: float, share: float = SHARE
+) -> tuple[float, float, float] | None:
+    """Milliseconds on the board (lower, middle, upper) from ``reference_ms`` on the reference machine, as in Table 4.
+
+    ``pairs`` are (reference, board) milliseconds of other networks: ordinary least squares with its t range for a new
+    point. None with fewer than three pairs. The lower end can lie below 0: the line knows no better.
+    """
+    from scipy.stats import t
+
+    if len(pairs) < 3:
+        return None
+    x, y = np.array(pairs, float).T
+    centre, n = x.mean(), len(x)
+    sxx = float(np.sum((x - centre) ** 2))
+    if sxx == 0:
+        return None
+    slope = float(np.sum((x - centre) * (y - y.mean())) / sxx)
+    middle = float(y.mean() + slope * (reference_ms - centre))
+    residual = y - y.mean() - slope * (x - centre)
+    spread = float(np.sqrt(np.sum(residual**2) / (n - 2) * (1 + 1 / n + (reference_ms - centre) ** 2 / sxx)))
+    reach = float(t.ppf((1 + share) / 2, n - 2)) * spread
+    return middle - reach, middle, middle + reach
+
+
+def _carriers(model: Regression, weights: np.ndarray, count: int = 5) -> tuple[tuple[str, float], ...]:
+    order = np.argsort(-np.abs(weights))[:count]
+    return tuple((model.rows[i].describe(), round(float(weights[i]), 3)) for i in order)
+
+
+def _precision(artefact: str) -> str:
+    name = artefact.split("-")[1]
+    return {"float32": "fp32", "float16": "fp16"}.get(name, name)

@@ -1,0 +1,145 @@
+"""``edgeveil bench``: a bundle beside other networks here, or on a board; timing happens where it runs alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
+
+CACHE = Path("~/.cache/edgeveil/peers").expanduser()
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to ``edgeveil``."""
+    app.command(
+        epilog="Examples: edgeveil bench mnist.veil --trust trust --against mobilenet-v1; "
+        "edgeveil bench mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --out result.json"
+    )(bench)
+
+
+def bench(
+    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
+    trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; with --against.")] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="A .tflite or .onnx file, mobilenet-v1, mobilenet-v2 or nasnet-mobile.")
+    ] = None,
+    on: Annotated[str | None, typer.Option(help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")] = None,
+    profile: Annotated[str | None, typer.Option("--for", help="The board's profile: where its sensors are.")] = None,
+    artefact: Annotated[str, typer.Option(help="With --on: which artefact (auto: the preferred).")] = "auto",
+    publish: Annotated[bool, typer.Option("--publish", help="With --on: 600 s, long enough to publish.")] = False,
+    sustained: Annotated[str | None, typer.Option(help="With --on: so long, such as 30m.")] = None,
+    pace: Annotated[float | None, typer.Option(help="With --on: frames a second.")] = None,
+    rounds: Annotated[int, typer.Option(help="With --against: rounds.")] = 15,
+    seconds: Annotated[float, typer.Option(help="With --against: seconds a turn.")] = 0.2,
+    threads: Annotated[int, typer.Option(help="For the interpreter.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Also write the document there.")] = None,
+    identity: Annotated[Path | None, typer.Option(help="Private key file for SSH.")] = None,
+    known_hosts: Annotated[Path | None, typer.Option(help="File of host keys.")] = None,
+    root: Annotated[str, typer.Option(help="Where EdgeVeil lies on the board.")] = "/opt/edgeveil",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Time a bundle in turns with other networks, or on a board. edgeveil-edge bench times it alone, here."""
+    if bool(against) == bool(on):
+        raise BadInput("Either --against (other networks, here) or --on (a board) was expected, and one of them.")
+    if on:
+        more = ["--threads", str(threads), "--artefact", artefact]
+        more += ["--publish"] if publish else []
+        more += ["--sustained", sustained] if sustained else []
+        more += ["--pace", str(pace)] if pace is not None else []
+        limit_s = 900.0 + (600 if publish else 0) + _seconds(sustained)
+        document = on_board(on, bundle, profile, more, root, identity, known_hosts, limit_s)
+    else:
+        if trust is None:
+            raise BadInput("A bundle is read only once it is verified: give the folder of keys that may sign, --trust.")
+        document = beside(bundle, trust, against or [], rounds=rounds, seconds=seconds, threads=threads)
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    if out is not None:
+        from edge_runtime.files import write_atomic
+
+        write_atomic(out, text.encode())
+    if as_json:
+        sys.stdout.write(text)
+    else:
+        print("\n".join(_lines(document)))
+    if document.get("verdict") == "INVALID":
+        raise LimitNotMet(f"these figures are INVALID: {'; '.join(document['reasons'])}")
+
+
+def beside(
+    bundle: Path, trust: Path, against: list[str], *, rounds: int, seconds: float, threads: int
+) -> dict[str, Any]:
+    """The document of a bundle in turns with files and peers."""
+    from edge_runtime.bundle import read_bundle
+    from edge_runtime.trust import Trust
+    from trainer import side_by_side
+
+    side_by_side.bench_python()  # before anything is built for it
+    with tempfile.TemporaryDirectory() as name:
+        files = side_by_side.of_bundle(read_bundle(bundle, Trust.open(trust)), Path(name))
+        for one in against:
+            if one in side_by_side.PEERS:
+                files += side_by_side.peer(one, CACHE)
+            else:
+                files.append(side_by_side.of_file(Path(one)))
+        return side_by_side.run(files, rounds=rounds, seconds=seconds, threads=threads)
+
+
+def on_board(
+    target: str,
+    bundle: Path,
+    profile: str | None,
+    more: list[str],
+    root: str,
+    identity: Path | None,
+    known_hosts: Path | None,
+    limit_s: float,
+) -> dict[str, Any]:
+    """What ``edgeveil-edge bench`` says there: the bundle is pushed, timed by the board's own runtime, and removed."""
+    from devices import profiles
+    from devices.execute import Board
+    from devices.transports import open_transport
+
+    sensors = dict(profiles.load(profile).sensors) if profile else {}
+    board = Board(open_transport(target, identity=identity, known_hosts=known_hosts, password=None), root=root)
+    try:
+        data = bundle.read_bytes()
+    except OSError as error:
+        raise BadInput(f"A bundle was expected in {bundle}: {error.strerror}.") from None
+    arguments = ["--trust", f"{root}/trust", *more]
+    arguments += ["--sensors", json.dumps(sensors)] if sensors else []
+    done = board.bench(data, arguments, timeout_s=limit_s)
+    if done.code in (126, 127) or b"can't open file" in done.err:
+        raise BadInput(f"There is no EdgeVeil on {board.transport.name}: flash it first.")
+    if done.code not in (0, 3):
+        text = done.said()
+        raise BadInput(text) if done.code == 2 else DeviceFailed(text)
+    try:
+        return json.loads(done.out)
+    except ValueError:
+        raise DeviceFailed(f"The board's answer is not a result: {done.said()}") from None
+
+
+def _seconds(text: str | None) -> float:
+    from edge_runtime.cli import duration
+
+    return duration(text) if text else 0.0
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    if document.get("kind") != "side-by-side":
+        from edge_runtime.cli import bench_lines
+
+        return list(bench_lines(document))
+    lines = []
+    for row in document["rows"]:
+        r = row.get("ratio")
+        times = f", {r['median']:.2f} x {r['to']} ({r['low']:.2f} to {r['high']:.2f})" if r else ""
+        lines.append(f"{row['name']:16} {row['artefact']:15} {row['backend']:15} {row['p50_ms']:9.3f} ms{times}")
+    lines += [f"{r['name']} {r['artefact']} {r['backend']}: REFUSED, {r['refused']}" for r in document["refused"]]
+    return lines
