@@ -43,7 +43,7 @@ RECORDS = Path("docs/results/privacy/table-2")
 def trained(data: str, kind: str, seed: int, out: Path) -> Run:
     """The finished run, made now or earlier; all but the first of a data set and seed borrow its classifiers."""
     recipe = Recipe.find(f"{data}-{kind}").model_copy(update={"seed": seed})
-    folder, lender = out / data / str(seed) / kind, out / data / str(seed) / "prgan"
+    folder = out / data / str(seed) / kind
     if (folder / "perturber").is_dir():
         return Run.open(folder)
     begun = (folder / "run.json").is_file()
