@@ -68,7 +68,7 @@ def measure(opened: list[dict[str, Any]], *, rounds: int, seconds: float, rng: r
 
 
 def _median_ms(call: Callable[[], Any], seconds: float) -> float:
-    times = []
+    times: list[float] = []
     end = time.perf_counter() + seconds
     while not times or (time.perf_counter() < end and len(times) < 10_000):
         start = time.perf_counter()
