@@ -42,6 +42,12 @@ class Board:
         self._sudo: list[str] | None = None
         self._incoming: str | None = None
 
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.transport.close()
+
     def facts(self, accelerator: str | None = None) -> Facts:
         """What the board is, found out by a script that is sent along. Raises ``DeviceFailed``."""
         return Facts.of(self.facts_document(accelerator))

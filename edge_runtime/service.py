@@ -96,7 +96,7 @@ class Service(object):
         self._pages_again_s = 0.0
         self._live: Optional[bool] = None
         self._early: List[Record] = []
-        self._begun, self._told_ready = False, False
+        self._begun, self._emitting, self._told_ready = False, True, False
         self._info: Dict[str, Any] = {}
         self._isolation = ""
         self._source: Dict[str, Any] = {}
@@ -151,11 +151,10 @@ class Service(object):
     # the loop
 
     def _loop(self, woken: int) -> None:
-        stop_by_s: Optional[float] = None
         while not self.supervisor.ended:
             self._turned_s = now = self._clock()
-            if stop_by_s is None and self._should_stop(now):
-                stop_by_s = now + DRAIN_S
+            if self._emitting and self._should_stop(now):
+                self._emitting = False
                 self._notifier.say("STOPPING=1")
                 self.log.say("stop", message="finishing what is in hand")
                 self.supervisor.stop()
@@ -165,7 +164,8 @@ class Service(object):
             for record in self.supervisor.records():
                 self._take(record)
             self._begin()
-            if self._begun and self._clock() >= self.emission.due_s():
+            # The last tick is the one before the end was asked for, however long the inside takes to end.
+            if self._begun and self._emitting and self._clock() >= self.emission.due_s():
                 self.emission.tick()
                 self._tell_pages(now)
             self._keep_pages(now)
@@ -175,7 +175,7 @@ class Service(object):
                 self._reload()
 
     def _wait(self, woken: int, now: float) -> None:
-        until = min(self.emission.due_s() - now, 0.25) if self._begun else 0.25
+        until = min(self.emission.due_s() - now, 0.25) if self._begun and self._emitting else 0.25
         handles = self.supervisor.handles() + [woken]
         if select.select(handles, [], [], max(until, 0.0))[0] == [woken]:
             os.read(woken, 64)

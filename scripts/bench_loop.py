@@ -46,6 +46,7 @@ from trainer.audit.document import environment
 RESULT = Path("docs/results/bench/loop.json")
 ARTEFACT = "tflite-int8"
 CLAIM, LEAST_RATIO = "180 x 180", 0.95
+BUSY = "INVALID: other programs ran; of these figures only those of processor time count"
 DRAIN = "import os\nwhile os.read(0, 1 << 20): pass"
 
 
@@ -232,7 +233,7 @@ def _depth_manifest() -> dict[str, Any]:
         "apart_mm": 400.0,
         "least_height_mm": 900.0,
         "least_pixels": 40,
-        "step_px": 60.0,
+        "step_px": 60,
         "gone_frames": 5,
     }
     return {
@@ -263,13 +264,18 @@ def _time(call: Callable[[int], Any], count: int = 200) -> float:
 
 
 def main() -> int:
-    """Measure and record; exit code 3 where the loop takes more than a twentieth of a 180 x 180 frame."""
+    """Measure and record; exit code 3 where the loop takes more than a twentieth of a 180 x 180 frame.
+
+    On a busy machine the clock on the wall says nothing, and processor time has to do: it shows none of what the loop
+    gains where capturing and perturbing have a core each.
+    """
     parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/bench_loop.py")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     load = machine.load()
+    quiet = load is not None and load < 0.5 * (os.cpu_count() or 1)
     made = {name: perturber(*parts) for name, parts in networks().items()}
     rows = [row(name, one, options.turns, options.seconds) for name, one in made.items()]
     versions, where = environment()
@@ -278,6 +284,9 @@ def main() -> int:
         "turns": options.turns,
         "seconds_a_turn": options.seconds,
         "load_before": load,
+        "verdict": "VALID"
+        if quiet
+        else "INVALID: other programs ran; of these figures only those of processor time count",
         "rows": rows,
         "apart_us": apart(made),
         "least_ratio": {CLAIM: LEAST_RATIO},
@@ -288,7 +297,8 @@ def main() -> int:
     write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
     for one in rows:
         print("{input}: {loop_fps} of {bare_fps} a second, {ratio}; processor {cpu_ratio}".format(**one))
-    return 0 if next(one for one in rows if one["input"] == CLAIM)["ratio"] >= LEAST_RATIO else 3
+    claim = next(one for one in rows if one["input"] == CLAIM)
+    return 0 if claim["ratio" if quiet else "cpu_ratio"] >= LEAST_RATIO else 3
 
 
 if __name__ == "__main__":

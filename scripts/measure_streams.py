@@ -10,7 +10,9 @@ y-hat, where nothing is to be had. What is on record is kept: run it again to go
 import argparse
 import json
 import time
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +33,11 @@ from trainer.perturbers.sections import Release
 
 RECORD = Path("docs/results/privacy/streams.json")
 MIDDLE, LENGTH, UNSEEN, VOTES = 0.85, 16, 3, 7
-EPOCHS, BATCH, TREES = 14, 64, 50
+EPOCHS, BATCH, TREES = 12, 64, 30
 SPEC = InputSpec("image", (40, 32, 1), "uint8", 0.0, 255.0)
 SECTION: dict[str, Any] = {
     "kind": "release", "keep": ["pixels"], "codes": 8, "copies": 3, "shift": 3, "scale": 0.15, "offset": 0.1,
-    "steps": 300, "code_batch": 0, "shrinkage": 8.0, "dropout": 0.3, "weight_decay": 0.1,
+    "steps": 150, "code_batch": 0, "shrinkage": 8.0, "dropout": 0.3, "weight_decay": 0.1,
 }  # fmt: skip
 FRAME = {"hold": "frame", "acknowledge": "code-per-frame leaks"}
 EVERY_FRAME = {
@@ -51,27 +53,46 @@ def main() -> None:
     """Measure the splits that are not on record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--splits", type=int, default=8)
-    parser.add_argument("--minutes", type=float, default=6.0, help="begin no other split after so many")
+    parser.add_argument("--minutes", type=float, default=60.0, help="begin no other split after so many")
+    parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
-    load_tensorflow()
     record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
     facts = {"middle": MIDDLE, "length": LENGTH, "votes": VOTES, "epochs": EPOCHS, "trees": TREES, "section": SECTION}
     if record.get("settings") != facts:
         record = {"schema": 1, "settings": facts, "splits": {}}
+    chosen = people.splits(len(depth.PEOPLE), unseen=UNSEEN, count=asked.splits)
+    keys = ["-".join(str(depth.PEOPLE[one]) for one in unseen) for unseen in chosen]
+    todo = [number for number, key in enumerate(keys) if key not in record["splits"]]
     start = time.monotonic()
-    data = Data()
-    for unseen in people.splits(len(depth.PEOPLE), unseen=UNSEEN, count=asked.splits):
-        key = "-".join(str(depth.PEOPLE[one]) for one in unseen)
-        if key in record["splits"]:
-            continue
-        if time.monotonic() - start > 60 * asked.minutes:
-            break
-        begun = time.monotonic()
-        found = data.split(unseen, seed=len(record["splits"]))
-        record["splits"][key] = {**found, "wall_time_s": round(time.monotonic() - begun, 1)}
-        text = json.dumps(record, indent=1, default=float) + "\n"
-        write_atomic(str(RECORD), text.encode())
-        print(key, f"{time.monotonic() - begun:.0f} s", flush=True)
+    with ProcessPoolExecutor(asked.processes, mp_context=get_context("spawn"), initializer=load) as pool:
+        running: dict[Future[dict[str, Any]], str] = {}
+        while True:
+            while todo and len(running) < asked.processes and time.monotonic() - start < 60 * asked.minutes:
+                number = todo.pop(0)
+                running[pool.submit(measure, chosen[number], number)] = keys[number]
+            if not running:
+                return
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                key = running.pop(done)
+                record["splits"][key] = done.result()
+                record["splits"] = {name: record["splits"][name] for name in keys if name in record["splits"]}
+                write_atomic(str(RECORD), (json.dumps(record, indent=1, default=float) + "\n").encode())
+                print(key, f"after {time.monotonic() - start:.0f} s", flush=True)
+
+
+DATA: list["Data"] = []  # of a worker, loaded once
+
+
+def load() -> None:
+    """Prepare a worker."""
+    load_tensorflow()
+    DATA.append(Data())
+
+
+def measure(unseen: tuple[int, ...], seed: int) -> dict[str, Any]:
+    """One split in a worker."""
+    begun = time.monotonic()
+    return {**DATA[0].split(unseen, seed=seed), "wall_time_s": round(time.monotonic() - begun, 1)}
 
 
 class Data:

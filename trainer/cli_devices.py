@@ -41,8 +41,8 @@ def probe(
     password_file: PasswordFile = None,
 ) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
-    board = _board(target, root, identity, known_hosts, password_file)
-    _print(board.facts_document())
+    with _board(target, root, identity, known_hosts, password_file) as board:
+        _print(board.facts_document())
 
 
 def flash(
@@ -70,9 +70,8 @@ def flash(
     from devices.flash import flash as flash_board
     from trainer.progress import transfer
 
-    board = _board(to, root, identity, known_hosts, password_file, say=_say)
-    wanted = Wanted(source, tuple(sink or ()), service, frames, again, board.transport.trusted)
-    with transfer("sending") as progress:
+    with _board(to, root, identity, known_hosts, password_file, say=_say) as board, transfer("sending") as progress:
+        wanted = Wanted(source, tuple(sink or ()), service, frames, again, board.transport.trusted)
         done = flash_board(
             bundle,
             board,
@@ -169,7 +168,8 @@ def _edge(board: Any, *arguments: str) -> None:
     """Pass on what the board's own runtime says, and its exit code."""
     from edge_runtime.errors import BadInput
 
-    done = board.edge(*arguments)
+    with board:
+        done = board.edge(*arguments)
     if done.code in (126, 127) or b"can't open file" in done.err:
         raise BadInput(f"There is no EdgeVeil on {board.transport.name}: flash it first.")
     sys.stdout.write(done.out.decode("utf-8", "replace"))

@@ -33,7 +33,7 @@ class SshTransport:
         known_hosts: Path | None = None,
         password: str | None = None,
     ) -> None:
-        import paramiko  # type: ignore[import-untyped]
+        import paramiko
 
         self.name = f"{user}@{host}" if user else host
         self._client = paramiko.SSHClient()

@@ -265,3 +265,10 @@ def test_a_slot_is_free_again_when_its_track_has_ended_and_not_before():
     assert tracker.update([(90.0, 90.0)]) == [None]
     assert tracker.update([(90.0, 90.0)]) == [(2, 0)]
     assert tracker.ended == [1]
+
+
+def test_one_person_is_not_two_tracks():
+    tracker = Tracker(slots=2, step_px=20, gone_frames=0)
+    (first, _), _ = tracker.update([(0.0, 0.0), (0.0, 10.0)])
+    assert tracker.update([(0.0, 4.0)]) == [(first, 0)]
+    assert tracker.ended == [first + 1]

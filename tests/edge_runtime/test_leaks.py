@@ -60,7 +60,7 @@ def wide(tmp_path_factory):
     return bundles.make_bundle(tmp_path_factory.mktemp("wide"), example=live_fakes.wide_example())
 
 
-def run(made, folder, faults, first, count=60, health="off", timeout_s=60):
+def run(made, folder, faults, first, count=60, more=(), timeout_s=60):
     """Run the service with ``first`` in both processes; returns exit code, all it printed and what a port heard."""
     listener = Listener()
     folder.mkdir(exist_ok=True)
@@ -69,7 +69,7 @@ def run(made, folder, faults, first, count=60, health="off", timeout_s=60):
     environment = dict(os.environ, FAKES_FOLDER=str(marks), FAKES_PORT=str(listener.port), TMPDIR=str(folder))
     words = ["run", str(made.path), "--trust", str(made.trust), "--source", f"fake:{count}?fps=60&{faults}"]
     words += ["--sink", f"npz:{folder}/out.npz", "--sink", f"csv:{folder}/out.csv", "--fps", "30"]
-    words += ["--health", health, "--hang-after", "1", "--log", "json", "--json"]
+    words += ["--health", "off", "--hang-after", "1", "--log", "json", "--json", *more]
     code = START.format(paths=[str(ROOT), str(ROOT / "tests")], first=first)
     process = subprocess.Popen(
         [sys.executable, "-c", code, json.dumps(words)],
@@ -119,6 +119,18 @@ def test_each_guard_is_one(wide, tmp_path, guard):
         code, printed, heard = run(wide, folder, faults, first, count=30)
         leaked = leaks.found_in(folder, folder.parent / "marks", printed, heard)
         assert leaked is not with_it, (code, printed)
+
+
+def test_golden_vectors_that_fail_leave_nothing_behind(wide, tmp_path):
+    first = (
+        "from edge_runtime import errors, perturber\n"
+        "def fails(self):\n    raise errors.PrivacyStop('the golden self-test failed')\n"
+        "perturber.Perturber.recheck = fails\n"
+    )
+    code, printed, _ = run(wide, tmp_path / "out", "", first, count=0, more=("--recheck", "0.3"))
+    assert code == 70, printed
+    assert b"golden" in printed
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_strace_sees_no_socket_inside(wide, tmp_path):

@@ -6,6 +6,7 @@
 import importlib.util
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import bundles
@@ -198,3 +199,20 @@ def test_a_live_source_runs_as_a_service_of_two_processes(name, app, tiny, tmp_p
     assert "filter" in ready["isolation"]
     with np.load(tmp_path / "out.npz") as out:
         assert out["index"].tolist() == list(range(len(out["index"])))
+
+
+@pytest.mark.parametrize("name", ["py36", "py37", "py38", "py313"])
+def test_training_and_every_board_cut_the_same_patches(name):
+    """Numpy 1.19 to 2: the same code gives the same bits, from 150 simulated frames to the patches of two people."""
+    manifest = bundles.captured_example()[0]
+    manifest["input"].update(shape=[180, 180, 1], high=255.0)
+    text = json.dumps({key: manifest[key] for key in ("input", "capture")})
+    environment = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    here, there = (
+        subprocess.run(
+            [str(python), str(ROOT / "tests/edge_patches.py"), text], env=environment, capture_output=True, check=True
+        ).stdout
+        for python in (sys.executable, python_of(name))
+    )
+    assert json.loads(here)["patches"] > 100
+    assert json.loads(there) == json.loads(here)

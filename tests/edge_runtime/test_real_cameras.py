@@ -297,6 +297,7 @@ def test_an_rtsp_camera_is_read_and_its_password_is_not_printed():
             nobody, more = probe(f"rtsp://who:topsecret@127.0.0.1:{port}/none", [240, 320, 3], "uint8", None)
             assert nobody["error"][0] == "Disconnected"
             assert "topsecret" not in text + more
+            assert "rtsp @" not in more, "FFmpeg speaks, and it may speak of the address"
         finally:
             server.kill()
 

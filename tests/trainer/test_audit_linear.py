@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from trainer.audit import as_text, audit, linear, problem
+from trainer.audit.adversaries.fixed import Fixed
+from trainer.audit.adversaries.lda import ShrinkageLDA
+from trainer.audit.adversaries.logistic import Logistic
 from trainer.export import export
 from trainer.recipe import Recipe
 from trainer.run import Run
@@ -93,6 +96,8 @@ def test_the_cleaner_keeps_its_promise_and_leace_stops_linear_adversaries_alone(
 def test_the_document_of_an_exported_cleaner(run, tmp_path, monkeypatch, emit):
     quick = replace(problem.BUDGETS["quick"], epochs=2, trees=5)
     monkeypatch.setitem(problem.BUDGETS, "quick", quick)
+    # This is about the section and the way to it, not about attacks: networks take the time.
+    monkeypatch.setattr("trainer.audit.attack.adversaries", lambda: (Fixed(), Logistic(), ShrinkageLDA()))
     export(run.folder, ["coral-dev-board"], tmp_path / "export", emit=emit)
     document = audit(tmp_path / "export", artefact="numpy-float32")
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(document, allow_nan=False)))

@@ -14,8 +14,8 @@ from scipy import special
 from trainer.audit.sequences import Tracks, prior_of, timed
 
 WIDTH = 24
-STEPS = 80
-RATE = 7e-3
+STEPS = 45
+RATE = 1.2e-2
 DECAY = 0.02
 
 

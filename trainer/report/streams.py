@@ -18,7 +18,12 @@ WAYS = {
     "learned": "learned code for every frame, no channel",
     "learned, people permuted": "the same with people shuffled within y: nothing to be had",
 }
-BASELINE = {"held": "held, true class", "independent": "independent, true class"}
+BASELINE = {
+    "held": "held, true class",
+    "independent": "independent, true class",
+    "lp": "independent, true class",
+    "learned": "learned, people permuted",
+}
 LENGTHS = ("T=1", "T=4", "T=16", "linked")
 POPULATIONS = ("calibrated", "unseen")
 

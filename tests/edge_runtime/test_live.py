@@ -1,0 +1,154 @@
+"""The live loop: the newest frame wins, the late one is dropped, and what was used up is zeros."""
+
+import threading
+import time
+
+import bundles
+import numpy as np
+import pytest
+
+from edge_runtime.counters import Counters, drops
+from edge_runtime.errors import FrameDropped, PrivacyStop
+from edge_runtime.frames import RawFrame
+from edge_runtime.live import Latest, LiveLoop
+from edge_runtime.perturber import Perturber
+from edge_runtime.schedule import Schedule
+from edge_runtime.sources.base import Source, Unsupported, now_ns
+from edge_runtime.watchdog import Watchdog
+
+
+class Given(Source):
+    """Frames of a list, one every ``every_s``; a function in it is called."""
+
+    live = True
+
+    def __init__(self, *turns, every_s=0.03):
+        self.turns, self.every_s = list(enumerate(turns)), every_s
+
+    def next(self):
+        if not self.turns:
+            return None
+        time.sleep(self.every_s)
+        index, turn = self.turns.pop(0)
+        if isinstance(turn, Exception):
+            raise turn
+        return RawFrame(turn, index, now_ns())
+
+
+class Whole:
+    """A capture that hands the frame on, in as many slots as it says in its first value."""
+
+    ended = ()
+    slots = 1
+
+    def frames(self, frame):
+        return [(slot, RawFrame(frame._data.copy(), frame.index)) for slot in range(min(frame._data[0], self.slots))]
+
+    def restart(self):
+        self.restarted = True
+
+
+@pytest.fixture(scope="module")
+def perturber(tmp_path_factory):
+    made = bundles.make_bundle(tmp_path_factory.mktemp("b"))
+    with Perturber.open(str(made.path), trust=str(made.trust)) as opened:
+        yield opened
+
+
+def reading(people=1, largest=2):
+    data = np.array([people, 0, 0, 0], np.uint8)
+    data[largest] = 16
+    return data
+
+
+def loop(perturber, sent, counters, slots=1, on_fault="previous", **options):
+    capture = Whole()
+    capture.slots = slots
+    settings = {"max_latency_s": 5.0, "recheck_s": 1e9, "recheck": lambda: None, "open_source": None, **options}
+    return LiveLoop(
+        perturber,
+        Schedule(0.001, slots, on_fault, 60.0),
+        capture=capture,
+        send=lambda made: sent.append([int(frame.outputs["label"]) for frame in made]),
+        counters=counters,
+        watchdog=Watchdog(60, put_off=lambda _: None),
+        note=lambda *_: None,
+        **settings,
+    )
+
+
+def test_every_frame_comes_out_or_is_counted_and_is_zeros_afterwards(perturber):
+    sent, counters, raw = [], Counters(), [reading(largest=n % 3 + 1) for n in range(12)]
+    live = loop(perturber, sent, counters)
+    live.flat()
+    live.run(Given(*raw[:5], FrameDropped("unreadable"), np.zeros(9, np.uint8) + 1, *raw[5:]))
+    counts = counters.all()
+    assert counts["frames-in"] == 14 == len(sent) + sum(drops(counts).values())
+    assert drops(counts)["unreadable"] == 1
+    assert drops(counts).get("shape", 0) + drops(counts).get("newer-frame", 0) >= 1
+    assert all(not data.any() for data in raw)
+
+
+@pytest.mark.parametrize("on_fault", ["previous", "flat"])
+def test_an_empty_scene_sends_as_much_as_a_full_one(perturber, on_fault):
+    sent, counters = [], Counters()
+    live = loop(perturber, sent, counters, slots=2, on_fault=on_fault)
+    live.flat()
+    calls = []
+    counted = perturber.perturb
+    perturber.perturb = lambda frame: calls.append(1) or counted(frame)
+    try:
+        live.run(Given(reading(2, 3), reading(1, 2), reading(0, 2), every_s=0.1))
+    finally:
+        del perturber.perturb
+    assert sent == [[3, 3], [2, 3], [2, 3]] if on_fault == "previous" else [[3, 3], [2, 0], [0, 0]]
+    assert len(calls) == 6  # as much is computed for nobody as for two
+
+
+def test_a_late_result_is_dropped(perturber):
+    sent, counters = [], Counters()
+    live = loop(perturber, sent, counters, max_latency_s=1e-9)
+    live.flat()
+    live.run(Given(reading(), reading()))
+    assert sent == []
+    assert drops(counters.all())["late"] >= 1
+
+
+def test_golden_vectors_that_fail_in_the_middle_end_it(perturber):
+    def fails():
+        raise PrivacyStop("the golden vectors fail")
+
+    sent, counters = [], Counters()
+    live = loop(perturber, sent, counters, recheck_s=0.1, recheck=fails)
+    live.flat()
+    with pytest.raises(PrivacyStop, match="golden"):
+        live.run(Given(*[reading() for _ in range(50)]))
+    assert len(sent) < 20
+
+
+def test_a_recheck_of_a_sound_perturber_passes_and_of_another_does_not(perturber, monkeypatch):
+    perturber.recheck()
+    golden = dict(perturber._golden)
+    golden["golden/numpy.label.npy"] = bundles.npy(np.array([0, 0, 0, 0]))
+    monkeypatch.setattr(perturber, "_golden", golden)
+    with pytest.raises(PrivacyStop, match="in the middle of a run"):
+        perturber.recheck()
+
+
+def test_what_cannot_be_cured_ends_it_with_its_own_words(perturber):
+    live = loop(perturber, [], Counters())
+    live.flat()
+    with pytest.raises(Unsupported, match="another size"):
+        live.run(Given(reading(), Unsupported("it gives another size")))
+
+
+def test_the_newest_frame_wins_and_nobody_waits():
+    latest = Latest()
+    assert latest.put(1) is None
+    assert latest.put(2) == 1
+    assert latest.take(0) == 2
+    began = time.monotonic()
+    assert latest.take(0.05) is None
+    assert time.monotonic() - began >= 0.04
+    threading.Timer(0.05, latest.put, [3]).start()
+    assert latest.take(5) == 3
