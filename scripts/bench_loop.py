@@ -233,7 +233,7 @@ def _depth_manifest() -> dict[str, Any]:
         "apart_mm": 400.0,
         "least_height_mm": 900.0,
         "least_pixels": 40,
-        "step_px": 60.0,
+        "step_px": 60,
         "gone_frames": 5,
     }
     return {

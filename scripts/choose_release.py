@@ -17,6 +17,7 @@ import numpy as np
 
 from edge_runtime.files import write_atomic
 from trainer import datasets
+from trainer.audit.certifying import strata_of
 from trainer.audit.document import environment
 from trainer.export.quiet import load_tensorflow
 from trainer.perturbers.release.choosing import compare
@@ -66,10 +67,7 @@ def main() -> None:
     recipe = Recipe.find(asked.recipe)
     compared = points([recipe], [parse(text) for text in asked.axis])
     dataset = datasets.load(recipe)
-    strata = None
-    if asked.strata:
-        values = np.stack([dataset.attributes[name] for name in asked.strata], axis=1)
-        strata = np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
+    strata = strata_of(dataset, asked.strata)
     record = json.loads(asked.out.read_text()) if asked.out.is_file() else {"settings": []}
     rows = {json.dumps(row["settings"], sort_keys=True): row for row in record["settings"]}
 

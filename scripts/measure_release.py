@@ -1,26 +1,65 @@
 """Measures a trained release as JSON: certificate, attacks on its codes, what it keeps.
 
     edgeveil train mnist-release --out runs/mnist-release
-    python scripts/measure_release.py runs/mnist-release --tried 1
+    python scripts/measure_release.py runs/mnist-release
     edgeveil export runs/mnist-release --for workstation --out exports/mnist-release
-    python scripts/measure_release.py runs/mnist-release --export exports/mnist-release --artefact tflite-int8 --tried 1
+    python scripts/measure_release.py runs/mnist-release --export exports/mnist-release --artefact tflite-int8
 
-With ``--export`` the codes are those of that artefact through the edge runtime, else those of Keras.
+With ``--export`` the codes are those of that artefact through the edge runtime, else those of Keras. Strata of the null
+and the number of configurations tried are those of the recipe's ``[certificate]``. ``scripts/reproduce_release.py``
+does all of this for several seeds.
 """
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edge_runtime.pipeline import Pipeline, load_pipeline
+from trainer.audit.certifying import strata_of
 from trainer.audit.perturbing import in_chunks
 from trainer.audit.releases import measure
 from trainer.export.folder import ExportFolder
 from trainer.perturbers.base import KerasRunner
+from trainer.recipe import Certificate
 from trainer.run import Run
+
+SENT = {"name": "sent", "kind": "code", "tensor": "code", "shape": [], "dtype": "int64"}  # c, before any channel
+KERAS = "keras"
+
+
+def pipeline(run: Run, export: ExportFolder | None, artefact: str) -> Pipeline:
+    """The release of a run, on Keras or as one artefact of its export; an output ``sent`` says c."""
+    if export is not None and artefact != KERAS:
+        manifest = {**export.manifest, "outputs": [*export.manifest["outputs"], SENT]}
+        return load_pipeline(manifest, export.members, artefact)
+    fitted = run.perturber()
+    description: dict[str, Any] = {**fitted.description(), "outputs": [*fitted.outputs, SENT]}
+    runners = {name: KerasRunner(model) for name, model in fitted.models.items()}
+    return Pipeline(description, tables=dict(fitted.tables), runners=runners)
+
+
+def measured(run: Run, through: Pipeline, *, tried: int | None = None) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """What ``trainer.audit.releases`` says of it, and its outputs on the test slice."""
+    dataset, asked = run.dataset(), run.recipe.certificate or Certificate()
+    outputs: list[Mapping[str, np.ndarray]] = []
+
+    def perturb(x: np.ndarray) -> Mapping[str, np.ndarray]:
+        outputs.append(in_chunks(through.run, x))
+        return outputs[-1]
+
+    found = measure(
+        dataset,
+        perturb,
+        codes=len(dataset.y_names) * run.recipe.perturber.codes,
+        channel=run.perturber().tables.get("channel"),
+        strata=strata_of(dataset, asked.strata),
+        tried=asked.tried if tried is None else tried,
+    )
+    return found, outputs[0]
 
 
 def main() -> None:
@@ -29,39 +68,13 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="folder that `edgeveil train` made of a release recipe")
     parser.add_argument("--export", type=Path, help="folder that `edgeveil export` made of it")
     parser.add_argument("--artefact", default="tflite-int8", help="of the export: tflite-int8, onnx-float32, ...")
-    parser.add_argument("--strata", nargs="*", default=[], help="attributes within which z is balanced by design")
-    parser.add_argument(
-        "--tried",
-        type=int,
-        required=True,
-        help="configurations ever compared on these test rows: they share the confidence",
-    )
+    parser.add_argument("--tried", type=int, help="configurations ever compared on these test rows")
     asked = parser.parse_args()
     run = Run.open(asked.run)
-    dataset, section, fitted = run.dataset(), run.recipe.perturber, run.perturber()
-    table = fitted.tables.get("channel")
-    before = {"name": "sent", "kind": "code", "tensor": "code", "shape": [], "dtype": "int64"}
-    if asked.export:
-        folder = ExportFolder.open(asked.export)
-        manifest = {**folder.manifest, "outputs": [*folder.manifest["outputs"], before]}
-        pipeline = load_pipeline(manifest, folder.members, asked.artefact)
-    else:
-        description: dict[str, Any] = {**fitted.description(), "outputs": [*fitted.outputs, before]}
-        runners = {name: KerasRunner(model) for name, model in fitted.models.items()}
-        pipeline = Pipeline(description, tables=dict(fitted.tables), runners=runners)
-    strata = None
-    if asked.strata:
-        values = np.stack([dataset.attributes[name] for name in asked.strata], axis=1)
-        strata = np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
-    found = measure(
-        dataset,
-        lambda x: in_chunks(pipeline.run, x),
-        codes=len(dataset.y_names) * section.codes,
-        channel=table,
-        strata=strata,
-        tried=asked.tried,
-    )
-    print(json.dumps({"recipe": run.recipe.name, "artefact": asked.artefact if asked.export else "keras", **found}))
+    artefact = asked.artefact if asked.export else KERAS
+    export = ExportFolder.open(asked.export) if asked.export else None
+    found, _ = measured(run, pipeline(run, export, artefact), tried=asked.tried)
+    print(json.dumps({"recipe": run.recipe.name, "artefact": artefact, **found}))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import time
 import bundles
 import live_fakes
 import numpy as np
+import pytest
 from services import arguments, finish, start
 
 TICK_S = 0.05
@@ -39,6 +40,7 @@ class Receiver:
                 self.came.append((len(data), time.monotonic()))
 
 
+@pytest.mark.slow
 def test_a_receiver_cannot_tell_a_fault_from_the_schedule(tmp_path):
     made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
     runs = {}

@@ -37,7 +37,9 @@ def test_import_leaves_heavy_parts_of_the_standard_library_alone():
         assert name not in loads
 
 
-@pytest.mark.parametrize("module", ["cli", "bench", "loop", "bundle", "selftest", "sources", "sinks", "backends"])
+@pytest.mark.parametrize(
+    "module", ["cli", "bench", "loop", "inside", "service", "bundle", "selftest", "sources", "sinks", "backends"]
+)
 def test_no_module_needs_more_until_it_is_asked(module):
     foreign = {name.partition(".")[0] for name in loaded("import numpy", f"import edge_runtime.{module}")}
     assert foreign - set(sys.stdlib_module_names) <= {"edge_runtime", "numpy"}

@@ -168,6 +168,7 @@ def test_health_pages_and_a_reload_without_a_gap(wide, tmp_path):
         assert out["index"].tolist() == list(range(len(out["index"])))  # ticks went on all the while
 
 
+@pytest.mark.slow
 def test_readyz_is_red_when_frames_stop_and_the_port_is_asked_for_again(wide, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -19,8 +19,8 @@ def wide(tmp_path_factory):
     ("faults", "word", "reason"),
     [
         ("", None, None),
-        ("disconnect=20&stall=40&error=60&drop=30", "fault", "unreadable"),
-        ("crash=30", "inside-ended", None),
+        pytest.param("disconnect=20&stall=40&error=60&drop=30", "fault", "unreadable", marks=pytest.mark.slow),
+        pytest.param("crash=30", "inside-ended", None, marks=pytest.mark.slow),
         ("hang=30", "inside-ended", None),
     ],
 )

@@ -1,5 +1,7 @@
 """Golden vectors are drawn by formulas, chosen so that a board's self-test is fair; their tolerance is measured."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from export_runs import IMAGE, VECTOR, generator, label_only
@@ -19,7 +21,7 @@ def dark(x):
 def test_candidates_are_synthetic_always_the_same_and_of_the_inputs_kind(spec):
     one, two = golden.candidates(generator(spec)), golden.candidates(generator(spec))
     assert np.array_equal(one.x, two.x)
-    assert one.x.shape == (24, *spec.shape)
+    assert one.x.shape == (24 if spec.kind == "image" else 48, *spec.shape)
     assert one.x.dtype == spec.dtype
     low, high = np.broadcast_to(spec.low, spec.shape), np.broadcast_to(spec.high, spec.shape)
     assert np.allclose(one.x[0], low)
@@ -108,6 +110,21 @@ def test_a_perturber_that_lets_readings_through_is_refused():
     assert (
         len(golden.choose(allowed, candidates, [{"frame": candidates.x}] * 2, [{}] * 2, allowed=1.0).x) == golden.KEPT
     )
+
+
+def test_codes_compete_within_their_class_alone():
+    """Codes of another class may be as high as they like: argmax_within never looks at them."""
+    stage = {"stage": "table", "op": "argmax_within", "input": "codes", "group": "label", "groups": 2, "output": "code"}
+    fitted = label_only()
+    fitted = dataclasses.replace(fitted, stages=(*fitted.stages, stage))
+    candidates = golden.candidates(fitted)
+    run = {**dark(candidates.x), "label": np.zeros(24, np.int64)}
+    codes = np.tile([5.0, 1.0, 5.0, 5.0], (24, 1))
+    codes[3, :2] = [5.0, 4.9]
+    flows = [{"codes": codes}, {"codes": codes + np.array([0.0, 0.1, 3.0, -3.0])}]
+    chosen = golden.choose(fitted, candidates, [run, run], flows, 0.0)
+    assert 3 not in chosen.rows
+    assert len(chosen.rows) == golden.KEPT
 
 
 def test_near_ties_and_disagreements_about_labels_are_not_kept():

@@ -112,8 +112,11 @@ def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator
     Two readings are added, all low and all high, with draws of 0 and 1: so the ends of the unit cube are inside the
     range that int8 gets, and its step there is exactly 1/255.
     """
-    ones = np.ones((1, *fitted.input.shape), np.float32)
-    x = np.concatenate([x, at_unit(fitted.input, 0 * ones), at_unit(fitted.input, ones)])
+    ends = np.stack([np.zeros(fitted.input.shape, np.float32), np.ones(fitted.input.shape, np.float32)])
+    if fitted.input.kind == "vector":
+        # No reading is 1 everywhere: such a row would stretch every scale inside for the sake of the input's alone.
+        ends[1] = np.arange(ends[1].size) == 0
+    x = np.concatenate([x, at_unit(fitted.input, ends)])
     draws = recorded_draws(fitted, len(x), rng)
     for values in draws.values():
         if values.dtype == np.float32:

@@ -122,11 +122,6 @@ class Release(Section):
         description='How codes come about: "funnel" learns a head, "residual" counts on what z does not explain of T '
         "(little data, many z).",
     )
-    compared: int = Field(
-        default=1,
-        ge=1,
-        description="Settings that were compared before these were taken; a certificate shares its confidence by them.",
-    )
     price: float = Field(
         default=4.0,
         ge=0,
