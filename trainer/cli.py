@@ -351,18 +351,31 @@ def devices_show(profile: Annotated[str, typer.Argument(help="A profile's name o
     print(profiles.load(profile).text())
 
 
-@app.command(epilog="Example: edgeveil report runs/demo/run --export runs/demo/export --out report.html")
+@app.command(
+    epilog="Examples: edgeveil report runs/demo/run --export runs/demo/export --out report.html; "
+    "edgeveil report bench --out docs/results/bench/report"
+)
 def report(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    export: Annotated[Path, typer.Option(help="Its audited export folder.")],
-    out: Annotated[Path, typer.Option(help="The HTML page to write.")],
+    run: Annotated[Path, typer.Argument(help='Folder of a finished run, or the word "bench".')],
+    out: Annotated[Path, typer.Option(help="The HTML page to write; with bench, a folder.")],
+    export: Annotated[Path | None, typer.Option(help="Its audited export folder.")] = None,
     bundle: Annotated[Path | None, typer.Option(help="The sealed bundle, for its hash.")] = None,
     bench: Annotated[Path | None, typer.Option(help="bench.json of edgeveil-edge bench --json.")] = None,
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Show raw readings beside perturbed ones: they are somebody's data.")
     ] = False,
+    results: Annotated[Path, typer.Option(help="With bench: folder of recorded results.")] = Path("docs/results/bench"),
+    privacy: Annotated[Path | None, typer.Option(help="With bench: folder of recorded audits, for the cost.")] = None,
 ) -> None:
-    """Write one page that shows a run: numbers, curves and, if asked for, pictures."""
+    """Write one page that shows a run: numbers, curves and, if asked for, pictures; or tables of benchmarks."""
+    if run == Path("bench"):
+        from trainer.report.bench import write_bench_report
+
+        written = write_bench_report(results, out, privacy=privacy)
+        _say(f"Wrote {', '.join(map(str, written))}.")
+        return
+    if export is None:
+        raise BadInput("The run's audited export folder was expected: give it with --export.")
     from trainer.report.html import write_report
 
     write_report(run=run, export=export, bundle=bundle, bench=bench, out=out, pictures=pictures)

@@ -1,0 +1,230 @@
+"""Tables and pictures of benchmarks, from recorded results only: ``edgeveil report bench``.
+
+Reads every JSON file of a folder and knows what each is: a result of ``edgeveil-edge bench`` (schema 2), one of
+``edgeveil bench --against``, the tables of ``scripts/reproduce_tables_3_4.py``, the estimator's. Estimated and measured
+figures stand in tables of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from edge_runtime.errors import BadInput
+from edge_runtime.files import write_atomic
+from trainer.report.pictures import INKS
+
+SCHEMA = 2
+
+
+def write_bench_report(results: Path, out: Path, *, privacy: Path | None = None) -> list[Path]:
+    """Write ``bench.md`` and the SVG pictures into ``out``; returns what was written. Raises ``BadInput``."""
+    found = read_results(results)
+    audits = [] if privacy is None else read_audits(privacy)
+    out.mkdir(parents=True, exist_ok=True)
+    pages = {"bench.md": tables(found).encode()}
+    if found["bench"]:
+        pages["latency.svg"] = latency_plot(found["bench"])
+        pages["windows.svg"] = windows_plot(found["bench"])
+    if audits:
+        pages["cost-leakage.svg"] = cost_plot(audits)
+    for name, data in pages.items():
+        write_atomic(out / name, data)
+    return [out / name for name in pages]
+
+
+def read_results(folder: Path) -> dict[str, list[tuple[str, Any]]]:
+    """``(file name, document)`` by kind: bench, side-by-side, tables, estimator. Raises ``BadInput``."""
+    found: dict[str, list[tuple[str, Any]]] = {"bench": [], "side-by-side": [], "tables": [], "estimator": []}
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        raise BadInput(f"Results of benchmarks were expected in {folder}, JSON files; there are none.")
+    for path in paths:
+        try:
+            document = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{path} cannot be read as JSON: {error}.") from None
+        if not isinstance(document, dict):
+            raise BadInput(f"{path} was expected to be a result, and is a {type(document).__name__}.")
+        if "latency_ms" in document and "verdict" in document:
+            if document.get("schema") != SCHEMA:
+                raise BadInput(
+                    f"{path} is of schema {document.get('schema')!r}; {SCHEMA} was expected. Run the benchmark again."
+                )
+            found["bench"].append((path.stem, document))
+        elif document.get("kind") in found:
+            found[document["kind"]].append((path.stem, document))
+        elif "spreads_of_the_whole_table" in document:
+            found["estimator"].append((path.stem, document))
+    return found
+
+
+def read_audits(folder: Path) -> list[dict[str, Any]]:
+    """What each recorded perturber costs and leaks: name, MACs, accuracy of the best attack with interval, chance."""
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        document = json.loads(path.read_text())
+        for artefact, audit in document.get("audits", {}).items():
+            bench = document.get("bench", {}).get(artefact)
+            worst = audit.get("worst_adaptive")
+            if bench and worst:
+                rows.append(
+                    {
+                        "name": f"{path.stem} {artefact}",
+                        "macs": bench["macs"],
+                        "attack": worst["accuracy"],
+                        "low": worst["low"],
+                        "high": worst["high"],
+                        "chance": audit["chance"]["majority"],
+                    }
+                )
+    return rows
+
+
+def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
+    """All tables as Markdown."""
+    parts = ["# Benchmarks, as recorded\n\nMade by `edgeveil report bench`; change the results, not this file.\n"]
+    if found["bench"]:
+        parts.append("## Measured\n\n" + _bench_table(found["bench"]))
+    for name, document in found["side-by-side"]:
+        parts.append(f"## In turns: {name}\n\n{document['what']}.\n\n" + side_table(document))
+    for name, document in found["tables"]:
+        parts.append(f"## {name}\n\n" + "\n\n".join(document["markdown"]))
+    for _, document in found["estimator"]:
+        parts.append("## How good the estimates are\n\n" + estimator_table(document))
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [list(head), ["---"] * len(head), *(list(row) for row in rows)]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _bench_table(results: Sequence[tuple[str, Any]]) -> str:
+    head = ["result", "artefact", "on", "p50 ms", "p99 ms", "p99.9 ms", "first ms", "frames/s", "whole loop/s"]
+    head += ["peak MiB", "J a frame", "verdict"]
+    rows = []
+    for name, d in results:
+        ms, loop, power = d["latency_ms"], d["whole_loop"], d["power"]
+        where = d["machine"]["board"] or d["machine"]["processor"] or d["machine"]["architecture"]
+        rows.append(
+            [
+                name,
+                d["artefact"],
+                f"{where}, {d['backend']} {d['backend_version']}, {d['threads']} thread(s)",
+                *(f"{ms[p]:.3f}" for p in ("p50", "p99", "p999")),
+                f"{d['first_ms']:.2f}",
+                f"{d['fps']:,.0f}",
+                f"{loop['fps']:,.0f}" if loop else "not measured",
+                f"{d['peak_rss_bytes'] / 2**20:.0f}",
+                f"{power['joules_a_frame']:.3g} ({power['from']})" if power else "not measured",
+                d["verdict"] if d["verdict"] == "VALID" else f"INVALID: {'; '.join(d['reasons'])}",
+            ]
+        )
+    return _markdown(head, rows)
+
+
+def side_table(document: Any) -> str:
+    """A side-by-side result as Markdown, refusals among its rows."""
+    rows = []
+    for row in document["rows"]:
+        r = row.get("ratio")
+        times = f"{r['median']:.2f} ({r['low']:.2f} to {r['high']:.2f}) of {r['to']}" if r else ""
+        rows.append([row["name"], row["artefact"], f"{row['backend']} {row['version']}", f"{row['macs'] / 1e6:.1f}"])
+        rows[-1] += [f"{row['p50_ms']:.3f}", f"{row['fps']:,.0f}", times]
+    for row in document["refused"]:
+        rows.append([row["name"], row["artefact"], row["backend"], f"{row['macs'] / 1e6:.1f}", "", ""])
+        rows[-1].append(f"REFUSED: {row['refused']}")
+    return _markdown(["network", "artefact", "backend", "M MACs", "p50 ms", "frames/s", "ratio (95 %)"], rows)
+
+
+def estimator_table(document: Any) -> str:
+    """Coverage, width, score and refusals for each board and method."""
+    head = ["board / runtime", "rows", "networks", "method", "refused", "inside the 80 % range", "by network"]
+    head += ["median width", "interval score", "median error"]
+    rows = []
+    for group, methods in [*document["boards"].items(), ("all", document["all"])]:
+        for method, s in methods.items():
+            row = [group, str(s["rows"]), str(s["networks"]), method, f"{s['refused']:.0%}"]
+            if "coverage" in s:
+                width = f"{s['median_width']:.2f} x" if s["median_width"] else "unbounded"
+                row += [f"{s['coverage']:.0%}", f"{s['coverage_by_network']:.0%}", width]
+                row += [f"{s['interval_score']:.2f}", f"{s['median_error']:.2f} x"]
+            else:
+                row += ["", "", "", "", ""]
+            rows.append(row)
+    return _markdown(head, rows)
+
+
+def _svg(draw: Any, size: tuple[float, float]) -> bytes:
+    import io
+
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    # Paths instead of fonts look alike everywhere; a fixed salt and no date make the same results the same bytes.
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgeveil", "font.size": 9}):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure.subplots())
+        data = io.BytesIO()
+        figure.savefig(data, format="svg", metadata={"Date": None})
+    return data.getvalue()
+
+
+def latency_plot(results: Sequence[tuple[str, Any]]) -> bytes:
+    """One line a result: from the fastest frame to p99.9, with median and p99 marked; INVALID ones are grey."""
+
+    def draw(axes: Any) -> None:
+        for place, (_, d) in enumerate(results):
+            ms = d["latency_ms"]
+            ink = INKS[0] if d["verdict"] == "VALID" else "#9aa0a6"
+            axes.plot([ms["min"], ms["p999"]], [place, place], color=ink, linewidth=1)
+            axes.plot([ms["p50"], ms["p90"]], [place, place], color=ink, linewidth=4, solid_capstyle="butt")
+            axes.plot([ms["p50"]], [place], "o", color=ink, markersize=5)
+            axes.plot([ms["p99"]], [place], "|", color=INKS[1], markersize=9)
+        names = [f"{name}{'' if d['verdict'] == 'VALID' else ' (INVALID)'}" for name, d in results]
+        axes.set_yticks(range(len(results)), names)
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        axes.set_xlabel("ms a frame: fastest to p99.9; dot = median, bar to p90, tick = p99")
+
+    return _svg(draw, (7.0, 1.2 + 0.35 * len(results)))
+
+
+def windows_plot(results: Sequence[tuple[str, Any]]) -> bytes:
+    """The median of each window over time, as a share of the run's own median: drift shows as a slope."""
+
+    def draw(axes: Any) -> None:
+        for number, (name, d) in enumerate(results):
+            middle = d["latency_ms"]["p50"]
+            at = [100 * w["start_s"] / max(d["seconds"], w["start_s"] + 1e-9) for w in d["windows"]]
+            ink, mark = INKS[number % len(INKS)], "osv^D"[number // len(INKS) % 5]
+            axes.plot(at, [w["p50"] / middle for w in d["windows"]], mark + "-", color=ink, label=name, markersize=4)
+        axes.axhline(1, color="#9aa0a6", linewidth=0.8)
+        axes.set_xlabel("start of the window, % of the run")
+        axes.set_ylabel("window's p50 / run's p50")
+        axes.legend(fontsize=7)
+
+    return _svg(draw, (7.0, 3.4))
+
+
+def cost_plot(audits: Sequence[dict[str, Any]]) -> bytes:
+    """MACs a frame against the best attack found, with its interval and chance: cost buys nothing by itself."""
+
+    def draw(axes: Any) -> None:
+        for number, row in enumerate(audits):
+            ink = INKS[number % len(INKS)]
+            attack, error = 100 * row["attack"], [[100 * (row["attack"] - row["low"])], []]
+            error[1] = [100 * (row["high"] - row["attack"])]
+            axes.errorbar([max(row["macs"], 1)], [attack], yerr=error, fmt="o", color=ink, label=row["name"], capsize=2)
+        for chance in sorted({row["chance"] for row in audits}):
+            axes.axhline(100 * chance, color="#9aa0a6", linewidth=0.8, linestyle="--")
+        axes.set_xscale("log")
+        axes.set_ylim(0, 102)
+        axes.set_xlabel("MACs a frame")
+        axes.set_ylabel("best adaptive attack found, accuracy % (dashed: chance)")
+        axes.legend(fontsize=7)
+
+    return _svg(draw, (6.0, 4.0))
