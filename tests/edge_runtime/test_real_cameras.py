@@ -383,4 +383,4 @@ def test_a_kinect_v1_is_read_inside_without_a_network(recording, tiny, tmp_path)
     ready = next(json.loads(line) for line in done.stderr.splitlines() if '"event": "ready"' in line)
     assert "filter" in ready["isolation"]
     with np.load(tmp_path / "out.npz") as out:
-        assert out["frame"].shape[1:] == (12, 12, 1)
+        assert out["x"].shape[1:] == (12, 12, 1)
