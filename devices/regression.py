@@ -4,8 +4,9 @@
 
 Every effect has a normal prior around 0 whose spread is fitted by maximal posterior (weak half-normal priors), so a
 board with few rows leans on the others and one with many on itself. What is left over has a spread of its own for each
-kind of runtime: networks differ far more on an Edge TPU than on a processor. Ranges are Student's t, its degrees of
-freedom one less than the board has networks. Numbers in, numbers out; nothing is read here.
+kind of runtime: networks differ far more on an Edge TPU than on a processor; odd networks count less (t effects, fitted
+by EM). Ranges are Student's t, its degrees of freedom one less than the board has networks. Numbers in, numbers out;
+nothing is read here.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ def _transfer(row: Row) -> float:
     return float(np.log(row.input_values / 150528))
 
 
+def _detector(row: Row) -> float:
+    return float(row.detector)
+
+
 def _one(_row: Row) -> float:
     return 1.0
 
@@ -77,6 +82,10 @@ def _all(_row: Row) -> str:
     return ""
 
 
+def _model(row: Row) -> str:
+    return row.model
+
+
 EFFECTS = (
     Effect("runtime", _one, lambda r: r.runtime, 1.5),
     Effect("board", _one, lambda r: r.group, 0.7),
@@ -88,17 +97,20 @@ EFFECTS = (
     Effect("depthwise", _depthwise, lambda r: r.runtime, 0.5),
     Effect("parameters", _log_parameters, lambda r: r.runtime, 0.2),
     Effect("weights beyond the chip", _spill, _all, 1.0),
+    Effect("detector", _detector, lambda r: r.runtime, 0.5),
     Effect("threads", _threads, _all, 0.7),
     Effect("transfers", _transfer, lambda r: r.runtime, 0.2),
-    Effect("network", _one, lambda r: r.model, 0.2),
+    Effect("network", _one, _model, 0.2),
     *(
-        Effect(f"network on {name}", lambda r, name=name: float(kind(r) == name), lambda r: r.model, 0.3)  # type: ignore[misc]
+        Effect(f"network on {name}", lambda r, name=name: float(kind(r) == name), _model, 0.3)  # type: ignore[misc]
         for name in ("cpu", "gpu", "vpu", "edgetpu")
     ),
     Effect("network there", _one, lambda r: (r.model, r.group), 0.1),
     Effect("noise", _one, id, 0.1),
 )
 # The common line before anything is known: time goes nearly with MACs, and a board's scale is anybody's guess.
+# A network's own effect is one of a t distribution: the odd one does not widen or shift what is said of others.
+_FREEDOM, _ROUNDS = 4.0, 3
 _SLOPE, _SLOPE_SPREAD, _MEAN_SPREAD = 0.8, 0.2, 3.0
 
 
@@ -128,11 +140,29 @@ class Regression:
         self._y = np.log([r.latency_ms for r in rows]) - _SLOPE * self._x
         self._parts = np.stack([_covariance(effect, rows, rows) for effect in EFFECTS])
         self._fixed = _MEAN_SPREAD**2 + _SLOPE_SPREAD**2 * np.outer(self._x, self._x)
-        self._spreads = self._fit()
-        inverse = np.linalg.inv(self._fixed + np.tensordot(self._spreads**2, self._parts, 1))
-        self._inverse = inverse
+        self._spreads, self._inverse = self._fit()
+        for _ in range(_ROUNDS):
+            self._parts = self._parts * self._odd()
+            self._spreads, self._inverse = self._fit()
 
-    def _fit(self) -> np.ndarray:
+    def _odd(self) -> np.ndarray:
+        """How much wider each network's own effects are to be, for it to be one of a t distribution (EM's E-step)."""
+        names = [row.model for row in self.rows]
+        mine = np.array([effect.key is _model for effect in EFFECTS])
+        own = np.tensordot((self._spreads**2) * mine, self._parts, 1)
+        effect = own @ (self._inverse @ self._y)
+        left = own - own @ self._inverse @ own
+        factor = {}
+        for name in set(names):
+            at = names.index(name)
+            z2 = (effect[at] ** 2 + left[at, at]) / own[at, at]
+            factor[name] = (_FREEDOM + z2) / (_FREEDOM + 1)
+        scale = np.sqrt([factor[name] for name in names])
+        parts = np.ones_like(self._parts)
+        parts[mine] = np.outer(scale, scale)
+        return parts
+
+    def _fit(self) -> tuple[np.ndarray, np.ndarray]:
         from scipy.optimize import minimize
 
         scales = np.array([effect.spread for effect in EFFECTS])
@@ -150,7 +180,8 @@ class Regression:
             return value, -variances * inner + ratio - 1
 
         found = minimize(loss, np.log(scales), jac=True, method="L-BFGS-B", bounds=[(-5, 2)] * len(scales))
-        return np.exp(found.x)
+        spreads = np.exp(found.x)
+        return spreads, np.linalg.inv(self._fixed + np.tensordot(spreads**2, self._parts, 1))
 
     def predict(self, row: Row) -> Prediction:
         """For a network on a board, ``row.latency_ms`` aside."""

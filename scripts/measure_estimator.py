@@ -3,7 +3,8 @@
 For each network of devices/calibration/published.csv (all its sizes and precisions together) the regression is fitted
 without any of its rows, on any board, and its ranges are compared with what was measured. The second method, the
 paper's Table 4, gets the left-out network's latency on the reference machine, as it would in use. A row is refused
-where ``edgeveil estimate`` would refuse it. Records docs/results/bench/estimator.json.
+where ``edgeveil estimate`` would refuse it. Records docs/results/bench/estimator.json
+and writes the table of docs/benchmarks.md.
 """
 
 import os
@@ -23,8 +24,10 @@ from devices.calibration import Row, published
 from devices.estimate import FARTHEST, LEAST_NETWORKS, SHARE, Network, by_reference, estimate
 from devices.regression import Regression
 from edge_runtime.files import write_atomic
+from trainer.report.bench import write_guide
 
 RESULT = Path("docs/results/bench/estimator.json")
+GUIDE = Path("docs/benchmarks.md")
 REFERENCE = "coral-dev-board-cpu/tflite"  # the machine of the table with the most networks
 MANY, MOST_WIDTH = 20, 3.0
 SHORTEST_MS = 0.01  # a line that goes below 0 ms is cut here, for the score alone
@@ -136,6 +139,8 @@ def main() -> int:
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
+    if options.out == RESULT:
+        write_guide(RESULT.parent, GUIDE)
     wide = False
     for group, methods in boards.items():
         one = methods["regression"]

@@ -37,6 +37,7 @@ class Row:
     source: str
     cost_from: str
     usb: str = ""  # "2" or "3" where the accelerator is on USB
+    detector: bool = False  # ends in decoding and suppressing boxes, which run on the host's processor
 
     @property
     def runtime(self) -> str:
@@ -84,6 +85,7 @@ def _row(line: Mapping[str, str]) -> Row:
         source=line["source"],
         cost_from=line["cost_from"],
         usb="2" if "USB2" in note else "3" if "USB" in note or "NCS" in note else "",
+        detector=line["model"].startswith(("ssd", "tiny_yolo", "yolo", "efficientdet")),
     )
 
 

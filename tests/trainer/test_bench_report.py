@@ -11,7 +11,7 @@ from edge_runtime.bench import Protocol, bench
 from edge_runtime.errors import BadInput
 from edge_runtime.perturber import Perturber
 from trainer.cli import app
-from trainer.report.bench import read_results, tables
+from trainer.report.bench import estimator_table, read_results, tables
 
 SIDE = {
     "kind": "side-by-side",
@@ -70,6 +70,8 @@ def test_a_result_of_another_schema_or_no_json_is_one_sentence(results):
 
 def test_the_recorded_estimator_makes_a_table(request):
     recorded = request.config.rootpath / "docs/results/bench/estimator.json"
+    guide = (request.config.rootpath / "docs/benchmarks.md").read_text()
+    assert estimator_table(json.loads(recorded.read_text())) in guide  # scripts/measure_estimator.py writes it
     text = tables(
         {"bench": [], "side-by-side": [], "tables": [], "estimator": [("e", json.loads(recorded.read_text()))]}
     )
