@@ -140,9 +140,13 @@ def _update(arguments):
         Trust.open(os.path.join(arguments.root, "trust"), floor=state.floor),
         lambda data: releases.install(data, trial(arguments.root, arguments.source, arguments.frames)),
         committed=state.committed,
-        say=lambda text: sys.stderr.write(text + "\n"),
+        say=_say,
     )
     sys.stdout.write("{} {}\n".format("now runs" if changed else "runs already:", releases.state().committed))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
 
 
 def _try(arguments):
