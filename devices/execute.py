@@ -109,7 +109,7 @@ class Board:
             [
                 self.transport.python,
                 "-c",
-                _UNPACK,
+                UNPACK,
                 place,
                 digest(payload.site_archive),
                 posixpath.join(self.root, site.name),
@@ -227,7 +227,7 @@ print(place)
 """
 
 # Unpacked beside its name and renamed: a site's name is never that of half a site.
-_UNPACK = """
+UNPACK = """
 import hashlib, os, shutil, sys, zipfile
 archive, sha, place = sys.argv[1:]
 with open(archive, "rb") as f:

@@ -74,8 +74,16 @@ def flash(
     """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
     from devices.facts import Wanted
     from devices.flash import flash as flash_board
+    from devices.flash import flash_card
     from trainer.progress import transfer
 
+    if to.startswith(("image:", "dir:")):
+        wanted = Wanted(source, tuple(sink or ()), service, frames, again)
+        card = flash_card(
+            bundle, to, profile, trust=trust, wanted=wanted, root=root, wheels=wheels, dry_run=dry_run, show=_say
+        )
+        _flashed(card, dry_run, as_json)
+        return
     with _board(to, root, identity, known_hosts, password_file, say=_say) as board, transfer("sending") as progress:
         wanted = Wanted(source, tuple(sink or ()), service, frames, again, board.transport.trusted)
         done = flash_board(
@@ -89,6 +97,10 @@ def flash(
             show=_say,
             progress=progress,
         )
+    _flashed(done, dry_run, as_json)
+
+
+def _flashed(done: Any, dry_run: bool, as_json: bool) -> None:
     if as_json:
         steps = [step.kind for step in done.plan.steps]
         _print({"schema": 1, "sha": done.sha, "steps": steps, "dry_run": dry_run, "artefact": done.plan.artefact})
