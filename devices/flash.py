@@ -16,9 +16,8 @@ from edge_runtime.device_trust import ROOT_KEY, TRUST_FILE, open_device_trust, r
 from edge_runtime.disk import read
 from edge_runtime.errors import BadInput
 from edge_runtime.manifest import RUNTIME_MEMBER
+from edge_runtime.policy import POLICY_FILE, open_policy
 from edge_runtime.trust import Trust, read_public_key
-
-POLICY_FILE = "policy.json"
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,9 @@ def flash(
     chosen = profiles.load(profile)
     site, archive = (None, b"") if wheels is None else open_site(wheels)
     made = plan(board.facts(chosen.accelerator_path), facts_of_bundle, chosen, wanted, trust=known, site=site)
+    policy = open_policy(str(trust / POLICY_FILE))
+    if policy is not None:
+        policy.check(manifest, opened.members, made.artefact)
     show(made.text())
     if not dry_run:
         payload = Payload(data, opened.members[RUNTIME_MEMBER], files, site, archive)

@@ -51,6 +51,8 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     check_manifest(manifest)
     trust.check_policy(manifest, trust.key_of(key))
     verified = _check_members(members[2:], manifest["members"])
+    if trust.policy is not None:
+        trust.policy.check(manifest, verified)
     return Bundle(manifest, verified, hashlib.sha256(manifest_bytes).hexdigest(), key, manifest["development"])
 
 

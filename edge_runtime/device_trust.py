@@ -19,6 +19,7 @@ from edge_runtime.disk import read
 from edge_runtime.envelope import unwrap
 from edge_runtime.errors import BadInput, BundleRefused
 from edge_runtime.files import write_atomic
+from edge_runtime.policy import POLICY_FILE, open_policy
 from edge_runtime.trust import Key, Trust, read_public_key
 
 ROOT_KEY, TRUST_FILE, KIND = "root.pub", "trust.json", "trust"
@@ -48,7 +49,13 @@ def open_device_trust(folder: str, *, floor: int = 0) -> Trust:
         raise BadInput("Expected {} in {}; it cannot be read. Flash the trust again.".format(TRUST_FILE, folder))
     file = read_trust_file(data, root)
     keys = [key for key in file.keys if key.key not in file.revoked]
-    return Trust(keys, floor=max(floor, file.security_version), audience=file.audience, revoked=frozenset(file.revoked))
+    return Trust(
+        keys,
+        floor=max(floor, file.security_version),
+        audience=file.audience,
+        revoked=frozenset(file.revoked),
+        policy=open_policy(os.path.join(folder, POLICY_FILE)),
+    )
 
 
 def read_trust_file(data: bytes, root: Key) -> TrustFile:

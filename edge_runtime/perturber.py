@@ -33,7 +33,7 @@ class Perturber(object):
 
         ``bundle`` is a path (or the bundle's bytes), ``trust`` a folder of public keys (or a ``Trust``). ``artefact``
         and ``backend`` are names or ``"auto"``: the first artefact of the manifest's preference that an installed
-        backend can open. Raises ``BundleRefused`` before any model byte is looked at, ``BadInput`` for names that do
+        backend can open. Raises ``BundleRefused`` before any frame is looked at, ``BadInput`` for names that do
         not exist, ``DeviceFailed`` where no backend can run it or the self-test fails, ``PrivacyStop`` where raw data
         would pass through.
         """
@@ -42,10 +42,13 @@ class Perturber(object):
         from edge_runtime.selftest import self_test
         from edge_runtime.trust import Trust
 
-        verified = read_bundle(bundle, trust if isinstance(trust, Trust) else Trust.open(trust))
+        trust = trust if isinstance(trust, Trust) else Trust.open(trust)
+        verified = read_bundle(bundle, trust)
         announce(verified)
         chosen, pipeline = _choose(verified, artefact, backend, threads)
         try:
+            if trust.policy is not None:
+                trust.policy.check(verified.manifest, verified.members, chosen)
             worst = self_test(pipeline, verified.manifest, verified.members, chosen)
         except BaseException:
             pipeline.close()

@@ -142,13 +142,15 @@ class Releases(object):
         state = self.state()
         if state.previous is None:
             raise BadInput("There is no previous release to go back to.")
-        bundle = self.read(state.previous)
-        if bundle is None:
+        # Read as a new one would be: by today's keys, floor and policy.
+        data = read(os.path.join(self.folder(state.previous), BUNDLE))
+        if data is not None:
+            read_bundle(data, self._trust(state.floor))
+        if self.read(state.previous) is None:
             raise BundleRefused(
                 "no-previous",
                 "The previous release {:.12} is not whole, or not trusted any more.".format(state.previous),
             )
-        self._trust(state.floor).check_policy(bundle.manifest, self._trust(state.floor).key_of(bundle.key))
         back = state._replace(committed=state.previous, previous=state.committed, reason="rolled back on request")
         self._keep(back)
         self._settle(back)

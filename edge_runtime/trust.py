@@ -6,11 +6,12 @@ a throw-away key. What is in the folder was put there by the device's owner; not
 
 import os
 import re
-from typing import Any, Dict, FrozenSet, Iterable, NamedTuple, Union
+from typing import Any, Dict, FrozenSet, Iterable, NamedTuple, Optional, Union
 
 from edge_runtime import ed25519
 from edge_runtime.checks import show
 from edge_runtime.errors import BadInput, BundleRefused
+from edge_runtime.policy import Policy
 
 _LINE = re.compile(r"edgeveil-ed25519 ([0-9a-f]{64}) ([A-Za-z0-9][A-Za-z0-9._@-]{0,63})( development)?\n?")
 _MAX_FILE_BYTES = 4096
@@ -29,13 +30,19 @@ class Trust(object):
 
     ``floor``: the smallest ``security_version`` that is still taken. ``audience``: the name that bundles for this
     device alone are made out to; bundles made out to nobody in particular are always taken. ``revoked``: keys that may
-    not sign any more, whatever else is said of them.
+    not sign any more, whatever else is said of them. ``policy``: what its owner demands of bundles besides, or None.
     """
 
     def __init__(
-        self, keys: Iterable[Key], *, floor: int = 0, audience: str = "", revoked: FrozenSet[str] = frozenset()
+        self,
+        keys: Iterable[Key],
+        *,
+        floor: int = 0,
+        audience: str = "",
+        revoked: FrozenSet[str] = frozenset(),
+        policy: Optional[Policy] = None,
     ) -> None:
-        self.revoked = revoked
+        self.revoked, self.policy = revoked, policy
         self.keys: Dict[str, Key] = {}
         for key in keys:
             known = self.keys.setdefault(key.key, key)

@@ -15,6 +15,7 @@ import threading
 import time
 from pathlib import Path
 
+import bundles
 import cv2
 import fakenect_recording
 import numpy as np
@@ -352,3 +353,34 @@ def test_a_film_at_its_own_pace_takes_its_own_time(film):
             frame = source.next()
     assert frame.index == 25
     assert 0.95 < time.monotonic() - start < 1.5
+
+
+def test_a_kinect_v1_is_read_inside_without_a_network(recording, tiny, tmp_path):
+    """The whole service: libfreenect behind the filter, the capture's depth, a generator, what leaves."""
+    manifest = {key: value for key, value in tiny.manifest.items() if key != "members"}
+    manifest["capture"] = {
+        **bundles.captured_example()[0]["capture"],
+        "frame": {"shape": [480, 640], "dtype": "uint16", "unit_mm": 1.0},
+        "measure": "depth",
+        "low": 500.0,
+        "high": 4000.0,
+        "crop": None,
+        "slots": 1,
+    }
+    made = bundles.make_bundle(tmp_path / "bundle", example=(manifest, tiny.members))
+    environment = {**os.environ, "FAKENECT_PATH": str(recording), "LD_LIBRARY_PATH": str(FAKENECT)}
+    environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{PACKAGES}"
+    command = [sys.executable, "-m", "edge_runtime", "run", str(made.path), "--trust", str(made.trust), "--json"]
+    command += ["--source", "kinect:", "--sink", f"npz:{tmp_path}/out.npz", "--health", "off", "--log", "json"]
+    done = subprocess.run(
+        [*command, "--duration", "4"], env=environment, capture_output=True, text=True, timeout=120, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout.strip().splitlines()[-1])
+    # How many there are is the machine's to say; that none is lost between the two processes is not.
+    assert document["frames_in"] == document["frames_out"] + sum(document["dropped"].values())
+    assert document["frames_out"] >= 3
+    ready = next(json.loads(line) for line in done.stderr.splitlines() if '"event": "ready"' in line)
+    assert "filter" in ready["isolation"]
+    with np.load(tmp_path / "out.npz") as out:
+        assert out["x"].shape[1:] == (12, 12, 1)

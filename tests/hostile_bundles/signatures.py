@@ -10,6 +10,7 @@ from hostile_bundles.museum import changed, exhibit, good, key_named
 from edge_runtime import ed25519
 from edge_runtime.archive import pack
 from edge_runtime.bundle import signature_member, signed_message
+from edge_runtime.policy import Demand, Policy
 from edge_runtime.trust import Trust
 
 NEUTRAL = (1).to_bytes(32, "little")  # the encoding of the point (0, 1), of order 1
@@ -30,6 +31,12 @@ def _parts() -> tuple[bytes, str, bytes]:
 @exhibit("untrusted-key")
 def strangers_key() -> bytes:
     return bundles.sealed(*good(), key=bundles.STRANGER)
+
+
+@exhibit("revoked-key")
+def key_that_was_revoked() -> tuple[bytes, Trust]:
+    """Revoked wins, even where somebody put the key among those that may sign."""
+    return bundles.sealed(*good()), Trust([bundles.trusted()], revoked=frozenset([bundles.public_hex(bundles.KEY)]))
 
 
 @exhibit("bad-signature")
@@ -156,6 +163,12 @@ def development_bundle_by_an_ordinary_key() -> bytes:
 @exhibit("rolled-back")
 def older_than_the_floor() -> tuple[bytes, Trust]:
     return bundles.sealed(*good()), Trust([bundles.trusted()], floor=2)
+
+
+@exhibit("policy-not-met")
+def hides_another_attribute() -> tuple[bytes, Trust]:
+    policy = Policy([Demand("identity", 0.1, True)])
+    return bundles.sealed(*good()), Trust([bundles.trusted()], policy=policy)
 
 
 @exhibit("other-audience")

@@ -1,5 +1,9 @@
 """The audit's part about streams, and the page that puts splits together."""
 
+import importlib.util
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,8 +11,13 @@ from trainer.audit import streaming
 from trainer.datasets.base import Dataset, InputSpec, Slices
 from trainer.report import streams
 
+ROOT = Path(__file__).parents[2]
 TRACK = {"hold": "track", "votes": 7, "period_s": None, "acknowledged": None}
 FRAME = {"hold": "frame", "votes": None, "period_s": None, "acknowledged": "code-per-frame leaks"}
+
+
+def recorded():
+    return json.loads((ROOT / "docs" / "results" / "privacy" / "streams.json").read_text())
 
 
 def recordings(n=180, length=16, cluster=True):
@@ -75,3 +84,19 @@ def test_the_best_family_is_that_of_all_splits_and_stands_against_the_best_where
     assert over.estimate == pytest.approx(0.05)
     assert over.low < 0 < over.high
     assert streams.linkage(record, "held").family == "b"
+
+
+def test_the_page_is_what_the_record_says():
+    spec = importlib.util.spec_from_file_location("make_result_docs", ROOT / "scripts" / "make_result_docs.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert (ROOT / "docs" / "results-streams.md").read_text() == script.streams_page(recorded())
+
+
+def test_the_record_says_that_held_streams_tell_nothing_more_and_the_others_do():
+    record = recorded()
+    for population in streams.POPULATIONS:
+        assert streams.over_baseline(record, population, "held", "T=16").estimate <= 0.03
+        for way in ("lp", "learned"):
+            assert streams.over_baseline(record, population, way, "T=16").estimate > 0.05
+    assert streams.over_baseline(record, "unseen", "independent", "T=16").estimate > 0.1

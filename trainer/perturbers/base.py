@@ -93,7 +93,7 @@ class FittedPerturber:
             tables={name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in text["tables"]},
             identity_allowed=text["perturber"]["identity_allowed"],
             substituted=text["perturber"]["substituted"],
-            stream=text["stream"],
+            stream=text.get("stream"),
         )
 
 

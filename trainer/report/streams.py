@@ -75,4 +75,5 @@ def per_split(record: Record, population: str, *keys: str) -> np.ndarray:
 def _best(rows: Sequence[Mapping[str, float]], better: Any) -> Best:
     averages = {family: float(np.mean([row[family] for row in rows])) for family in rows[0]}
     family = better(averages, key=averages.__getitem__)
-    return Best(family, mean(np.array([row[family] for row in rows])))
+    found = mean(np.array([row[family] for row in rows]))
+    return Best(family, Interval(found.estimate, max(0.0, found.low), min(1.0, found.high)))
