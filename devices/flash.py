@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from devices import profiles
+from devices import profiles, service
 from devices.execute import Board, Payload, Say
 from devices.facts import BundleFacts, TrustFacts, Wanted
 from devices.plan import Plan, plan
@@ -60,13 +60,19 @@ def flash(
     )
     chosen = profiles.load(profile)
     site, archive = (None, b"") if wheels is None else open_site(wheels)
-    made = plan(board.facts(chosen.accelerator_path), facts_of_bundle, chosen, wanted, trust=known, site=site)
+    facts = board.facts(chosen.accelerator_path)
+    made = plan(facts, facts_of_bundle, chosen, wanted, trust=known, site=site)
+    units: dict[str, bytes] = {}
+    # A board in use keeps its configuration where no other is asked for.
+    kept = bool(facts.edgeveil and facts.edgeveil.service) and not (wanted.source or wanted.sinks)
+    if any(step.kind == "service" for step in made.steps) and not kept:
+        units = service.files(board.root, wanted.source, wanted.sinks, chosen.accelerator_path)
     policy = open_policy(str(trust / POLICY_FILE))
     if policy is not None:
         policy.check(manifest, opened.members, made.artefact)
     show(made.text())
     if not dry_run:
-        payload = Payload(data, opened.members[RUNTIME_MEMBER], files, site, archive)
+        payload = Payload(data, opened.members[RUNTIME_MEMBER], files, site, archive, units)
         board.carry_out(made, payload, wanted, progress)
     first = any(step.kind == "trust" for step in made.steps)
     return Flashed(made, opened.manifest_sha256, known.root_key if first and known else None)
