@@ -128,13 +128,16 @@ class Folder:
         self.is_root = (folder / "etc").is_dir() and (folder / "usr").is_dir()
 
     def free_bytes(self) -> int:
+        """Bytes there is place for."""
         return shutil.disk_usage(self._folder).free
 
     def read(self, path: str) -> bytes | None:
+        """A file's bytes, or None."""
         place = self._place(path)
         return place.read_bytes() if place.is_file() else None
 
     def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
+        """Files, then links, with the folders that they need."""
         try:
             for path, data in files.items():
                 place = self._place(path)
@@ -151,10 +154,12 @@ class Folder:
             raise DeviceFailed(f"{self.name} cannot be written: {error.strerror}.") from None
 
     def remove(self, paths: list[str]) -> None:
+        """Remove what is there of these."""
         for path in paths:
             self._place(path).unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
+        """What lies in a folder."""
         place = self._place(folder)
         return sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
 
@@ -179,11 +184,13 @@ class Ext:
         self._image = f"{image}?offset={offset}"
 
     def free_bytes(self) -> int:
+        """Bytes there is place for."""
         text = _run(["dumpe2fs", "-h", self._image]).stdout.decode("utf-8", "replace")
         found = {key: int(value) for key, value in re.findall(r"(Free blocks|Block size):\s+(\d+)", text)}
         return found["Free blocks"] * found["Block size"]
 
     def read(self, path: str) -> bytes | None:
+        """A file's bytes, or None."""
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder, "out")
             self._debugfs([f'dump {path} "{place}"'], write=False)
@@ -192,6 +199,7 @@ class Ext:
             return place.read_bytes()
 
     def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
+        """Files, then links, with the folders that they need."""
         folders = {str(parent): None for path in (*files, *(links or {})) for parent in reversed(Path(path).parents)}
         # Where one is there already, debugfs's mkdir leaves a stray inode behind.
         commands = [f"mkdir {f}" for f in folders if "Type: dir" not in self._debugfs([f"stat {f}"], write=False)]
@@ -206,13 +214,16 @@ class Ext:
             self._debugfs(commands, write=True)
 
     def remove(self, paths: list[str]) -> None:
+        """Remove what is there of these."""
         self._debugfs([f"rm {path}" for path in paths], write=True)
 
     def names(self, folder: str) -> list[str]:
+        """What lies in a folder."""
         text = self._debugfs([f"ls -p {folder}"], write=False)
         return sorted(line.split("/")[5] for line in text.splitlines() if line.count("/") >= 6)
 
     def check(self) -> None:
+        """Raise ``BadInput`` where it is not clean."""
         done = _run(["e2fsck", "-fn", self._image], codes=range(256))
         if done.returncode:
             raise BadInput(f"The ext4 file system in {self.name} is not clean: run e2fsck on it, or use a fresh image.")
@@ -236,15 +247,18 @@ class Fat:
         self._image = f"{image}@@{offset}"
 
     def free_bytes(self) -> int:
+        """Bytes there is place for."""
         text = _run(["mdir", "-i", self._image, "::"]).stdout.decode("utf-8", "replace")
         found = re.search(r"([\d ]+) bytes free", text)
         return int(found.group(1).replace(" ", "")) if found else 0
 
     def read(self, path: str) -> bytes | None:
+        """A file's bytes, or None."""
         done = _run(["mtype", "-i", self._image, "::" + path], codes=range(256))
         return done.stdout if done.returncode == 0 else None
 
     def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
+        """Files, then links, with the folders that they need."""
         if links:
             raise BadInput("A FAT file system has no links.")
         folders = {str(parent): None for path in files for parent in reversed(Path(path).parents)}
@@ -258,10 +272,12 @@ class Fat:
                 _run(["mcopy", "-i", self._image, "-o", str(place), "::" + path], codes=(0, 1))
 
     def remove(self, paths: list[str]) -> None:
+        """Remove what is there of these."""
         for path in paths:
             _run(["mdel", "-i", self._image, "::" + path], codes=(0, 1))
 
     def names(self, folder: str) -> list[str]:
+        """What lies in a folder."""
         done = _run(["mdir", "-i", self._image, "-b", "::" + folder], codes=(0, 1))
         return sorted(line.rstrip("/").rsplit("/", 1)[1] for line in done.stdout.decode().splitlines() if "/" in line)
 
