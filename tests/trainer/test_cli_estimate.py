@@ -31,6 +31,19 @@ def test_a_range_says_that_it_is_one_and_what_carried_it(monkeypatch, tmp_path):
     assert only["fps_low"] < only["fps_high"]
 
 
+def test_table_fours_line_can_be_shown_beside_it(monkeypatch, tmp_path):
+    network = Network("occu", 6.8e8, 0, 4e5, 32400)
+    monkeypatch.setattr(cli_estimate, "networks_of", lambda *_: {"tflite-int8": network})
+    board = (tmp_path / "x.veil", "--for", "coral-dev-board", "--reference")
+    assert "through 11 networks" in said(*board, "coral-dev-board-cpu/tflite=2000").stdout
+    document = json.loads(said(*board, "coral-dev-board-cpu/tflite=2000", "--json").stdout)
+    line = document["estimates"][0]["line"]
+    assert line["fps_low"] < line["fps"]
+    assert "table has 1" in said(*board, "raspberry-pi-5/tflite=3").stdout
+    for wrong in ("nowhere/x=3", "coral-dev-board-cpu/tflite", "coral-dev-board-cpu/tflite=-1"):
+        assert "reference" in str(said(*board, wrong).exception)
+
+
 def test_a_network_of_another_size_is_refused_with_three(tmp_path):
     model = image_net()
     (tmp_path / "net-int8.tflite").write_bytes(tflite.convert(model, ["int8"], calibration(model, 4))["int8"])
