@@ -169,6 +169,28 @@ def by_reference(
     return middle - reach, middle, middle + reach
 
 
+def line_for(rows: Sequence[Row], reference: str, reference_ms: float, group: str, precision: str) -> dict[str, Any]:
+    """Table 4's answer in frames a second, from the networks that were measured on ``reference`` and on ``group``.
+
+    Of several rows of a network the first counts. ``fps_high`` is None where the line reaches down to 0 ms. Raises
+    ``BadInput`` for a reference that the table does not have.
+    """
+    there = {(r.model, r.input): r.latency_ms for r in reversed(rows) if r.group == reference}
+    if not there:
+        names = ", ".join(sorted({r.group for r in rows}))
+        raise BadInput(f"A reference machine of the table was expected ({names}); got {reference!r}.")
+    here = {(r.model, r.input): r.latency_ms for r in reversed(rows) if (r.group, r.precision) == (group, precision)}
+    pairs = [(there[key], ms) for key, ms in here.items() if key in there]
+    said = by_reference(pairs, reference_ms)
+    if said is None:
+        return {"refused": f"3 networks measured on both were expected; the table has {len(pairs)}"}
+    low, middle, high = said
+    if high <= 0:
+        return {"refused": "the line lies below 0 ms there"}
+    ends = {"fps_low": 1000 / high, "fps": 1000 / middle if middle > 0 else None}
+    return ends | {"fps_high": 1000 / low if low > 0 else None, "networks": len(pairs)}
+
+
 def _carriers(model: Regression, weights: np.ndarray, count: int = 5) -> tuple[tuple[str, float], ...]:
     order = np.argsort(-np.abs(weights))[:count]
     return tuple((model.rows[i].describe(), round(float(weights[i]), 3)) for i in order)

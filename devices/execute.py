@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import edge_runtime.facts
+from devices import service
 from devices.facts import Facts, Site, Wanted
 from devices.plan import Plan
 from devices.transports import Transport
@@ -108,7 +109,7 @@ class Board:
             [
                 self.transport.python,
                 "-c",
-                _UNPACK,
+                UNPACK,
                 place,
                 digest(payload.site_archive),
                 posixpath.join(self.root, site.name),
@@ -123,6 +124,17 @@ class Board:
         arguments = ["install", self._bundle_place(payload), "--root", self.root, "--frames", str(wanted.frames)]
         arguments += ["--source", wanted.source] if wanted.source else []
         arguments += ["--again"] if wanted.again else []
+        # Two cannot have one camera: what runs makes way for the trial, and comes back whatever becomes of it.
+        makes_way = bool(wanted.source) and self.has_service()
+        if makes_way:
+            self.control("stop")
+        try:
+            self._install_there(payload, arguments)
+        finally:
+            if makes_way:
+                self.control("start")
+
+    def _install_there(self, payload: Payload, arguments: list[str]) -> None:
         installed = self._root(["test", "-e", posixpath.join(self.root, "current", "edgeveil-edge.pyz")]).code == 0
         if installed:
             done = self.edge(*arguments, timeout_s=TRIAL_S)
@@ -136,23 +148,37 @@ class Board:
         self.say(done.out.decode("utf-8", "replace").strip())
 
     def _service(self, payload: Payload, *_: object) -> None:
-        for path, data in sorted(payload.service.items()):
-            self._place(data, path, "644")
-        for command in (
-            ["systemctl", "daemon-reload"],
-            ["systemctl", "enable", "edgeveil.target"],
-            ["systemctl", "restart", "edgeveil.target"],
-        ):
-            check(self._root(command), " ".join(command))
+        if payload.service:
+            for user, command in service.USERS.items():
+                if self._sudoed(["id", "-u", user]).code:
+                    check(self._sudoed(command), f"Making the user {user}")
+            for path, data in sorted(payload.service.items()):
+                owner = ["-g", service.GROUP] if path == service.CONFIG else []
+                self._place(data, path, "640" if owner else "644", owner)
+            check(self._sudoed(["systemctl", "daemon-reload"]), "systemctl daemon-reload")
+            check(self._sudoed(["systemctl", "enable", *service.UNITS]), "systemctl enable")
+        self.control("restart")
 
-    def _supervise(self, *_: object) -> None:
-        check(self.edge("supervise", "--root", self.root, "--detach"), "Starting the loop")
+    def control(self, what: str) -> None:
+        """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` where that is not done."""
+        units = service.UNITS[-2:] if what == "stop" else [service.MAIN]
+        check(self._sudoed(["systemctl", what, *units], timeout_s=240), f"systemctl {what}")
 
-    def _place(self, data: bytes, path: str, mode: str) -> None:
+    def logs(self, lines: int) -> bytes:
+        """The last lines that the service's units said. Raises ``DeviceFailed``."""
+        which = [part for unit in service.UNITS for part in ("-u", unit)]
+        return check(self._sudoed(["journalctl", "--no-pager", "-n", str(lines), *which]), "journalctl")
+
+    def has_service(self) -> bool:
+        """Whether a flash has installed the service there."""
+        return self.transport.run(["test", "-e", service.UNIT_FOLDER + service.MAIN]).code == 0
+
+    def _place(self, data: bytes, path: str, mode: str, owner: Sequence[str] = ()) -> None:
         """A file that belongs to root, by way of one that does not."""
         incoming = posixpath.join(self._incoming_folder(), digest(data))
         self.transport.put(data, incoming)
-        check(self._root(["install", "-D", "-m", mode, incoming, path]), f"Writing {path}")
+        run = self._sudoed if path.startswith("/etc/") else self._root
+        check(run(["install", "-D", "-m", mode, *owner, incoming, path]), f"Writing {path}")
 
     def _bundle_place(self, payload: Payload) -> str:
         return posixpath.join(self._incoming_folder(), digest(payload.bundle) + ".veil")
@@ -170,9 +196,16 @@ class Board:
 
     def _root(self, command: list[str], *, timeout_s: float = 120) -> Completed:
         if self._sudo is None:
-            uid = check(self.transport.run(["id", "-u"]), "id").strip()
-            self._sudo = [] if uid == b"0" or self._may_write() else ["sudo", "-n"]
+            self._sudo = [] if self._is_root() or self._may_write() else ["sudo", "-n"]
         return self.transport.run([*self._sudo, *command], timeout_s=timeout_s)
+
+    def _sudoed(self, command: Sequence[str], *, timeout_s: float = 120) -> Completed:
+        """As root, whoever owns the place: for what is the system's."""
+        prefix = [] if self._is_root() else ["sudo", "-n"]
+        return self.transport.run([*prefix, *command], timeout_s=timeout_s)
+
+    def _is_root(self) -> bool:
+        return check(self.transport.run(["id", "-u"]), "id").strip() == b"0"
 
     def _may_write(self) -> bool:
         """Whether the user owns the place itself: then nothing needs root but the service."""
@@ -194,7 +227,7 @@ print(place)
 """
 
 # Unpacked beside its name and renamed: a site's name is never that of half a site.
-_UNPACK = """
+UNPACK = """
 import hashlib, os, shutil, sys, zipfile
 archive, sha, place = sys.argv[1:]
 with open(archive, "rb") as f:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from devices import profiles
+from devices import first_boot, media, profiles, service
 from devices.execute import Board, Payload, Say
 from devices.facts import BundleFacts, TrustFacts, Wanted
-from devices.plan import Plan, plan
+from devices.plan import Plan, Refused, Step, plan
 from devices.sites import open_site
 from edge_runtime.bundle import read_bundle, read_file
 from edge_runtime.device_trust import ROOT_KEY, TRUST_FILE, open_device_trust, read_trust_file
 from edge_runtime.disk import read
 from edge_runtime.errors import BadInput
-from edge_runtime.manifest import RUNTIME_MEMBER
+from edge_runtime.manifest import NO_MODEL, RUNTIME_MEMBER
 from edge_runtime.policy import POLICY_FILE, open_policy
 from edge_runtime.trust import Trust, read_public_key
 
@@ -60,16 +60,72 @@ def flash(
     )
     chosen = profiles.load(profile)
     site, archive = (None, b"") if wheels is None else open_site(wheels)
-    made = plan(board.facts(chosen.accelerator_path), facts_of_bundle, chosen, wanted, trust=known, site=site)
+    facts = board.facts(chosen.accelerator_path)
+    made = plan(facts, facts_of_bundle, chosen, wanted, trust=known, site=site)
+    units: dict[str, bytes] = {}
+    # A board in use keeps its configuration where no other is asked for.
+    kept = bool(facts.edgeveil and facts.edgeveil.service) and not (wanted.source or wanted.sinks)
+    if any(step.kind == "service" for step in made.steps) and not kept:
+        units = service.files(board.root, wanted.source, wanted.sinks, chosen.accelerator_path)
     policy = open_policy(str(trust / POLICY_FILE))
     if policy is not None:
         policy.check(manifest, opened.members, made.artefact)
     show(made.text())
     if not dry_run:
-        payload = Payload(data, opened.members[RUNTIME_MEMBER], files, site, archive)
+        payload = Payload(data, opened.members[RUNTIME_MEMBER], files, site, archive, units)
         board.carry_out(made, payload, wanted, progress)
     first = any(step.kind == "trust" for step in made.steps)
     return Flashed(made, opened.manifest_sha256, known.root_key if first and known else None)
+
+
+def flash_card(
+    bundle: Path,
+    target: str,
+    profile: str,
+    *,
+    trust: Path,
+    wanted: Wanted,
+    root: str,
+    wheels: Path | None = None,
+    dry_run: bool = False,
+    show: Say = lambda _: None,
+) -> Flashed:
+    """Write ``bundle`` to a card (``image:FILE``, ``dir:FOLDER``) whose board flashes itself when it first comes up.
+
+    What only the board knows, its interpreters among it, is found out there. Raises ``EdgeVeilError``.
+    """
+    data = read_file(str(bundle))
+    known, files = owners_trust(trust)
+    if known is None:
+        raise Refused("no-trust", "A card brings the board's trust along: give the folder of edgeveil trust init.")
+    opened = read_bundle(data, open_device_trust(str(trust)))
+    chosen = profiles.load(profile)
+    variants = opened.manifest["preference"]
+    possible = [name for name in chosen.artefacts if name in variants] or ([] if variants else [NO_MODEL])
+    if not possible:
+        raise Refused(
+            "no-artefact",
+            f"The profile {chosen.name} runs {', '.join(chosen.artefacts)}; the bundle has {', '.join(variants)}.",
+        )
+    site, archive = (None, b"") if wheels is None else open_site(wheels)
+    if site is not None and site.architecture != chosen.architecture:
+        raise Refused(
+            "architecture", f"The wheels given are for {site.architecture}, and {chosen.name} is {chosen.architecture}."
+        )
+    units: dict[str, bytes] = {}
+    if wanted.service:
+        units = service.files(root, wanted.source, wanted.sinks, chosen.accelerator_path)
+    payload = Payload(data, opened.members[RUNTIME_MEMBER], files, site, archive, units)
+    tree = first_boot.tree(payload, root, wanted)
+    card = media.open_media(target)
+    size = sum(map(len, tree.values()))
+    step = Step("card", f"write {len(tree)} files for the first boot into {card.name}, and read them back", size)
+    made = Plan((step,), possible[0], "found out at first boot")
+    show(made.text())
+    if not dry_run:
+        for said in media.write_card(card, tree):
+            show(said)
+    return Flashed(made, opened.manifest_sha256, known.root_key)
 
 
 def owners_trust(folder: Path) -> tuple[TrustFacts | None, dict[str, bytes]]:

@@ -93,7 +93,7 @@ def plan(
     if wanted.service and not steps and there is not None and there.service:
         return Plan((), artefact, backend.name if artefact != "numpy" else "numpy", tuple(notes))
     if wanted.service and (steps or (there and not there.service)):
-        steps += _service(facts, notes)
+        steps += _service(facts)
     _fits_the_disk(facts, sum(step.size for step in steps))
     return Plan(tuple(steps), artefact, backend.name if artefact != "numpy" else "numpy", tuple(notes))
 
@@ -213,16 +213,19 @@ def _usable(site: Site | None, facts: Facts) -> bool:
     return True
 
 
-def _service(facts: Facts, notes: list[str]) -> list[Step]:
+def _service(facts: Facts) -> list[Step]:
+    if not facts.systemd:
+        raise Refused(
+            "no-systemd",
+            "The service is made of systemd units, and there is no systemd on this board. Leave it out with "
+            "--no-service, and have what starts programs there run edgeveil-edge run --config /etc/edgeveil/edge.json.",
+        )
     if not facts.sudo:
         raise Refused(
             "no-root",
             "Installing the service needs root on the board, and this user may not sudo without a password. "
             "Log in as one who may, or leave the service out with --no-service.",
         )
-    if not facts.systemd:
-        notes.append("no systemd is there: a supervised fallback is started instead, and not at boot")
-        return [Step("supervise", "start the loop under its own supervisor")]
     return [Step("service", "install and start the systemd units, inside and outside under users of their own")]
 
 

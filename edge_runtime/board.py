@@ -1,4 +1,4 @@
-"""``edgeveil-edge install | recover | rollback | status | releases | trust``: which release this board runs.
+"""``edgeveil-edge install | update | recover | rollback | status | releases | trust``: which release this board runs.
 
 The installed runtime does all of it: what lies inside a new bundle is data until that bundle has been verified.
 """
@@ -38,6 +38,19 @@ def add_commands(commands, epilog):
         "--frames", type=int, default=TRIAL_FRAMES, metavar="N", help="so many ({})".format(TRIAL_FRAMES)
     )
     install.add_argument("--again", action="store_true", help="even if it failed here three times")
+    update = command(
+        "update",
+        _update,
+        "fetch a newer release by a signed index, try it and run it, or keep the old one; for a timer",
+        "edgeveil-edge update --from https://updates.example/hall",
+    )
+    update.add_argument(
+        "--from", dest="place", required=True, metavar="WHERE", help="https://HOST/FOLDER or dir:FOLDER with index.json"
+    )
+    update.add_argument("--source", metavar="KIND:WHERE", help="try it on frames of this source (synthetic ones)")
+    update.add_argument(
+        "--frames", type=int, default=TRIAL_FRAMES, metavar="N", help="so many ({})".format(TRIAL_FRAMES)
+    )
     command("recover", _recover, "put right what a power cut left; called at every start", "edgeveil-edge recover")
     command("rollback", _rollback, "run the previous release again", "edgeveil-edge rollback")
     tried = command(
@@ -112,6 +125,28 @@ def _install(arguments):
             "now runs" if changed else "runs already:", state.committed, state.floor
         )
     )
+
+
+def _update(arguments):
+    from edge_runtime.trust import Trust
+    from edge_runtime.update import update
+
+    releases = open_releases(arguments.root)
+    releases.recover()
+    state = releases.state()
+    changed = update(
+        arguments.root,
+        arguments.place,
+        Trust.open(os.path.join(arguments.root, "trust"), floor=state.floor),
+        lambda data: releases.install(data, trial(arguments.root, arguments.source, arguments.frames)),
+        committed=state.committed,
+        say=_say,
+    )
+    sys.stdout.write("{} {}\n".format("now runs" if changed else "runs already:", releases.state().committed))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
 
 
 def _try(arguments):

@@ -1,6 +1,6 @@
 """What the harness itself costs: its median beside a bare loop's, and beside OpenVINO's own benchmark_app.
 
-The bare loop times twenty calls of the same interpreter with two looks at the clock and nothing else; the harness is
+The bare loop times five calls of the same interpreter with two looks at the clock and nothing else; the harness is
 ``edge_runtime.series``. Both take turns in one process of the ``bench`` environment, for each interpreter; the ratio is
 the median over turns. benchmark_app (synchronous, one thread, float32, latency hint) is a process of its own and takes
 turns with the harness on the same ONNX file. The network is the 180 x 180 generator. Exit code 3 where the harness is
@@ -25,7 +25,7 @@ from edge_runtime.files import write_atomic
 
 RESULT = Path("docs/results/bench/overhead.json")
 BARE, APP = 0.03, 0.10
-BLOCK = 20
+BLOCK = 5
 
 
 def bare_ms(call: Any, seconds: float) -> float:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
+from trainer import cli_devices
 
 CACHE = Path("~/.cache/edgeveil/peers").expanduser()
 
@@ -41,7 +42,8 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Also write the document there.")] = None,
     identity: Annotated[Path | None, typer.Option(help="Private key file for SSH.")] = None,
     known_hosts: Annotated[Path | None, typer.Option(help="File of host keys.")] = None,
-    root: Annotated[str, typer.Option(help="Where EdgeVeil lies on the board.")] = "/opt/edgeveil",
+    password_file: Annotated[Path | None, typer.Option(help="File that holds the board user's password.")] = None,
+    root: Annotated[str, typer.Option(help="Where EdgeVeil lies on the board.")] = cli_devices.DEFAULT_ROOT,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Time a bundle in turns with other networks, or on a board. edgeveil-edge bench times it alone, here."""
@@ -53,7 +55,8 @@ def bench(
         more += ["--sustained", sustained] if sustained else []
         more += ["--pace", str(pace)] if pace is not None else []
         limit_s = 900.0 + (600 if publish else 0) + _seconds(sustained)
-        document = on_board(on, bundle, profile, more, root, identity, known_hosts, limit_s)
+        board = cli_devices._board(on, root, identity, known_hosts, password_file)
+        document = on_board(board, bundle, profile, more, limit_s)
     else:
         if trust is None:
             raise BadInput("A bundle is read only once it is verified: give the folder of keys that may sign, --trust.")
@@ -90,28 +93,16 @@ def beside(
         return side_by_side.run(files, rounds=rounds, seconds=seconds, threads=threads)
 
 
-def on_board(
-    target: str,
-    bundle: Path,
-    profile: str | None,
-    more: list[str],
-    root: str,
-    identity: Path | None,
-    known_hosts: Path | None,
-    limit_s: float,
-) -> dict[str, Any]:
+def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
     """What ``edgeveil-edge bench`` says there: the bundle is pushed, timed by the board's own runtime, and removed."""
     from devices import profiles
-    from devices.execute import Board
-    from devices.transports import open_transport
 
     sensors = dict(profiles.load(profile).sensors) if profile else {}
-    board = Board(open_transport(target, identity=identity, known_hosts=known_hosts, password=None), root=root)
     try:
         data = bundle.read_bytes()
     except OSError as error:
         raise BadInput(f"A bundle was expected in {bundle}: {error.strerror}.") from None
-    arguments = ["--trust", f"{root}/trust", *more]
+    arguments = ["--trust", f"{board.root}/trust", *more]
     arguments += ["--sensors", json.dumps(sensors)] if sensors else []
     done = board.bench(data, arguments, timeout_s=limit_s)
     if done.code in (126, 127) or b"can't open file" in done.err:

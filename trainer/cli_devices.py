@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +31,11 @@ def add_commands(app: typer.Typer, boards: typer.Typer) -> None:
     )
     app.command(epilog="Example: edgeveil status ssh://pi@edgepi")(status)
     app.command(epilog="Example: edgeveil rollback ssh://pi@edgepi")(rollback)
+    app.command(epilog="Example: edgeveil logs ssh://pi@edgepi --lines 50")(logs)
+    app.command(epilog="Example: edgeveil start ssh://pi@edgepi")(start)
+    app.command(epilog="Example: edgeveil stop ssh://pi@edgepi")(stop)
     app.command(epilog="Example: edgeveil releases ssh://pi@edgepi --keep 3")(releases)
+    app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")(index)
     app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --with ai-edge-litert==2.3.0 --out wheels")(wheels)
 
 
@@ -68,8 +74,16 @@ def flash(
     """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
     from devices.facts import Wanted
     from devices.flash import flash as flash_board
+    from devices.flash import flash_card
     from trainer.progress import transfer
 
+    if to.startswith(("image:", "dir:")):
+        wanted = Wanted(source, tuple(sink or ()), service, frames, again)
+        card = flash_card(
+            bundle, to, profile, trust=trust, wanted=wanted, root=root, wheels=wheels, dry_run=dry_run, show=_say
+        )
+        _flashed(card, dry_run, as_json)
+        return
     with _board(to, root, identity, known_hosts, password_file, say=_say) as board, transfer("sending") as progress:
         wanted = Wanted(source, tuple(sink or ()), service, frames, again, board.transport.trusted)
         done = flash_board(
@@ -83,6 +97,10 @@ def flash(
             show=_say,
             progress=progress,
         )
+    _flashed(done, dry_run, as_json)
+
+
+def _flashed(done: Any, dry_run: bool, as_json: bool) -> None:
     if as_json:
         steps = [step.kind for step in done.plan.steps]
         _print({"schema": 1, "sha": done.sha, "steps": steps, "dry_run": dry_run, "artefact": done.plan.artefact})
@@ -100,7 +118,8 @@ def status(
 ) -> None:
     """Say what a board runs, which release it would go back to, and what failed there."""
     more = ["--json"] if as_json else []
-    _edge(_board(target, root, identity, known_hosts, password_file), "status", "--root", root, *more)
+    with _board(target, root, identity, known_hosts, password_file) as board:
+        _edge(board, "status", "--root", root, *more)
 
 
 def rollback(
@@ -111,7 +130,47 @@ def rollback(
     password_file: PasswordFile = None,
 ) -> None:
     """Have a board run its previous release again; refused where that lies below its floor."""
-    _edge(_board(target, root, identity, known_hosts, password_file), "rollback", "--root", root)
+    with _board(target, root, identity, known_hosts, password_file) as board:
+        _edge(board, "rollback", "--root", root)
+        if board.has_service():
+            board.control("restart")
+
+
+def logs(
+    target: Target,
+    lines: Annotated[int, typer.Option(min=1, max=100_000, help="So many.")] = 200,
+    root: Root = DEFAULT_ROOT,
+    identity: Identity = None,
+    known_hosts: KnownHosts = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Print the last lines that a board's service said. They hold no reading."""
+    with _serving(_board(target, root, identity, known_hosts, password_file)) as board:
+        sys.stdout.write(board.logs(lines).decode("utf-8", "replace"))
+
+
+def start(
+    target: Target,
+    root: Root = DEFAULT_ROOT,
+    identity: Identity = None,
+    known_hosts: KnownHosts = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Start a board's service; returns when something new has left it."""
+    with _serving(_board(target, root, identity, known_hosts, password_file)) as board:
+        board.control("start")
+
+
+def stop(
+    target: Target,
+    root: Root = DEFAULT_ROOT,
+    identity: Identity = None,
+    known_hosts: KnownHosts = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Stop a board's service until it is started or the board boots again."""
+    with _serving(_board(target, root, identity, known_hosts, password_file)) as board:
+        board.control("stop")
 
 
 def releases(
@@ -124,7 +183,25 @@ def releases(
 ) -> None:
     """List the releases on a board, or remove old ones; the current and the previous one stay."""
     more = [] if keep is None else ["--keep", str(keep)]
-    _edge(_board(target, root, identity, known_hosts, password_file), "releases", "--root", root, *more)
+    with _board(target, root, identity, known_hosts, password_file) as board:
+        _edge(board, "releases", "--root", root, *more)
+
+
+def index(
+    bundles: Annotated[list[Path], typer.Argument(help="Sealed .veil files, the newest first; boards fetch that one.")],
+    key: Annotated[Path, typer.Option(help="signing.key of a key that boards trust.")],
+    out: Annotated[Path, typer.Option(help="index.json to write; put it and the bundles into one folder of a server.")],
+    name: Annotated[str, typer.Option(help="Whom it is for; boards remember the last version of each name.")] = "all",
+    passphrase_file: PasswordFile = None,
+) -> None:
+    """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
+    from trainer.cli import read_passphrase
+    from trainer.export.seal import is_encrypted
+    from trainer.export.update_index import write_index
+
+    passphrase = read_passphrase(passphrase_file) if is_encrypted(key) else None
+    made = write_index(bundles, key, out, name=name, passphrase=passphrase)
+    _say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
 
 
 def wheels(
@@ -164,12 +241,24 @@ def _board(
     return Board(transport, root=root, **more)
 
 
+@contextlib.contextmanager
+def _serving(board: Any) -> Iterator[Any]:
+    """The board, as long as it has a service. Raises ``BadInput`` where it has none."""
+    from edge_runtime.errors import BadInput
+
+    with board:
+        if not board.has_service():
+            raise BadInput(
+                f"There is no EdgeVeil service on {board.transport.name}: flash it with --source and --sink."
+            )
+        yield board
+
+
 def _edge(board: Any, *arguments: str) -> None:
     """Pass on what the board's own runtime says, and its exit code."""
     from edge_runtime.errors import BadInput
 
-    with board:
-        done = board.edge(*arguments)
+    done = board.edge(*arguments)
     if done.code in (126, 127) or b"can't open file" in done.err:
         raise BadInput(f"There is no EdgeVeil on {board.transport.name}: flash it first.")
     sys.stdout.write(done.out.decode("utf-8", "replace"))

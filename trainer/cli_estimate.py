@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +27,9 @@ def estimate(
     measured: Annotated[
         list[Path] | None, typer.Option(help="Your own results, of edgeveil-edge bench --json; may be repeated.")
     ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Also Table 4's way: BOARD/RUNTIME=MS, this network's time on one of the table.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Estimate frames a second on a board, as a range, from what others measured there. Nothing is run.
@@ -34,21 +37,46 @@ def estimate(
     Exit code 3 where every board refuses: the networks measured there are too different.
     """
     from devices import calibration, profiles
-    from devices.estimate import FARTHEST, SHARE, for_profile
+    from devices.estimate import FARTHEST, SHARE, for_profile, line_for
 
     board = profiles.load(profile)
     own = calibration.measured(measured or [])
+    table = [*calibration.published(), *own]
     found = for_profile(networks_of(what, trust), board, calibration.published(), own)
+    lines: list[dict[str, Any] | None] = [None] * len(found)
+    if reference is not None:
+        name, ms = _reference(reference)
+        lines = [line_for(table, name, ms, one.group, one.precision) for one in found]
     if as_json:
         document = {"schema": 1, "kind": "estimate", "profile": board.name, "share": SHARE, "farthest": FARTHEST}
-        rows = [one.document() for one in found]
+        rows = [one.document() | {"line": line} for one, line in zip(found, lines, strict=True)]
         sys.stdout.write(json.dumps({**document, "estimates": rows}, indent=1, sort_keys=True) + "\n")
     else:
         print(f"{board.title}: ESTIMATED, not measured; {SHARE:.0%} ranges of the networks alone, one thread")
-        for one in found:
+        for one, line in zip(found, lines, strict=True):
             print("\n".join(_lines(one)))
+            if line is not None:
+                print(f"    Table 4's line from {reference}: {_line(line)}")
     if all(one.refused for one in found):
         raise LimitNotMet("no estimate can be given for any of these boards; measure there with edgeveil bench --on.")
+
+
+def _reference(text: str) -> tuple[str, float]:
+    name, _, ms = text.rpartition("=")
+    try:
+        value = float(ms)
+    except ValueError:
+        value = 0.0
+    if not name or not 0 < value < 1e9:
+        raise BadInput(f"A reference such as coral-dev-board-cpu/tflite=120.5 (ms) was expected; got {text!r}.")
+    return name, value
+
+
+def _line(line: dict[str, Any]) -> str:
+    if "refused" in line:
+        return f"REFUSED, {line['refused']}"
+    high = f"{line['fps_high']:.3g}" if line["fps_high"] is not None else "any number of"
+    return f"{line['fps_low']:.3g} to {high} frames a second, through {line['networks']} networks"
 
 
 def networks_of(what: Path, trust: Path | None) -> dict[str, Network]:

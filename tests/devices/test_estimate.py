@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,3 +128,20 @@ def test_results_of_another_kind_or_not_valid_are_refused(tmp_path):
         file.write_text(text)
         with pytest.raises(BadInput, match=match):
             measured([file])
+
+
+@pytest.mark.parametrize(
+    ("more", "match"),
+    [
+        ('[[calibration]]\ngroup = "a/b"\nartefact = "onnx-float32"\nprecision = "fp16"', "one of this board's"),
+        ('[[calibration]]\ngroup = "a"\nartefact = "tflite-int8"\nprecision = "int8"', "jetson-nano/tensorrt"),
+        ('[[calibration]]\ngroup = "a/b"\nartefact = "tflite-int8"\nprecision = "int4"', "fp16"),
+        ('[sensors]\nclock = "/sys/x"', "clock is not a known key"),
+        ("[sensors]\nclock_khz = 3", "clock_khz must be"),
+    ],
+)
+def test_a_profile_that_is_wrong_about_sensors_or_rows_says_so(tmp_path, more, match):
+    board = (Path(profiles.__file__).parent / "raspberry-pi-cpu.toml").read_text().partition("\n[[calibration]]")[0]
+    (tmp_path / "own.toml").write_text(f"{board}\n{more}\n")
+    with pytest.raises(BadInput, match=match):
+        profiles.load(tmp_path / "own.toml")

@@ -85,6 +85,12 @@ def test_the_command_reads_a_file_an_export_folder_and_a_bundle(tmp_path):
     assert "MACs" in CliRunner().invoke(app, ["cost", str(file)]).stdout
 
 
+def test_a_keras_file_costs_what_its_model_does(tmp_path):
+    model = image_net()
+    model.save(tmp_path / "net.keras")
+    assert model_file_cost(tmp_path / "net.keras") == keras_cost(model)
+
+
 def test_what_is_no_network_is_one_sentence(tmp_path):
     for name, match in [("a.txt", "was expected"), ("a.keras", "Keras model"), ("a.tflite", "cannot be read")]:
         with pytest.raises(BadInput, match=match):

@@ -1,0 +1,130 @@
+"""devices.service: the very files that a flash puts onto a board, and the commands that make a service of them."""
+
+import configparser
+import json
+
+import pytest
+
+from devices import service
+from devices.execute import Board, Payload
+from devices.facts import Wanted
+from devices.transports.base import Completed
+from edge_runtime import cli, config
+from edge_runtime.errors import BadInput, DeviceFailed
+
+ROOT = "/opt/edgeveil"
+
+
+def unit(made, name):
+    parser = configparser.RawConfigParser(strict=False)
+    parser.optionxform = str
+    parser.read_string(made[service.UNIT_FOLDER + name].decode())
+    return parser
+
+
+def lines(made, key):
+    text = made[service.UNIT_FOLDER + service.INSIDE].decode()
+    return [line.partition("=")[2] for line in text.splitlines() if line.startswith(key + "=")]
+
+
+@pytest.mark.parametrize(
+    ("source", "accelerator", "devices", "groups"),
+    [
+        ("camera:0", None, ["/dev/video0 rw"], ["video"]),
+        ("camera:/dev/v4l/by-id/one", None, ["/dev/v4l/by-id/one rw"], ["video"]),
+        ("camera:1", "/dev/apex_0", ["/dev/video1 rw", "/dev/apex_0 rw"], ["video"]),
+        ("kinect:", None, ["char-usb_device rw"], ["plugdev"]),
+        ("realsense:", None, ["char-usb_device rw", "char-video4linux rw"], ["plugdev video"]),
+        ("simulate:depth", None, [], []),
+    ],
+)
+def test_the_inside_may_open_its_camera_and_nothing_else(source, accelerator, devices, groups):
+    made = service.files(ROOT, source, ["mqtts://broker/hall"], accelerator)
+    assert lines(made, "DeviceAllow") == devices
+    assert lines(made, "SupplementaryGroups") == groups
+    assert lines(made, "DevicePolicy") == ["closed"]
+    assert lines(made, "PrivateNetwork") == ["yes"]
+
+
+def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
+    made = service.files("/srv/veil", "camera:0", ["tcp://127.0.0.1:9000"])
+    assert sorted(made) == sorted([service.CONFIG, *(service.UNIT_FOLDER + name for name in service.UNITS)])
+    for name in service.UNITS:
+        assert b"@" not in made[service.UNIT_FOLDER + name]
+    for name in (service.MAIN, service.INSIDE):
+        words = unit(made, name)["Service"]["ExecStart"].split()
+        assert words[1] == "/srv/veil/current/edgeveil-edge.pyz"
+        cli._parser().parse_args(words[2:])
+    recover = unit(made, service.RECOVER)["Service"]["ExecStart"]
+    assert "recover --root /srv/veil && exit 0" in recover
+    assert service.RECOVER in unit(made, service.MAIN)["Unit"]["Requires"]
+    assert service.RECOVER in unit(made, service.MAIN)["Unit"]["After"]
+
+
+def test_the_configuration_is_one_that_the_runtime_reads(tmp_path):
+    made = service.files(ROOT, "camera:0", ["mqtts://broker/hall", "preview:8080"])
+    (tmp_path / "edge.json").write_bytes(made[service.CONFIG])
+    settings = config.merged({}, config.read(str(tmp_path / "edge.json")))
+    assert (settings["source"], settings["sink"]) == ("camera:0", ["mqtts://broker/hall", "preview:8080"])
+    assert settings["bundle"] == f"{ROOT}/current/bundle.veil"
+    assert json.loads(made[service.CONFIG])["trust"] == f"{ROOT}/trust"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((ROOT, None, ["none"]), "give --source and --sink"),
+        ((ROOT, "camera:0", []), "give --source and --sink"),
+        ((ROOT, "camera:/dev/video0 rw\nUser=root", ["none"]), "Expected camera:0"),
+        ((ROOT, "camera:/dev/../etc", ["none"]), "Expected camera:0"),
+        ((ROOT, "rtsp://cam/1", ["none"]), "no network"),
+        ((ROOT, "wifi:wlan0", ["none"]), "no network"),
+        (("/opt/a b'", "camera:0", ["none"]), "a plain path"),
+    ],
+)
+def test_what_is_no_service_is_refused(arguments, words):
+    with pytest.raises(BadInput, match=words):
+        service.files(*arguments)
+
+
+class Recorded:
+    """A transport that writes down what it is asked to run; ``codes`` by the command's first words."""
+
+    name, trusted, python = "board", True, "python3"
+
+    def __init__(self, uid=b"1000", **codes):
+        self.ran, self.uid, self.codes = [], uid, codes
+
+    def run(self, command, **_):
+        text = " ".join(command)
+        self.ran.append(text)
+        out = self.uid if text == "id -u" else b"/home/pi/in"
+        return Completed(next((code for start, code in self.codes.items() if start in text), 0), out, b"said no")
+
+    def put(self, *_):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_users_files_and_units_in_that_order_and_as_root():
+    line = Recorded(**{"id -u edgeveil": 1})
+    made = service.files(ROOT, "camera:0", ["none"])
+    Board(line)._service(Payload(b"", b"", service=made), Wanted(), None)
+    ran = [one for one in line.ran if one.startswith("sudo -n") and " id " not in one]
+    assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["install"] * 4 + ["systemctl"] * 3
+    assert ran[2].endswith(service.CONFIG)
+    assert "-m 640 -g edgeveil" in ran[2]
+    assert ran[-1] == "sudo -n systemctl restart edgeveil.service"
+
+
+def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back(monkeypatch):
+    line = Recorded(b"0", install=4)
+    board = Board(line)
+    with pytest.raises(DeviceFailed):
+        board._install(Payload(b"x", b"y"), Wanted(source="camera:0"), None)
+    order = [one for one in line.ran if "systemctl" in one or " install " in one]
+    assert order[0] == "systemctl stop edgeveil-inside.service edgeveil.service"
+    assert " install " in order[1]
+    assert order[2] == "systemctl start edgeveil.service"
