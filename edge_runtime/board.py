@@ -143,6 +143,11 @@ def _update(arguments):
         say=_say,
     )
     sys.stdout.write("{} {}\n".format("now runs" if changed else "runs already:", releases.state().committed))
+    if changed and os.path.isdir("/run/systemd/system"):
+        # What runs still runs the old one; a board without the service has nothing to restart.
+        code = subprocess.call(["systemctl", "try-restart", "edgeveil.service"], stdin=subprocess.DEVNULL)  # noqa: S607
+        if code:
+            raise DeviceFailed("the new release is installed, but its service was not restarted (code {})".format(code))
 
 
 def _say(text: str) -> None:

@@ -17,6 +17,7 @@ from devices.plan import Refused
 from edge_runtime.errors import BadInput, DeviceFailed
 from edge_runtime.releases import Releases
 from edge_runtime.trust import Trust, public_key_line
+from trainer.cli import app
 from trainer.export.trust_file import TrustFolder
 from trainer.export.zipapp import zipapp_bytes
 
@@ -228,3 +229,12 @@ def test_the_board_flashes_itself_when_it_comes_up(owner, root_tree, tmp_path):
     (root / "trust" / "root.pub").write_text(public_key_line(bundles.trusted(bundles.STRANGER)))
     assert b"another root key" in booted(kept).stderr
     assert Path(kept).exists()
+
+
+def test_the_command(owner, root_tree, capsys):
+    more = ["--for", "raspberry-pi-cpu", "--trust", str(owner[0] / "root"), "--no-service", "--json"]
+    app(["flash", str(owner[1]), "--to", f"dir:{root_tree}", *more], standalone_mode=False)
+    out = capsys.readouterr()
+    assert json.loads(out.out)["steps"] == ["card"]
+    assert "cleared: " in out.err
+    assert (root_tree / "opt" / first_boot.TREE / "bundle.veil").exists()

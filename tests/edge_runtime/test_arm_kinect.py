@@ -1,21 +1,20 @@
 """A Kinect v1 on an emulated ARM board: the same ctypes code, Debian's arm64 libfreenect, a recording in its place.
 
-The board is an arm64 Debian by mmdebstrap, run by qemu's user emulation: right numbers, no speed.
+The board is the tree of ``scripts/emulated_device``, run by qemu's user emulation: right numbers, no speed.
 """
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
+import emulated
 import fakenect_recording
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = "usr/lib/aarch64-linux-gnu"
-PACKAGES = "libstdc++6,libgomp1,python3,python3-numpy,libc-bin,libfreenect0.5"
 
 pytestmark = [pytest.mark.boards, pytest.mark.cameras, pytest.mark.slow]
 
@@ -23,19 +22,9 @@ pytestmark = [pytest.mark.boards, pytest.mark.cameras, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def board(tmp_path_factory):
     """The root folder of a small arm64 system with qemu inside."""
-    qemu = shutil.which("qemu-aarch64-static")
-    if os.geteuid() or qemu is None or shutil.which("mmdebstrap") is None:
-        pytest.skip("NO ARM BOARD HERE: as root, apt install qemu-user-static mmdebstrap")
     root = tmp_path_factory.mktemp("board") / "root"
-    # Packages are unpacked and no more: their scripts would have to run under emulation.
-    command = ["mmdebstrap", "--quiet", "--architectures=arm64", "--variant=extract", f"--include={PACKAGES}"]
-    command += ["--aptopt=APT::Install-Recommends false", "--dpkgopt=path-exclude=/usr/share/doc/*"]
-    done = subprocess.run([*command, "bookworm", str(root)], capture_output=True, text=True, timeout=240)
-    if done.returncode:
-        pytest.skip(f"NO ARM BOARD HERE: {done.stderr[-200:]}")
-    for name in ("blas", "lapack"):  # what update-alternatives would have done
-        (root / LIBRARIES / f"lib{name}.so.3").symlink_to(f"{name}/lib{name}.so.3")
-    shutil.copy(qemu, root)
+    subprocess.run(["cp", "-a", "--reflink=auto", str(emulated.tree()), str(root)], check=True, timeout=120)
+    shutil.copy(shutil.which("qemu-aarch64-static"), root)
     return root
 
 

@@ -1,0 +1,102 @@
+"""A whole virtual board with Debian's kernel: V4L2's own test camera (vivid) through the installed runtime."""
+
+import io
+import json
+import os
+import sys
+
+import bundles
+import emulated
+import numpy as np
+import pytest
+import tiny_models
+
+from edge_runtime.trust import public_key_line
+from trainer.cli import main
+from trainer.export.trust_file import TrustFolder
+from trainer.export.zipapp import zipapp_bytes
+
+pytestmark = [pytest.mark.boards, pytest.mark.slow]
+
+FRAMES = 30
+WHEELS = ("ai-edge-litert==2.3.0", "opencv-python-headless==5.0.0.93")
+
+
+@pytest.fixture(scope="module")
+def board():
+    if "EDGEVEIL_VIRTUAL_BOARD" not in os.environ:
+        pytest.skip("THE VIRTUAL BOARD WAS NOT BOOTED: it takes minutes; set EDGEVEIL_VIRTUAL_BOARD=1 for it")
+    with emulated.board("vm") as up:
+        yield up
+
+
+def _watching_bundle(folder):
+    """A bundle that takes 320 x 180 colour pictures, and who may sign it."""
+    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
+    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase="correct horse")  # noqa: S106
+    manifest, members = tiny_models.example()
+    members[bundles.RUNTIME_MEMBER] = zipapp_bytes()
+    manifest["profiles"]["raspberry-pi-cpu"] = {"artefacts": ["tflite-int8"], "backends": ["tflite"]}
+    manifest["capture"] = {
+        "frame": {"shape": [180, 320, 3], "dtype": "uint8", "unit_mm": None},
+        "access_points": None,
+        "measure": "value",
+        "low": None,
+        "high": None,
+        "crop": None,
+        "resize": "area",
+        "slots": 1,
+        "tick_hz": 5.0,
+        "on_fault": "previous",
+        "degraded_after_s": 60,
+    }
+    return bundles.make_bundle(folder, example=(manifest, members), name="watching.veil")
+
+
+def _edgeveil(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(a) for a in arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+
+
+def test_a_v4l2_camera_is_perturbed_by_the_installed_runtime(board, tmp_path, monkeypatch):
+    bundle = _watching_bundle(tmp_path)
+    kernel = board.run("uname -r").stdout.decode().strip()
+    board.run("systemctl is-system-running --wait || true", timeout_s=180)
+    board.run("modprobe vivid && udevadm settle && test -c /dev/video0")
+
+    wanted = [part for wheel in WHEELS for part in ("--with", wheel)]
+    _edgeveil(monkeypatch, "wheels", "raspberry-pi-cpu", *wanted, "--out", tmp_path / "wheels")
+    how = ["--for", "raspberry-pi-cpu", "--trust", tmp_path / "root", "--wheels", tmp_path / "wheels", "--no-service"]
+    _edgeveil(monkeypatch, "flash", bundle.path, "--to", board.target, *how, *board.options())
+
+    edge = "cd /root && timeout 200 python3 /opt/edgeveil/current/edgeveil-edge.pyz"
+    board.put(bundle.path.read_bytes(), "/root/watching.veil")
+    run = "run watching.veil --trust /opt/edgeveil/trust --source camera:0 --sink npz:perturbed.npz --json"
+    said = board.run(f"{edge} {run} --frames {FRAMES} --health off", timeout_s=240)
+    report = json.loads(said.stdout)
+    with np.load(io.BytesIO(board.run("cat /root/perturbed.npz").stdout)) as perturbed:
+        frames = perturbed["x"]
+    assert frames.shape[1:] == tiny_models.SHAPE
+    assert len(frames) >= FRAMES
+    assert len(np.unique(frames.reshape(len(frames), -1), axis=0)) > FRAMES // 2, "the same picture again and again"
+
+    ask = "import sys, numpy, cv2, ai_edge_litert as litert\nprint(sys.version.split()[0])\n"
+    ask += "for module in (numpy, cv2, litert): print(module.__version__)\n"
+    found = board.run("PYTHONPATH=/opt/edgeveil/site python3 -", data=ask.encode()).stdout.decode().split()
+    names = ("python", "numpy", "opencv", "ai-edge-litert")
+    emulated.record(
+        "vivid.json",
+        {
+            "kernel": kernel,
+            "camera": board.run("v4l2-ctl -d /dev/video0 --info | grep -m1 'Card type'")
+            .stdout.decode()
+            .split(":")[1]
+            .strip(),
+            "versions": dict(zip(names, found, strict=True)),
+            "command": f"edgeveil-edge {run} --frames {FRAMES} --health off",
+            "written": len(frames),
+            "printed": report,
+        },
+    )
