@@ -143,7 +143,9 @@ class Board:
             # A first flash: the runtime comes over the same authenticated channel as the root key.
             place = posixpath.join(self._incoming_folder(), "edgeveil-edge.pyz")
             self.transport.put(payload.runtime, place)
-            done = self._root([self.transport.python, place, *arguments], timeout_s=TRIAL_S)
+            # A release finds its wheels beside it, numpy perhaps among them; from there it is shown them.
+            wheels = "PYTHONPATH=" + posixpath.join(self.root, "site")
+            done = self._root(["env", wheels, self.transport.python, place, *arguments], timeout_s=TRIAL_S)
         if done.code:
             raise _as_it_was_there(done)
         self.say(done.out.decode("utf-8", "replace").strip())

@@ -140,6 +140,8 @@ for name, path in sorted(job["places"].items()):
 if job["site"]:
     site = job["site"]
     run(sys.executable, "-c", site["unpack"], os.path.join(here, "site.zip"), site["sha256"], site["place"])
+# A release finds its wheels beside it, numpy perhaps among them; from here the runtime is shown them.
+os.environ["PYTHONPATH"] = os.path.join(root, "site")
 bundle, runtime = (os.path.join(here, name) for name in ("bundle.veil", "edgeveil-edge.pyz"))
 run(sys.executable, runtime, "install", bundle, "--root", root, *job["trial"])
 if job["units"]:

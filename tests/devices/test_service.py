@@ -128,3 +128,10 @@ def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back(monkeypatc
     assert order[0] == "systemctl stop edgeveil-inside.service edgeveil.service"
     assert " install " in order[1]
     assert order[2] == "systemctl start edgeveil.service"
+
+
+def test_a_first_flash_shows_the_runtime_the_wheels_that_travelled():
+    line = Recorded(b"0", **{"test -e": 1})
+    Board(line)._install(Payload(b"x", b"y"), Wanted(), None)
+    first = next(one for one in line.ran if "edgeveil-edge.pyz install" in one)
+    assert first.startswith("env PYTHONPATH=/opt/edgeveil/site python3 ")

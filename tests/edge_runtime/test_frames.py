@@ -138,4 +138,12 @@ def test_nothing_but_the_pipeline_holds_the_token_that_makes_perturbed_frames():
 
 
 def test_nothing_but_the_pipeline_and_the_identity_check_opens_a_raw_frame():
-    assert uses("_data") == {"frames.py", "pipeline.py", "identity.py", "capture.py", "live.py", "fetch.py"}
+    assert uses("_data") == {
+        "frames.py",
+        "pipeline.py",
+        "identity.py",
+        "capture.py",
+        "live.py",
+        "fetch.py",
+        "whole_loop.py",
+    }

@@ -188,3 +188,15 @@ def test_the_automatic_way_back_is_to_what_was_committed_and_no_further(tmp_path
     assert (device.current, device.state().floor) == (committed, 2)
     with pytest.raises(BadInput, match="no previous"):
         device.rollback()
+
+
+def test_a_bundle_is_held_to_it_as_a_whole_and_then_by_what_was_chosen(tmp_path):
+    asked = []
+
+    class Asked(Policy):
+        def check(self, manifest, members, artefact=None):
+            asked.append(artefact)
+
+    trust = Trust([bundles.trusted()], policy=Asked([]))
+    with Perturber.open(numpy_bundle(tmp_path, accuracy=0.52), trust=trust):
+        assert asked == [None, "numpy"]

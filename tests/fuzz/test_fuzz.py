@@ -42,6 +42,9 @@ def test_the_target_can_fail(monkeypatch):
     from edge_runtime import manifest_flow
 
     manifest, members = bundles.artefact_example()
+    # Not audited: else the audit's hash of the stages would refuse it before.
+    manifest["privacy"] = {"file": None, "card": None, "page": None, "speaks_of": {}, "pipeline": {}}
+    members = {name: content for name, content in members.items() if not name.startswith("privacy/")}
     manifest = bundles.with_members(manifest, members)
     manifest["stages"][3]["input"] = "u"
     data = bundles.sealed(manifest, members)
