@@ -113,7 +113,8 @@ class Board:
                 place,
                 digest(payload.site_archive),
                 posixpath.join(self.root, site.name),
-            ]
+            ],
+            timeout_s=TRIAL_S,  # hundreds of megabytes onto a slow card
         )
         check(done, "Unpacking the wheels")
 

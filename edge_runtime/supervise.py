@@ -35,8 +35,12 @@ class InsideFailed(EdgeVeilError):
 def command(module: str) -> List[str]:
     """How a module of this runtime is started as a program: from the zipapp or the folder that this one came from."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    code = "import sys; sys.path[0] = {!r}; from edge_runtime.{} import main; sys.exit(main(sys.argv[1:]))"
-    return [sys.executable, "-c", code.format(root, module)]
+    paths = [root]
+    site = os.path.join(os.path.dirname(os.path.realpath(root)), "..", "..", "site")
+    if os.path.isfile(root) and os.path.isdir(site):
+        paths.insert(0, os.path.realpath(site))  # the wheels that were flashed, as the zipapp's own start finds them
+    code = "import sys; sys.path[:1] = {!r}; from edge_runtime.{} import main; sys.exit(main(sys.argv[1:]))"
+    return [sys.executable, "-c", code.format(paths, module)]
 
 
 def environment() -> Dict[str, str]:
