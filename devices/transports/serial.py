@@ -227,40 +227,56 @@ class _Console:
         )
 
     def type_program(self, program: bytes) -> None:
-        """Type a program into the shell, line by line, each checked; start it and wait until it is there."""
+        """Type a program into the shell, line by line, each checked; start it and wait until it is there.
+
+        What an earlier login typed still lies there, and is started at once where it is whole.
+        """
         packed = base64.b64encode(zlib.compress(program, 9))
         lines = [packed[at : at + TYPED] for at in range(0, len(packed), TYPED)]
         place = f"/tmp/.edgeveil-{zlib.crc32(program):08x}"  # noqa: S108 - checked by its hash before it runs
-        self._command(
-            f"stty -echo 2>/dev/null; umask 077; mkdir -p {place}; cd {place}; hash python3 || echo no-''python"
+        start = (
+            'python3 -c \'import base64,zlib;s=zlib.decompress(base64.b64decode(b"".join('
+            f'open("{place}/%d"%n,"rb").read()for n in range({len(lines)}))));'
+            f'assert zlib.crc32(s)=={zlib.crc32(program)};exec(s,{{"__name__":"__main__"}})\''
+        )
+        self._until(
+            f"stty -echo 2>/dev/null; umask 077; mkdir -p {place} && echo made-''it; hash python3 || echo no-''python",
+            b"made-it",
         )
         if b"no-python" in self._seen:
             raise BadInput("Python 3.6 or later was expected on the board; there is none. Install python3.")
+        last = f"{place}/{len(lines) - 1}"
+        self._command(f"ls {last} 2>/dev/null && echo typed-''before")
+        if b"typed-before" in self._seen and self._start(start):
+            return
         for number, line in enumerate(lines):
             want = hashlib.sha256(line).hexdigest()[:20].encode()
-            for _ in range(12):
-                self._command(f"printf %s {line.decode()} > {number}; sha256sum {number}")
-                if want in self._seen:
-                    break
-            else:
-                raise DeviceFailed("The console garbles what is typed. Check the speed, the cable and its ground.")
-        start = (
-            'python3 -c \'import base64,zlib;s=zlib.decompress(base64.b64decode(b"".join('
-            f'open(str(n),"rb").read()for n in range({len(lines)}))));'
-            f'assert zlib.crc32(s)=={zlib.crc32(program)};exec(s,{{"__name__":"__main__"}})\''
-        )
-        for _ in range(6):
-            self._seen = b""
-            self._write(start.encode() + b"\r")
-            end = time.monotonic() + 20
-            while time.monotonic() < end:
-                self._listen(0.3)
-                if READY in self._seen:
-                    return
-                if re.search(rb"(Error|rror:|not found)", self._seen) and _PROMPT.search(self._seen.rstrip(b"\r\n")):
-                    break
-            self._write(b"\x03\r")
-        raise DeviceFailed("The program that takes the files does not start on the board's Python. Is it 3.6 or later?")
+            self._until(f"printf %s {line.decode()} > {place}/{number}; sha256sum {place}/{number}", want)
+        if not any(self._start(start) for _ in range(6)):
+            raise DeviceFailed(
+                "The program that takes the files does not start on the board's Python. Is it 3.6 or later?"
+            )
+
+    def _start(self, command: str) -> bool:
+        """Whether the program came up; where not, the shell is there again."""
+        self._seen = b""
+        self._write(command.encode() + b"\r")
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            self._listen(0.3)
+            if READY in self._seen:
+                return True
+            if re.search(rb"(Error|rror:|not found)", self._seen) and _PROMPT.search(self._seen.rstrip(b"\r\n")):
+                break
+        self._write(b"\x03\r")
+        return False
+
+    def _until(self, text: str, want: bytes) -> None:
+        """Type a line as often as it takes for the board to answer it with ``want``."""
+        for _ in range(12):
+            if want in self._command(text):
+                return
+        raise DeviceFailed("The console garbles what is typed. Check the speed, the cable and its ground.")
 
     def _asks(self, pattern: re.Pattern[bytes]) -> bool:
         return pattern.search(self._seen[-200:].rstrip(b"\r\n")) is not None
@@ -275,7 +291,7 @@ class _Console:
                 return True
         return False
 
-    def _command(self, text: str, wait_s: float = 15.0) -> bytes:
+    def _command(self, text: str, wait_s: float = 5.0) -> bytes:
         """Type a line and listen until the shell has answered it with a mark of ours."""
         self._seen = b""
         mark = f"{time.monotonic_ns() % 10**9:09d}"
