@@ -1,5 +1,6 @@
 """The service as a system's part: told to systemd, watched, scraped, reloaded, configured."""
 
+import contextlib
 import json
 import os
 import re
@@ -58,7 +59,9 @@ def get(port, page):
 def wait_for(check, seconds=15):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        found = check()
+        found = None
+        with contextlib.suppress(urllib.error.URLError):  # nobody listens there yet
+            found = check()
         if found:
             return found
         time.sleep(0.05)
@@ -138,7 +141,8 @@ def test_health_pages_and_a_reload_without_a_gap(wide, tmp_path):
         lines = get(port, "metrics")[1].splitlines()
         assert all(re.fullmatch(r'edgeveil_[a-z_]+({[a-z]+="[^"]*"})? [0-9.e+-]+', line) for line in lines), lines
         assert "edgeveil_ready 1" in lines
-        assert any(line.startswith('edgeveil_dropped_total{reason="newer-frame"}') for line in lines)
+        # The camera is faster than the ticks: whichever of the two places a frame waits in, newer ones push it out.
+        wait_for(lambda: 'edgeveil_dropped_total{reason="newer-' in get(port, "metrics")[1])
         assert '"event": "ready"' in get(port, "logs")[1]
 
         made.path.write_bytes(made.path.read_bytes()[:-1])
