@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import ipaddress
+import os
 import shutil
 import signal
 import socket
@@ -37,9 +38,13 @@ def frame(index, slot=0):
 
 
 def free_port():
-    with contextlib.closing(socket.socket()) as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
+    """A port outside those that the system gives to clients: who tries to connect there again and again while nobody
+    listens can in the end be connected to themselves, and then nobody can listen."""
+    while True:
+        port = 15_000 + int.from_bytes(os.urandom(2), "big") % 15_000
+        with contextlib.closing(socket.socket()) as server, contextlib.suppress(OSError):
+            server.bind(("127.0.0.1", port))
+            return port
 
 
 def eventually(condition, seconds=10.0):

@@ -16,6 +16,7 @@ import live_fakes
 import pytest
 import services
 from services import finish, start
+from sink_parts import free_port
 
 from edge_runtime import cli, config
 from edge_runtime.errors import BadInput
@@ -29,12 +30,6 @@ def wide(tmp_path_factory):
 
 def arguments(made, tmp_path, source="fake:0", **flags):
     return services.arguments(made, source, f"npz:{tmp_path}/out.npz", **flags)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def until(process, event, seen=None):
