@@ -1,9 +1,14 @@
 """The serial console: a real shell on a pseudo-terminal at the end of a cable with seeded faults."""
 
+import base64
+import hashlib
 import json
 import os
+import shutil
 import sys
 import termios
+import zlib
+from pathlib import Path
 
 import bundles
 import pytest
@@ -11,6 +16,7 @@ import wire
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devices.transports import serial
 from devices.transports.serial import SerialTransport
 from edge_runtime import serial_link
 from edge_runtime.errors import BadInput, DeviceFailed
@@ -93,11 +99,11 @@ def test_a_port_that_is_not_there():
 
 
 def test_a_port_that_is_in_use(tmp_path):
-    import serial
+    import serial as pyserial
 
     with (
         wire.board(tmp_path) as board,
-        serial.Serial(board.port, exclusive=True),
+        pyserial.Serial(board.port, exclusive=True),
         pytest.raises(BadInput, match="in use by another program"),
     ):
         SerialTransport(board.port)
@@ -133,6 +139,23 @@ def test_a_file_survives_a_cable_that_flips_drops_inserts_and_is_pulled(tmp_path
         console.close()
     assert (tmp_path / "there").read_bytes() == data
     assert seen[-1] == len(data)
+
+
+def test_a_program_that_somebody_else_put_there_is_not_run(tmp_path):
+    program = serial._program()
+    place = Path("/tmp/.edgeveil-" + hashlib.sha256(program).hexdigest()[:16])  # noqa: S108 - where it is typed
+    packed = base64.b64encode(zlib.compress(program, 9))
+    count = len(range(0, len(packed), serial.TYPED))
+    planted = f"open({str(tmp_path / 'planted')!r}, 'w')".encode()
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    for number in range(count):
+        (place / str(number)).write_bytes(base64.b64encode(zlib.compress(planted)) if number == 0 else b"")
+    with wire.board(tmp_path) as board:
+        console = SerialTransport(board.port)
+        assert console.run(["echo", "ours"]).out == b"ours\n"
+        console.close()
+    assert not (tmp_path / "planted").exists()
 
 
 def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):
