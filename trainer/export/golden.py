@@ -104,8 +104,8 @@ def choose(
     """The candidates that every board's self-test can judge, at most ``KEPT``.
 
     ``runs`` are the outputs for all candidates, first on Keras, then of every artefact on every kind of kernels, and
-    ``flows`` the values that are argued over (``contested``), in the same order. Raises ``BadInput`` where most vectors come out
-    as they went in: that perturber perturbs nothing.
+    ``flows`` what is ``contested``, in the same order. Raises ``BadInput`` where most vectors come out as they went
+    in: that perturber perturbs nothing.
     """
     fair = np.ones(len(golden.x), bool)
     for outputs in runs[1:]:
