@@ -29,7 +29,8 @@ def bench(
     bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
     trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; with --against.")] = None,
     against: Annotated[
-        list[str] | None, typer.Option(help="A .tflite or .onnx file, mobilenet-v1, mobilenet-v2 or nasnet-mobile.")
+        list[str] | None,
+        typer.Option(help="A .tflite or .onnx file, or mobilenet-v1, -v2, shufflenet-1.5, nasnet-mobile."),
     ] = None,
     on: Annotated[str | None, typer.Option(help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")] = None,
     profile: Annotated[str | None, typer.Option("--for", help="The board's profile: where its sensors are.")] = None,
