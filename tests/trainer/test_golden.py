@@ -144,3 +144,37 @@ def test_near_ties_and_disagreements_about_labels_are_not_kept():
     every = {"logits": np.tile([1.0, 0.9], (24, 1))}
     with pytest.raises(BadInput, match="near tie"):
         golden.choose(label_only(), candidates, [run, run], [every, {"logits": every["logits"] + [0, 0.1]}], 0.0)
+
+
+def heard(values, first=None):
+    """What leaves where access points are heard at ``values`` > 0.5, and what the output stage read."""
+    values = np.tile(np.asarray(values, np.float32), (48, 1))
+    if first is not None:
+        values[0] = first
+    return {"frame": np.rint(values).astype(np.uint8)}, {"v": values}
+
+
+BITS = InputSpec("vector", (4,), "uint8", 0.0, 1.0)
+
+
+def test_of_readings_with_few_steps_those_near_a_tie_are_left_out_and_nothing_is_allowed():
+    fitted = generator(BITS)
+    x = golden.candidates(fitted)
+    x = golden.Golden(np.zeros_like(x.x), x.draws, x.rows)
+    x.x[:, 0] = 1
+    clear, near, flipped = [0.1, 0.9, 0.2, 0.9], [0.1, 0.9, 0.2, 0.505], [0.1, 0.9, 0.8, 0.9]
+    keras, fast, plain = heard(clear), heard(clear), heard(clear, first=near)
+    assert golden.tolerance(fitted, "int8", [(heard(clear)[0], heard(flipped)[0])]) == golden.Tolerance(1.0, 0.0)
+
+    def kept(*sides):
+        runs, flows = zip(*sides, strict=True)
+        return golden.choose(fitted, x, runs, flows, 0.0).rows
+
+    assert 0 not in kept(keras, fast, plain)
+    assert 0 in kept(keras, fast, heard(clear))
+    assert 0 not in kept(keras, fast, heard(clear, first=flipped))
+    # Where all are near, one is better than none; where kernels agree about none, there is nothing to test with.
+    further = heard(near, first=[0.1, 0.9, 0.2, 0.508])
+    assert list(kept(keras, further, further)) == [0]
+    with pytest.raises(BadInput, match="near tie between two steps"):
+        kept(keras, fast, heard(flipped))
