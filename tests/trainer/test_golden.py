@@ -146,35 +146,29 @@ def test_near_ties_and_disagreements_about_labels_are_not_kept():
         golden.choose(label_only(), candidates, [run, run], [every, {"logits": every["logits"] + [0, 0.1]}], 0.0)
 
 
-def heard(values, first=None):
-    """What leaves where access points are heard at ``values`` > 0.5, and what the output stage read."""
-    values = np.tile(np.asarray(values, np.float32), (48, 1))
-    if first is not None:
-        values[0] = first
-    return {"frame": np.rint(values).astype(np.uint8)}, {"v": values}
+def seen_or_not() -> FittedPerturber:
+    """A perturber of readings that are 0 or 1, whose output stage rounds what a model makes."""
+    return generator(InputSpec("vector", (8,), "uint8", (0.0,) * 8, (1.0,) * 8))
 
 
-BITS = InputSpec("vector", (4,), "uint8", 0.0, 1.0)
+def rounded(v):
+    return {"frame": np.rint(v).astype(np.uint8)}
 
 
-def test_of_readings_with_few_steps_those_near_a_tie_are_left_out_and_nothing_is_allowed():
-    fitted = generator(BITS)
-    x = golden.candidates(fitted)
-    x = golden.Golden(np.zeros_like(x.x), x.draws, x.rows)
-    x.x[:, 0] = 1
-    clear, near, flipped = [0.1, 0.9, 0.2, 0.9], [0.1, 0.9, 0.2, 0.505], [0.1, 0.9, 0.8, 0.9]
-    keras, fast, plain = heard(clear), heard(clear), heard(clear, first=near)
-    assert golden.tolerance(fitted, "int8", [(heard(clear)[0], heard(flipped)[0])]) == golden.Tolerance(1.0, 0.0)
-
-    def kept(*sides):
-        runs, flows = zip(*sides, strict=True)
-        return golden.choose(fitted, x, runs, flows, 0.0).rows
-
-    assert 0 not in kept(keras, fast, plain)
-    assert 0 in kept(keras, fast, heard(clear))
-    assert 0 not in kept(keras, fast, heard(clear, first=flipped))
-    # Where all are near, one is better than none; where kernels agree about none, there is nothing to test with.
-    further = heard(near, first=[0.1, 0.9, 0.2, 0.508])
-    assert list(kept(keras, further, further)) == [0]
-    with pytest.raises(BadInput, match="near tie between two steps"):
-        kept(keras, fast, heard(flipped))
+def test_readings_of_two_levels_have_no_tolerance_and_are_kept_where_no_value_is_a_near_tie():
+    fitted = seen_or_not()
+    one, other = {"frame": np.zeros((2, 8), np.uint8)}, {"frame": np.ones((2, 8), np.uint8)}
+    assert golden.tolerance(fitted, "int8", [(one, other)]).allowed == 0.0
+    candidates = golden.candidates(fitted)
+    v = 0.9 - 0.8 * candidates.x.astype(np.float32)  # the other way round, and clear of one half
+    fast, plain = v.copy(), v.copy()
+    near, apart = np.arange(0, 48, 3), np.arange(1, 48, 3)
+    fast[near, 2] = plain[near, 2] = 0.505
+    fast[apart, 3], plain[apart, 3] = 0.1, 0.9  # kernels that disagree
+    flows = [{"v": v}, {"v": fast}, {"v": plain}]
+    chosen = golden.choose(fitted, candidates, [rounded(one["v"]) for one in flows], flows, allowed=0.0)
+    assert len(chosen.rows) == golden.KEPT
+    assert set(chosen.rows % 3) == {2}
+    same = {"frame": candidates.x}
+    with pytest.raises(BadInput, match="come out as they went in"):
+        golden.choose(fitted, candidates, [same] * 3, [{"v": candidates.x.astype(np.float32)}] * 3, allowed=0.0)

@@ -3,7 +3,8 @@
 Nobody's data rides along: every reading here is drawn by a formula. Outputs are recorded under the reference kernels
 where a backend has them (the same bytes on every machine); the board's self-test runs the kernels that will really run
 and allows the tolerance. A vector is kept only where that test can be fair: where no label is a near tie, and where
-what comes out is further from what went in than the tolerance.
+what comes out is further from what went in than the tolerance. Readings of so few levels that a tolerance would let
+anything pass (WiFi: seen or not) have none; kept are those of which no value is a near tie between two levels.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import numpy as np
 from edge_runtime import preprocess
 from edge_runtime.errors import BadInput
 from trainer.datasets.base import InputSpec
-from trainer.export import synthetic
 from trainer.export.running import Running, at_unit, recorded_draws
 from trainer.perturbers.base import FittedPerturber
 
@@ -26,6 +26,7 @@ KEPT = 8
 # Kernels of other processors and versions than those here: three steps of int8 were the most ever seen.
 FLOOR = {"int8": 3 / 255, "float16": 1e-3, "float32": 1e-4}
 LOOSE = 0.1  # of the range
+FEW = 2  # steps of the range: where readings are so coarse, one step of tolerance would let anything pass
 TIMES = 2.0  # the tolerance is this many times what was measured, or the floor
 
 
@@ -49,14 +50,14 @@ class Tolerance:
     def facts(self) -> dict[str, Any]:
         """What export.json records of it."""
         rule = f"{TIMES:g} x measured, or three steps of int8, 1e-3 (float16), 1e-4 (float32) of the range"
-        margin = rule + "; at least 1 for whole numbers, 0 for those of five or fewer steps"
+        margin = rule + f"; at least 1 for whole numbers, 0 where these are {FEW + 1} or fewer"
         return {"measured": self.measured, "allowed": self.allowed, "loose": self.loose, "margin": margin}
 
 
 def candidates(fitted: FittedPerturber) -> Golden:
     """All synthetic readings of the perturber's input, 24 images or 48 vectors, and draws for them; always the same."""
     rng = np.random.default_rng(SEED)
-    u = (synthetic.images if fitted.input.kind == "image" else synthetic.vectors)(fitted.input.shape, rng)
+    u = (_images if fitted.input.kind == "image" else _vectors)(fitted.input.shape, rng)
     x = at_unit(fitted.input, np.clip(u, 0, 1).astype(np.float32))
     return Golden(x, recorded_draws(fitted, len(x), rng), np.arange(len(x)))
 
@@ -68,9 +69,7 @@ def tolerance(
 ) -> Tolerance:
     """From outputs of production and of reference kernels on the same readings, batch by batch.
 
-    Rows whose labels differ do not count: a table looked up at another label says nothing about arithmetic. Where a
-    reading has few steps (an access point is heard or not), one step off is all there is: nothing is allowed, and
-    ``choose`` keeps readings that are far from a tie.
+    Rows whose labels differ do not count: a table looked up at another label says nothing about arithmetic.
     """
     measured = 0.0
     for one, other in pairs:
@@ -87,7 +86,7 @@ def tolerance(
         span = float(np.max(fitted.input.span))
     allowed = max(TIMES * measured, FLOOR[precision] * span)
     loose = measured > LOOSE * span
-    if _coarse(fitted.input):
+    if _few_levels(fitted):
         return Tolerance(measured, 0.0)
     if np.dtype(fitted.input.dtype).kind in "iu" or any("decoder" in output for output in fitted.outputs):
         # A value between two whole numbers may be rounded either way.
@@ -105,8 +104,8 @@ def choose(
     """The candidates that every board's self-test can judge, at most ``KEPT``.
 
     ``runs`` are the outputs for all candidates, first on Keras, then of every artefact on every kind of kernels, and
-    ``flows`` the values that argmax stages read, in the same order. Raises ``BadInput`` where most vectors come out
-    as they went in: that perturber perturbs nothing.
+    ``flows`` what is ``contested``, in the same order. Raises ``BadInput`` where most vectors come out as they went
+    in: that perturber perturbs nothing.
     """
     fair = np.ones(len(golden.x), bool)
     for outputs in runs[1:]:
@@ -122,6 +121,8 @@ def choose(
         # Codes lie closer together than classes; that they are the same in every artefact was asked for above.
         times = 1 if "group" in stage else 4
         fair &= best[:, 1] - best[:, 0] > times * np.maximum(error, np.quantile(error, 0.25))
+    if _few_levels(fitted):
+        fair &= _decided(fitted, runs, flows)
     if not fair.any():
         raise BadInput("every synthetic reading is a near tie between labels; train the classifier longer.")
     through = np.zeros(len(golden.x), bool)
@@ -140,22 +141,43 @@ def choose(
         fair &= ~through
         if not (fair & ~constant).any():
             raise BadInput("no synthetic reading is perturbed clearly enough to test a board with; train it longer.")
-    if _coarse(fitted.input) and _computed(fitted):
-        fair &= _decided(fitted, runs, flows, fair)
-    if not fair.any():
-        raise BadInput("every synthetic reading is a near tie between two steps of a reading; train it longer.")
     rows = np.flatnonzero(fair)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(KEPT, len(rows))).round().astype(int))]
     return Golden(golden.x[rows], {name: values[rows] for name, values in golden.draws.items()}, rows)
 
 
-def competing_flows(fitted: FittedPerturber, running: Running) -> dict[str, np.ndarray]:
-    """What the stages that end in whole numbers (argmax, output) read in the last run, where a model made it."""
+def contested(fitted: FittedPerturber, running: Running) -> dict[str, np.ndarray]:
+    """What argmax and output stages read in the last run, where a model made it: there a little more changes a lot."""
     found = {}
     for stage in fitted.stages:
         if stage["stage"] in ("table", "output") and (value := running.flow(stage["input"])) is not None:
             found[stage["input"]] = value
     return found
+
+
+def _few_levels(fitted: FittedPerturber) -> bool:
+    spec = fitted.input
+    whole = np.dtype(spec.dtype).kind in "iu" and spec.low is not None
+    made = _computed(fitted) and not any("decoder" in output for output in fitted.outputs)
+    return whole and made and float(np.max(spec.span)) <= FEW
+
+
+def _decided(
+    fitted: FittedPerturber, runs: Sequence[Mapping[str, np.ndarray]], flows: Sequence[Mapping[str, np.ndarray]]
+) -> np.ndarray:
+    """Which rows both kinds of kernels of every artefact agree on, with no value within ``FLOOR`` of being rounded
+    the other way."""
+    decided = np.ones(len(next(iter(runs[0].values()))), bool)
+    for fast, plain in zip(runs[1::2], runs[2::2], strict=True):
+        for name in fast:
+            decided &= (fast[name] == plain[name]).reshape(len(decided), -1).all(axis=1)
+    made = [stage["input"] for stage in fitted.stages if stage["stage"] == "output"]
+    for flow in flows[1:]:
+        for value in (flow[name] for name in made if name in flow):
+            steps = value.astype(np.float64) * fitted.input.span
+            near = np.abs(steps - np.floor(steps) - 0.5) < FLOOR["int8"] * fitted.input.span
+            decided &= ~near.reshape(len(decided), -1).any(axis=1)
+    return decided
 
 
 def _competing(
@@ -168,38 +190,6 @@ def _competing(
         return flat
     parts = flat.reshape(len(flat), stage["groups"], -1)
     return parts[np.arange(len(flat)), outputs[group].reshape(-1).astype(np.int64)]
-
-
-def _coarse(spec: InputSpec) -> bool:
-    """Whether readings have so few steps that one of them is a quarter of the range or more."""
-    return np.dtype(spec.dtype).kind in "iu" and spec.low is not None and float(np.max(spec.span)) <= 4
-
-
-def _decided(
-    fitted: FittedPerturber,
-    runs: Sequence[Mapping[str, np.ndarray]],
-    flows: Sequence[Mapping[str, np.ndarray]],
-    fair: np.ndarray,
-) -> np.ndarray:
-    """The readings (n,) on which the two kinds of kernels agree about every step, and no value is near a tie.
-
-    Near is what kernels may be off; where all are that near, the one furthest from it has to do.
-    """
-    agreed = fair.copy()
-    for production, reference in zip(runs[1::2], runs[2::2], strict=True):
-        for output in fitted.outputs:
-            if output["kind"] == "frame":
-                same = production[output["name"]] == reference[output["name"]]
-                agreed &= same.reshape(len(same), -1).all(axis=1)
-    away = np.full(len(fair), np.inf)
-    for flow in flows[1:]:
-        for stage in fitted.stages:
-            if stage["stage"] == "output" and stage["input"] in flow:
-                steps = np.clip(flow[stage["input"]], 0, 1) * fitted.input.span
-                from_tie = np.abs(steps - np.floor(steps) - 0.5) / fitted.input.span
-                away = np.minimum(away, from_tie.reshape(len(away), -1).min(axis=1))
-    away[~agreed] = -1.0
-    return agreed & (away >= min(FLOOR["int8"], away.max()))
 
 
 def _is_exact(output: Mapping[str, Any]) -> bool:
@@ -230,3 +220,45 @@ def _changed(spec: InputSpec, x: np.ndarray, out: np.ndarray, allowed: float) ->
     slack = spec.span * (0.0 if whole else 1 / 510)  # as edge_runtime.identity has it
     beyond = np.abs(out.astype(np.float64) - same) - slack
     return beyond.reshape(len(x), -1).max(axis=1) > allowed
+
+
+def _images(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    height, width, _ = shape
+    y, x = np.meshgrid(np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij")
+    flat = [np.zeros_like(x), np.ones_like(x), x, y, (x + y) / 2, 1 - np.hypot(x - 0.5, y - 0.5) * 1.4]
+    flat += [(np.add.outer(np.arange(height), np.arange(width)) % 2).astype(float), (np.sin(12 * x) + 1) / 2]
+    flat += [rng.random((height, width)) for _ in range(4)]
+    flat += [(rng.random((height, width)) < 0.15).astype(float) for _ in range(2)]
+    flat += [_blobs(x, y, rng) for _ in range(6)]
+    flat += [_stroke(x, y, rng) for _ in range(4)]
+    # A tint per channel, so that a mix-up of channels shows.
+    return np.stack(flat)[..., None] * np.linspace(1.0, 0.5, shape[2])
+
+
+def _blobs(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    total = np.zeros_like(x)
+    for _ in range(rng.integers(2, 5)):
+        across, down, radius = rng.random(), rng.random(), rng.uniform(0.05, 0.25)
+        total += rng.uniform(0.5, 1) * np.exp(-((x - across) ** 2 + (y - down) ** 2) / (2 * radius**2))
+    return total
+
+
+def _stroke(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    angle, offset = rng.uniform(0, np.pi), rng.uniform(-0.2, 0.2)
+    away = np.abs((x - 0.5) * np.sin(angle) - (y - 0.5) * np.cos(angle) + offset)
+    return np.clip(1.5 - away / 0.08, 0, 1)
+
+
+def _vectors(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    (features,) = shape
+    ramp = np.linspace(0, 1, features)
+    rows = [np.zeros(features), np.ones(features), ramp, 1 - ramp, np.arange(features) % 2, np.abs(2 * ramp - 1)]
+    rows += [rng.random(features) for _ in range(8)]
+    rows += [(rng.random(features) < share).astype(float) for share in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)]
+    rows += [(np.abs(ramp - rng.random()) < 0.15).astype(float) for _ in range(4)]
+    # Few features at some strength, as fingerprints are: int8 has no range for rows far from any reading.
+    for share in np.repeat([0.01, 0.02, 0.04], 8):
+        few = rng.choice(features, max(1, round(share * features)), replace=False)
+        rows.append(np.zeros(features))
+        rows[-1][few] = rng.uniform(0.1, 0.7, len(few))
+    return np.stack(rows)
