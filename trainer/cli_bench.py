@@ -69,7 +69,8 @@ def bench(
         sys.stdout.write(text)
     else:
         print("\n".join(_lines(document)))
-    if document.get("verdict") == "INVALID":
+    # Ratios in turns stand on a busy machine too, with the intervals that it leaves them.
+    if document.get("kind") != "side-by-side" and document["verdict"] == "INVALID":
         raise LimitNotMet(f"these figures are INVALID: {'; '.join(document['reasons'])}")
 
 
@@ -132,4 +133,6 @@ def _lines(document: dict[str, Any]) -> list[str]:
         times = f", {r['median']:.2f} x {r['to']} ({r['low']:.2f} to {r['high']:.2f})" if r else ""
         lines.append(f"{row['name']:16} {row['artefact']:15} {row['backend']:15} {row['p50_ms']:9.3f} ms{times}")
     lines += [f"{r['name']} {r['artefact']} {r['backend']}: REFUSED, {r['refused']}" for r in document["refused"]]
+    if document["reasons"]:
+        lines.append(f"milliseconds INVALID ({'; '.join(document['reasons'])}); ratios, taken in turns, stand")
     return lines
