@@ -97,6 +97,7 @@ def beside(
 def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
     """What ``edgeveil-edge bench`` says there: the bundle is pushed, timed by the board's own runtime, and removed."""
     from devices import profiles
+    from edge_runtime.bench import SCHEMA
 
     sensors = dict(profiles.load(profile).sensors) if profile else {}
     try:
@@ -112,9 +113,14 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
         text = done.said()
         raise BadInput(text) if done.code == 2 else DeviceFailed(text)
     try:
-        return json.loads(done.out)
+        document = json.loads(done.out)
     except ValueError:
         raise DeviceFailed(f"The board's answer is not a result: {done.said()}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise DeviceFailed(
+            f"A result of schema {SCHEMA} was expected; the board's runtime is of another version: flash it anew."
+        )
+    return document
 
 
 def _seconds(text: str | None) -> float:
