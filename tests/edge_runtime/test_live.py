@@ -95,12 +95,12 @@ def test_an_empty_scene_sends_as_much_as_a_full_one(perturber, on_fault):
     live = loop(perturber, sent, counters, slots=2, on_fault=on_fault)
     live.flat()
     calls = []
-    counted = perturber.perturb
-    perturber.perturb = lambda frame: calls.append(1) or counted(frame)
+    counted = perturber.infer
+    perturber.infer = lambda flight: calls.append(1) or counted(flight)
     try:
         live.run(Given(reading(2, 3), reading(1, 2), reading(0, 2), every_s=0.1))
     finally:
-        del perturber.perturb
+        del perturber.infer
     assert sent == [[3, 3], [2, 3], [2, 3]] if on_fault == "previous" else [[3, 3], [2, 0], [0, 0]]
     assert len(calls) == 6  # as much is computed for nobody as for two
 
