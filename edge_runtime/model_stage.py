@@ -7,7 +7,7 @@ from edge_runtime.lookup import Flow, Looked, held
 
 
 class ModelStage(object):
-    """A stage ``artefact`` of the manifest, whole or in three parts that three threads may do: ``encode``, ``infer``, ``decode``."""
+    """A stage ``artefact`` of the manifest: whole, or ``encode``, ``infer`` and ``decode``, by three threads."""
 
     def __init__(self, stage, context):
         runner = context.runners.get(stage["model"])
