@@ -288,7 +288,8 @@ class LiveLoop(object):
         """What comes after the model, and out with it; or the frame is dropped."""
         self._counters.add("busy-us", one.busy_us)
         self._counters.set("last-busy-us", one.busy_us)
-        made, reason, came = list(self._last), "", False
+        made: List[Any] = list(self._last)
+        reason, came = "", False
         for slot, flight in enumerate(one.flights):
             try:
                 perturbed = self._perturber.end(flight)
