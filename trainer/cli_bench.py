@@ -97,6 +97,8 @@ def beside(
 def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
     """What ``edgeveil-edge bench`` says there: the bundle is pushed, timed by the board's own runtime, and removed."""
     from devices import profiles
+    from devices.errand import errand
+    from devices.execute import as_it_was_there
     from edge_runtime.bench import SCHEMA
 
     sensors = dict(profiles.load(profile).sensors) if profile else {}
@@ -106,14 +108,11 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
         raise BadInput(f"A bundle was expected in {bundle}: {error.strerror}.") from None
     arguments = ["--trust", f"{board.root}/trust", *more]
     arguments += ["--sensors", json.dumps(sensors)] if sensors else []
-    done = board.bench(data, arguments, timeout_s=limit_s)
-    if done.code in (126, 127) or b"can't open file" in done.err:
-        raise BadInput(f"There is no EdgeVeil on {board.transport.name}: flash it first.")
-    if done.code not in (0, 3):
-        text = done.said()
-        raise BadInput(text) if done.code == 2 else DeviceFailed(text)
+    with errand(board, "bench", room_bytes=len(data)) as there:
+        done = board.edge("bench", there.bundle(data), *arguments, "--json", timeout_s=limit_s)
+    printed = as_it_was_there(done, well=(0, 3))
     try:
-        document = json.loads(done.out)
+        document = json.loads(printed)
     except ValueError:
         raise DeviceFailed(f"The board's answer is not a result: {done.said()}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:

@@ -42,9 +42,9 @@ class NumPy(Backend):
         self._tiny = np.float32(1e-30 * max(float(arrays["eps"]), 1.0))
         self._facts = {"threads": threads, "kernels": kernels}
 
-    def run(self, inputs):
-        """As ``Backend.run``; the whole of what is given, a few thousand frames at a time."""
-        x = self._inputs[0].encode(inputs[self._inputs[0].name])
+    def infer(self, feeds):
+        """As ``Backend.infer``; the whole of what is given, a few thousand frames at a time."""
+        (x,) = feeds
         columns = [np.empty((len(x),) + tensor.shape[1:], np.float32) for tensor in self._outputs]
         for start in range(0, len(x), BLOCK):
             values = self._attempt([x[start : start + BLOCK]])
@@ -52,7 +52,7 @@ class NumPy(Backend):
                 raise FrameDropped("backend")
             for column, value in zip(columns, values):
                 column[start : start + BLOCK] = value
-        return {tensor.name: column for tensor, column in zip(self._outputs, columns)}
+        return columns
 
     def _infer(self, feeds):
         a = self._arrays

@@ -196,6 +196,8 @@ def cost_plot(audits: Sequence[dict[str, Any]]) -> bytes:
         for chance in sorted({row["chance"] for row in audits}):
             axes.axhline(100 * chance, color="#9aa0a6", linewidth=0.8, linestyle="--")
         axes.set_xscale("log")
+        for ticks in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+            ticks("{x:g}")  # a few figures close together: powers of ten say little
         axes.set_ylim(0, 102)
         axes.set_xlabel("ms a frame, p50, on the machine of each record")
         axes.set_ylabel("best adaptive attack found, %\n(dashed: chance)")
