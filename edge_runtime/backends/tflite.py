@@ -1,6 +1,7 @@
 """TFLite artefacts on ai-edge-litert or the older tflite-runtime: one interpreter under two names."""
 
 import importlib
+from typing import Dict, Set
 
 from edge_runtime.backends.base import Backend, placed
 
@@ -63,22 +64,22 @@ def _delegated(nodes):
 
     The interpreter lists the operations it was given and behind them the delegates' own, which stand for several.
     """
-    makes = {}
+    makes = {}  # type: Dict[int, int]
     for number, node in enumerate(nodes):
         if node["op_name"] != "DELEGATE":
             makes.update((int(tensor), number) for tensor in node["outputs"])
-    taken = set()
+    taken = set()  # type: Set[int]
     for node in nodes:
         if node["op_name"] == "DELEGATE":
             inputs = {int(tensor) for tensor in node["inputs"]}
             ahead = [int(tensor) for tensor in node["outputs"]]
             while ahead:
                 tensor = ahead.pop()
-                number = makes.get(tensor)
-                if tensor in inputs or number is None or number in taken:
+                maker = makes.get(tensor)
+                if tensor in inputs or maker is None or maker in taken:
                     continue
-                taken.add(number)
-                ahead.extend(int(one) for one in nodes[number]["inputs"])
+                taken.add(maker)
+                ahead.extend(int(one) for one in nodes[maker]["inputs"])
     return taken
 
 
