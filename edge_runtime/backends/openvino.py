@@ -66,7 +66,7 @@ class OpenVINO(Backend):
             device = "+".join(self._compiled.get_property("EXECUTION_DEVICES"))
         except RuntimeError:  # a version before 2022.3 does not know the question
             device = "CPU"  # the one that was asked for; OpenVINO takes no other in its place
-        kernels = {}  # type: Dict[str, int]
+        kernels: Dict[str, int] = {}
         for operation in self._compiled.get_runtime_model().get_ordered_ops():
             facts = operation.get_rt_info()
             if _fact(facts, "layerType") not in ("Input", "Const", "Output"):

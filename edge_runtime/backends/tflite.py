@@ -64,11 +64,11 @@ def _delegated(nodes):
 
     The interpreter lists the operations it was given and behind them the delegates' own, which stand for several.
     """
-    makes = {}  # type: Dict[int, int]
+    makes: Dict[int, int] = {}
     for number, node in enumerate(nodes):
         if node["op_name"] != "DELEGATE":
             makes.update((int(tensor), number) for tensor in node["outputs"])
-    taken = set()  # type: Set[int]
+    taken: Set[int] = set()
     for node in nodes:
         if node["op_name"] == "DELEGATE":
             inputs = {int(tensor) for tensor in node["inputs"]}
