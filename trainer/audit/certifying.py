@@ -202,8 +202,7 @@ def over_people(
     and ``learned_on_others``, how often the best guess that was counted on one half is right on the other: no noise of
     counting helps it. Each as mean, low and high over the halves. None where fewer than four people are there.
     """
-    people = np.unique(person) if person is not None else np.zeros(0)
-    if len(people) < 4:
+    if person is None or len(people := np.unique(person)) < 4:
         return None
     shape = (classes[0], len(q), classes[1])
     counted, learned = [], []
