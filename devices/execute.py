@@ -125,15 +125,19 @@ class Board:
         arguments = ["install", self._bundle_place(payload), "--root", self.root, "--frames", str(wanted.frames)]
         arguments += ["--source", wanted.source] if wanted.source else []
         arguments += ["--again"] if wanted.again else []
-        # Two cannot have one camera: what runs makes way for the trial, and comes back whatever becomes of it.
+        # Two cannot have one camera: what runs makes way for the trial, and comes back whatever becomes of it; by
+        # the service's own step where one follows.
         makes_way = bool(wanted.source) and self.has_service()
         if makes_way:
             self.control("stop")
         try:
             self._install_there(payload, arguments)
-        finally:
+        except BaseException:
             if makes_way:
                 self.control("start")
+            raise
+        if makes_way and not wanted.service:
+            self.control("start")
 
     def _install_there(self, payload: Payload, arguments: list[str]) -> None:
         installed = self._root(["test", "-e", posixpath.join(self.root, "current", "edgeveil-edge.pyz")]).code == 0

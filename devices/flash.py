@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from devices import first_boot, media, profiles, service
@@ -11,6 +11,7 @@ from devices.execute import Board, Payload, Say
 from devices.facts import BundleFacts, TrustFacts, Wanted
 from devices.plan import Plan, Refused, Step, plan
 from devices.sites import open_site
+from devices.transports.base import digest
 from edge_runtime.bundle import read_bundle, read_file
 from edge_runtime.device_trust import ROOT_KEY, TRUST_FILE, open_device_trust, read_trust_file
 from edge_runtime.disk import read
@@ -65,8 +66,10 @@ def flash(
     units: dict[str, bytes] = {}
     # A board in use keeps its configuration where no other is asked for.
     kept = bool(facts.edgeveil and facts.edgeveil.service) and not (wanted.source or wanted.sinks)
-    if any(step.kind == "service" for step in made.steps) and not kept:
+    if wanted.service and facts.systemd and not kept:
         units = service.files(board.root, wanted.source, wanted.sinks, chosen.accelerator_path)
+        wanted = replace(wanted, service_files={path: digest(content) for path, content in units.items()})
+        made = plan(facts, facts_of_bundle, chosen, wanted, trust=known, site=site)
     policy = open_policy(str(trust / POLICY_FILE))
     if policy is not None:
         policy.check(manifest, opened.members, made.artefact)

@@ -3,6 +3,7 @@
 This file is also sent alone to a board that has no EdgeVeil yet, so it imports the standard library and nothing else.
 """
 
+import hashlib
 import importlib
 import json
 import os
@@ -10,6 +11,12 @@ import platform
 import subprocess
 import sys
 
+SERVICE_FILES = (
+    "/etc/edgeveil/edge.json",
+    "/etc/systemd/system/edgeveil.service",
+    "/etc/systemd/system/edgeveil-inside.service",
+    "/etc/systemd/system/edgeveil-recover.service",
+)
 INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
 
 
@@ -61,6 +68,8 @@ def _edgeveil(root):
         "audience": payload.get("audience", ""),
         "sites": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
         "service": os.path.exists("/etc/systemd/system/edgeveil.service"),
+        "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},
+        "service_active": _runs(["systemctl", "--quiet", "is-active", "edgeveil.service"]),
     }
 
 
@@ -87,6 +96,21 @@ def _runs(command):
             return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603
     except OSError:
         return False
+
+
+def _sha256(path):
+    """None where neither we nor root by sudo can read it."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        pass
+    try:
+        with open(os.devnull, "r+b") as nothing:
+            said = subprocess.check_output(["sudo", "-n", "sha256sum", path], stdin=nothing, stderr=nothing)  # noqa: S603, S607
+        return said.split()[0].decode("ascii")
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return None
 
 
 def _text(path):

@@ -71,7 +71,7 @@ def test_facts_come_back_as_they_were_gathered(tmp_path):
     assert found.free_bytes > 0
     assert "numpy" in found.interpreters
     (tmp_path / "state.json").write_text('{"committed": "11", "floor": 4}')
-    assert Facts.of(gather(str(tmp_path))).edgeveil == Installed(committed="11", floor=4)
+    assert Facts.of(gather(str(tmp_path))).edgeveil == Installed(committed="11", floor=4, service_active=False)
 
 
 @pytest.mark.parametrize(
