@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from devices import first_boot, media, profiles, service
+from devices.connection import Connection
 from devices.execute import Board, Payload, Say
-from devices.facts import BundleFacts, TrustFacts, Wanted
+from devices.facts import BundleFacts, Site, TrustFacts, Wanted
 from devices.plan import Plan, Refused, Step, plan
 from devices.sites import open_site
 from devices.transports.base import digest
-from edge_runtime.bundle import read_bundle, read_file
+from edge_runtime.bundle import Bundle, read_bundle, read_file
 from edge_runtime.device_trust import ROOT_KEY, TRUST_FILE, open_device_trust, read_trust_file
 from edge_runtime.disk import read
 from edge_runtime.errors import BadInput
 from edge_runtime.manifest import NO_MODEL, RUNTIME_MEMBER
-from edge_runtime.policy import POLICY_FILE, open_policy
+from edge_runtime.policy import POLICY_FILE, Policy, open_policy
 from edge_runtime.trust import Trust, read_public_key
 
 
@@ -28,6 +29,80 @@ class Flashed:
     plan: Plan
     sha: str
     root_key: str | None = None
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A verified bundle, the profile it is for, and what may travel with it."""
+
+    data: bytes
+    bundle: Bundle
+    profile: profiles.Profile
+    trust: TrustFacts | None  # of the owner's folder, where it holds a trust file
+    files: dict[str, bytes]
+    policy: Policy | None
+    site: Site | None
+    archive: bytes
+
+    @classmethod
+    def of(cls, bundle: Path, profile: str, trust: Path, wheels: Path | None) -> _Opened:
+        """Everything the user named, read once. Raises ``BadInput`` or ``BundleRefused``."""
+        data = read_file(str(bundle))
+        known, files = owners_trust(trust)
+        opened = read_bundle(data, open_device_trust(str(trust)) if known else Trust.open(str(trust)))
+        site, archive = (None, b"") if wheels is None else open_site(wheels)
+        policy = open_policy(str(trust / POLICY_FILE))
+        return cls(data, opened, profiles.load(profile), known, files, policy, site, archive)
+
+    def check_policy(self, artefact: str | None) -> None:
+        """Raise ``BundleRefused`` where the owner's policy is not met by the artefact, or by none where it is None."""
+        if self.policy is not None:
+            self.policy.check(self.bundle.manifest, self.bundle.members, artefact)
+
+    def payload(self, units: dict[str, bytes]) -> Payload:
+        """What travels, with these files of a service."""
+        runtime = self.bundle.members[RUNTIME_MEMBER]
+        return Payload(self.data, runtime, self.files, self.site, self.archive, units)
+
+
+def flash_target(
+    bundle: Path,
+    target: str,
+    connection: Connection,
+    profile: str,
+    *,
+    trust: Path,
+    wanted: Wanted,
+    wheels: Path | None = None,
+    dry_run: bool = False,
+    show: Say = lambda _: None,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Flashed:
+    """Bring ``bundle`` to whatever ``target`` names, a board or a card. Raises ``EdgeVeilError``."""
+    if target.startswith(media.KINDS):
+        return flash_card(
+            bundle,
+            target,
+            profile,
+            trust=trust,
+            wanted=wanted,
+            root=connection.root,
+            wheels=wheels,
+            dry_run=dry_run,
+            show=show,
+        )
+    with connection.open(target, say=show) as board:
+        return flash(
+            bundle,
+            board,
+            profile,
+            trust=trust,
+            wanted=replace(wanted, trusted_channel=board.transport.trusted),
+            wheels=wheels,
+            dry_run=dry_run,
+            show=show,
+            progress=progress,
+        )
 
 
 def flash(
@@ -43,42 +118,23 @@ def flash(
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Flashed:
     """Bring ``bundle`` onto ``board``. ``trust`` is the folder of edgeveil trust init. Raises ``EdgeVeilError``."""
-    data = read_file(str(bundle))
-    known, files = owners_trust(trust)
-    opened = read_bundle(data, open_device_trust(str(trust)) if TRUST_FILE in files else Trust.open(str(trust)))
-    manifest = opened.manifest
-    variants = {name for model in manifest["models"].values() for name in model["artefacts"]}
-    facts_of_bundle = BundleFacts(
-        sha=opened.manifest_sha256,
-        name=manifest["name"],
-        size=len(data),
-        security_version=manifest["security_version"],
-        key=opened.key,
-        audience=manifest["audience"],
-        development=opened.development,
-        artefacts=tuple(name for name in manifest["preference"] if name in variants),
-        profiles=manifest["profiles"],
-    )
-    chosen = profiles.load(profile)
-    site, archive = (None, b"") if wheels is None else open_site(wheels)
-    facts = board.facts(chosen.accelerator_path)
-    made = plan(facts, facts_of_bundle, chosen, wanted, trust=known, site=site)
+    opened = _Opened.of(bundle, profile, trust, wheels)
+    facts = board.facts(opened.profile.accelerator_path)
+    made = plan(facts, _facts(opened), opened.profile, wanted, trust=opened.trust, site=opened.site)
     units: dict[str, bytes] = {}
     # A board in use keeps its configuration where no other is asked for.
     kept = bool(facts.edgeveil and facts.edgeveil.service) and not (wanted.source or wanted.sinks)
     if wanted.service and facts.systemd and not kept:
-        units = service.files(board.root, wanted.source, wanted.sinks, chosen.accelerator_path)
+        units = service.files(board.root, wanted.source, wanted.sinks, opened.profile.accelerator_path)
         wanted = replace(wanted, service_files={path: digest(content) for path, content in units.items()})
-        made = plan(facts, facts_of_bundle, chosen, wanted, trust=known, site=site)
-    policy = open_policy(str(trust / POLICY_FILE))
-    if policy is not None:
-        policy.check(manifest, opened.members, made.artefact)
+        made = plan(facts, _facts(opened), opened.profile, wanted, trust=opened.trust, site=opened.site)
+    opened.check_policy(made.artefact)
     show(made.text())
     if not dry_run:
-        payload = Payload(data, opened.members[RUNTIME_MEMBER], files, site, archive, units)
-        board.carry_out(made, payload, wanted, progress)
+        board.carry_out(made, opened.payload(units), wanted, progress)
     first = any(step.kind == "trust" for step in made.steps)
-    return Flashed(made, opened.manifest_sha256, known.root_key if first and known else None)
+    root_key = opened.trust.root_key if first and opened.trust else None
+    return Flashed(made, opened.bundle.manifest_sha256, root_key)
 
 
 def flash_card(
@@ -97,29 +153,26 @@ def flash_card(
 
     What only the board knows, its interpreters among it, is found out there. Raises ``EdgeVeilError``.
     """
-    data = read_file(str(bundle))
-    known, files = owners_trust(trust)
-    if known is None:
+    opened = _Opened.of(bundle, profile, trust, wheels)
+    if opened.trust is None:
         raise Refused("no-trust", "A card brings the board's trust along: give the folder of edgeveil trust init.")
-    opened = read_bundle(data, open_device_trust(str(trust)))
-    chosen = profiles.load(profile)
-    variants = opened.manifest["preference"]
+    chosen, variants = opened.profile, opened.bundle.manifest["preference"]
     possible = [name for name in chosen.artefacts if name in variants] or ([] if variants else [NO_MODEL])
     if not possible:
         raise Refused(
             "no-artefact",
             f"The profile {chosen.name} runs {', '.join(chosen.artefacts)}; the bundle has {', '.join(variants)}.",
         )
-    site, archive = (None, b"") if wheels is None else open_site(wheels)
-    if site is not None and site.architecture != chosen.architecture:
+    opened.check_policy(None)
+    if opened.site is not None and opened.site.architecture != chosen.architecture:
         raise Refused(
-            "architecture", f"The wheels given are for {site.architecture}, and {chosen.name} is {chosen.architecture}."
+            "architecture",
+            f"The wheels given are for {opened.site.architecture}, and {chosen.name} is {chosen.architecture}.",
         )
     units: dict[str, bytes] = {}
     if wanted.service:
         units = service.files(root, wanted.source, wanted.sinks, chosen.accelerator_path)
-    payload = Payload(data, opened.members[RUNTIME_MEMBER], files, site, archive, units)
-    tree = first_boot.tree(payload, root, wanted)
+    tree = first_boot.tree(opened.payload(units), root, wanted)
     card = media.open_media(target)
     size = sum(map(len, tree.values()))
     step = Step("card", f"write {len(tree)} files for the first boot into {card.name}, and read them back", size)
@@ -128,7 +181,23 @@ def flash_card(
     if not dry_run:
         for said in media.write_card(card, tree):
             show(said)
-    return Flashed(made, opened.manifest_sha256, known.root_key)
+    return Flashed(made, opened.bundle.manifest_sha256, opened.trust.root_key)
+
+
+def _facts(opened: _Opened) -> BundleFacts:
+    manifest = opened.bundle.manifest
+    variants = {name for model in manifest["models"].values() for name in model["artefacts"]}
+    return BundleFacts(
+        sha=opened.bundle.manifest_sha256,
+        name=manifest["name"],
+        size=len(opened.data),
+        security_version=manifest["security_version"],
+        key=opened.bundle.key,
+        audience=manifest["audience"],
+        development=opened.bundle.development,
+        artefacts=tuple(name for name in manifest["preference"] if name in variants),
+        profiles=manifest["profiles"],
+    )
 
 
 def owners_trust(folder: Path) -> tuple[TrustFacts | None, dict[str, bytes]]:

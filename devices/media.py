@@ -20,6 +20,7 @@ from devices import first_boot
 from edge_runtime.errors import BadInput, DeviceFailed
 
 SPARE_BYTES = 8 * 2**20
+KINDS = ("image:", "dir:")
 _TREE = "/opt/" + first_boot.TREE
 _UNITS = "/etc/systemd/system"
 

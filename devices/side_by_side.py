@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from devices.quiet import Use, Watch
 from edge_runtime import machine
 from edge_runtime.backends import available, open_backend
 from edge_runtime.errors import EdgeVeilError
@@ -85,8 +86,13 @@ def ratio(ms: list[float], base: list[float], rng: np.random.Generator) -> tuple
     return float(np.median(each)), low, high
 
 
-def document(spec: dict[str, Any], opened: list[dict[str, Any]], refused: list[dict[str, Any]]) -> dict[str, Any]:
-    """The result: one row a contender, its ratio to the first of the spec on the same backend, or on its own."""
+def document(
+    spec: dict[str, Any], opened: list[dict[str, Any]], refused: list[dict[str, Any]], use: Use
+) -> dict[str, Any]:
+    """The result: one row a contender, its ratio to the first of the spec on the same backend, or on its own.
+
+    INVALID, with reasons, where the machine was busy meanwhile: ratios in turns survive that, milliseconds do not.
+    """
     rng = np.random.default_rng(0)
     first = spec["files"][0]["name"]
     rows = []
@@ -103,6 +109,7 @@ def document(spec: dict[str, Any], opened: list[dict[str, Any]], refused: list[d
             row["ratio"] = {"to": f"{base['name']} {base['artefact']} {base['backend']}", "median": middle}
             row["ratio"] |= {"low": low, "high": high}
         rows.append(row)
+    reasons = use.reasons(alone=spec["threads"] == 1)
     return {
         "schema": 1,
         "kind": "side-by-side",
@@ -114,6 +121,9 @@ def document(spec: dict[str, Any], opened: list[dict[str, Any]], refused: list[d
         "refused": refused,
         "machine": machine.facts(),
         "load": machine.load(),
+        "use": use.document(),
+        "verdict": "INVALID" if reasons else "VALID",
+        "reasons": reasons,
     }
 
 
@@ -121,8 +131,9 @@ def main() -> int:
     """Time what the spec names and print the result."""
     spec = json.loads(Path(sys.argv[1]).read_text())
     opened, refused = contenders(spec)
+    watch = Watch()
     measure(opened, rounds=spec["rounds"], seconds=spec["seconds"], rng=random.Random(0))  # noqa: S311  an order
-    sys.stdout.write(json.dumps(document(spec, opened, refused), allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(document(spec, opened, refused, watch.use()), allow_nan=False) + "\n")
     return 0
 
 

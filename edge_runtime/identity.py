@@ -82,5 +82,5 @@ class PassThrough(object):
     def _count(self, data: np.ndarray, out: np.ndarray) -> None:
         if self.unchanged(data, out):
             self._in_a_row += 1
-        elif data.min() != data.max():
+        elif self._in_a_row and data.min() != data.max():
             self._in_a_row = 0

@@ -1,45 +1,99 @@
-"""Floats that came out of a table, and remember it: what is done to each of them can be done to the table instead.
+"""Floats that would come out of a table, kept as what they would be looked up by: what is done to each of them can be
+done to the table instead.
 
-A picture of one-byte readings has at most 256 different values. Scaling, quantising and scaling back are then three
-walks over bytes instead of twenty over floats, with the same bits: a function of one value gives for every value of the
-table what it gives for it in the picture.
+A picture of one-byte readings has at most 256 different values. Scaling and quantising it are then one walk over bytes
+in place of ten over floats, with the same bits: a function of one value gives for every value of the table what it
+gives for it in the picture. Nobody needs the floats, so nobody makes them, until a stage reads them as numbers.
 """
 
-from typing import Any, Callable, Dict, Optional
+from collections.abc import Mapping
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
 
-class Looked(np.ndarray):
-    """``table[codes]``, read-only. ``codes`` are bytes; what is made of it by numpy is an array without them."""
+class Looked(object):
+    """``table[codes]``, not worked out: ``table`` (256,) and ``codes`` uint8 (n, ...), which nobody may change."""
 
-    codes: Optional[np.ndarray]
-    table: Optional[np.ndarray]
+    __slots__ = ("_numbers", "codes", "table")
 
-    def __array_finalize__(self, _other: Any) -> None:
-        self.codes = self.table = None
+    def __init__(self, table: np.ndarray, codes: np.ndarray) -> None:
+        self.table, self.codes = table, codes
+        self._numbers: Optional[np.ndarray] = None
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """(n, ...)."""
+        return self.codes.shape
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def numbers(self) -> np.ndarray:
+        """The floats (n, ...), read-only."""
+        if self._numbers is None:
+            self._numbers = self.table.take(self.codes)
+            self._numbers.setflags(write=False)
+        return self._numbers
 
 
-def look_up(table: np.ndarray, codes: np.ndarray) -> Looked:
-    """``table`` (256,) at ``codes`` uint8 (n, ...)."""
-    looked = table.take(codes).view(Looked)
-    looked.codes, looked.table = codes, table
-    # In place, nothing can come between the values and what they were looked up from.
-    looked.flags.writeable = False
-    return looked
+class Flow(Mapping):
+    """Arrays by name, their first axis the frame. ``flow[name]`` is an array, ``held(name)`` may be a ``Looked``."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: Dict[str, Any]) -> None:
+        self._held = held
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return numbers(self._held[name])
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._held[name] = value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def held(self, name: str) -> Any:
+        """The array, or the ``Looked`` in its place."""
+        return self._held[name]
 
 
-def through(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """``function``, of each value by itself, done to the tables of what was looked up; each table once."""
+def held(values: Mapping, name: str) -> Any:
+    """What ``values`` holds under ``name``: of a ``Flow`` perhaps a ``Looked``, of another mapping what is there."""
+    return values.held(name) if isinstance(values, Flow) else values[name]
+
+
+def numbers(value: Any) -> np.ndarray:
+    """``value`` as an array, be it one or a ``Looked``."""
+    return value.numbers() if type(value) is Looked else value
+
+
+def through(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], np.ndarray]:
+    """``function``, of each value by itself, for arrays and ``Looked``; of these it is done to each table once."""
     done: Dict[int, Any] = {}
 
-    def run(values: np.ndarray) -> np.ndarray:
-        if not isinstance(values, Looked) or values.codes is None:
+    def run(values: Any) -> np.ndarray:
+        if type(values) is not Looked:
             return function(values)
         found = done.get(id(values.table))
         # The table is kept with its result, so that its number is not given to another.
         if found is None:
-            found = done[id(values.table)] = (values.table, function(np.asarray(values.table)))
-        return found[1].take(values.codes)
+            found = done[id(values.table)] = (values.table, _taker(function(values.table)))
+        return found[1](values.codes)
 
     return run
+
+
+def _taker(table: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """The function from codes uint8 (n, ...) to ``table[codes]``."""
+    if table.dtype.itemsize == 1 and table.dtype.kind in "iu":
+        first = table.view(np.uint8)[0]
+        every = np.arange(256, dtype=np.uint8)
+        # Readings that are quantised with a step of their own size only move: a sum, ten times as fast as a table.
+        if np.array_equal(table.view(np.uint8), every + first):
+            return lambda codes: np.add(codes, first).view(table.dtype)
+    return table.take

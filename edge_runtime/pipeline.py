@@ -10,6 +10,7 @@ from edge_runtime.backends import open_backend
 from edge_runtime.errors import BadInput, FrameDropped
 from edge_runtime.frames import _PIPELINE, PerturbedFrame
 from edge_runtime.holding import Holding
+from edge_runtime.lookup import Flow
 from edge_runtime.stages import compile_stage, reads_and_writes
 
 
@@ -71,7 +72,7 @@ class Pipeline(object):
         if self.dtype.kind == "f" and not np.isfinite(x).all():
             raise FrameDropped("not-finite")
         n = len(x)
-        flow = {self.input: x}
+        flow = Flow({self.input: x})
         self.holding.begin(None if tracks is None else list(tracks))
         for stage, drawn in self._stages:
             if drawn and draws is not None:

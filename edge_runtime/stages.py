@@ -1,7 +1,8 @@
 """What each stage of the manifest does: a stage and its surroundings in, a function of the flow out.
 
-The *flow* maps names to arrays whose first axis is the frame; a compiled stage reads its inputs from it and adds its
-outputs. Every shape and range that can be checked once is checked here; what only a frame can show drops that frame.
+The *flow* maps names to arrays whose first axis is the frame (``lookup.Flow``); a compiled stage reads its inputs from
+it and adds its outputs. Every shape and range that can be checked once is checked here; what only a frame can show
+drops that frame.
 """
 
 import functools
@@ -11,7 +12,7 @@ import numpy as np
 
 from edge_runtime import draw, preprocess
 from edge_runtime.errors import BadInput, FrameDropped
-from edge_runtime.lookup import Looked, look_up, through
+from edge_runtime.lookup import Flow, Looked, held, through
 
 
 def _preprocess(stage, context):
@@ -19,7 +20,7 @@ def _preprocess(stage, context):
     function = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
     one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]) or stage["low"] is None)
     if context.dtype == np.uint8 and one_range:
-        function = functools.partial(look_up, function(np.arange(256, dtype=np.uint8)))
+        function = functools.partial(Looked, function(np.arange(256, dtype=np.uint8)))
 
     def run(flow):
         flow[target] = function(flow[source])
@@ -34,14 +35,14 @@ def _artefact(stage, context):
     inputs, outputs = list(stage["inputs"].items()), list(stage["outputs"].items())
 
     def run(flow):
-        values = runner.run({tensor: flow[name] for tensor, name in inputs})
+        values = runner.run(Flow({tensor: flow.held(name) for tensor, name in inputs}))
         n = len(flow[context.input])
         for tensor, name in outputs:
-            value = values[tensor]
+            value = held(values, tensor)
             if len(value) != n:
                 raise FrameDropped("shape")
-            looked = isinstance(value, Looked) and value.table is not None
-            if not np.isfinite(value.table if looked else value).all():
+            # What comes out of a table is finite: the backend looked at the table.
+            if type(value) is not Looked and not np.isfinite(value).all():
                 raise FrameDropped("not-finite")
             flow[name] = value
 
@@ -149,11 +150,11 @@ def _add(stage, _context):
 def _output(stage, _context):
     source, target = stage["input"], stage["output"]
     function = preprocess.to_raw(stage["dtype"], stage["low"], stage["high"])
-    if not (np.ndim(stage["low"]) or np.ndim(stage["high"])):
-        function = through(function)
+    one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]))
+    function = through(function) if one_range else function
 
     def run(flow):
-        flow[target] = function(flow[source])
+        flow[target] = function(flow.held(source) if one_range else flow[source])
 
     return run
 

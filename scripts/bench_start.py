@@ -3,7 +3,9 @@
 Each figure is a process of its own in the ``bench`` environment, both kinds in turns: one imports numpy and the
 interpreter, opens the artefact's bytes and runs it once; the other opens the sealed bundle (signature, hashes, golden
 self-test) and perturbs one frame. Ratios are medians over turns. Latency ratios int8 / float32 are read from the result
-of ``edgeveil bench --against``, or of scripts/reproduce_tables_3_4.py. Records docs/results/bench/start.json.
+of ``edgeveil bench --against``, or of scripts/reproduce_tables_3_4.py, so that is to run first. Takes about 5 minutes;
+begins once the machine is quiet, ends with exit code 3 where it does not become so or something else ran meanwhile.
+Records docs/results/bench/start.json.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from devices import quiet
 from edge_runtime import machine
 from edge_runtime.backends.choice import backends_for
 from edge_runtime.files import write_atomic
@@ -26,8 +29,9 @@ import json, sys, time
 began = time.perf_counter()
 spec = json.loads(sys.argv[1])
 def say():
+    ms = (time.perf_counter() - began) * 1e3
     from edge_runtime.machine import peak_rss_bytes
-    print(json.dumps({"ms": (time.perf_counter() - began) * 1e3, "peak": peak_rss_bytes()}))
+    print(json.dumps({"ms": ms, "peak": peak_rss_bytes()}))
 """
 OURS = """
 from edge_runtime.perturber import Perturber
@@ -74,7 +78,10 @@ def child(python: Path, code: str, spec: dict[str, Any]) -> dict[str, float] | s
     environment = dict(os.environ, PYTHONPATH=str(Path(__file__).resolve().parent.parent), OMP_NUM_THREADS="1")
     environment["OPENBLAS_NUM_THREADS"] = "1"
     command = [str(python), "-c", COMMON + code, json.dumps(spec)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    except subprocess.TimeoutExpired:
+        return "it did not end within 300 s"
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["it said nothing"])[-1][:200]
     return json.loads(done.stdout.splitlines()[-1])
@@ -128,7 +135,10 @@ def main() -> int:
     parser.add_argument("--tables", type=Path, default=TABLES)
     parser.add_argument("--work", type=Path, default=Path("build/bench"))
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--anyway", action="store_true", help="time on a busy machine too; the record is INVALID then")
     options = parser.parse_args()
+    if options.turns < 1:
+        parser.error("at least 1 turn was expected")
     from edge_runtime.bundle import read_bundle
     from edge_runtime.trust import Trust
     from trainer import side_by_side
@@ -136,6 +146,8 @@ def main() -> int:
     python = side_by_side.bench_python()
     options.work.mkdir(parents=True, exist_ok=True)
     bundle = read_bundle(options.bundle, Trust.open(options.trust))
+    quiet.begin(anyway=options.anyway)
+    watch = quiet.Watch()
     rows = []
     for file in side_by_side.of_bundle(bundle, options.work):
         # OpenVINO tells formats apart by the name.
@@ -145,8 +157,14 @@ def main() -> int:
             spec = {"file": str(path), "artefact": file["artefact"], "backend": backend}
             spec |= {"bundle": str(options.bundle.resolve()), "trust": str(options.trust.resolve())}
             rows.append(row(python, spec, options.turns))
-            print(rows[-1], file=sys.stderr)
+            print(f"{len(rows)}: {rows[-1]}", file=sys.stderr)
+    use = watch.use()
+    reasons = use.reasons()
     document = {
+        "kind": "start",
+        "verdict": "INVALID" if reasons else "VALID",
+        "reasons": reasons,
+        "use": use.document(),
         "what": __doc__.splitlines()[0],
         "turns": options.turns,
         "rows": rows,
@@ -156,7 +174,8 @@ def main() -> int:
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
-    return 0
+    print(document["verdict"], *reasons)
+    return 3 if reasons else 0
 
 
 if __name__ == "__main__":

@@ -8,11 +8,13 @@ from typing import Any
 import jinja2
 
 from trainer.audit.intervals import Interval, mean
-from trainer.report import streams
+from trainer.report import streams, table_2, table_2_cells
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE = Path("docs/results-mnist.md")
+TABLE_2, TABLE_2_PAGE = Path("docs/results/privacy/table-2"), Path("docs/results-table-2.md")
+RELEASES = "docs/results/privacy/release-{}.json"
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results-streams.md")
 
 
@@ -84,11 +86,26 @@ def page(record: dict[str, Any]) -> str:
     return template.render(record=record, shipped=audits["tflite-int8"], rows=rows, bench=list(record["bench"].items()))
 
 
+def table_2_page(records: list[dict[str, Any]], releases: dict[str, dict[str, Any]]) -> str:
+    """The page on Tables 2 and 5 as Markdown; what is missing in it is said to be."""
+    sections = table_2_cells.sections(records, releases)
+    template = templates().get_template("results-table-2.md.j2")
+    return template.render(sets=sections, made_with=table_2_cells.made_with(records))
+
+
+def releases(root: Path = Path()) -> dict[str, dict[str, Any]]:
+    """The records of releases, by data set."""
+    found = {data: root / RELEASES.format(data) for data in table_2.PAPER}
+    return {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
+
+
 def main() -> None:
     """Write the pages of what has been recorded."""
     for record, target, make in ((RECORD, PAGE, page), (STREAMS, STREAMS_PAGE, streams_page)):
         if record.is_file():
             target.write_text(make(json.loads(record.read_text())))
+    if TABLE_2.is_dir():
+        TABLE_2_PAGE.write_text(table_2_page(table_2.read(TABLE_2), releases()))
 
 
 if __name__ == "__main__":

@@ -78,10 +78,11 @@ def of_a_comparison(name: str, run: Run, budget: str, seed: int) -> dict[str, An
 
 
 def short(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the tables need of an audit; the whole document would be repeated in every record."""
+    """What tables are made of; the certificate and what does not change from audit to audit are left out."""
     kept = (
         "target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "raw", "budget", "seed",
-        "speaks_of", "collateral", "wall_time_s", "label_only",
+        "speaks_of", "collateral", "wall_time_s", "label_only", "data", "learning_curve", "warnings", "probes",
+        "diagnostic", "intervals",
     )  # fmt: skip
     return {name: document[name] for name in kept if name in document}
 

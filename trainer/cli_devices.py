@@ -11,43 +11,38 @@ from typing import Annotated, Any
 
 import typer
 
-Target = Annotated[str, typer.Argument(help="ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200.")]
+from devices.connection import Connection
+from trainer.cli_connection import PasswordFile, Target, connected
+
 To = Annotated[
     str, typer.Option("--to", help="ssh://user@host[:port], serial:///dev/ttyUSB0, image:FILE or dir:FOLDER.")
 ]
-Root = Annotated[str, typer.Option(help="Where EdgeVeil lies on the board.")]
-Identity = Annotated[Path | None, typer.Option(help="Private key file for SSH; else the agent and your own keys.")]
-KnownHosts = Annotated[Path | None, typer.Option(help="File of host keys; else your own known_hosts.")]
-PasswordFile = Annotated[Path | None, typer.Option(help="File that holds the board user's password.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-DEFAULT_ROOT = "/opt/edgeveil"
 
 
 def add_commands(app: typer.Typer, boards: typer.Typer) -> None:
     """Add them to ``edgeveil`` and to ``edgeveil devices``."""
-    boards.command("probe", epilog="Example: edgeveil devices probe ssh://pi@edgepi")(probe)
+    boards.command("probe", epilog="Example: edgeveil devices probe ssh://pi@edgepi")(connected(probe))
     app.command(epilog="Example: edgeveil flash mnist.veil --to ssh://pi@edgepi --for raspberry-pi-cpu --trust root")(
-        flash
+        connected(flash)
     )
-    app.command(epilog="Example: edgeveil status ssh://pi@edgepi")(status)
-    app.command(epilog="Example: edgeveil rollback ssh://pi@edgepi")(rollback)
-    app.command(epilog="Example: edgeveil logs ssh://pi@edgepi --lines 50")(logs)
-    app.command(epilog="Example: edgeveil start ssh://pi@edgepi")(start)
-    app.command(epilog="Example: edgeveil stop ssh://pi@edgepi")(stop)
-    app.command(epilog="Example: edgeveil releases ssh://pi@edgepi --keep 3")(releases)
+    app.command(epilog="Example: edgeveil status ssh://pi@edgepi")(connected(status))
+    app.command(epilog="Example: edgeveil rollback ssh://pi@edgepi")(connected(rollback))
+    app.command(epilog="Example: edgeveil logs ssh://pi@edgepi --lines 50")(connected(logs))
+    app.command(epilog="Example: edgeveil start ssh://pi@edgepi")(connected(start))
+    app.command(epilog="Example: edgeveil stop ssh://pi@edgepi")(connected(stop))
+    app.command(epilog="Example: edgeveil releases ssh://pi@edgepi --keep 3")(connected(releases))
     app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")(index)
     app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --with ai-edge-litert==2.3.0 --out wheels")(wheels)
 
 
 def probe(
     target: Target,
-    root: Root = DEFAULT_ROOT,
-    identity: Identity = None,
-    known_hosts: KnownHosts = None,
-    password_file: PasswordFile = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
-    with _board(target, root, identity, known_hosts, password_file) as board:
+    with connection.open(target) as board:
         _print(board.facts_document())
 
 
@@ -65,42 +60,28 @@ def flash(
     frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
-    root: Root = DEFAULT_ROOT,
-    identity: Identity = None,
-    known_hosts: KnownHosts = None,
-    password_file: PasswordFile = None,
     as_json: AsJson = False,
+    *,
+    connection: Connection,
 ) -> None:
     """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
     from devices.facts import Wanted
-    from devices.flash import flash as flash_board
-    from devices.flash import flash_card
+    from devices.flash import flash_target
     from trainer.progress import transfer
 
-    if to.startswith(("image:", "dir:")):
-        wanted = Wanted(source, tuple(sink or ()), service, frames, again)
-        card = flash_card(
-            bundle, to, profile, trust=trust, wanted=wanted, root=root, wheels=wheels, dry_run=dry_run, show=_say
-        )
-        _flashed(card, dry_run, as_json)
-        return
-    with _board(to, root, identity, known_hosts, password_file, say=_say) as board, transfer("sending") as progress:
-        wanted = Wanted(source, tuple(sink or ()), service, frames, again, board.transport.trusted)
-        done = flash_board(
+    with transfer("sending") as progress:
+        done = flash_target(
             bundle,
-            board,
+            to,
+            connection,
             profile,
             trust=trust,
-            wanted=wanted,
+            wanted=Wanted(source, tuple(sink or ()), service, frames, again),
             wheels=wheels,
             dry_run=dry_run,
             show=_say,
             progress=progress,
         )
-    _flashed(done, dry_run, as_json)
-
-
-def _flashed(done: Any, dry_run: bool, as_json: bool) -> None:
     if as_json:
         steps = [step.kind for step in done.plan.steps]
         _print({"schema": 1, "sha": done.sha, "steps": steps, "dry_run": dry_run, "artefact": done.plan.artefact})
@@ -110,28 +91,24 @@ def _flashed(done: Any, dry_run: bool, as_json: bool) -> None:
 
 def status(
     target: Target,
-    root: Root = DEFAULT_ROOT,
-    identity: Identity = None,
-    known_hosts: KnownHosts = None,
-    password_file: PasswordFile = None,
     as_json: AsJson = False,
+    *,
+    connection: Connection,
 ) -> None:
     """Say what a board runs, which release it would go back to, and what failed there."""
     more = ["--json"] if as_json else []
-    with _board(target, root, identity, known_hosts, password_file) as board:
-        _edge(board, "status", "--root", root, *more)
+    with connection.open(target) as board:
+        _edge(board, "status", "--root", connection.root, *more)
 
 
 def rollback(
     target: Target,
-    root: Root = DEFAULT_ROOT,
-    identity: Identity = None,
-    known_hosts: KnownHosts = None,
-    password_file: PasswordFile = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Have a board run its previous release again; refused where that lies below its floor."""
-    with _board(target, root, identity, known_hosts, password_file) as board:
-        _edge(board, "rollback", "--root", root)
+    with connection.open(target) as board:
+        _edge(board, "rollback", "--root", connection.root)
         if board.has_service():
             board.control("restart")
 
@@ -139,52 +116,44 @@ def rollback(
 def logs(
     target: Target,
     lines: Annotated[int, typer.Option(min=1, max=100_000, help="So many.")] = 200,
-    root: Root = DEFAULT_ROOT,
-    identity: Identity = None,
-    known_hosts: KnownHosts = None,
-    password_file: PasswordFile = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Print the last lines that a board's service said. They hold no reading."""
-    with _serving(_board(target, root, identity, known_hosts, password_file)) as board:
+    with _serving(connection.open(target)) as board:
         sys.stdout.write(board.logs(lines).decode("utf-8", "replace"))
 
 
 def start(
     target: Target,
-    root: Root = DEFAULT_ROOT,
-    identity: Identity = None,
-    known_hosts: KnownHosts = None,
-    password_file: PasswordFile = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Start a board's service; returns when something new has left it."""
-    with _serving(_board(target, root, identity, known_hosts, password_file)) as board:
+    with _serving(connection.open(target)) as board:
         board.control("start")
 
 
 def stop(
     target: Target,
-    root: Root = DEFAULT_ROOT,
-    identity: Identity = None,
-    known_hosts: KnownHosts = None,
-    password_file: PasswordFile = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Stop a board's service until it is started or the board boots again."""
-    with _serving(_board(target, root, identity, known_hosts, password_file)) as board:
+    with _serving(connection.open(target)) as board:
         board.control("stop")
 
 
 def releases(
     target: Target,
     keep: Annotated[int | None, typer.Option(help="Remove all but the newest so many.")] = None,
-    root: Root = DEFAULT_ROOT,
-    identity: Identity = None,
-    known_hosts: KnownHosts = None,
-    password_file: PasswordFile = None,
+    *,
+    connection: Connection,
 ) -> None:
     """List the releases on a board, or remove old ones; the current and the previous one stay."""
     more = [] if keep is None else ["--keep", str(keep)]
-    with _board(target, root, identity, known_hosts, password_file) as board:
-        _edge(board, "releases", "--root", root, *more)
+    with connection.open(target) as board:
+        _edge(board, "releases", "--root", connection.root, *more)
 
 
 def index(
@@ -217,28 +186,6 @@ def wheels(
     site = collect(profiles.load(profile), out, requirement, find_links=find_links)
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
     _say(f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}")
-
-
-def _board(
-    target: str,
-    root: str,
-    identity: Path | None,
-    known_hosts: Path | None,
-    password_file: Path | None,
-    **more: Any,
-) -> Any:
-    from devices.execute import Board
-    from devices.transports import open_transport
-    from edge_runtime.errors import BadInput
-
-    password = None
-    if password_file is not None:
-        try:
-            password = password_file.read_text().rstrip("\r\n")
-        except OSError as error:
-            raise BadInput(f"The password was expected in {password_file}: {error.strerror}.") from None
-    transport = open_transport(target, identity=identity, known_hosts=known_hosts, password=password)
-    return Board(transport, root=root, **more)
 
 
 @contextlib.contextmanager

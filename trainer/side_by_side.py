@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -142,6 +143,11 @@ def run(
     spec = {"files": list(files), "rounds": rounds, "seconds": seconds, "threads": threads}
     if backends:
         spec["backends"] = list(backends)
+    turns = sum(len([b for b in file["backends"] if not backends or b in backends]) for file in files)
+    print(
+        f"timing {len(files)} artefacts on their interpreters: about {turns * seconds * (rounds + 1):.0f} s",
+        file=sys.stderr,
+    )
     root = Path(__file__).resolve().parent.parent
     environment = dict(os.environ, PYTHONPATH=str(root), OMP_NUM_THREADS=str(threads))
     with tempfile.TemporaryDirectory() as folder:

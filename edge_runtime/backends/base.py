@@ -3,7 +3,7 @@
 import numpy as np
 
 from edge_runtime.errors import BadInput, FrameDropped
-from edge_runtime.lookup import Looked, look_up, through
+from edge_runtime.lookup import Flow, Looked, held, numbers, through
 
 
 class Backend(object):
@@ -26,14 +26,16 @@ class Backend(object):
         self._open(model, threads, kernels)
 
     def run(self, inputs):
-        """Real float32 arrays ``{name: (n, ...)}`` in, real float32 ``{name: (n, ...)}`` of their own memory out.
+        """Real float32 arrays ``{name: (n, ...)}`` in, a ``Flow`` of real float32 (n, ...) of their own memory out.
+
+        Where ``inputs`` is a ``Flow`` too, what it holds as looked up is taken as such.
 
         An artefact takes ``batch`` frames at a time; n of them go through that many after the other, the last ones
         filled up with what is let fall again. Raises ``FrameDropped``:
         ``shape`` where an input is not what the artefact takes, ``output-shape`` or ``output-dtype`` where the
         interpreter returns something else than the manifest says, ``backend`` where it fails.
         """
-        feeds = [tensor.encode(inputs[tensor.name]) for tensor in self._inputs]
+        feeds = [tensor.encode(held(inputs, tensor.name)) for tensor in self._inputs]
         n = len(feeds[0]) if feeds else 1
         if any(len(feed) != n for feed in feeds):
             raise FrameDropped("shape")
@@ -41,7 +43,7 @@ class Backend(object):
             values = self._attempt(feeds)
             if values is None:
                 raise FrameDropped("backend")
-            return {tensor.name: _own(tensor.decode(value)) for tensor, value in zip(self._outputs, values)}
+            return Flow({tensor.name: _own(tensor.decode(value)) for tensor, value in zip(self._outputs, values)})
         columns = [np.empty((n,) + tensor.shape[1:], np.float32) for tensor in self._outputs]
         for row in range(0, n, self.batch):
             count = min(self.batch, n - row)
@@ -50,8 +52,8 @@ class Backend(object):
                 # Raised outside the handler: an interpreter's own message may hold what it was given.
                 raise FrameDropped("backend")
             for tensor, value, column in zip(self._outputs, values, columns):
-                column[row : row + count] = tensor.decode(value)[:count]
-        return {tensor.name: column for tensor, column in zip(self._outputs, columns)}
+                column[row : row + count] = numbers(tensor.decode(value))[:count]
+        return Flow({tensor.name: column for tensor, column in zip(self._outputs, columns)})
 
     def bare_call(self, rng):
         """A function that runs the interpreter once on random numbers in its own form, and nothing around it."""
@@ -109,7 +111,7 @@ def _filled(feed, count):
 
 def _own(value):
     """Memory of our own: what an interpreter returned may be the next frame's place."""
-    return value if isinstance(value, Looked) else np.array(value, np.float32)
+    return value if type(value) is Looked else np.array(value, np.float32)
 
 
 class Tensor(object):
@@ -128,7 +130,10 @@ class Tensor(object):
         self._table = None
         if self.dtype.itemsize == 1 and self.dtype.kind in "iu":
             every = np.arange(256, dtype=np.uint8).view(self.dtype).astype(np.float32)
-            self._table = (every - self._zero) * self._scale
+            with np.errstate(over="ignore"):
+                self._table = (every - self._zero) * self._scale
+            if not np.isfinite(self._table).all():
+                raise BadInput("expected a finite scale for {!r}; got {}".format(self.name, entry["scale"]))
         self._encode = through(self._arithmetic)
 
     def encode(self, value):
@@ -139,7 +144,7 @@ class Tensor(object):
 
     def _arithmetic(self, value):
         if self._scale is None:
-            return np.asarray(value).astype(self.dtype, copy=False)
+            return value.astype(self.dtype, copy=False)
         q = value / self._scale
         np.rint(q, out=q)
         q += self._zero
@@ -149,13 +154,13 @@ class Tensor(object):
         return q.astype(self.dtype)
 
     def decode(self, value):
-        """What the interpreter returned, (batch, ...), as real float32."""
+        """What the interpreter returned, (batch, ...), as real float32 or as ``Looked``."""
         if value.dtype != self.dtype:
             raise FrameDropped("output-dtype")
         if value.shape != self.shape:
             raise FrameDropped("output-shape")
         if self._table is not None:
-            return look_up(self._table, value.view(np.uint8).copy())
+            return Looked(self._table, value.view(np.uint8).copy())
         if self._scale is None:
             return value
         return (value.astype(np.float32) - self._zero) * self._scale

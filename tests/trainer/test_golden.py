@@ -144,3 +144,31 @@ def test_near_ties_and_disagreements_about_labels_are_not_kept():
     every = {"logits": np.tile([1.0, 0.9], (24, 1))}
     with pytest.raises(BadInput, match="near tie"):
         golden.choose(label_only(), candidates, [run, run], [every, {"logits": every["logits"] + [0, 0.1]}], 0.0)
+
+
+def seen_or_not() -> FittedPerturber:
+    """A perturber of readings that are 0 or 1, whose output stage rounds what a model makes."""
+    return generator(InputSpec("vector", (8,), "uint8", (0.0,) * 8, (1.0,) * 8))
+
+
+def rounded(v):
+    return {"frame": np.rint(v).astype(np.uint8)}
+
+
+def test_readings_of_two_levels_have_no_tolerance_and_are_kept_where_no_value_is_a_near_tie():
+    fitted = seen_or_not()
+    one, other = {"frame": np.zeros((2, 8), np.uint8)}, {"frame": np.ones((2, 8), np.uint8)}
+    assert golden.tolerance(fitted, "int8", [(one, other)]).allowed == 0.0
+    candidates = golden.candidates(fitted)
+    v = 0.9 - 0.8 * candidates.x.astype(np.float32)  # the other way round, and clear of one half
+    fast, plain = v.copy(), v.copy()
+    near, apart = np.arange(0, 48, 3), np.arange(1, 48, 3)
+    fast[near, 2] = plain[near, 2] = 0.505
+    fast[apart, 3], plain[apart, 3] = 0.1, 0.9  # kernels that disagree
+    flows = [{"v": v}, {"v": fast}, {"v": plain}]
+    chosen = golden.choose(fitted, candidates, [rounded(one["v"]) for one in flows], flows, allowed=0.0)
+    assert len(chosen.rows) == golden.KEPT
+    assert set(chosen.rows % 3) == {2}
+    same = {"frame": candidates.x}
+    with pytest.raises(BadInput, match="come out as they went in"):
+        golden.choose(fitted, candidates, [same] * 3, [{"v": candidates.x.astype(np.float32)}] * 3, allowed=0.0)

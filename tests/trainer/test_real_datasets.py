@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from edge_runtime.errors import BadInput
+from trainer import datasets
 from trainer.datasets import depth, faces, local, slicing, wifi, wifi_strength
+from trainer.recipe import Recipe
 
 
 @pytest.fixture
@@ -51,6 +53,13 @@ def test_wifi_buildings_are_three(real):
     found = wifi.load(target="building", sensitive="region")
     assert found.y_names == ("building-0", "building-1", "building-2")
     assert (found.y == found.attributes["building"]).all()
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", [name for name in Recipe.names() if name.startswith("wifi")])
+def test_the_quick_budget_leaves_rows_enough_of_every_region(real, name):
+    slices = datasets.load(Recipe.find(name).with_budget("quick")).slices
+    assert 3_000 < len(slices.perturber) < 4_000
 
 
 @pytest.mark.data

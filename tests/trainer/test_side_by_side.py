@@ -9,6 +9,7 @@ import tiny_models
 from export_models import calibration, image_net
 from typer.testing import CliRunner
 
+from devices.quiet import Use
 from devices.side_by_side import document, measure, ratio
 from edge_runtime.errors import BadInput
 from trainer import side_by_side
@@ -37,7 +38,11 @@ def test_every_contender_gets_a_turn_in_every_round():
     assert [len(one["ms"]) for one in opened] == [4, 4, 4]
     assert sorted(order) == sorted("abc" * 5)  # and one to warm up
     spec = {"files": [{"name": "a"}], "rounds": 4, "seconds": 1, "threads": 1}
-    made = document(spec, opened, [])
+    made = document(spec, opened, [], Use(1, 1, 0))
+    assert made["verdict"] == "VALID"
+    beside = document(spec, opened, [], Use(1, 0.5, 1.5))
+    assert beside["verdict"] == "INVALID"
+    assert [reason.partition(":")[0] for reason in beside["reasons"]] == ["busy", "busy"]
     assert [row["ratio"]["to"] for row in made["rows"]] == ["a tflite-int8 b"] * 3
     json.dumps(made, allow_nan=False)
 

@@ -3,7 +3,8 @@
 Nobody's data rides along: every reading here is drawn by a formula. Outputs are recorded under the reference kernels
 where a backend has them (the same bytes on every machine); the board's self-test runs the kernels that will really run
 and allows the tolerance. A vector is kept only where that test can be fair: where no label is a near tie, and where
-what comes out is further from what went in than the tolerance.
+what comes out is further from what went in than the tolerance. Readings of so few levels that a tolerance would let
+anything pass (WiFi: seen or not) have none; kept are those of which no value is a near tie between two levels.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ KEPT = 8
 # Kernels of other processors and versions than those here: three steps of int8 were the most ever seen.
 FLOOR = {"int8": 3 / 255, "float16": 1e-3, "float32": 1e-4}
 LOOSE = 0.1  # of the range
+FEW = 2  # steps of the range: where readings are so coarse, one step of tolerance would let anything pass
 TIMES = 2.0  # the tolerance is this many times what was measured, or the floor
 
 
@@ -48,7 +50,7 @@ class Tolerance:
     def facts(self) -> dict[str, Any]:
         """What export.json records of it."""
         rule = f"{TIMES:g} x measured, or three steps of int8, 1e-3 (float16), 1e-4 (float32) of the range"
-        margin = rule + "; at least 1 for whole numbers"
+        margin = rule + f"; at least 1 for whole numbers, 0 where these are {FEW + 1} or fewer"
         return {"measured": self.measured, "allowed": self.allowed, "loose": self.loose, "margin": margin}
 
 
@@ -84,6 +86,8 @@ def tolerance(
         span = float(np.max(fitted.input.span))
     allowed = max(TIMES * measured, FLOOR[precision] * span)
     loose = measured > LOOSE * span
+    if _few_levels(fitted):
+        return Tolerance(measured, 0.0)
     if np.dtype(fitted.input.dtype).kind in "iu" or any("decoder" in output for output in fitted.outputs):
         # A value between two whole numbers may be rounded either way.
         allowed, loose = float(np.ceil(max(allowed, 1.0))), loose and measured > 1
@@ -100,8 +104,8 @@ def choose(
     """The candidates that every board's self-test can judge, at most ``KEPT``.
 
     ``runs`` are the outputs for all candidates, first on Keras, then of every artefact on every kind of kernels, and
-    ``flows`` the values that argmax stages read, in the same order. Raises ``BadInput`` where most vectors come out
-    as they went in: that perturber perturbs nothing.
+    ``flows`` what is ``contested``, in the same order. Raises ``BadInput`` where most vectors come out as they went
+    in: that perturber perturbs nothing.
     """
     fair = np.ones(len(golden.x), bool)
     for outputs in runs[1:]:
@@ -117,6 +121,8 @@ def choose(
         # Codes lie closer together than classes; that they are the same in every artefact was asked for above.
         times = 1 if "group" in stage else 4
         fair &= best[:, 1] - best[:, 0] > times * np.maximum(error, np.quantile(error, 0.25))
+    if _few_levels(fitted):
+        fair &= _decided(fitted, runs, flows)
     if not fair.any():
         raise BadInput("every synthetic reading is a near tie between labels; train the classifier longer.")
     through = np.zeros(len(golden.x), bool)
@@ -140,13 +146,38 @@ def choose(
     return Golden(golden.x[rows], {name: values[rows] for name, values in golden.draws.items()}, rows)
 
 
-def argmax_flows(fitted: FittedPerturber, running: Running) -> dict[str, np.ndarray]:
-    """What the argmax stages read in the last run, where a model made it."""
+def contested(fitted: FittedPerturber, running: Running) -> dict[str, np.ndarray]:
+    """What argmax and output stages read in the last run, where a model made it: there a little more changes a lot."""
     found = {}
     for stage in fitted.stages:
-        if stage["stage"] == "table" and (value := running.flow(stage["input"])) is not None:
+        if stage["stage"] in ("table", "output") and (value := running.flow(stage["input"])) is not None:
             found[stage["input"]] = value
     return found
+
+
+def _few_levels(fitted: FittedPerturber) -> bool:
+    spec = fitted.input
+    whole = np.dtype(spec.dtype).kind in "iu" and spec.low is not None
+    made = _computed(fitted) and not any("decoder" in output for output in fitted.outputs)
+    return whole and made and float(np.max(spec.span)) <= FEW
+
+
+def _decided(
+    fitted: FittedPerturber, runs: Sequence[Mapping[str, np.ndarray]], flows: Sequence[Mapping[str, np.ndarray]]
+) -> np.ndarray:
+    """Which rows both kinds of kernels of every artefact agree on, with no value within ``FLOOR`` of being rounded
+    the other way."""
+    decided = np.ones(len(next(iter(runs[0].values()))), bool)
+    for fast, plain in zip(runs[1::2], runs[2::2], strict=True):
+        for name in fast:
+            decided &= (fast[name] == plain[name]).reshape(len(decided), -1).all(axis=1)
+    made = [stage["input"] for stage in fitted.stages if stage["stage"] == "output"]
+    for flow in flows[1:]:
+        for value in (flow[name] for name in made if name in flow):
+            steps = value.astype(np.float64) * fitted.input.span
+            near = np.abs(steps - np.floor(steps) - 0.5) < FLOOR["int8"] * fitted.input.span
+            decided &= ~near.reshape(len(decided), -1).any(axis=1)
+    return decided
 
 
 def _competing(

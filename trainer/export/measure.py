@@ -36,7 +36,7 @@ def measure(
     keras = running.on_keras(fitted)
     expected = keras.run(x, draws)
     runs: list[Outputs] = [keras.run(candidates.x, candidates.draws)]
-    flows = [golden.argmax_flows(fitted, keras)]
+    flows = [golden.contested(fitted, keras)]
     recorded: dict[str, Outputs] = {}
     tolerances: dict[str, golden.Tolerance] = {}
     rows = []
@@ -49,7 +49,7 @@ def measure(
         pairs: list[tuple[Outputs, Outputs]] = [(_first(got), plain.run(x[:REFERENCE_ROWS], _first(draws)))]
         for engine in (fast, plain):
             runs.append(engine.run(candidates.x, candidates.draws))
-            flows.append(golden.argmax_flows(fitted, engine))
+            flows.append(golden.contested(fitted, engine))
             engine.close()
         pairs.append((runs[-2], runs[-1]))
         recorded[one.name] = runs[-1]
