@@ -35,10 +35,10 @@ def tree(payload: Payload, root: str, wanted: Wanted) -> dict[str, bytes]:
     job = {
         "root": root,
         "places": places,
-        "users": [[user, command] for user, command in service.USERS.items()] if payload.service else [],
+        "users": [[user, command] for user, command in service.users(payload.owner).items()] if payload.service else [],
         "units": service.UNITS if payload.service else [],
         "config": service.CONFIG,
-        "group": service.GROUP,
+        "group": payload.owner.user,
         "trial": ["--frames", str(wanted.frames)] + (["--source", wanted.source] if wanted.source else []),
         "site": None,
     }

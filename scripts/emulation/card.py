@@ -1,5 +1,5 @@
-"""An SD card as a 64-bit Raspberry Pi OS 12 has it, in a file: a FAT boot partition with kernel and ``cmdline.txt``, and
-a root file system; made without root's mounts or loop devices. A virtual board boots it (``vm.up_from_card``).
+"""An SD card as a 64-bit Raspberry Pi OS 12 has it, in a file: a FAT boot partition with kernel and ``cmdline.txt``,
+and a root file system; made without mounts or loop devices. A virtual board boots it (``vm.up_from_card``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _boot(pristine: Path, folder: Path, card: Path) -> None:
 
 
 def _root(pristine: Path, folder: Path, card: Path) -> None:
-    """The tree, with what a card has that lay in a drawer: a machine id, a seed and host keys, all of them another's."""
+    """The tree, with what a card from a drawer has: a machine id, a seed and host keys, all of another board."""
     root = folder / "root"
     trees.run(["cp", "-a", "--reflink=auto", str(pristine), str(root)])
     running.authorize(root, folder / "user.pub")

@@ -1,5 +1,5 @@
-"""What a board's firmware does, for a card in a virtual board: reads kernel, initramfs and the kernel's command line out
-of the boot partition and starts them, again after each reboot; ends when the board is switched off.
+"""What a board's firmware does, for a card in a virtual board: it reads kernel, initramfs and the kernel's command line
+out of the boot partition and starts them, again after each reboot; it ends when the board is switched off.
 
     python3 firmware.py CARD CONSOLE.LOG QEMU ARGUMENTS...
 """
