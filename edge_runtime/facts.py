@@ -11,6 +11,8 @@ import platform
 import subprocess
 import sys
 
+BITS = 64 if sys.maxsize > 2**32 else 32
+USB = "/sys/bus/usb/devices"
 SERVICE_FILES = (
     "/etc/edgeveil/edge.json",
     "/etc/systemd/system/edgeveil.service",
@@ -32,8 +34,8 @@ def gather(root, accelerator=None, paths=()):
     space = os.statvfs(place)
     return {
         "schema": 1,
-        "architecture": platform.machine(),
-        "bits": 64 if sys.maxsize > 2**32 else 32,
+        "architecture": _architecture(),
+        "bits": BITS,
         "board": _text("/proc/device-tree/model"),
         "system": _os_release(),
         "python": "{}.{}.{}".format(*sys.version_info[:3]),
@@ -45,9 +47,25 @@ def gather(root, accelerator=None, paths=()):
         "sudo": os.getuid() == 0 or _runs(["sudo", "-n", "true"]),
         "systemd": os.path.isdir("/run/systemd/system"),
         "interpreters": {name.replace("_", "-"): version for name, version in _versions() if version},
-        "accelerator": None if accelerator is None else os.path.exists(accelerator),
+        "accelerator": None if accelerator is None else _present(accelerator),
         "edgeveil": _edgeveil(root),
     }
+
+
+def _architecture():
+    """What programs here are made for: a 32-bit system may run on a 64-bit kernel, which tells its own name."""
+    machine = platform.machine()
+    return "armv7l" if machine == "aarch64" and BITS == 32 else machine
+
+
+def _present(accelerator):
+    """Whether a device file is there, or for ``usb:1a6e:089a,18d1:9302`` one of these USB devices."""
+    if not accelerator.startswith("usb:"):
+        return os.path.exists(accelerator)
+    wanted = accelerator[len("usb:") :].split(",")
+    folders = [os.path.join(USB, name) for name in (os.listdir(USB) if os.path.isdir(USB) else [])]
+    numbers = [[_text(os.path.join(folder, name)) for name in ("idVendor", "idProduct")] for folder in folders]
+    return any(":".join(number) in wanted for number in numbers if None not in number)
 
 
 def _edgeveil(root):

@@ -16,7 +16,10 @@ BOOT_AT, BOOT_SIZE = MIB, 96 * MIB
 ROOT_AT = BOOT_AT + BOOT_SIZE
 SIZE = 1700 * MIB
 CMDLINE = "console=ttyAMA0,115200 root=/dev/vda2 rootwait"
-FSTAB = "/dev/vda1 /boot/firmware vfat defaults 0 2\n/dev/vda2 / ext4 defaults,noatime 0 1\n"
+# A virtual board on a busy machine can take minutes to see its own disk; systemd's 90 s end in its emergency mode.
+FSTAB = (
+    "/dev/vda1 /boot/firmware vfat defaults,x-systemd.device-timeout=900 0 2\n/dev/vda2 / ext4 defaults,noatime 0 1\n"
+)
 _TOOLS = ("mmdebstrap", trees.QEMU, "mke2fs", "cpio", "mformat", "mcopy", "ssh-keygen")
 
 
