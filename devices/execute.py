@@ -16,7 +16,7 @@ from devices.profiles import Service
 from devices.transports import Transport
 from devices.transports.base import Completed, check, digest
 from edge_runtime.board import ROOT
-from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
+from edge_runtime.errors import BadInput, DeviceFailed
 
 TRIAL_S = 600
 
@@ -72,20 +72,16 @@ class Board:
             raise DeviceFailed(f"The board's answer is not its facts: {done.said()}") from None
 
     def edge(self, *arguments: str, timeout_s: float = 120) -> Completed:
-        """A command of the installed runtime, as root where that is possible."""
-        return self._root(
-            [self.transport.python, posixpath.join(self.root, "current", "edgeveil-edge.pyz"), *arguments],
-            timeout_s=timeout_s,
-        )
+        """A command of the installed runtime, as root where that is possible. Raises ``BadInput`` where none is."""
+        runtime = posixpath.join(self.root, "current", "edgeveil-edge.pyz")
+        done = self._root([self.transport.python, runtime, *arguments], timeout_s=timeout_s)
+        if done.code in (126, 127) or b"can't open file" in done.err:
+            raise BadInput(f"There is no EdgeVeil on {self.transport.name}: flash it first.")
+        return done
 
-    def bench(self, bundle: bytes, arguments: list[str], *, timeout_s: float) -> Completed:
-        """Push a bundle, time it by the installed runtime, and leave nothing behind. What it printed is the result."""
-        place = posixpath.join(self._incoming_folder(), digest(bundle) + ".veil")
-        self.transport.put(bundle, place)
-        try:
-            return self.edge("bench", place, *arguments, "--json", timeout_s=timeout_s)
-        finally:
-            self._forget_incoming()
+    def script(self, source: bytes, *arguments: str, timeout_s: float = 120) -> Completed:
+        """A Python program of ours that is sent along, as root where that is possible."""
+        return self._root([self.transport.python, "-", *arguments], data=source, timeout_s=timeout_s)
 
     def carry_out(self, plan: Plan, payload: Payload, wanted: Wanted, progress: Callable[[int, int], None]) -> None:
         """Every step in order. Raises at the first that fails; what was uploaded stays for the next try."""
@@ -152,8 +148,7 @@ class Board:
             # A release finds its wheels beside it, numpy perhaps among them; from there it is shown them.
             wheels = "PYTHONPATH=" + posixpath.join(self.root, "site")
             done = self._root(["env", wheels, self.transport.python, place, *arguments], timeout_s=TRIAL_S)
-        if done.code:
-            raise _as_it_was_there(done)
+        as_it_was_there(done)
         self.say(done.out.decode("utf-8", "replace").strip())
 
     def _service(self, payload: Payload, *_: object) -> None:
@@ -167,6 +162,13 @@ class Board:
             check(self._sudoed(["systemctl", "daemon-reload"]), "systemctl daemon-reload")
             check(self._sudoed(["systemctl", "enable", *service.UNITS]), "systemctl enable")
         self.control("restart")
+
+    def rollback(self) -> str:
+        """Have it run its previous release again, its service too; returns what it said. Raises as it did there."""
+        said = as_it_was_there(self.edge("rollback", "--root", self.root))
+        if self.has_service():
+            self.control("restart")
+        return said.decode("utf-8", "replace").strip()
 
     def control(self, what: str) -> None:
         """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` where that is not done."""
@@ -204,10 +206,10 @@ class Board:
         check(self.transport.run(["rm", "-rf", self._incoming_folder()]), "Tidying up")
         self._incoming = None
 
-    def _root(self, command: list[str], *, timeout_s: float = 120) -> Completed:
+    def _root(self, command: list[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
         if self._sudo is None:
             self._sudo = [] if self._is_root() or self._may_write() else ["sudo", "-n"]
-        return self.transport.run([*self._sudo, *command], timeout_s=timeout_s)
+        return self.transport.run([*self._sudo, *command], data=data, timeout_s=timeout_s)
 
     def _sudoed(self, command: Sequence[str], *, timeout_s: float = 120) -> Completed:
         """As root, whoever owns the place: for what is the system's."""
@@ -222,11 +224,13 @@ class Board:
         return self.transport.run(["test", "-w", self.root]).code == 0
 
 
-def _as_it_was_there(done: Completed) -> EdgeVeilError:
-    """The board's own refusal or failure, with its exit code."""
+def as_it_was_there(done: Completed, *, well: Sequence[int] = (0,)) -> bytes:
+    """What our own runtime printed on the board; its refusal or failure is raised here as what it was there."""
+    if done.code in well:
+        return done.out
     text = done.said()
     text = text[len("error: ") :] if text.startswith("error: ") else text
-    return BadInput(text) if done.code == 2 else DeviceFailed(text)
+    raise BadInput(text) if done.code == 2 else DeviceFailed(text)
 
 
 _INCOMING = """

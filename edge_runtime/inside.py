@@ -7,17 +7,17 @@ word, a sentence that holds no value of a frame, and what the bundle says of its
 
 import json
 import os
-import select
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from edge_runtime import hardening, isolation, loop
 from edge_runtime.counters import DROP, Counters
 from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop, describe
 from edge_runtime.frames import PerturbedFrame
 from edge_runtime.live import LiveLoop
+from edge_runtime.pipe import Pipe
 from edge_runtime.record import FLAT, RELEASED, Layout
 from edge_runtime.schedule import schedule
 from edge_runtime.watchdog import Watchdog, put_off_alarm
@@ -73,7 +73,7 @@ def alone(settings: Dict[str, Any], folder: str) -> int:
 class Inside(object):
     """One run of the inside, from a bundle's bytes to the end of its source."""
 
-    def __init__(self, settings: Dict[str, Any], pipe: "Pipe", notes: "Notes", counters: Counters) -> None:
+    def __init__(self, settings: Dict[str, Any], pipe: Pipe, notes: "Notes", counters: Counters) -> None:
         self._settings, self._pipe, self._notes, self._counters = settings, pipe, notes, counters
         self._watchdog = Watchdog(settings["hang_after_s"], put_off=self._put_off)
         self._loop: Optional[LiveLoop] = None
@@ -196,25 +196,6 @@ class Inside(object):
         self._stopping = True
         if self._loop is not None:
             self._loop.stop()
-
-
-class Pipe(object):
-    """A pipe that is waited for with a beating heart: a slow reader is no reason for the watchdog to bite."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-        self.beat: Callable[[], Any] = lambda: None
-        os.set_blocking(handle, False)
-
-    def write(self, data: bytes) -> None:
-        """All of ``data``; raises ``BrokenPipeError`` where nobody reads any more."""
-        left = memoryview(data)
-        while left:
-            try:
-                left = left[os.write(self._handle, left) :]
-            except BlockingIOError:
-                self.beat()
-                select.select([], [self._handle], [], 1.0)
 
 
 class Notes(object):

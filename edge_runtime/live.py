@@ -1,22 +1,24 @@
-"""The loop of a live source: one thread captures, another perturbs, and between them is place for one frame.
+"""The loop of a live source, in three threads: one captures, one runs the model, one sends.
 
-The newest frame wins: one that nobody has taken when the next comes is let fall and counted. So the camera is never
-held up, nothing grows, and frames per second come near the slower of camera and model (inference lets Python's lock
-go). This runs inside; what it hands on are sets, one ``PerturbedFrame`` for each slot, and when they leave is for the
-outside to say (``outside.py``).
+Between the first two is place for one frame, and the newest wins: one that nobody has taken when the next comes is let
+fall and counted. So the camera is never held up and nothing grows. What comes before the model (cropping, scaling) is
+done by whoever captures and what comes after it by whoever sends, so that frames per second come near the slower of
+camera and model (inference lets Python's lock go). This runs inside; what it hands on are sets, one ``PerturbedFrame``
+for each slot, and when they leave is for the outside to say (``outside.py``).
 """
 
 import collections
 import random
 import threading
 import time
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional
 
 import numpy as np
 
 from edge_runtime.counters import DROP, Counters
 from edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
 from edge_runtime.frames import PerturbedFrame, RawFrame
+from edge_runtime.handover import Baton, Latest
 from edge_runtime.schedule import Schedule
 from edge_runtime.watchdog import Watchdog
 
@@ -24,27 +26,22 @@ REOPEN_S, REOPEN_MOST_S = 0.5, 30.0  # how long a source that broke down is left
 _WAIT_S = 0.25  # how long a thread sleeps before it looks whether it should end
 
 
-class Latest(object):
-    """Place for one frame. ``put`` never waits; what it pushes out is handed back."""
+class _Set(object):
+    """One sensor frame on its way: a flight for each slot, and whether somebody is in it."""
 
-    def __init__(self) -> None:
-        self._held: Any = collections.deque(maxlen=1)
-        self._came = threading.Condition()
+    __slots__ = ("busy_us", "came_s", "flights", "frame", "taken")
 
-    def put(self, item: Any) -> Any:
-        """Hold ``item``; returns what was held until now, or None."""
-        with self._came:
-            old = self._held.pop() if self._held else None
-            self._held.append(item)
-            self._came.notify()
-        return old
+    def __init__(self, frame: RawFrame, came_s: float) -> None:
+        self.frame, self.came_s, self.busy_us = frame, came_s, 0
+        self.flights: List[Any] = []
+        self.taken: List[bool] = []
 
-    def take(self, timeout_s: float) -> Any:
-        """What is held, or None where nothing came in time."""
-        with self._came:
-            if not self._held:
-                self._came.wait(timeout_s)
-            return self._held.pop() if self._held else None
+    def erase(self) -> None:
+        """Make everything that was read zeros, where its memory is ours."""
+        for flight, taken in zip(self.flights, self.taken):
+            if taken:
+                flight.frame.erase()
+        self.frame.erase()
 
 
 class LiveLoop(object):
@@ -83,12 +80,14 @@ class LiveLoop(object):
         self._latest = Latest()
         self._stopping = threading.Event()
         self._ended = threading.Event()  # the capturing thread gives no more
-        self._failed: Optional[EdgeVeilError] = None
+        self._failed: Optional[Exception] = None
+        self._made = Baton()  # the set that leaves while the next is made
         spec = perturber.manifest["input"]
         low = np.broadcast_to(np.asarray(0 if spec["low"] is None else spec["low"]), tuple(spec["shape"]))
         self._blank = np.array(low, np.dtype(spec["dtype"]))
         self._last: List[Optional[PerturbedFrame]] = []
         self._broken_off = False
+        self._ended_tracks: Any = collections.deque()  # (when the frame came that showed it, track)
 
     def flat(self) -> List[PerturbedFrame]:
         """A set as an empty scene gives it, for the ticks at which there is nothing else. Raises ``DeviceFailed``."""
@@ -107,19 +106,23 @@ class LiveLoop(object):
     def run(self, source: Any) -> None:
         """Perturb what ``source`` gives, opening it again where it breaks down; returns at its end or after ``stop``.
 
-        Raises ``PrivacyStop``, or the ``SourceFailed`` that no opening again can cure.
+        Raises ``PrivacyStop``, ``BrokenPipeError``, or the ``SourceFailed`` that no opening again can cure.
         """
-        thread = threading.Thread(target=self._capturing, args=(source,), name="capture", daemon=True)
+        capture = threading.Thread(target=self._capturing, args=(source,), name="capture", daemon=True)
+        send = threading.Thread(target=self._sending, name="send", daemon=True)
         self._watchdog.beat("capture", self._patience_s())
-        thread.start()
+        capture.start()
+        send.start()
         try:
             self._perturbing()
         finally:
             self._stopping.set()
-            thread.join(1.0)
+            self._hand_on(None)
+            send.join()
+            capture.join(1.0)
             left = self._latest.take(0)
             if left is not None:
-                self._let_fall(left[0], "stopped")
+                self._let_fall(left, "stopped")
         if self._failed is not None:
             raise self._failed
 
@@ -145,12 +148,13 @@ class LiveLoop(object):
                         pause_s = REOPEN_S
                 self._rest(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads load, it hides nothing
                 pause_s = min(2 * pause_s, REOPEN_MOST_S)
-        except EdgeVeilError as error:
+        except Exception as error:
             self._failed = error
         finally:
             _closed(source)
             self._watchdog.rest("capture")
             self._ended.set()
+            self._latest.end()
 
     def _opened(self) -> Any:
         self._watchdog.beat("capture", self._patience_s())
@@ -192,10 +196,30 @@ class LiveLoop(object):
             if frame is None:
                 return True
             self._counters.add("frames-in")
-            old = self._latest.put((frame, self._clock()))
+            entered = self._entered(frame)
+            old = None if entered is None else self._latest.put(entered)
             if old is not None:
-                self._let_fall(old[0], "newer-frame")
+                self._let_fall(old, "newer-frame")
         return True
+
+    def _entered(self, frame: RawFrame) -> Optional[_Set]:
+        """What comes before the model; None where the frame was dropped. As much is done for nobody as for many."""
+        came_s = self._clock()
+        if self._broken_off:
+            # Whoever was there before has gone.
+            self._broken_off = False
+            self._capture.restart()
+        one = _Set(frame, came_s)
+        try:
+            crops = dict(self._capture.frames(frame))
+        except FrameDropped as drop:
+            self._let_fall(one, drop.reason)
+            return None
+        self._ended_tracks.extend((came_s, track) for track in self._capture.ended)
+        for slot in range(self._schedule.slots):
+            one.taken.append(slot in crops)
+            one.flights.append(self._perturber.begin(crops.get(slot) or self._blank_frame()))
+        return one
 
     def _fault(self, error: DeviceFailed) -> None:
         word = type(error).__name__.lower()
@@ -225,71 +249,79 @@ class LiveLoop(object):
             if tokens < 1:
                 self._stopping.wait(min((1 - tokens) * self._schedule.tick_s, _WAIT_S))
                 continue
-            item = self._latest.take(_WAIT_S)
-            if item is not None:
+            one = self._latest.take(_WAIT_S)
+            if one is not None:
                 tokens -= 1
-                self._one(*item)
+                self._infer(one)
+                self._hand_on(one)
             elif self._ended.is_set():
                 return
 
-    def _one(self, frame: RawFrame, came_s: float) -> None:
+    def _infer(self, one: _Set) -> None:
         started = self._clock()
-        made, reason = self._attempt(frame)
-        spent = self._clock() - started
-        self._counters.add("busy-us", int(spent * 1e6))
-        self._counters.set("last-busy-us", int(spent * 1e6))
-        if not reason and self._clock() - came_s > self._max_latency_s:
-            reason = "late"
-        if reason:
-            self._let_fall(frame, reason)
-            return
-        if self._look is not None:
-            self._look(frame._data)
-        frame.erase()
-        self._last = made
-        self._send(made)
-        self._counters.set("last-latency-us", int((self._clock() - came_s) * 1e6))
-        self._counters.add("sets-out")
+        for flight in one.flights:
+            self._perturber.infer(flight)
+        # Tracks that ended in this frame or before it: in a frame that is taken later they are somebody else's.
+        while self._ended_tracks and self._ended_tracks[0][0] <= one.came_s:
+            self._perturber.forget(self._ended_tracks.popleft()[1])
+        one.busy_us = int((self._clock() - started) * 1e6)
 
-    def _attempt(self, frame: RawFrame) -> Tuple[List[Any], str]:
-        """A set, or a reason. As much is computed for an empty scene as for a full one."""
-        places: List[Any] = [None] * self._schedule.slots
-        reason, came = "", 0
-        if self._broken_off:
-            # Whoever was there before has gone.
-            self._broken_off = False
-            self._capture.restart()
+    def _hand_on(self, item: Optional[_Set]) -> None:
+        """To the sending thread, which may be waiting for a slow reader, and has ended where there is none."""
+        while not self._made.put(item, _WAIT_S) and self._failed is None:
+            self._watchdog.beat("perturb")
+
+    # sending
+
+    def _sending(self) -> None:
         try:
-            crops = self._capture.frames(frame)
-        except FrameDropped as drop:
-            return [], drop.reason
-        for slot, crop in crops:
-            places[slot] = crop
-        made = list(self._last)
-        for slot, crop in enumerate(places):
+            while True:
+                one = self._made.get()
+                if one is None:
+                    return
+                self._left(one)
+        except Exception as error:
+            self._failed = error
+            self._stopping.set()
+
+    def _left(self, one: _Set) -> None:
+        """What comes after the model, and out with it; or the frame is dropped."""
+        self._counters.add("busy-us", one.busy_us)
+        self._counters.set("last-busy-us", one.busy_us)
+        made: List[Any] = list(self._last)
+        reason, came = "", False
+        for slot, flight in enumerate(one.flights):
             try:
-                perturbed = self._perturber.perturb(self._blank_frame() if crop is None else crop)
+                perturbed = self._perturber.end(flight)
             except FrameDropped as drop:
-                if crop is not None:
+                if one.taken[slot]:
                     reason = drop.reason
                     self._counters.add("crop-" + DROP + drop.reason)
                 continue
-            came += crop is not None
-            if crop is not None or self._schedule.on_fault == "flat":
+            came = came or one.taken[slot]
+            if one.taken[slot] or self._schedule.on_fault == "flat":
                 made[slot] = perturbed
-            if crop is not None and crop is not frame:
-                crop.erase()
-        for track in self._capture.ended:
-            self._perturber.forget(track)
         # A frame in which nobody is to be seen is as good as any; one whose every crop failed is not.
-        return made, reason if crops and not came else ""
+        reason = "" if came or not any(one.taken) else reason
+        if not reason and self._clock() - one.came_s > self._max_latency_s:
+            reason = "late"
+        if reason:
+            self._let_fall(one, reason)
+            return
+        if self._look is not None:
+            self._look(one.frame._data)
+        one.erase()
+        self._last = made
+        self._send(made)
+        self._counters.set("last-latency-us", int((self._clock() - one.came_s) * 1e6))
+        self._counters.add("sets-out")
 
     def _blank_frame(self) -> RawFrame:
         return RawFrame(self._blank, 0)
 
-    def _let_fall(self, frame: RawFrame, reason: str) -> None:
+    def _let_fall(self, one: _Set, reason: str) -> None:
         self._counters.add(DROP + reason)
-        frame.erase()
+        one.erase()
 
 
 def _curable(error: DeviceFailed) -> bool:

@@ -40,10 +40,11 @@ class Looked(object):
 class Flow(Mapping):
     """Arrays by name, their first axis the frame. ``flow[name]`` is an array, ``held(name)`` may be a ``Looked``."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "between")
 
     def __init__(self, held: Dict[str, Any]) -> None:
         self._held = held
+        self.between: Any = None  # what a stage of several parts hands from one to the next
 
     def __getitem__(self, name: str) -> np.ndarray:
         return numbers(self._held[name])
@@ -82,14 +83,14 @@ def through(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], np.
         found = done.get(id(values.table))
         # The table is kept with its result, so that its number is not given to another.
         if found is None:
-            found = done[id(values.table)] = (values.table, _taker(function(values.table)))
+            found = done[id(values.table)] = (values.table, taker(function(values.table)))
         return found[1](values.codes)
 
     return run
 
 
-def _taker(table: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from codes uint8 (n, ...) to ``table[codes]``."""
+def taker(table: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """The function from codes uint8 (n, ...) to ``table[codes]``, ``table`` (256,)."""
     if table.dtype.itemsize == 1 and table.dtype.kind in "iu":
         first = table.view(np.uint8)[0]
         every = np.arange(256, dtype=np.uint8)

@@ -8,7 +8,7 @@ from edge_runtime.backends.choice import FORMATS, NoBackend, backends_for
 from edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
 from edge_runtime.frames import PerturbedFrame, RawFrame
 from edge_runtime.identity import PassThrough
-from edge_runtime.pipeline import Pipeline, load_pipeline
+from edge_runtime.pipeline import Flight, Pipeline, load_pipeline
 
 
 class Perturber(object):
@@ -57,12 +57,26 @@ class Perturber(object):
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: then let nothing out."""
+        flight = self.begin(frame)
+        self.infer(flight)
+        return self.end(flight)
+
+    def begin(self, frame: RawFrame) -> Flight:
+        """The first of three parts of ``perturb``, which three threads may do, each in order: before the model."""
+        return self.pipeline.begin(frame)
+
+    def infer(self, flight: Flight) -> None:
+        """The second part: the model."""
+        self.pipeline.infer(flight)
+
+    def end(self, flight: Flight) -> PerturbedFrame:
+        """The last part: what comes after the model. Raises as ``perturb`` does."""
         try:
-            out = self.pipeline.perturb(frame)
+            out = self.pipeline.end(flight)
         except FrameDropped as drop:
             self.dropped[drop.reason] += 1
             raise
-        self._identity.watch(frame, out)
+        self._identity.watch(flight.frame, out)
         return out
 
     def perturb_batch(

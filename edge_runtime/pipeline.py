@@ -11,6 +11,7 @@ from edge_runtime.errors import BadInput, FrameDropped
 from edge_runtime.frames import _PIPELINE, PerturbedFrame
 from edge_runtime.holding import Holding
 from edge_runtime.lookup import Flow
+from edge_runtime.model_stage import ModelStage
 from edge_runtime.stages import compile_stage, reads_and_writes
 
 
@@ -30,7 +31,7 @@ class Pipeline(object):
         self.runners, self.random_bytes, self._tables = runners, random_bytes, tables
         self.input = spec["name"]
         self.holding = Holding(description.get("stream"), clock=clock)
-        self._stages = []
+        stages = []
         known = {self.input}
         for stage in description["stages"]:
             reads, writes = reads_and_writes(stage)
@@ -43,7 +44,8 @@ class Pipeline(object):
                 )
             known.update(writes)
             drawn = (stage["output"], tuple(stage.get("shape", ()))) if stage["stage"] == "draw" else None
-            self._stages.append((compile_stage(stage, self), drawn))
+            stages.append((compile_stage(stage, self), drawn))
+        self._before, self._middle, self._after = _parts(stages, description.get("stream") is not None)
         self._outputs = [
             (o["name"], o["tensor"], tuple(o["shape"]), np.dtype(o["dtype"])) for o in description["outputs"]
         ]
@@ -65,39 +67,34 @@ class Pipeline(object):
         time; without it each reading stands for a whole track that is like it. Raises ``FrameDropped`` (``shape``,
         ``dtype``, ``not-finite``, ...).
         """
-        if x.shape[1:] != self.shape or x.ndim != len(self.shape) + 1:
-            raise FrameDropped("shape")
-        if x.dtype != self.dtype:
-            raise FrameDropped("dtype")
-        if self.dtype.kind == "f" and not np.isfinite(x).all():
-            raise FrameDropped("not-finite")
-        n = len(x)
-        flow = Flow({self.input: x})
-        self.holding.begin(None if tracks is None else list(tracks))
-        for stage, drawn in self._stages:
-            if drawn and draws is not None:
-                flow[drawn[0]] = _recorded(draws, drawn[0], (n,) + drawn[1])
-            else:
-                stage(flow)
-        out = {}
-        for name, tensor, shape, dtype in self._outputs:
-            value = flow[tensor]
-            if value.dtype != dtype:
-                raise FrameDropped("output-dtype")
-            if value.shape != (n,) + shape:
-                raise FrameDropped("output-shape")
-            out[name] = np.array(value, order="C")
-        self.holding.commit()
-        return out
+        flow = self._enter(x, draws)
+        self._work(flow, draws, tracks)
+        return self._leave(flow, draws)
+
+    def begin(self, frame):
+        """A ``Flight`` of a ``RawFrame``, and what comes before the model. Never raises; ``end`` says what failed."""
+        flight = Flight(frame)
+        flight.flow = flight.step(lambda: self._enter(frame._data[None]))
+        return flight
+
+    def infer(self, flight):
+        """The model for a flight that ``begin`` made; the same thread for all of them, in order."""
+        flight.step(lambda: self._work(flight.flow, None, [flight.frame.track]))
+
+    def end(self, flight):
+        """What comes after the model: the ``PerturbedFrame`` of a flight. Raises ``FrameDropped`` and nothing else."""
+        out = flight.step(lambda: self._leave(flight.flow))
+        if flight.reason:
+            # Raised here, where no array is in scope and no other error hangs on it: nothing of the frame can be
+            # printed, whoever prints the traceback.
+            raise FrameDropped(flight.reason)
+        return PerturbedFrame(flight.frame.index, {name: value[0] for name, value in out.items()}, _PIPELINE)
 
     def perturb(self, frame):
         """One ``RawFrame`` in, its ``PerturbedFrame`` out. Whatever goes wrong is a ``FrameDropped`` and no more."""
-        outputs, reason = self._attempt([frame])
-        if reason:
-            # Raised here, where no array is in scope and no other error hangs on it: nothing of the frame can be
-            # printed, whoever prints the traceback.
-            raise FrameDropped(reason)
-        return PerturbedFrame(frame.index, {name: value[0] for name, value in outputs.items()}, _PIPELINE)
+        flight = self.begin(frame)
+        self.infer(flight)
+        return self.end(flight)
 
     def perturb_batch(self, frames):
         """A list of ``RawFrame`` in; out, in order, for each its ``PerturbedFrame`` or the reason it was dropped.
@@ -121,6 +118,44 @@ class Pipeline(object):
         for runner in self.runners.values():
             runner.close()
 
+    def _enter(self, x, draws=None):
+        """Readings (n, ...) that are what they should be, and the stages before the model done: the flow."""
+        if x.shape[1:] != self.shape or x.ndim != len(self.shape) + 1:
+            raise FrameDropped("shape")
+        if x.dtype != self.dtype:
+            raise FrameDropped("dtype")
+        if self.dtype.kind == "f" and not np.isfinite(x).all():
+            raise FrameDropped("not-finite")
+        flow = Flow({self.input: x})
+        self._carry(self._before, flow, draws)
+        return flow
+
+    def _work(self, flow, draws, tracks):
+        self.holding.begin(None if tracks is None else list(tracks))
+        self._carry(self._middle, flow, draws)
+        self.holding.commit()
+
+    def _leave(self, flow, draws=None):
+        """The stages after the model, and the outputs in memory of their own."""
+        self._carry(self._after, flow, draws)
+        n = len(flow[self.input])
+        out = {}
+        for name, tensor, shape, dtype in self._outputs:
+            value = flow[tensor]
+            if value.dtype != dtype:
+                raise FrameDropped("output-dtype")
+            if value.shape != (n,) + shape:
+                raise FrameDropped("output-shape")
+            out[name] = np.array(value, order="C")
+        return out
+
+    def _carry(self, stages, flow, draws):
+        for stage, drawn in stages:
+            if drawn and draws is not None:
+                flow[drawn[0]] = _recorded(draws, drawn[0], (len(flow[self.input]),) + drawn[1])
+            else:
+                stage(flow)
+
     def _attempt(self, frames):
         """The outputs of some frames and None, or None and the reason. Keeps every error, and its frames, inside."""
         try:
@@ -134,6 +169,44 @@ class Pipeline(object):
             return None, drop.reason
         except Exception:
             return None, "error"
+
+
+class Flight(object):
+    """One frame on its way through a pipeline: ``frame``, its ``flow``, and ``reason`` where it is dropped."""
+
+    __slots__ = ("flow", "frame", "reason")
+
+    def __init__(self, frame):
+        self.frame = frame
+        self.flow = None
+        self.reason = ""
+
+    def step(self, part):
+        """Do one part of the way, unless the frame was dropped before. Keeps every error, and its frame, inside."""
+        made = None
+        if not self.reason:
+            try:
+                made = part()
+            except FrameDropped as drop:
+                self.reason = drop.reason
+            except Exception:
+                self.reason = "error"
+        return made
+
+
+def _parts(stages, stream):
+    """What comes before the model, the model, what comes after: other threads may do these for other frames.
+
+    All is the middle where there is no model, and for a stream: what it keeps is kept by one thread, in order.
+    """
+    models = [place for place, (stage, _) in enumerate(stages) if isinstance(stage, ModelStage)]
+    if stream or not models:
+        return [], stages, []
+    before, middle, after = stages[: models[0]], stages[models[0] : models[-1] + 1], stages[models[-1] + 1 :]
+    if len(middle) > 1:
+        return before, middle, after
+    model = middle[0][0]
+    return before + [(model.encode, None)], [(model.infer, None)], [(model.decode, None)] + after
 
 
 def _recorded(draws, name, shape):

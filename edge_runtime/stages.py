@@ -12,7 +12,8 @@ import numpy as np
 
 from edge_runtime import draw, preprocess
 from edge_runtime.errors import BadInput, FrameDropped
-from edge_runtime.lookup import Flow, Looked, held, through
+from edge_runtime.lookup import Looked, through
+from edge_runtime.model_stage import ModelStage
 
 
 def _preprocess(stage, context):
@@ -24,27 +25,6 @@ def _preprocess(stage, context):
 
     def run(flow):
         flow[target] = function(flow[source])
-
-    return run
-
-
-def _artefact(stage, context):
-    runner = context.runners.get(stage["model"])
-    if runner is None:
-        raise BadInput("a stage names the model {!r}, which is not there".format(stage["model"]))
-    inputs, outputs = list(stage["inputs"].items()), list(stage["outputs"].items())
-
-    def run(flow):
-        values = runner.run(Flow({tensor: flow.held(name) for tensor, name in inputs}))
-        n = len(flow[context.input])
-        for tensor, name in outputs:
-            value = held(values, tensor)
-            if len(value) != n:
-                raise FrameDropped("shape")
-            # What comes out of a table is finite: the backend looked at the table.
-            if type(value) is not Looked and not np.isfinite(value).all():
-                raise FrameDropped("not-finite")
-            flow[name] = value
 
     return run
 
@@ -180,7 +160,7 @@ def _codes(codes, count):
 
 _KINDS: Dict[str, Tuple[Any, str, Tuple[str, ...]]] = {
     "preprocess": (_preprocess, "", ()),
-    "artefact": (_artefact, "", ()),
+    "artefact": (ModelStage, "", ()),
     "draw": (_draw, "distribution", ("uniform", "channel", "laplace")),
     "table": (_table, "op", ("argmax", "argmax_within")),
     "hold": (_hold, "op", ("majority", "keep")),

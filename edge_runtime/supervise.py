@@ -13,13 +13,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from edge_runtime.counters import Counters, shared_page
 from edge_runtime.errors import DeviceFailed, EdgeVeilError, PrivacyStop
 from edge_runtime.inside import MOST_NOTE
+from edge_runtime.pipe import widen
 from edge_runtime.record import Layout, RecordBroken, RecordReader
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 BUDGET_S = 3600.0  # the time in which so many restarts are too many
 STOP_S = 2.0  # what an inside that was told to end is given before it is killed
-_PIPE_BYTES = 1 << 20
-_F_SETPIPE_SZ = 1031
 
 Event = NamedTuple("Event", [("name", str), ("facts", Dict[str, Any])])
 
@@ -100,7 +99,7 @@ class Supervisor(object):
     def start(self) -> None:
         """Start an inside now."""
         records, theirs = os.pipe()
-        _widen(records)
+        widen(records)
         notes, their_notes = os.pipe()
         os.set_blocking(notes, False)
         settings, our_settings = os.pipe()
@@ -332,13 +331,3 @@ def _event(line: bytes) -> Optional[Event]:
         return Event(str(facts.pop("event")), facts)
     except (ValueError, AttributeError, KeyError):
         return None
-
-
-def _widen(pipe: int) -> None:
-    """A pipe that holds a whole set of pictures, where the system gives one."""
-    import fcntl
-
-    try:
-        fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
-    except OSError:
-        pass

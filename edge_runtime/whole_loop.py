@@ -40,23 +40,24 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
     """Frames a second out of the pipe, and how many there were; ``frames`` are the source's."""
     from edge_runtime.capture import Capture
     from edge_runtime.counters import Counters
-    from edge_runtime.inside import Pipe
     from edge_runtime.live import LiveLoop
+    from edge_runtime.pipe import Pipe, widen
     from edge_runtime.record import Layout
     from edge_runtime.schedule import Schedule
     from edge_runtime.watchdog import Watchdog
 
     read, write = os.pipe()
+    widen(write)
     drain = subprocess.Popen([sys.executable, "-c", _DRAIN], stdin=read)  # noqa: S603  our own text
     os.close(read)
     layout, pipe, counters = Layout(perturber.manifest["outputs"]), Pipe(write), Counters()
     begun: List[float] = []
     source = Ready(frames, lambda: bool(begun) and time.perf_counter() - begun[0] > seconds)
     live = LiveLoop(
-        perturber,
+        _Releasing(perturber, source.taken),
         Schedule(1e-9, 1, "previous", 60.0),
         open_source=lambda: source,
-        capture=_Releasing(Capture(perturber.manifest), source.taken),
+        capture=Capture(perturber.manifest),
         send=lambda sets: pipe.write(layout.pack(sets[0], 0)),
         counters=counters,
         watchdog=Watchdog(60.0, put_off=lambda _: None),
@@ -78,14 +79,14 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
 
 
 class _Releasing(object):
-    """A capture that says when it has taken a frame, so that none is pushed out by the next."""
+    """A perturber that says when the model has taken a frame, so that none is pushed out by the next."""
 
-    def __init__(self, capture: Any, taken: threading.Semaphore) -> None:
-        self._capture, self._taken = capture, taken
+    def __init__(self, perturber: Any, taken: threading.Semaphore) -> None:
+        self._perturber, self._taken = perturber, taken
 
-    def frames(self, frame: RawFrame) -> Any:
+    def infer(self, flight: Any) -> None:
         self._taken.release()
-        return self._capture.frames(frame)
+        self._perturber.infer(flight)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._capture, name)
+        return getattr(self._perturber, name)

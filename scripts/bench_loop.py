@@ -18,7 +18,6 @@ import json
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,25 +25,20 @@ from typing import Any
 
 import numpy as np
 
-from edge_runtime import bench, machine
+from edge_runtime import bench, machine, whole_loop
 from edge_runtime.backends import open_backend
 from edge_runtime.bundle import Bundle
 from edge_runtime.capture import Capture
-from edge_runtime.counters import Counters
 from edge_runtime.files import write_atomic
 from edge_runtime.frames import RawFrame
-from edge_runtime.inside import Pipe
-from edge_runtime.live import LiveLoop
 from edge_runtime.perturber import Perturber
+from edge_runtime.pipe import Pipe, widen
 from edge_runtime.pipeline import Pipeline
 from edge_runtime.record import Layout
-from edge_runtime.schedule import Schedule
-from edge_runtime.sources.base import Source
-from edge_runtime.watchdog import Watchdog
 from trainer.audit.document import environment
 
 RESULT = Path("docs/results/bench/loop.json")
-ARTEFACT = "tflite-int8"
+PRECISIONS = ("int8", "float32")
 CLAIM, LEAST_RATIO = "180 x 180", 0.95
 BUSY = "INVALID: other programs ran; of these figures only those of processor time count"
 DRAIN = "import os\nwhile os.read(0, 1 << 20): pass"
@@ -65,26 +59,28 @@ def networks() -> dict[str, tuple[Any, dict[str, Any]]]:
     }
 
 
-def perturber(model: Any, spec: dict[str, Any]) -> Perturber:
-    """One that the loop can run: the network as int8 TFLite between preprocess and output."""
+def perturber(model: Any, spec: dict[str, Any], precision: str) -> Perturber:
+    """One that the loop can run: the network as TFLite between preprocess and output."""
     from trainer.export import tflite
     from trainer.export.count import keras_macs
     from trainer.export.reading import read
     from trainer.export.tensors import artefact_entry
 
     name = model.inputs[0].name
-    # A generator begins as the identity, which the loop would stop for letting raw frames through.
+    # A generator begins as the identity, which the loop would stop for letting raw frames through. These weights also
+    # make it use the whole range of x', as every trained one does.
     change = model.get_layer("change")
     rng = np.random.default_rng(1)
-    change.set_weights([rng.normal(0, 0.5, weights.shape).astype(np.float32) for weights in change.get_weights()])
+    kernel, bias = change.get_weights()
+    change.set_weights([rng.normal(0, 2.0, kernel.shape).astype(np.float32), np.zeros_like(bias)])
     rows = np.random.default_rng(0).random((16, *spec["shape"]), np.float32)
     rows[0], rows[1] = 0, 1
-    data = tflite.convert(model, ["int8"], {name: rows})["int8"]
+    data = tflite.convert(model, [precision], {name: rows})[precision]
     graph = read(data, "tflite")
     entry = artefact_entry(
-        data, graph, file="artefacts/x", precision="int8", inputs=[name], outputs=["output"], max_abs=9
+        data, graph, file="artefacts/x", precision=precision, inputs=[name], outputs=["output"], max_abs=9
     )
-    cost = keras_macs(model)
+    cost, artefact = keras_macs(model), f"tflite-{precision}"
     ends = {"low": spec["low"], "high": spec["high"]}
     manifest = {
         "name": "bench",
@@ -100,69 +96,18 @@ def perturber(model: Any, spec: dict[str, Any]) -> Perturber:
         "outputs": [
             {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": spec["shape"], "dtype": spec["dtype"]}
         ],
-        "models": {"generator": {"macs": cost.macs, "parameters": cost.parameters, "artefacts": {ARTEFACT: entry}}},
+        "models": {"generator": {"macs": cost.macs, "parameters": cost.parameters, "artefacts": {artefact: entry}}},
         "privacy": {"speaks_of": {}},
     }
     pipeline = Pipeline(manifest, tables={}, runners={"generator": open_backend("tflite", data, entry, threads=1)})
-    return Perturber(Bundle(manifest, {}, "", "", False), pipeline, ARTEFACT, 0.0)
-
-
-class Ready(Source):
-    """Frames that are there before they are asked for, each when the one before has been taken."""
-
-    live = True
-
-    def __init__(self, frames: list[np.ndarray], ended: Callable[[], bool]) -> None:
-        self.frames, self.ended, self.index = frames, ended, 0
-        self.taken = threading.Semaphore(2)
-
-    def next(self) -> RawFrame | None:
-        self.taken.acquire()
-        if self.ended():
-            return None
-        self.index += 1
-        # A copy, as a driver makes one: the loop makes it zeros when it is used up.
-        return RawFrame(self.frames[self.index % len(self.frames)].copy(), self.index)
+    return Perturber(Bundle(manifest, {}, "", "", False), pipeline, artefact, 0.0)
 
 
 def loop_rate(made: Perturber, seconds: float) -> tuple[float, float]:
     """Frames a second and seconds of processor time a frame, from frames that are there into a pipe that is emptied."""
-    read, write = os.pipe()
-    drain = subprocess.Popen([sys.executable, "-c", DRAIN], stdin=read)
-    os.close(read)
-    layout, pipe, counters = Layout(made.manifest["outputs"]), Pipe(write), Counters()
-    frames = [frame._data for frame in bench.synthetic_frames(made.manifest["input"])]
-    begun: list[float] = []
-    source = Ready(frames, lambda: bool(begun) and time.perf_counter() - begun[0] > seconds)
-    capture = Capture(made.manifest)
-    handed_on = capture.frames
-
-    def frames_of(frame: RawFrame) -> Any:
-        source.taken.release()
-        return handed_on(frame)
-
-    capture.frames = frames_of  # type: ignore[method-assign]
-    live = LiveLoop(
-        made,
-        Schedule(1e-9, 1, "previous", 60.0),
-        open_source=lambda: source,
-        capture=capture,
-        send=lambda sets: pipe.write(layout.pack(sets[0], 0)),
-        counters=counters,
-        watchdog=Watchdog(60.0, put_off=lambda _: None),
-        note=lambda *_: None,
-        max_latency_s=60.0,
-        recheck_s=1e9,
-        recheck=lambda: None,
-    )
-    live.flat()
-    begun.append(time.perf_counter())
     cpu = time.process_time()
-    live.run(source)
-    count, spent, cpu = counters.get("sets-out"), time.perf_counter() - begun[0], time.process_time() - cpu
-    os.close(write)
-    drain.wait()
-    return count / spent, cpu / count
+    found = whole_loop.measure(made, bench.synthetic_frames(made.manifest["input"]), seconds)
+    return found["fps"], (time.process_time() - cpu) / found["count"]
 
 
 def bare_rate(made: Perturber, seconds: float) -> tuple[float, float]:
@@ -184,6 +129,7 @@ def row(name: str, made: Perturber, turns: int, seconds: float) -> dict[str, Any
     model = made.manifest["models"]["generator"]
     return {
         "input": name,
+        "artefact": made.artefact,
         "macs": model["macs"],
         "parameters": model["parameters"],
         "bare_fps": float(f"{bare:.4g}"),
@@ -216,6 +162,7 @@ def apart(made: dict[str, Perturber]) -> dict[str, float]:
         layout = Layout(one.manifest["outputs"])
         frame = one.perturb(bench.synthetic_frames(one.manifest["input"])[0])
         read, write = os.pipe()
+        widen(write)
         drain = subprocess.Popen([sys.executable, "-c", DRAIN], stdin=read)
         os.close(read)
         pipe = Pipe(write)
@@ -276,19 +223,21 @@ def main() -> int:
     options = parser.parse_args()
     load = machine.load()
     quiet = load is not None and load < 0.5 * (os.cpu_count() or 1)
-    made = {name: perturber(*parts) for name, parts in networks().items()}
-    rows = [row(name, one, options.turns, options.seconds) for name, one in made.items()]
+    made = {
+        (name, precision): perturber(*parts, precision)
+        for name, parts in networks().items()
+        for precision in PRECISIONS
+    }
+    rows = [row(name, one, options.turns, options.seconds) for (name, _), one in made.items()]
     versions, where = environment()
     document = {
-        "what": "the live loop beside the bare interpreter, int8 TFLite, one thread; the networks are UNTRAINED",
+        "what": "the live loop beside the bare interpreter on TFLite, one thread; the networks are UNTRAINED",
         "turns": options.turns,
         "seconds_a_turn": options.seconds,
         "load_before": load,
-        "verdict": "VALID"
-        if quiet
-        else "INVALID: other programs ran; of these figures only those of processor time count",
+        "verdict": "VALID" if quiet else BUSY,
         "rows": rows,
-        "apart_us": apart(made),
+        "apart_us": apart({name: one for (name, kind), one in made.items() if kind == PRECISIONS[0]}),
         "least_ratio": {CLAIM: LEAST_RATIO},
         "versions": versions,
         "machine": where,
@@ -296,9 +245,9 @@ def main() -> int:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
     for one in rows:
-        print("{input}: {loop_fps} of {bare_fps} a second, {ratio}; processor {cpu_ratio}".format(**one))
-    claim = next(one for one in rows if one["input"] == CLAIM)
-    return 0 if claim["ratio" if quiet else "cpu_ratio"] >= LEAST_RATIO else 3
+        print("{input} {artefact}: {loop_fps} of {bare_fps} a second, {ratio}; processor {cpu_ratio}".format(**one))
+    claimed = [one["ratio" if quiet else "cpu_ratio"] for one in rows if one["input"] == CLAIM]
+    return 0 if min(claimed) >= LEAST_RATIO else 3
 
 
 if __name__ == "__main__":

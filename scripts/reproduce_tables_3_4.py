@@ -7,9 +7,9 @@ Table 4's board columns are the paper's own estimates; ours are ranges of ``edge
 Measured here, published and estimated never share a column.
 
 Can be interrupted: exported networks are kept in --work, and networks are timed in groups of which each is recorded
-when it is done. A group takes about two minutes, half a minute more where its networks are exported first; all of them
-take about 15. Begins once the machine is quiet and ends with exit code 3 where it does not become so; a group beside
-which something else ran is marked INVALID, and timed again by the next run. Records docs/results/bench/tables-3-4.json.
+when it is done. A group takes about two minutes, 15 in all, and exporting a network before one or two more. Begins once
+the machine is quiet and ends with exit code 3 where it does not become so; a group beside which something else ran is
+marked INVALID, and timed again by the next run. Records docs/results/bench/tables-3-4.json.
 """
 
 import os
@@ -129,16 +129,16 @@ def estimates(work: Path, names: list[str]) -> list[dict[str, Any]]:
 
 def markdown(document: dict[str, Any]) -> list[str]:
     """Both tables."""
-    from trainer.report.bench import _markdown
+    from trainer.report.bench_tables import markdown as table
 
     stands = {name: paper for name, (_, _, paper) in OURS.items()}
-    stands |= {"mobilenet-v1": "MobileNetV1", "mobilenet-v2": "MobileNetV2", "nasnet-mobile": "NasNet-A"}
+    stands |= {"mobilenet-v1": "MobileNetV1", "mobilenet-v2": "MobileNetV2"}
+    stands |= {"shufflenet-1.5": "ShuffleNet 1.5x", "nasnet-mobile": "NasNet-A"}
     three = []
     for row in document["costs"]:
         cells = [row["network"], f"{row['macs'] / 1e6:.2f}", f"{row['parameters'] / 1e6:.3f}", stands[row["network"]]]
         paper = PAPER_COST.get(stands[row["network"]])
         three.append([*cells, f"{paper[0]:g}", f"{paper[1]:g}"] if paper else [*cells, "", ""])
-    three.append(["no builder here", "", "", "ShuffleNet 1.5x", "292", "3.4"])
     measured = []
     for name, group in document["groups"].items():
         for row in group["rows"]:
@@ -160,12 +160,12 @@ def markdown(document: dict[str, Any]) -> list[str]:
     paper = [[name, *(f"{v:,g}" for v in values)] for name, values in PAPER_SPEED.items()]
     return [
         "Table 3, counted\n\n"
-        + _markdown(["ours", "M MACs", "M parameters", "in the paper", "M MACs there", "M parameters there"], three),
+        + table(["ours", "M MACs", "M parameters", "in the paper", "M MACs there", "M parameters there"], three),
         "Table 4, measured here\n\n"
-        + _markdown(["network", "artefact", "backend", "inputs/s", f"times {BASE} (95 %)"], measured),
-        "Table 4, as published (est. = the authors' regression)\n\n" + _markdown(["network", *PAPER_BOARDS], paper),
+        + table(["network", "artefact", "backend", "inputs/s", f"times {BASE} (95 %)"], measured),
+        "Table 4, as published (est. = the authors' regression)\n\n" + table(["network", *PAPER_BOARDS], paper),
         "Table 4, estimated by us (80 % ranges, inputs/s)\n\n"
-        + _markdown(["network", "board / runtime", "precision", "inputs/s"], boards),
+        + table(["network", "board / runtime", "precision", "inputs/s"], boards),
     ]
 
 
@@ -176,7 +176,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.2, help="a turn")
     parser.add_argument("--work", type=Path, default=Path("build/bench"))
     parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--networks", nargs="*", default=["mobilenet-v2", *OURS])
+    parser.add_argument("--networks", nargs="*", default=[n for n in (*side_by_side.PEERS, *OURS) if n != BASE])
     parser.add_argument("--again", action="store_true", help="time what was recorded before as well")
     parser.add_argument("--anyway", action="store_true", help="time on a busy machine too; the groups are INVALID then")
     options = parser.parse_args()

@@ -25,15 +25,15 @@ BUGS = {
     "arena": TWO_SLOTS
     + """
 from edge_runtime import pipeline
-run, arena = pipeline.Pipeline.run, []
-def in_an_arena(self, x, draws=None, **more):
+leave, arena = pipeline.Pipeline._leave, []
+def in_an_arena(self, flow, draws=None):
     for old in arena:
-        old[...] = x
-    out = run(self, x, draws, **more)
+        old[...] = flow[self.input]
+    out = leave(self, flow, draws)
     if draws is None:
         arena.append(out["frame"])
     return out
-pipeline.Pipeline.run = in_an_arena
+pipeline.Pipeline._leave = in_an_arena
 """,
     # A perturber that hands on what it was given, in the clothes of what it should give.
     "impostor": """
@@ -42,8 +42,8 @@ class Impostor:
     def __init__(self, frame):
         import numpy
         self.outputs = {"frame": frame._data.copy(), "label": numpy.int64(0)}
-real = perturber.Perturber.perturb
-perturber.Perturber.perturb = lambda self, f: Impostor(f) if f._data.any() else real(self, f)
+real = perturber.Perturber.end
+perturber.Perturber.end = lambda self, f: Impostor(f.frame) if f.frame._data.any() else real(self, f)
 """,
 }
 GUARDS = {

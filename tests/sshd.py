@@ -7,6 +7,7 @@ import getpass
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,8 +33,11 @@ class Sshd:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[Sshd]:
-    """An sshd until the block ends. Skips the test where there is none."""
+def running(folder: Path, *, home: Path | None = None) -> Iterator[Sshd]:
+    """An sshd until the block ends. Skips the test where there is none.
+
+    ``home``: whoever logs in has this home, and this Python as ``python3``: a board of its own on one machine.
+    """
     if SSHD is None or shutil.which("ssh-keygen") is None:
         pytest.skip("no sshd here: apt-get install openssh-server")
     for name in ("host", "user"):
@@ -48,6 +52,11 @@ def running(folder: Path) -> Iterator[Sshd]:
         "UsePAM no\nStrictModes no\nPidFile none\nPasswordAuthentication no\nSubsystem sftp internal-sftp\n"
         "PermitRootLogin yes\n"
     )
+    if home is not None:
+        home.mkdir(exist_ok=True)
+        path = f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
+        with (folder / "config").open("a") as config:
+            config.write(f"SetEnv HOME={home} PATH={path}\n")
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "config"], stderr=log, stdout=log)
     try:

@@ -15,8 +15,9 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
-from trainer import cli_bench, cli_cost, cli_devices, cli_estimate
+from edge_runtime.errors import BadInput, EdgeVeilError
+from trainer import cli_audit, cli_bench, cli_cost, cli_devices, cli_estimate
+from trainer.cli_fleet import fleet
 from trainer.cli_trust import trust
 
 app = typer.Typer(
@@ -33,6 +34,8 @@ app.add_typer(recipes, name="recipe")
 app.add_typer(bundles, name="bundle")
 app.add_typer(boards, name="devices")
 app.add_typer(trust, name="trust")
+app.add_typer(fleet, name="fleet")
+cli_audit.add_commands(app)
 cli_devices.add_commands(app, boards)
 cli_cost.add_commands(app)
 cli_bench.add_commands(app)
@@ -51,13 +54,6 @@ class Emit(str, Enum):
 
     frame = "frame"
     code = "code"
-
-
-class AuditBudget(str, Enum):
-    """How hard the adversaries try."""
-
-    quick = "quick"
-    thorough = "thorough"
 
 
 class Engine(str, Enum):
@@ -207,35 +203,6 @@ def export(
         _say(folder.text())
         first = next(iter(folder.manifest["preference"]), "numpy")
         _say(f"The artefacts lie in {out}. Next: edgeveil audit {out} --artefact {first}")
-
-
-@app.command(epilog="Example: edgeveil audit runs/mnist-export --artefact tflite-int8")
-def audit(
-    target: Annotated[Path, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")],
-    artefact: Annotated[str, typer.Option(help="Which artefact to attack: the one that ships.")] = "tflite-int8",
-    run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
-    trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
-    budget: Annotated[AuditBudget, typer.Option(help="How hard the adversaries try.")] = AuditBudget.quick,
-    seed: Annotated[int, typer.Option(help="Seed of the adversaries.")] = 0,
-    tried: Annotated[
-        int | None, typer.Option(min=1, help="Configurations ever compared on these test rows, for the certificate.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Attack an artefact: how much does an adversary who retrains still learn? Ends with 3 over the recipe's limits."""
-    from trainer.audit import as_text, save
-    from trainer.audit import audit as run_audit
-    from trainer.audit.limits import sentences
-
-    document = run_audit(target, run=run, artefact=artefact, budget=budget.value, seed=seed, trust=trust, tried=tried)
-    if target.is_dir():
-        save(document, target)
-    if as_json:
-        _print_json(document)
-    else:
-        print(as_text(document))
-    if document["limits"]["exceeded"]:
-        raise LimitNotMet(" ".join(sentences(document["limits"])))
 
 
 @app.command(epilog="Example: edgeveil freeze runs/mnist-export --out mnist-frozen.npz")

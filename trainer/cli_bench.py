@@ -29,7 +29,8 @@ def bench(
     bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
     trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; with --against.")] = None,
     against: Annotated[
-        list[str] | None, typer.Option(help="A .tflite or .onnx file, mobilenet-v1, mobilenet-v2 or nasnet-mobile.")
+        list[str] | None,
+        typer.Option(help="A .tflite or .onnx file, or mobilenet-v1, -v2, shufflenet-1.5, nasnet-mobile."),
     ] = None,
     on: Annotated[str | None, typer.Option(help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")] = None,
     profile: Annotated[str | None, typer.Option("--for", help="The board's profile: where its sensors are.")] = None,
@@ -96,6 +97,9 @@ def beside(
 def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
     """What ``edgeveil-edge bench`` says there: the bundle is pushed, timed by the board's own runtime, and removed."""
     from devices import profiles
+    from devices.errand import errand
+    from devices.execute import as_it_was_there
+    from edge_runtime.bench import SCHEMA
 
     sensors = dict(profiles.load(profile).sensors) if profile else {}
     try:
@@ -104,16 +108,18 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
         raise BadInput(f"A bundle was expected in {bundle}: {error.strerror}.") from None
     arguments = ["--trust", f"{board.root}/trust", *more]
     arguments += ["--sensors", json.dumps(sensors)] if sensors else []
-    done = board.bench(data, arguments, timeout_s=limit_s)
-    if done.code in (126, 127) or b"can't open file" in done.err:
-        raise BadInput(f"There is no EdgeVeil on {board.transport.name}: flash it first.")
-    if done.code not in (0, 3):
-        text = done.said()
-        raise BadInput(text) if done.code == 2 else DeviceFailed(text)
+    with errand(board, "bench", room_bytes=len(data)) as there:
+        done = board.edge("bench", there.bundle(data), *arguments, "--json", timeout_s=limit_s)
+    printed = as_it_was_there(done, well=(0, 3))
     try:
-        return json.loads(done.out)
+        document = json.loads(printed)
     except ValueError:
         raise DeviceFailed(f"The board's answer is not a result: {done.said()}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise DeviceFailed(
+            f"A result of schema {SCHEMA} was expected; the board's runtime is of another version: flash it anew."
+        )
+    return document
 
 
 def _seconds(text: str | None) -> float:

@@ -1,7 +1,7 @@
 """A bundle beside other networks on every interpreter of the ``bench`` environment: prepare here, time there.
 
-What can be named beside files: the peers of the paper's Table 3, built by Keras with random weights (time does not
-depend on what a network has learned), exported like everything else and kept in a cache folder.
+What can be named beside files: the peers of the paper's Table 3, built by Keras, or here where Keras has none, with
+random weights (time does not depend on what a network has learned), exported like everything else and kept in a folder.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ import numpy as np
 
 from edge_runtime.errors import BadInput, DeviceFailed
 
-# name here: Keras's builder. Each takes 224 x 224 x 3. ShuffleNet has no builder in Keras.
-PEERS = {"mobilenet-v1": "MobileNet", "mobilenet-v2": "MobileNetV2", "nasnet-mobile": "NASNetMobile"}
+# name here: Keras's builder, or None for our own. Each takes 224 x 224 x 3.
+PEERS = {
+    "mobilenet-v1": "MobileNet",
+    "mobilenet-v2": "MobileNetV2",
+    "shufflenet-1.5": None,
+    "nasnet-mobile": "NASNetMobile",
+}
 ARTEFACTS = ("tflite-float32", "tflite-int8", "onnx-float32", "onnx-int8")
 BACKENDS = {
     "tflite": ("tflite-runtime", "ai-edge-litert", "openvino"),
@@ -95,10 +100,17 @@ def peer(name: str, cache: Path) -> list[dict[str, Any]]:
 
 
 def _build(name: str, folder: Path) -> None:
+    write_artefacts(peer_network(name), folder)
+
+
+def peer_network(name: str) -> Any:
+    """The Keras network of a peer, untrained."""
     import keras
 
-    network = getattr(keras.applications, PEERS[name])(weights=None)
-    write_artefacts(network, folder)
+    from models.shufflenet import shufflenet
+
+    builder = PEERS[name]
+    return shufflenet() if builder is None else getattr(keras.applications, builder)(weights=None)
 
 
 def write_artefacts(network: Any, folder: Path) -> None:

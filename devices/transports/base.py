@@ -72,3 +72,19 @@ def read_back(transport: Transport, path: str) -> tuple[int, str]:
     """Size and SHA-256 of the file at ``path`` on the board; (0, "") where there is none."""
     out = check(transport.run([transport.python, "-c", READ_BACK, path]), f"Reading {path}").split()
     return (int(out[0]), out[1].decode()) if out else (0, "")
+
+
+PIECE = 64 * 1024  # bytes that are asked for again where a line is lost
+
+
+def fetch(transport: Transport, path: str) -> bytes:
+    """The bytes of the file at ``path`` on the board, in pieces; raises ``DeviceFailed`` where they differ from it."""
+    size, sha = read_back(transport, path)
+    pieces = []
+    for number in range(-(-size // PIECE)):
+        command = ["dd", f"if={path}", f"bs={PIECE}", f"skip={number}", "count=1"]
+        pieces.append(check(transport.run(command), f"Reading {path}"))
+    data = b"".join(pieces)
+    if not sha or (len(data), digest(data)) != (size, sha):
+        raise DeviceFailed(f"{path} is not there, or changed while it was fetched from {transport.name}. Try again.")
+    return data

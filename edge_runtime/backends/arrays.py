@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 
-from edge_runtime.backends.base import Backend
+from edge_runtime.backends.base import Backend, placed
 from edge_runtime.errors import BadInput, FrameDropped
 
 BLOCK = 4096  # frames at a time: their coordinates stay in the cache between the two products
@@ -42,9 +42,9 @@ class NumPy(Backend):
         self._tiny = np.float32(1e-30 * max(float(arrays["eps"]), 1.0))
         self._facts = {"threads": threads, "kernels": kernels}
 
-    def run(self, inputs):
-        """As ``Backend.run``; the whole of what is given, a few thousand frames at a time."""
-        x = self._inputs[0].encode(inputs[self._inputs[0].name])
+    def infer(self, feeds):
+        """As ``Backend.infer``; the whole of what is given, a few thousand frames at a time."""
+        (x,) = feeds
         columns = [np.empty((len(x),) + tensor.shape[1:], np.float32) for tensor in self._outputs]
         for start in range(0, len(x), BLOCK):
             values = self._attempt([x[start : start + BLOCK]])
@@ -52,7 +52,7 @@ class NumPy(Backend):
                 raise FrameDropped("backend")
             for column, value in zip(columns, values):
                 column[start : start + BLOCK] = value
-        return {tensor.name: column for tensor, column in zip(self._outputs, columns)}
+        return columns
 
     def _infer(self, feeds):
         a = self._arrays
@@ -78,6 +78,10 @@ class NumPy(Backend):
     def info(self):
         """Which numpy, and what was asked of it: numpy has one kind of kernels and its own threads."""
         return dict(self._facts, backend=self.name, version=np.__version__)
+
+    def placement(self):
+        """As ``Backend.placement``: numpy has nowhere else to go."""
+        return placed("CPU", {"numpy": "all"}, "numpy runs on the processor alone")
 
     def close(self):
         """Let the matrices go."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from edge_runtime.errors import BadInput, FrameDropped
-from edge_runtime.lookup import Flow, Looked, held, numbers, through
+from edge_runtime.lookup import Flow, Looked, held, through
 
 
 class Backend(object):
@@ -11,7 +11,7 @@ class Backend(object):
 
     ``model`` is the artefact's bytes and ``artefact`` its entry in the manifest. ``threads`` is how many the
     interpreter may use; ``kernels`` is ``"production"`` or ``"reference"``. A subclass gives ``_open``, ``_infer``,
-    ``info`` and ``close``. Raises what the interpreter raises where it cannot open the model.
+    ``info``, ``placement`` and ``close``. Raises what the interpreter raises where it cannot open the model.
     """
 
     name = ""  # what the manifest and the command line call it
@@ -28,37 +28,56 @@ class Backend(object):
     def run(self, inputs):
         """Real float32 arrays ``{name: (n, ...)}`` in, a ``Flow`` of real float32 (n, ...) of their own memory out.
 
-        Where ``inputs`` is a ``Flow`` too, what it holds as looked up is taken as such.
-
-        An artefact takes ``batch`` frames at a time; n of them go through that many after the other, the last ones
-        filled up with what is let fall again. Raises ``FrameDropped``:
-        ``shape`` where an input is not what the artefact takes, ``output-shape`` or ``output-dtype`` where the
-        interpreter returns something else than the manifest says, ``backend`` where it fails.
+        Where ``inputs`` is a ``Flow`` too, what it holds as looked up is taken as such. An artefact takes ``batch``
+        frames at a time; n of them go through that many after the other, the last ones filled up with what is let fall
+        again. Raises ``FrameDropped``: ``shape`` where an input is not what the artefact takes, ``output-shape`` or
+        ``output-dtype`` where the interpreter returns something else than the manifest says, ``backend`` where it
+        fails. ``encode``, ``infer`` and ``decode``, one after the other, are the same, for three threads.
         """
+        return self.decode(self.infer(self.encode(inputs)))
+
+    def encode(self, inputs):
+        """Inputs as in ``run``; what ``infer`` takes: a list of arrays (n, ...) of the artefact's own types."""
         feeds = [tensor.encode(held(inputs, tensor.name)) for tensor in self._inputs]
-        n = len(feeds[0]) if feeds else 1
-        if any(len(feed) != n for feed in feeds):
+        if any(len(feed) != len(feeds[0]) for feed in feeds):
             raise FrameDropped("shape")
-        if n == self.batch == 1:
-            values = self._attempt(feeds)
-            if values is None:
-                raise FrameDropped("backend")
-            return Flow({tensor.name: _own(tensor.decode(value)) for tensor, value in zip(self._outputs, values)})
-        columns = [np.empty((n,) + tensor.shape[1:], np.float32) for tensor in self._outputs]
+        return feeds
+
+    def infer(self, feeds):
+        """What ``encode`` made in; out a list of arrays (n, ...) of the artefact's own types, of their own memory."""
+        n = len(feeds[0]) if feeds else 1
+        if n == self.batch:
+            # Memory of our own: what an interpreter returned may be the next frame's place.
+            return [np.array(value) for value in self._checked(feeds)]
+        columns = [np.empty((n,) + tensor.shape[1:], tensor.dtype) for tensor in self._outputs]
         for row in range(0, n, self.batch):
             count = min(self.batch, n - row)
-            values = self._attempt([_filled(feed[row : row + count], self.batch) for feed in feeds])
-            if values is None:
-                # Raised outside the handler: an interpreter's own message may hold what it was given.
-                raise FrameDropped("backend")
-            for tensor, value, column in zip(self._outputs, values, columns):
-                column[row : row + count] = numbers(tensor.decode(value))[:count]
-        return Flow({tensor.name: column for tensor, column in zip(self._outputs, columns)})
+            values = self._checked([_filled(feed[row : row + count], self.batch) for feed in feeds])
+            for value, column in zip(values, columns):
+                column[row : row + count] = value[:count]
+        return columns
+
+    def decode(self, values):
+        """What ``infer`` made in, outputs as of ``run`` out."""
+        return Flow({tensor.name: tensor.decode(value) for tensor, value in zip(self._outputs, values)})
 
     def bare_call(self, rng):
         """A function that runs the interpreter once on random numbers in its own form, and nothing around it."""
         feeds = [tensor.encode(rng.random_sample(tensor.shape).astype(np.float32)) for tensor in self._inputs]
         return lambda: self._infer(feeds)
+
+    def _checked(self, feeds):
+        """What the interpreter makes of ``batch`` frames, as the manifest has it."""
+        values = self._attempt(feeds)
+        if values is None:
+            # Raised outside the handler: an interpreter's own message may hold what it was given.
+            raise FrameDropped("backend")
+        for tensor, value in zip(self._outputs, values):
+            if value.dtype != tensor.dtype:
+                raise FrameDropped("output-dtype")
+            if value.shape != tensor.shape:
+                raise FrameDropped("output-shape")
+        return values
 
     def _attempt(self, feeds):
         try:
@@ -97,9 +116,22 @@ class Backend(object):
         """``{"backend": name, "version": text, "threads": count, "kernels": which}``."""
         raise NotImplementedError
 
+    def placement(self):
+        """Where the operations run, as the interpreter itself says after opening the model.
+
+        ``{"device": name, "kernels": {kind: operations or "all"}, "said_by": text, "driver": text, "compiler": text}``;
+        ``compiler`` is what made of the artefact's operations those that run. Nothing is said that was not asked.
+        """
+        raise NotImplementedError
+
     def close(self):
         """Let the interpreter go; the backend cannot be used afterwards."""
         raise NotImplementedError
+
+
+def placed(device, kernels, said_by, *, driver="not applicable", compiler="not applicable"):
+    """What ``Backend.placement`` returns. A processor needs no driver, and an interpreter no compiler."""
+    return {"device": device, "kernels": kernels, "said_by": said_by, "driver": driver, "compiler": compiler}
 
 
 def _filled(feed, count):
@@ -107,11 +139,6 @@ def _filled(feed, count):
     if len(feed) == count:
         return feed
     return np.concatenate([feed, np.zeros((count - len(feed),) + feed.shape[1:], feed.dtype)])
-
-
-def _own(value):
-    """Memory of our own: what an interpreter returned may be the next frame's place."""
-    return value if type(value) is Looked else np.array(value, np.float32)
 
 
 class Tensor(object):
@@ -154,13 +181,9 @@ class Tensor(object):
         return q.astype(self.dtype)
 
     def decode(self, value):
-        """What the interpreter returned, (batch, ...), as real float32 or as ``Looked``."""
-        if value.dtype != self.dtype:
-            raise FrameDropped("output-dtype")
-        if value.shape != self.shape:
-            raise FrameDropped("output-shape")
+        """The artefact's own numbers (n, ...) as real float32 or, of bytes, as ``Looked``."""
         if self._table is not None:
-            return Looked(self._table, value.view(np.uint8).copy())
+            return Looked(self._table, value.view(np.uint8))
         if self._scale is None:
-            return value
+            return value.astype(np.float32, copy=False)
         return (value.astype(np.float32) - self._zero) * self._scale

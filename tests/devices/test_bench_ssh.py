@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import bundles
 import jsonschema
@@ -19,7 +20,7 @@ def edgeveil(tmp_path, capfd, monkeypatch):
     """Runs ``edgeveil`` against a board and returns (exit code, stdout, stderr)."""
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "opt").mkdir()
-    with sshd.running(tmp_path) as server:
+    with sshd.running(tmp_path, home=tmp_path / "home") as server:
 
         def run(*arguments):
             more = ["--root", str(tmp_path / "opt"), *server.options()]
@@ -57,4 +58,5 @@ def test_a_bundle_is_timed_where_it_will_run(edgeveil, tmp_path, request):
     assert json.loads((tmp_path / "result.json").read_text()) == document
     assert document["bundle"]["name"] == made.manifest["name"]
     assert document["count"] >= 300
-    assert list((tmp_path / ".cache").rglob("*.veil")) == []
+    assert list(Path("/dev/shm").glob("edgeveil-bench-*")) == []  # noqa: S108 - only looked at
+    assert list((tmp_path / "home").glob(".cache/edgeveil-bench*")) == []

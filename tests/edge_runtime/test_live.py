@@ -10,7 +10,8 @@ import pytest
 from edge_runtime.counters import Counters, drops
 from edge_runtime.errors import FrameDropped, PrivacyStop
 from edge_runtime.frames import RawFrame
-from edge_runtime.live import Latest, LiveLoop
+from edge_runtime.handover import Baton, Latest
+from edge_runtime.live import LiveLoop
 from edge_runtime.perturber import Perturber
 from edge_runtime.schedule import Schedule
 from edge_runtime.sources.base import Source, Unsupported, now_ns
@@ -95,12 +96,12 @@ def test_an_empty_scene_sends_as_much_as_a_full_one(perturber, on_fault):
     live = loop(perturber, sent, counters, slots=2, on_fault=on_fault)
     live.flat()
     calls = []
-    counted = perturber.perturb
-    perturber.perturb = lambda frame: calls.append(1) or counted(frame)
+    counted = perturber.infer
+    perturber.infer = lambda flight: calls.append(1) or counted(flight)
     try:
         live.run(Given(reading(2, 3), reading(1, 2), reading(0, 2), every_s=0.1))
     finally:
-        del perturber.perturb
+        del perturber.infer
     assert sent == [[3, 3], [2, 3], [2, 3]] if on_fault == "previous" else [[3, 3], [2, 0], [0, 0]]
     assert len(calls) == 6  # as much is computed for nobody as for two
 
@@ -152,3 +153,42 @@ def test_the_newest_frame_wins_and_nobody_waits():
     assert time.monotonic() - began >= 0.04
     threading.Timer(0.05, latest.put, [3]).start()
     assert latest.take(5) == 3
+
+
+def test_a_baton_loses_nothing_and_a_full_hand_takes_no_other():
+    baton, got = Baton(), []
+    assert baton.put(0, 0.01)
+    assert not baton.put(1, 0.01)
+    reader = threading.Thread(target=lambda: [got.append(baton.get()) for _ in range(500)])
+    reader.start()
+    for number in range(1, 500):
+        assert baton.put(number, 5.0)
+    reader.join(5.0)
+    assert got == list(range(500))
+
+
+def test_whoever_waits_is_told_that_nothing_more_comes():
+    place, begun = Latest(), time.monotonic()
+    threading.Timer(0.05, place.end).start()
+    assert place.take(30.0) is None
+    assert place.take(30.0) is None
+    assert time.monotonic() - begun < 5
+
+
+def test_a_reader_that_has_gone_ends_it_with_that_error(perturber):
+    def gone(_):
+        raise BrokenPipeError("nobody reads")
+
+    live = loop(perturber, [], Counters())
+    live._send = gone
+    live.flat()
+    with pytest.raises(BrokenPipeError):
+        live.run(Given(*[reading() for _ in range(50)]))
+
+
+def test_a_capture_that_breaks_is_no_end_of_the_source(perturber):
+    live = loop(perturber, [], Counters())
+    live.flat()
+    live._capture.frames = lambda frame: 1 // 0
+    with pytest.raises(ZeroDivisionError):
+        live.run(Given(reading()))

@@ -231,7 +231,7 @@ def test_rounding_does_not_hide_a_pass_through(dtype):
     manifest["input"] |= {"dtype": dtype, "low": 0.0, "high": high}
     watch = PassThrough(manifest)
     x = (np.random.default_rng(0).random(4) * high).astype(dtype)
-    same = watch._raw(watch._unit(x))
+    same = watch._same(x)
     assert watch.unchanged(x, same)
     assert not watch.unchanged(x, x[::-1].copy())
     assert not watch.unchanged(np.full(4, 1, dtype), np.full(4, 1, dtype))

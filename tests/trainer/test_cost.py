@@ -7,6 +7,8 @@ from export_models import calibration, classifier, image_net, two_input_net
 from typer.testing import CliRunner
 
 from edge_runtime.errors import BadInput
+from models import shufflenet
+from trainer import side_by_side
 from trainer.cli import app
 from trainer.export import onnx, tflite
 from trainer.export.cost import file_cost, keras_cost, model_file_cost
@@ -105,3 +107,29 @@ def test_mobilenets_macs_are_the_papers():
         costs = everywhere(getattr(keras.applications, name)(weights=None))
         assert {(c.macs, c.flops) for c in costs.values()} == {(macs, 2 * macs)}
         assert len({c.depthwise_macs for c in costs.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "macs", "parameters"),
+    [
+        # Published: 292 M and 3.4 M; 564 M and 5.3 M.
+        ("shufflenet-1.5", 292_443_552, 3.4e6),
+        pytest.param("nasnet-mobile", 563_638_816, 5.3e6, marks=pytest.mark.slow),
+    ],
+)
+def test_table_threes_other_peers_cost_what_was_published(name, macs, parameters):
+    network = side_by_side.peer_network(name)
+    cost = keras_cost(network)
+    assert cost.macs == macs
+    assert cost.parameters == pytest.approx(parameters, rel=0.01)
+    assert network.output_shape == (None, 1000)
+
+
+def test_channels_are_shuffled_among_the_groups():
+    import keras
+    import numpy as np
+
+    channels = np.arange(6, dtype="float32").reshape(1, 1, 1, 6)
+    image = keras.Input((1, 1, 6))
+    shuffled = keras.Model(image, shufflenet._shuffled(image)).predict(channels, verbose=0)
+    assert shuffled.ravel().tolist() == [0, 2, 4, 1, 3, 5]

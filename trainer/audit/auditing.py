@@ -19,6 +19,7 @@ from trainer.audit import (
     limits,
     linear,
     metrics,
+    on_board,
     perturbing,
     probes,
     pufferfish,
@@ -29,7 +30,9 @@ from trainer.audit.adversaries.networks import logits
 from trainer.audit.attack import Done, Row, attack_all
 from trainer.audit.certifying import strata_of
 from trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
+from trainer.audit.on_board import OnBoard
 from trainer.audit.opening import open_target
+from trainer.audit.probes.answer import not_run
 from trainer.audit.problem import BUDGETS, Budget, Problem, Released, cut
 from trainer.audit.registry import adversaries
 from trainer.datasets.base import Dataset
@@ -50,6 +53,7 @@ def audit(
     trust: Path | None = None,
     label_only: Mapping[str, Any] | None = None,
     tried: int | None = None,
+    there: OnBoard | None = None,
 ) -> dict[str, Any]:
     """Attack one artefact of an export folder, or of a sealed bundle (then ``run`` and ``trust`` are needed).
 
@@ -57,6 +61,8 @@ def audit(
     ship). ``budget`` is ``quick`` or ``thorough``, ``seed`` the first of its seeds. ``label_only`` is that part of an
     earlier document of the same run, budget and seed, where it need not be measured again. ``tried`` configurations
     were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
+    ``there`` is what a board made of the test rows (``audit_on_board``): that is attacked in the place of what is made
+    here, and the document has a section ``on_board``.
     Returns the document of docs/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in
     ``RUN/audit-cache``.
     Raises ``BadInput`` for anything that does not fit together, ``DeviceFailed`` where no backend runs the artefact.
@@ -83,7 +89,8 @@ def audit(
             figures = {"right": found[0].accuracy} if found else {}
             advance(**figures)
 
-        perturbed = perturbing.through(subject, opened.run, dataset, rows)
+        elsewhere = None if there is None else there.rows.outputs
+        perturbed = perturbing.through(subject, opened.run, dataset, rows, elsewhere=elsewhere)
         left = perturbed.released
         advance()
         section: dict[str, Any] = {}
@@ -98,7 +105,10 @@ def audit(
             named = tuple(getattr(recipe.perturber, "keep", ()))
             section["collateral"] = collateral.section(dataset, left.x, budget, seed, named=named)
         section["probes"] = probes.run_all(left, dataset, rows, tries, seed)
-        if stream is not None:
+        if there is not None:
+            section["on_board"] = on_board.section(there, subject, dataset, perturbed, classifiers["target"])
+            section["probes"]["membership"] = [not_run("membership", on_board.MEMBERSHIP)]
+        elif stream is not None:
             along = perturbing.along_tracks(subject, opened.run)
             section["streams"] = streaming.section(
                 stream, dataset, along, trees=tries.trees, seed=seed, tried=tried or asked.tried
@@ -119,7 +129,7 @@ def audit(
         "artefact": artefact,
         "speaks_of": {artefact: subject.sha256()} if ships else {},
         "pipeline": {artefact: subject.pipeline_sha256()} if ships else {},
-        "backends": dict(perturbed.backends),
+        "backends": dict(perturbed.backends if there is None else there.rows.ran["backends"]),
         "perturber": described["kind"],
         "data": {
             "name": dataset.name,
@@ -137,7 +147,7 @@ def audit(
         "label_only": dict(label_only),
         **section,
         "intervals": "Wilson" if test.cluster is None else f"Wilson on the effective number of {dataset.cluster_kind}s",
-        "not_covered": list(NOT_COVERED),
+        "not_covered": [*NOT_COVERED, *(() if there is None else on_board.NOT_THERE)],
         "budget": budget,
         "seed": seed,
         "versions": versions,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from trainer.audit.column import title
 from trainer.report.sentence import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
 
 SCHEMA = 1
@@ -19,10 +20,9 @@ LOWER_BOUND = (
     "Every attack's figure is a lower bound on what leaks: a stronger attack may find more. Only what stands under "
     "guarantees is more than a measurement, and only under the assumptions it names."
 )
-NOT_HERE = (
-    "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here.",
-    "Boards themselves: timing, power and radio may tell what the frames do not.",
-)
+COMPILED = "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here."
+COMPILED_ELSEWHERE = "What other boards than those named compile for themselves out of an artefact was not audited."
+NOT_HERE = ("Boards themselves: timing, power and radio may tell what the frames do not.",)
 # What of an audit the card takes over as it is; the last ones are not in every audit.
 _WHOLE = ("artefact", "speaks_of", "pipeline", "created", "budget", "seed", "intervals", "target", "raw", "chance")
 _ATTACKS = ("adversaries", "not_run", "worst_adaptive", "most_bits", "label_only")
@@ -36,6 +36,7 @@ _FURTHER = (
     "probes",
     "predictors",
     "streams",
+    "on_board",
 )
 _PROVENANCE = ("backends", "versions", "machine")
 VERDICTS = {HIDDEN: "no attack found beats chance", PARTLY: "hidden in part", NOT_HIDDEN: "not hidden"}
@@ -67,7 +68,7 @@ def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any
         "artefacts": [_artefact(document) for document in documents],
         "guarantees": list(_guarantees(documents)),
         "warnings": list(_warnings(audit, manifest)),
-        "not_tested": list(_not_tested(audit)),
+        "not_tested": list(_not_tested(documents)),
     }
 
 
@@ -101,12 +102,12 @@ def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, st
     for document in documents:
         found = document.get("certificate") or {}
         if found.get("given"):
-            yield {"artefact": document["artefact"], "sentence": found["sentence"]}
+            yield {"artefact": title(document), "sentence": found["sentence"]}
         streams = document.get("streams") or {}
         if streams.get("certificate", {}).get("given"):
-            yield {"artefact": document["artefact"], "sentence": streams["sentence"]}
+            yield {"artefact": title(document), "sentence": streams["sentence"]}
         if "population_free" in found:
-            yield {"artefact": document["artefact"], "sentence": found["population_free"]}
+            yield {"artefact": title(document), "sentence": found["population_free"]}
 
 
 def _warnings(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -128,14 +129,17 @@ def _warnings(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator
     yield from audit.get("warnings") or []
 
 
-def _not_tested(audit: Mapping[str, Any]) -> Iterator[str]:
-    yield from audit["not_covered"]
+def _not_tested(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    audit = documents[0]
+    # What is said of the whole card, then what only a board's column leaves open.
+    yield from dict.fromkeys(line for document in documents for line in document["not_covered"])
     for left in audit["not_run"]:
         yield f"{left['name']} did not attack: {left['reason']}."
-    for title, rows in (audit.get("probes") or {}).items():
-        yield from (f"{title}, {row['name']} was not tried: {row['not_run']}" for row in rows if "not_run" in row)
+    for asked, rows in (audit.get("probes") or {}).items():
+        yield from (f"{asked}, {row['name']} was not tried: {row['not_run']}" for row in rows if "not_run" in row)
     if audit["budget"] == "quick":
         yield "Longer training of the adversaries, and more seeds: this was the quick audit."
     if audit["data"]["clusters"] is None:
         yield "People apart: the data do not say who is who, so rows of one person may be on both sides of the cut."
+    yield COMPILED_ELSEWHERE if any("on_board" in document for document in documents) else COMPILED
     yield from NOT_HERE

@@ -14,6 +14,7 @@ from typing import Any
 
 from edge_runtime.errors import BadInput
 from edge_runtime.files import write_atomic
+from trainer.audit import column
 from trainer.audit.attack import Findings, Row
 from trainer.audit.intervals import Interval
 from trainer.audit.learning_curve import Curve
@@ -87,7 +88,8 @@ def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[
     """Write ``audit.json`` into an export folder, whole or not at all.
 
     ``document`` speaks of the artefact that ships; ``others`` (audits of further artefacts of the same export) are
-    kept beside it. Raises ``BadInput`` for the Keras networks as the main document: they never ship.
+    kept beside it, and so are columns of boards that stand there already. Raises ``BadInput`` for the Keras networks as
+    the main document: they never ship.
     """
     if document["artefact"] == KERAS:
         raise BadInput(
@@ -95,8 +97,34 @@ def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[
             "tflite-int8, or whichever artefact goes onto the board."
         )
     path = Path(folder) / "audit.json"
-    whole = {**document, "others": list(others)} if others else dict(document)
-    write_atomic(str(path), (json.dumps(whole, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+    others = [*others, *columns(path)]
+    whole = {**document, "others": others} if others else dict(document)
+    write_atomic(str(path), _bytes(whole))
+    return path
+
+
+def _bytes(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def columns(path: Path) -> list[dict[str, Any]]:
+    """The boards' columns of an audit.json; none where there is no such file."""
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read ({error}): remove it, then audit again.") from None
+    return [other for other in document.get("others", []) if "on_board" in other]
+
+
+def add_column(document: Mapping[str, Any], folder: Path) -> Path:
+    """Put a board's column into the audit.json of an export folder, in the place of an older one of that board."""
+    path = Path(folder) / "audit.json"
+    main = json.loads(path.read_bytes())
+    kept = [other for other in main.get("others", []) if "on_board" not in other]
+    whole = {**main, "others": [*kept, *column.joined(document, columns(path))]}
+    write_atomic(str(path), _bytes(whole))
     return path
 
 
@@ -126,7 +154,8 @@ def as_text(document: Mapping[str, Any]) -> str:
             *beside(part),
         ]
     lines += ["", *probes(document)]
-    lines += ["", document["certificate"]["sentence"]]
+    lines += ["", *column.as_lines(document), *([""] if "on_board" in document else [])]
+    lines += [document["certificate"]["sentence"]]
     if "population_free" in document["certificate"]:
         lines.append(document["certificate"]["population_free"])
     if document["collateral"]:

@@ -46,6 +46,10 @@ class Subject:
             found[name] = hashlib.sha256(self.members[model["artefacts"][self.artefact]["file"]]).hexdigest()
         return found
 
+    def tables(self) -> dict[str, np.ndarray]:
+        """Its arrays by name."""
+        return {name: read_array(self.members, entry) for name, entry in self.manifest["tables"].items()}
+
     def pipeline_sha256(self) -> str:
         """The hash of everything that decides what this artefact lets out, as a sealed manifest has it."""
         tables = {name: self.members[entry["file"]] for name, entry in self.manifest["tables"].items()}
@@ -65,8 +69,19 @@ class Perturbed:
     backends: Mapping[str, Any]
 
 
-def through(subject: Subject, run: Any, dataset: Dataset, rows: np.ndarray) -> Perturbed:
-    """The rows ``rows`` of ``dataset`` through what ``subject`` names: the artefact, or the run's own networks."""
+def through(
+    subject: Subject,
+    run: Any,
+    dataset: Dataset,
+    rows: np.ndarray,
+    *,
+    elsewhere: Mapping[str, np.ndarray] | None = None,
+) -> Perturbed:
+    """The rows ``rows`` of ``dataset`` through what ``subject`` names: the artefact, or the run's own networks.
+
+    ``elsewhere`` are outputs of the last of these rows, ``further_outputs`` too, that were made on a board: they stand
+    in the place of what is made here.
+    """
     backends: Mapping[str, Any] = {}
     if subject.artefact == KERAS:
         fitted = run.perturber()
@@ -76,10 +91,12 @@ def through(subject: Subject, run: Any, dataset: Dataset, rows: np.ndarray) -> P
         outputs = in_chunks(pipeline.run, dataset.x[rows])
         declared, received = manifest["outputs"], outputs
     else:
-        tables = {name: read_array(subject.members, entry) for name, entry in subject.manifest["tables"].items()}
+        tables = subject.tables()
         funnel = anatomy(subject.manifest, tables)
         further = replace(subject, manifest=_further(subject.manifest, funnel))
         outputs, backends = through_artefact(further, dataset.x[rows], run.folder / "audit-cache")
+        if elsewhere is not None:
+            outputs = {name: _ending(value, elsewhere[name]) for name, value in outputs.items()}
         declared, received = as_received(subject, outputs)
     table = tables[funnel.table] if isinstance(funnel, Anatomy) and funnel.table is not None else None
     left = replace(releases(declared, received, dataset, rows), codes=_codes(declared, outputs, funnel, table))
@@ -98,6 +115,21 @@ def _codes(
         if output["kind"] == "code" and value.ndim == 1 and value.dtype.kind in "iu":
             return Codes(value) if isinstance(funnel, str) or table is None else Codes(value, outputs[SENT], table)
     return None
+
+
+def further_outputs(subject: Subject) -> list[dict[str, Any]]:
+    """What an audit reads of a pipeline beside what leaves it: entries as those of a manifest's outputs."""
+    funnel = anatomy(subject.manifest, subject.tables())
+    return funnel.further_outputs() if isinstance(funnel, Anatomy) else []
+
+
+def _ending(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    if there.dtype != here.dtype or there.shape[1:] != here.shape[1:] or len(there) > len(here):
+        raise BadInput(
+            f"The board's outputs were expected to be {here.dtype} {here.shape[1:]}; they are {there.dtype} "
+            f"{there.shape[1:]}. Audit there what was exported here."
+        )
+    return np.concatenate([here[: len(here) - len(there)], there])
 
 
 def _further(manifest: Mapping[str, Any], funnel: Anatomy | str) -> dict[str, Any]:

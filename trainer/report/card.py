@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainer.audit import column
+
 FOLDER = Path(__file__).parent
 KINDS_OF_DATA = (
     ("raw", "raw readings"),
@@ -17,7 +19,13 @@ KINDS_OF_DATA = (
 
 def render(card: Mapping[str, Any]) -> str:
     """The page of a card (docs/schemas/privacy.schema.json); every value is escaped."""
-    shown = {**card, "artefacts": [{**one, "useful": useful(one)} for one in card["artefacts"]]}
+    shown = {
+        **card,
+        "artefacts": [
+            {**one, "title": column.title(one), "board": list(column.as_lines(one)), "useful": useful(one)}
+            for one in card["artefacts"]
+        ],
+    }
     return environment().get_template("card.html").render(card=shown, **shown)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainer.audit import linear
+from trainer.audit import column, linear
 from trainer.report.card import probe, score
 
 
@@ -18,7 +18,7 @@ def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
     for part in card["artefacts"]:
         if len(card["artefacts"]) > 1:
             yield ""
-            yield f"  {part['artefact']}: {part['verdict']}"
+            yield f"  {column.title(part)}: {part['verdict']}"
         yield from _numbers(part, card["target"]["name"], card["sensitive"]["name"])
     yield "  not tested:"
     yield from (f"    {line}" for line in card["not_tested"])
@@ -33,6 +33,7 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
     floor = part["label_only"]
     worst = floor["worst_adaptive"]
     yield f"  label-only, the floor (adaptive, {worst['name']}): {score(worst)}{_beside(worst)}"
+    yield from (f"  {line}" for line in column.as_lines(part))
     yield f"  keeps {target}: {score(part['target'])}; label-only {score(floor['target'])}"
     yield "  adversaries that were never shown what leaves; one who retrains may do better:"
     for row in part["adversaries"]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainer.audit.column import board_name
+
 HIDDEN, PARTLY, NOT_HIDDEN = "hidden", "partly", "not hidden"
 BITS_THAT_MATTER = 0.01  # per reading, beyond what counting z given y tells; less is within reach of a null
 
@@ -33,7 +35,8 @@ def sentence(document: Mapping[str, Any]) -> str:
     """One sentence: what is kept, what the best attack found still learns, against what, and what that is worth."""
     data, worst, target = document["data"], document["worst_adaptive"], document["target"]
     best_guess = max(document["chance"].values())
-    kept = f"The {document['artefact']} artefact keeps {data['target']} at {percent(target['accuracy'])}"
+    where = f" on {board_name(document['on_board'])}" if "on_board" in document else ""
+    kept = f"The {document['artefact']} artefact{where} keeps {data['target']} at {percent(target['accuracy'])}"
     attack = (
         f"the best attack found ({worst['name']}, retrained on {worst['train_samples']:,} perturbed samples) reads "
         f"{data['sensitive']} right {percent(worst['accuracy'])} of the time "
