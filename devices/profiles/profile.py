@@ -280,8 +280,8 @@ def parse(document: Mapping[str, Any], *, source: str) -> Profile:
 
 def _service(table: _Table) -> Service:
     there = Service()
-    user = {"pattern": _USER, "expected": "the name of a user"}
-    place = {"pattern": _PLACE, "expected": "a plain path"}
+    user: dict[str, Any] = {"pattern": _USER, "expected": "the name of a user"}
+    place: dict[str, Any] = {"pattern": _PLACE, "expected": "a plain path"}
     service = Service(
         user=table.text("user", default=there.user, **user),
         inside_user=table.text("inside_user", default=there.inside_user, **user),
@@ -294,7 +294,7 @@ def _service(table: _Table) -> Service:
 
 def _camera(table: _Table) -> Camera:
     there = Camera()
-    group = {"pattern": _USER, "expected": "the name of a group"}
+    group: dict[str, Any] = {"pattern": _USER, "expected": "the name of a group"}
     camera = Camera(
         sources=table.texts("sources", default=None),
         group=table.text("group", default=there.group, **group),
