@@ -155,7 +155,8 @@ class Board:
 
     def _service(self, payload: Payload, *_: object) -> None:
         if payload.service:
-            self._make_users(payload.owner)
+            if service.CONFIG in payload.service:
+                self._make_users(payload.owner)
             for path, data in sorted(payload.service.items()):
                 owner = ["-g", payload.owner.user] if path == service.CONFIG else []
                 mode = "640" if owner else "755" if service.executable(path) else "644"

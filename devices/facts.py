@@ -112,4 +112,5 @@ class Wanted:
     frames: int = 30
     again: bool = False
     trusted_channel: bool = True
+    update_from: str | None = None
     service_files: Mapping[str, str] = field(default_factory=dict)

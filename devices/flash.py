@@ -64,6 +64,16 @@ class _Opened:
         runtime = self.bundle.members[RUNTIME_MEMBER]
         return Payload(self.data, runtime, self.files, self.site, self.archive, units, self.profile.service)
 
+    def updates(self, root: str, place: str, facts: Facts | None = None) -> dict[str, bytes]:
+        """What looks for newer releases at ``place``, for a board with these facts (None: one with systemd)."""
+        return service.update_files(
+            root,
+            place,
+            python=self.profile.service.python,
+            systemd=facts is None or facts.systemd,
+            starter=facts.starter if facts else None,
+        )
+
     def service(self, root: str, wanted: Wanted, facts: Facts | None = None) -> dict[str, bytes]:
         """The files of the service that is wanted, for a board with these facts (None: one with systemd).
 
@@ -143,6 +153,9 @@ def flash(
     kept = bool(facts.edgeveil and facts.edgeveil.service) and not (wanted.source or wanted.sinks)
     if wanted.service and not kept:
         units = opened.service(board.root, wanted, facts)
+    if wanted.service and wanted.update_from:
+        units |= opened.updates(board.root, wanted.update_from, facts)
+    if units:
         wanted = replace(wanted, service_files={path: digest(content) for path, content in units.items()})
         made = plan(facts, _facts(opened), opened.profile, wanted, trust=opened.trust, site=opened.site)
     opened.check_policy(made.artefact)
@@ -189,6 +202,8 @@ def flash_card(
     units: dict[str, bytes] = {}
     if wanted.service:
         units = opened.service(root, wanted)
+        if wanted.update_from:
+            units |= opened.updates(root, wanted.update_from)
     tree = first_boot.tree(opened.payload(units), root, wanted)
     card = media.open_media(target)
     size = sum(map(len, tree.values()))

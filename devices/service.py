@@ -14,9 +14,11 @@ from edge_runtime.facts import INIT_SCRIPT
 
 MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil-recover.service"
 UNITS = [RECOVER, INSIDE, MAIN]
+UPDATE, TIMER = "edgeveil-update.service", "edgeveil-update.timer"
 UNIT_FOLDER = "/etc/systemd/system/"
 CONFIG = config.DEFAULT_PATH
 INIT = INIT_SCRIPT
+CRON_UPDATE = "/etc/cron.d/edgeveil-update"
 # Where a system without systemd looks at boot; update-rc.d is a command of its own.
 _AT_BOOT = {
     "cron": ("/etc/cron.d/edgeveil", f"@reboot root {INIT} start\n"),
@@ -33,15 +35,18 @@ _DEVICES = {
     "realsense": (("char-usb_device", "char-video4linux"), "{0.usb_group} {0.group}"),
 }
 _NO_DEVICE = ("simulate", "csv", "arff", "npz", "images", "video")
+_UPDATES = re.compile(r"https?://[A-Za-z0-9._~:/\[\]-]+|dir:/[A-Za-z0-9._/-]+")
 _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
 
 def enabling(files: Mapping[str, bytes]) -> list[list[str]]:
     """The commands that have these files of a service be started at boot."""
-    if UNIT_FOLDER + MAIN in files:
-        return [["systemctl", "daemon-reload"], ["systemctl", "enable", *UNITS]]
-    if any(path in files for path, _ in _AT_BOOT.values()):
+    units = [name for name in UNITS if UNIT_FOLDER + name in files]
+    timer = [["systemctl", "enable", "--now", TIMER]] if UNIT_FOLDER + TIMER in files else []
+    if units or timer:
+        return [["systemctl", "daemon-reload"], *([["systemctl", "enable", *units]] if units else []), *timer]
+    if INIT not in files or any(path in files for path, _ in _AT_BOOT.values()):
         return []
     # Where there is neither, this finds nothing to do it with, and the plan has said so.
     return [["sh", "-c", "! test -e /etc/inittab || ! command -v update-rc.d || update-rc.d edgeveil defaults"]]
@@ -50,6 +55,28 @@ def enabling(files: Mapping[str, bytes]) -> list[list[str]]:
 def executable(path: str) -> bool:
     """Whether a file of the service is a program."""
     return path.startswith("/etc/init.d/")
+
+
+def update_files(
+    root: str, place: str, *, python: str = "/usr/bin/python3", systemd: bool = True, starter: str | None = None
+) -> dict[str, bytes]:
+    """What looks for a newer release at ``place`` every six hours, by its path on the board: a timer, or cron's line.
+
+    Raises ``BadInput`` where ``place`` is none, or where nothing on the board starts programs at times.
+    """
+    if not _UPDATES.fullmatch(place):
+        raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as --update-from; got {place!r}.")
+    words = {"@ROOT@": root, "@PYTHON@": python, "@FROM@": place}
+    if systemd:
+        return {UNIT_FOLDER + name: _filled(name, words, ()) for name in (UPDATE, TIMER)}
+    if starter != "cron":
+        raise BadInput(
+            "Updates need systemd or cron on the board; leave --update-from out, or start one of them there."
+        )
+    # No two boards of a fleet at the same second: cron has no random delay, a board's name is as good.
+    command = f"{python} {root}/current/edgeveil-edge.pyz update --root {root} --from {place}"
+    line = f"17 */6 * * * root sleep $(hostname | cksum | cut -c1-3); {command} 2>&1 | logger -t edgeveil\n"
+    return {CRON_UPDATE: line.encode()}
 
 
 def users(service: Service) -> dict[str, list[str]]:
@@ -128,7 +155,7 @@ def _filled(name: str, words: dict[str, str], devices: Sequence[str]) -> bytes:
     text = (Path(__file__).parent / "units" / name).read_text()
     lines = []
     for line in text.splitlines():
-        if line.startswith("#") and name in UNITS:
+        if line.startswith("#") and name.endswith((".service", ".timer")):
             continue  # they speak of what is filled in here
         if "@DEVICE@" in line:
             lines += [line.replace("@DEVICE@", device) for device in devices]

@@ -20,6 +20,11 @@ SERVICE_FILES = (
     "/etc/systemd/system/edgeveil.service",
     "/etc/systemd/system/edgeveil-inside.service",
     "/etc/systemd/system/edgeveil-recover.service",
+    "/etc/systemd/system/edgeveil-update.service",
+    "/etc/systemd/system/edgeveil-update.timer",
+    "/etc/cron.d/edgeveil",
+    "/etc/cron.d/edgeveil-update",
+    "/etc/init.d/S99edgeveil",
 )
 INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
 
