@@ -7,13 +7,13 @@ at the pipe's other end that only empties it. Reading a camera and delivering to
 import os
 import subprocess
 import sys
-import threading
 import time
 from typing import Any, Callable, Dict, List
 
 from edge_runtime.frames import RawFrame
 from edge_runtime.sources.base import Source
 
+_LOOK_S = 1e-4
 _DRAIN = "import os\nwhile os.read(0, 1 << 20): pass"
 
 
@@ -24,11 +24,14 @@ class Ready(Source):
 
     def __init__(self, frames: List[RawFrame], ended: Callable[[], bool]) -> None:
         self._frames, self._ended, self._index = frames, ended, 0
-        self.taken = threading.Semaphore(2)
+        self.taken = True  # the model has taken the last one
 
     def next(self):
         """The next one, or None when the time is up."""
-        self.taken.acquire()
+        # As with a camera, nobody who perturbs has to wake whoever captures.
+        while not self.taken and not self._ended():
+            time.sleep(_LOOK_S)
+        self.taken = False
         if self._ended():
             return None
         self._index += 1
@@ -54,7 +57,7 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
     begun: List[float] = []
     source = Ready(frames, lambda: bool(begun) and time.perf_counter() - begun[0] > seconds)
     live = LiveLoop(
-        _Releasing(perturber, source.taken),
+        _Releasing(perturber, source),
         Schedule(1e-9, 1, "previous", 60.0),
         open_source=lambda: source,
         capture=Capture(perturber.manifest),
@@ -81,11 +84,11 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
 class _Releasing(object):
     """A perturber that says when the model has taken a frame, so that none is pushed out by the next."""
 
-    def __init__(self, perturber: Any, taken: threading.Semaphore) -> None:
-        self._perturber, self._taken = perturber, taken
+    def __init__(self, perturber: Any, source: Ready) -> None:
+        self._perturber, self._source = perturber, source
 
     def infer(self, flight: Any) -> None:
-        self._taken.release()
+        self._source.taken = True
         self._perturber.infer(flight)
 
     def __getattr__(self, name: str) -> Any:
