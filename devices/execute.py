@@ -157,6 +157,13 @@ class Board:
             check(self._sudoed(["systemctl", "enable", *service.UNITS]), "systemctl enable")
         self.control("restart")
 
+    def rollback(self) -> str:
+        """Have it run its previous release again, its service too; returns what it said. Raises as it did there."""
+        said = as_it_was_there(self.edge("rollback", "--root", self.root))
+        if self.has_service():
+            self.control("restart")
+        return said.decode("utf-8", "replace").strip()
+
     def control(self, what: str) -> None:
         """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` where that is not done."""
         units = service.UNITS[-2:] if what == "stop" else [service.MAIN]

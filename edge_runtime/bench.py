@@ -16,6 +16,7 @@ from edge_runtime.frames import RawFrame
 from edge_runtime.perturber import Perturber
 from edge_runtime.sensors import Sensors
 
+SCHEMA = 3
 LEAST_COUNT = 100  # for a p99 that is more than the largest value
 LEAST_SECONDS = 1.0
 MOST_DRIFT = 0.10  # of the median, between the halves of the run
@@ -24,6 +25,7 @@ MOST_LOAD = 1.5  # runnable tasks a core when the run starts
 PUBLISH = series.Floors(1024, 600.0)  # what is to be published: MLPerf's single stream asks for as much
 LOOP_SECONDS = 1.0
 WINDOWS, WINDOW_S = 5, 60.0
+RAN_ON = ("device", "kernels", "said_by")
 
 
 class Protocol(NamedTuple):
@@ -98,7 +100,7 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     spec = perturber.manifest["input"]
     return dict(
         _facts(perturber),
-        schema=2,
+        schema=SCHEMA,
         input_shape=list(spec["shape"]),
         input_values=int(np.prod(spec["shape"])),
         first_ms=times_ms(first),
@@ -239,6 +241,7 @@ def _facts(perturber: Perturber) -> Dict[str, Any]:
     models = perturber.manifest["models"]
     hashes = sorted(perturber.info["artefact_sha256"].items())
     infos = [info for _, info in sorted(perturber.info["backends"].items())]
+    placements = [(name, runner.placement()) for name, runner in sorted(perturber.pipeline.runners.items())]
     macs = sum(models[name]["macs"] for name in _runs(perturber.manifest))
     return {
         "bundle": {"name": perturber.info["name"], "manifest_sha256": perturber.info["manifest_sha256"]},
@@ -249,9 +252,13 @@ def _facts(perturber: Perturber) -> Dict[str, Any]:
         "backend": infos[0]["backend"] if infos else "numpy",
         "backend_version": infos[0]["version"] if infos else np.__version__,
         "threads": infos[0]["threads"] if infos else 1,
-        # Every backend of this version runs on the processor; one with an accelerator will say which operations do.
-        "ran_on": "CPU",
-        "versions": {"edge_runtime": __version__, "numpy": np.__version__, "driver": None, "compiler": None},
+        "ran_on": [dict(model=name, **{key: one[key] for key in RAN_ON}) for name, one in placements],
+        "versions": {
+            "edge_runtime": __version__,
+            "numpy": np.__version__,
+            "driver": placements[0][1]["driver"] if placements else "not applicable",
+            "compiler": placements[0][1]["compiler"] if placements else "not applicable",
+        },
         "macs": macs,
         "flops": 2 * macs,
         "parameters": sum(model["parameters"] for model in models.values()),

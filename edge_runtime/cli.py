@@ -330,6 +330,9 @@ def bench_lines(document):
         **document["latency_ms"]
     )
     yield "  first frame {first_ms:.3f} ms; drift {drift:+.1%}".format(**document)
+    for one in document["ran_on"]:
+        kinds = ", ".join("{} {}".format(count, kind) for kind, count in sorted(one["kernels"].items()))
+        yield "  {model} ran on {device}: {}, says {said_by}".format(kinds, **one)
     if document["interpreter_ms"]:
         yield "  of which the interpreter: p50 {p50:.3f}".format(**document["interpreter_ms"])
     if document["whole_loop"]:

@@ -129,7 +129,7 @@ def estimates(work: Path, names: list[str]) -> list[dict[str, Any]]:
 
 def markdown(document: dict[str, Any]) -> list[str]:
     """Both tables."""
-    from trainer.report.bench import _markdown
+    from trainer.report.bench_tables import markdown as table
 
     stands = {name: paper for name, (_, _, paper) in OURS.items()}
     stands |= {"mobilenet-v1": "MobileNetV1", "mobilenet-v2": "MobileNetV2"}
@@ -160,12 +160,12 @@ def markdown(document: dict[str, Any]) -> list[str]:
     paper = [[name, *(f"{v:,g}" for v in values)] for name, values in PAPER_SPEED.items()]
     return [
         "Table 3, counted\n\n"
-        + _markdown(["ours", "M MACs", "M parameters", "in the paper", "M MACs there", "M parameters there"], three),
+        + table(["ours", "M MACs", "M parameters", "in the paper", "M MACs there", "M parameters there"], three),
         "Table 4, measured here\n\n"
-        + _markdown(["network", "artefact", "backend", "inputs/s", f"times {BASE} (95 %)"], measured),
-        "Table 4, as published (est. = the authors' regression)\n\n" + _markdown(["network", *PAPER_BOARDS], paper),
+        + table(["network", "artefact", "backend", "inputs/s", f"times {BASE} (95 %)"], measured),
+        "Table 4, as published (est. = the authors' regression)\n\n" + table(["network", *PAPER_BOARDS], paper),
         "Table 4, estimated by us (80 % ranges, inputs/s)\n\n"
-        + _markdown(["network", "board / runtime", "precision", "inputs/s"], boards),
+        + table(["network", "board / runtime", "precision", "inputs/s"], boards),
     ]
 
 

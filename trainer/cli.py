@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 
 from edge_runtime.errors import BadInput, EdgeVeilError
 from trainer import cli_audit, cli_bench, cli_cost, cli_devices, cli_estimate
+from trainer.cli_fleet import fleet
 from trainer.cli_trust import trust
 
 app = typer.Typer(
@@ -33,6 +34,7 @@ app.add_typer(recipes, name="recipe")
 app.add_typer(bundles, name="bundle")
 app.add_typer(boards, name="devices")
 app.add_typer(trust, name="trust")
+app.add_typer(fleet, name="fleet")
 cli_audit.add_commands(app)
 cli_devices.add_commands(app, boards)
 cli_cost.add_commands(app)

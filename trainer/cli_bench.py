@@ -99,6 +99,7 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
     from devices import profiles
     from devices.errand import errand
     from devices.execute import as_it_was_there
+    from edge_runtime.bench import SCHEMA
 
     sensors = dict(profiles.load(profile).sensors) if profile else {}
     try:
@@ -111,9 +112,14 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
         done = board.edge("bench", there.bundle(data), *arguments, "--json", timeout_s=limit_s)
     printed = as_it_was_there(done, well=(0, 3))
     try:
-        return json.loads(printed)
+        document = json.loads(printed)
     except ValueError:
         raise DeviceFailed(f"The board's answer is not a result: {done.said()}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise DeviceFailed(
+            f"A result of schema {SCHEMA} was expected; the board's runtime is of another version: flash it anew."
+        )
+    return document
 
 
 def _seconds(text: str | None) -> float:

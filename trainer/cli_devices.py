@@ -108,9 +108,7 @@ def rollback(
 ) -> None:
     """Have a board run its previous release again; refused where that lies below its floor."""
     with connection.open(target) as board:
-        _edge(board, "rollback", "--root", connection.root)
-        if board.has_service():
-            board.control("restart")
+        print(board.rollback())
 
 
 def logs(

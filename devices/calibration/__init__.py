@@ -17,7 +17,7 @@ from edge_runtime.errors import BadInput
 
 _TABLE = Path(__file__).parent / "published.csv"
 _SAME = {"resnet50_v1": "resnet50"}  # one network under two names: leaving it out must leave out both
-BENCH_SCHEMAS = (2,)
+BENCH_SCHEMAS = (2, 3)  # what is read of them is the same in both
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ def measured(paths: Iterable[Path]) -> list[Row]:
         except (OSError, ValueError, AttributeError) as error:
             raise BadInput(f"A result of edgeveil-edge bench --json was expected in {path}: {error}.") from None
         if schema not in BENCH_SCHEMAS or "latency_ms" not in document:
-            raise BadInput(f"{path}: a bench result of schema 2 was expected; it says {schema!r}. Run bench again.")
+            raise BadInput(
+                f"{path}: a bench result of schema 2 or 3 was expected; it says {schema!r}. Run bench again."
+            )
         if document["verdict"] != "VALID":
             raise BadInput(f"{path} is INVALID ({'; '.join(document['reasons'])}); measure again before it counts.")
         if not document["macs"]:

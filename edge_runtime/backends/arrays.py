@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 
-from edge_runtime.backends.base import Backend
+from edge_runtime.backends.base import Backend, placed
 from edge_runtime.errors import BadInput, FrameDropped
 
 BLOCK = 4096  # frames at a time: their coordinates stay in the cache between the two products
@@ -78,6 +78,10 @@ class NumPy(Backend):
     def info(self):
         """Which numpy, and what was asked of it: numpy has one kind of kernels and its own threads."""
         return dict(self._facts, backend=self.name, version=np.__version__)
+
+    def placement(self):
+        """As ``Backend.placement``: numpy has nowhere else to go."""
+        return placed("CPU", {"numpy": "all"}, "numpy runs on the processor alone")
 
     def close(self):
         """Let the matrices go."""

@@ -11,7 +11,7 @@ class Backend(object):
 
     ``model`` is the artefact's bytes and ``artefact`` its entry in the manifest. ``threads`` is how many the
     interpreter may use; ``kernels`` is ``"production"`` or ``"reference"``. A subclass gives ``_open``, ``_infer``,
-    ``info`` and ``close``. Raises what the interpreter raises where it cannot open the model.
+    ``info``, ``placement`` and ``close``. Raises what the interpreter raises where it cannot open the model.
     """
 
     name = ""  # what the manifest and the command line call it
@@ -116,9 +116,22 @@ class Backend(object):
         """``{"backend": name, "version": text, "threads": count, "kernels": which}``."""
         raise NotImplementedError
 
+    def placement(self):
+        """Where the operations run, as the interpreter itself says after opening the model.
+
+        ``{"device": name, "kernels": {kind: operations or "all"}, "said_by": text, "driver": text, "compiler": text}``;
+        ``compiler`` is what made of the artefact's operations those that run. Nothing is said that was not asked.
+        """
+        raise NotImplementedError
+
     def close(self):
         """Let the interpreter go; the backend cannot be used afterwards."""
         raise NotImplementedError
+
+
+def placed(device, kernels, said_by, *, driver="not applicable", compiler="not applicable"):
+    """What ``Backend.placement`` returns. A processor needs no driver, and an interpreter no compiler."""
+    return {"device": device, "kernels": kernels, "said_by": said_by, "driver": driver, "compiler": compiler}
 
 
 def _filled(feed, count):

@@ -3,7 +3,7 @@
 import numpy as np
 import onnxruntime
 
-from edge_runtime.backends.base import Backend
+from edge_runtime.backends.base import Backend, placed
 
 _DTYPES = {
     "tensor(float)": "float32",
@@ -47,6 +47,17 @@ class ONNXRuntime(Backend):
     def info(self):
         """Name and version of ONNX Runtime."""
         return dict(self._facts, backend=self.name, version=onnxruntime.__version__)
+
+    def placement(self):
+        """As ``Backend.placement``: the session's providers; with one of them, it has all operations."""
+        providers = self._session.get_providers()
+        devices = [name.replace("ExecutionProvider", "") for name in providers]
+        counts = {name: "all" if len(providers) == 1 else "not measured" for name in providers}
+        graph = "onnxruntime {}, {}".format(
+            onnxruntime.__version__, str(self._session.get_session_options().graph_optimization_level).split(".")[-1]
+        )
+        driver = "not applicable" if devices == ["CPU"] else "not measured"
+        return placed("+".join(devices), counts, "the session's providers", driver=driver, compiler=graph)
 
     def close(self):
         """Let the session go."""

@@ -2,10 +2,11 @@
 
 import os
 import tempfile
+from typing import Dict
 
 import openvino
 
-from edge_runtime.backends.base import Backend
+from edge_runtime.backends.base import Backend, placed
 from edge_runtime.errors import BadInput
 
 
@@ -35,7 +36,8 @@ class OpenVINO(Backend):
             network = _read_tflite(core, model)
         else:
             raise BadInput("OpenVINO reads TFLite from 2023 on, and this is {:.8}".format(version))
-        self._request = core.compile_model(network, "CPU", options).create_infer_request()
+        compiled = core.compile_model(network, "CPU", options)
+        self._request, self._compiled = compiled.create_infer_request(), compiled
         ends = [network.inputs, network.outputs]
         self._in, self._out = self._place(
             [
@@ -48,6 +50,7 @@ class OpenVINO(Backend):
             ]
         )
         self._facts = {"version": version.split("-")[0], "threads": threads, "kernels": kernels}
+        self._build = version
 
     def _infer(self, feeds):
         self._request.infer(dict(zip(self._in, feeds)))
@@ -57,9 +60,28 @@ class OpenVINO(Backend):
         """Name and version of OpenVINO."""
         return dict(self._facts, backend=self.name)
 
+    def placement(self):
+        """As ``Backend.placement``: the devices that execute, and the kernels of the graph that OpenVINO made."""
+        try:
+            device = "+".join(self._compiled.get_property("EXECUTION_DEVICES"))
+        except RuntimeError:  # a version before 2022.3 does not know the question
+            device = "CPU"  # the one that was asked for; OpenVINO takes no other in its place
+        kernels: Dict[str, int] = {}
+        for operation in self._compiled.get_runtime_model().get_ordered_ops():
+            facts = operation.get_rt_info()
+            if _fact(facts, "layerType") not in ("Input", "Const", "Output"):
+                kind = _fact(facts, "primitiveType")
+                kernels[kind] = kernels.get(kind, 0) + 1
+        return placed(device, kernels, "OpenVINO's runtime model", compiler="openvino {}".format(self._build))
+
     def close(self):
         """Let the compiled model go."""
-        self._request = None
+        self._request = self._compiled = None
+
+
+def _fact(facts, name):
+    value = facts[name]
+    return str(getattr(value, "value", value))
 
 
 def _read_tflite(core, model):

@@ -1,8 +1,9 @@
 """TFLite artefacts on ai-edge-litert or the older tflite-runtime: one interpreter under two names."""
 
 import importlib
+from typing import Dict, Set
 
-from edge_runtime.backends.base import Backend
+from edge_runtime.backends.base import Backend, placed
 
 
 class LiteRT(Backend):
@@ -41,9 +42,45 @@ class LiteRT(Backend):
         version = getattr(importlib.import_module(self._package), "__version__", "unknown")
         return dict(self._facts, backend=self.name, version=version)
 
+    def placement(self):
+        """As ``Backend.placement``: how many operations XNNPACK, the only delegate asked for, took over."""
+        own = "reference kernels" if self._facts["kernels"] == "reference" else "built-in kernels"
+        try:
+            nodes = self._interpreter._get_ops_details()
+        except AttributeError:  # it is not in the public part of the interpreter
+            return placed("CPU", {own: "not measured"}, "no delegate for a device was asked for")
+        taken = _delegated(nodes)
+        rest = sum(node["op_name"] != "DELEGATE" for node in nodes) - len(taken)
+        counts = {"XNNPACK": len(taken), own: rest}
+        return placed("CPU", {kind: n for kind, n in counts.items() if n}, "the interpreter's list of operations")
+
     def close(self):
         """Let the interpreter go."""
         self._interpreter = None
+
+
+def _delegated(nodes):
+    """The numbers of the operations that a delegate runs: all on the way back from what it gives to what it takes.
+
+    The interpreter lists the operations it was given and behind them the delegates' own, which stand for several.
+    """
+    makes: Dict[int, int] = {}
+    for number, node in enumerate(nodes):
+        if node["op_name"] != "DELEGATE":
+            makes.update((int(tensor), number) for tensor in node["outputs"])
+    taken: Set[int] = set()
+    for node in nodes:
+        if node["op_name"] == "DELEGATE":
+            inputs = {int(tensor) for tensor in node["inputs"]}
+            ahead = [int(tensor) for tensor in node["outputs"]]
+            while ahead:
+                tensor = ahead.pop()
+                maker = makes.get(tensor)
+                if tensor in inputs or maker is None or maker in taken:
+                    continue
+                taken.add(maker)
+                ahead.extend(int(one) for one in nodes[maker]["inputs"])
+    return taken
 
 
 class TFLiteRuntime(LiteRT):

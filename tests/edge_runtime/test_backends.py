@@ -6,6 +6,7 @@ import tiny_models
 
 from edge_runtime.backends import available, choice, open_backend
 from edge_runtime.backends.base import Backend, Tensor
+from edge_runtime.backends.tflite import _delegated
 from edge_runtime.errors import BadInput, DeviceFailed, FrameDropped
 from edge_runtime.lookup import numbers
 
@@ -38,6 +39,33 @@ def test_every_artefact_computes_the_same(tiny, inputs, keras_output, variant, k
     backend.close()
     with pytest.raises(FrameDropped, match="backend"):
         backend.run(inputs)
+
+
+@pytest.mark.parametrize("variant", tiny_models.VARIANTS)
+@pytest.mark.parametrize("kernels", ["production", "reference"])
+def test_where_operations_ran_is_asked_of_the_interpreter(tiny, variant, kernels):
+    backend = tiny_models.backend(tiny.manifest, tiny.members, variant, kernels=kernels)
+    found = backend.placement()
+    assert (found["device"], found["driver"]) == ("CPU", "not applicable")
+    if variant.startswith("onnx"):
+        assert found["kernels"] == {"CPUExecutionProvider": "all"}
+        assert ("ORT_DISABLE_ALL" in found["compiler"]) == (kernels == "reference")
+        return
+    operations = [node["op_name"] for node in backend._interpreter._get_ops_details()]
+    assert sum(found["kernels"].values()) == len(operations) - operations.count("DELEGATE")
+    assert ("XNNPACK" in found["kernels"]) == (kernels == "production")
+    assert ("reference kernels" in found["kernels"]) == (kernels == "reference")
+
+
+def test_operations_between_a_delegates_ends_are_its_own_and_no_others():
+    def node(name, inputs, outputs):
+        return {"op_name": name, "inputs": inputs, "outputs": outputs}
+
+    # 0 -> CONV -> 2 -> TANH -> 3 -> CUSTOM -> 4 -> ADD (with 2) -> 5; the delegate has two parts around CUSTOM.
+    graph = [node("CONV_2D", [0, 1], [2]), node("TANH", [2], [3]), node("CUSTOM", [3], [4]), node("ADD", [4, 2], [5])]
+    assert _delegated(graph) == set()
+    assert _delegated([*graph, node("DELEGATE", [0], [3, 2]), node("DELEGATE", [4, 2], [5])]) == {0, 1, 3}
+    assert _delegated([*graph, node("DELEGATE", [0], [5])]) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("variant", tiny_models.VARIANTS)

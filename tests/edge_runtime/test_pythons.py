@@ -154,6 +154,8 @@ def test_bench_runs_everywhere(name, app, tiny):
     document = json.loads(done.stdout)
     jsonschema.validate(document, json.loads((ROOT / "docs/schemas/bench.schema.json").read_text()))
     assert document["backend"] == CAN[name][1]
+    assert [one["device"] for one in document["ran_on"]] == ["CPU"], document["ran_on"]
+    assert "not measured" not in document["ran_on"][0]["kernels"].values()
     assert document["machine"]["python"].startswith(pythons.ROWS[name][0])
 
 

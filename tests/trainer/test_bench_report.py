@@ -11,11 +11,14 @@ from edge_runtime.bench import Protocol, bench
 from edge_runtime.errors import BadInput
 from edge_runtime.perturber import Perturber
 from trainer.cli import app
-from trainer.report.bench import estimator_table, read_results, tables
+from trainer.report.bench import KINDS, read_results, tables
+from trainer.report.bench_tables import estimator_table
 
 SIDE = {
     "kind": "side-by-side",
     "what": "in turns",
+    "verdict": "INVALID",
+    "reasons": ["busy: a hog"],
     "rows": [
         {
             **{"name": "mine", "artefact": "tflite-int8", "backend": "ai-edge-litert", "version": "2.3", "macs": 5e6},
@@ -26,6 +29,35 @@ SIDE = {
     "refused": [
         {"name": "mine", "artefact": "onnx-int8", "backend": "openvino", "macs": 5e6, "refused": "no such operation"}
     ],
+}
+
+
+RATIO = {"artefact": "onnx-int8", "backend": "openvino", "version": "2026.4", "harness_ms": 2.0, "ratio": 1.01}
+APP = {**RATIO, "benchmark_app_ms": 1.98}
+RUN = {"latency_ms": {"p50": 0.5}, "cpu_ratio": 1.0, "verdict": "VALID", "reasons": []}
+START = {"artefact": "onnx-int8", "backend": "openvino", "bare_ms": 500.0, "ours_ms": 600.0, "ratio_ms": 1.2}
+SCRIPTS = {
+    "harness": {
+        "bare": [{**RATIO, "bare_ms": 1.98}],
+        "benchmark_app": APP,
+        "benchmark_app_and_copies": {**APP, "ratio": 1.07},
+        "limits": {"bare": 0.03, "benchmark_app": 0.1},
+    },
+    "repeat": {
+        "apart": 0.02,
+        "most_apart": 0.1,
+        "quiet": [RUN, RUN],
+        "beside_hogs": {**RUN, "verdict": "INVALID", "reasons": ["busy: hogs"]},
+    },
+    "start": {
+        "rows": [
+            {**START, "bare_peak": 2**26, "ours_peak": 2**27, "ratio_peak": 2.0},
+            {"artefact": "onnx-int8", "backend": "onnxruntime", "refused": "no such operation"},
+        ],
+        "precision": [
+            {"network": "mine", "format": "onnx", "backend": "openvino", "int8_over_float32": 0.31},
+        ],
+    },
 }
 
 
@@ -56,10 +88,27 @@ def test_the_command_writes_tables_and_pictures(results, tmp_path):
         assert (tmp_path / "out" / name).read_bytes().startswith(b"<?xml")
 
 
+def test_what_the_scripts_record_has_a_table_each_and_a_busy_machine_is_said(results, tmp_path):
+    for kind, document in SCRIPTS.items():
+        verdict = {"verdict": "INVALID", "reasons": ["busy: others"]} if kind == "start" else {"verdict": "VALID"}
+        (results / f"{kind}.json").write_text(
+            json.dumps({"kind": kind, "what": f"{kind} it is", **verdict, **document})
+        )
+    text = tables(read_results(results))
+    assert "in turns. **INVALID: busy: a hog.**" in text
+    assert "| onnx-int8 | openvino 2026.4 | a bare loop | 1.980 | 2.000 | 1.010 x | within 3% |" in text
+    assert "ours with copies in and out | 1.980 | 2.000 | 1.070 x | not judged" in text
+    assert "p50 2.0% apart" in text
+    assert "| beside hogs | 0.5000 | 100% | INVALID | busy: hogs |" in text
+    assert "start it is. **INVALID: busy: others.**" in text
+    assert "| onnx-int8 | openvino | 500 | 600 | 1.20 x | 64 | 128 | 2.00 x |" in text
+    assert "| mine | onnx | openvino | 0.31 x |" in text
+
+
 def test_a_result_of_another_schema_or_no_json_is_one_sentence(results):
     document = json.loads((results / "here.json").read_text())
     (results / "old.json").write_text(json.dumps({**document, "schema": 1}))
-    with pytest.raises(BadInput, match=r"old\.json is of schema 1; 2 was expected"):
+    with pytest.raises(BadInput, match=r"old\.json is of schema 1; 3 was expected"):
         read_results(results)
     (results / "old.json").write_text("{")
     with pytest.raises(BadInput, match="cannot be read as JSON"):
@@ -72,8 +121,9 @@ def test_the_recorded_estimator_makes_a_table(request):
     recorded = request.config.rootpath / "docs/results/bench/estimator.json"
     guide = (request.config.rootpath / "docs/benchmarks.md").read_text()
     assert estimator_table(json.loads(recorded.read_text())) in guide  # scripts/measure_estimator.py writes it
-    text = tables(
-        {"bench": [], "side-by-side": [], "tables": [], "estimator": [("e", json.loads(recorded.read_text()))]}
-    )
+    text = tables({kind: [] for kind in KINDS} | {"estimator": [("e", json.loads(recorded.read_text()))]})
     assert "coral-dev-board/edgetpu | 20 |" in text
+    both = text.partition("both methods answer")[2]
+    assert "| regression |" in both
+    assert "| line |" in both
     assert "100%" in text

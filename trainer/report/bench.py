@@ -1,8 +1,9 @@
 """Tables and pictures of benchmarks, from recorded results only: ``edgeveil report bench``.
 
-Reads every JSON file of a folder and knows what each is: a result of ``edgeveil-edge bench`` (schema 2), one of
-``edgeveil bench --against``, the tables of ``scripts/reproduce_tables_3_4.py``, the estimator's. Estimated and measured
-figures stand in tables of their own.
+Reads every JSON file of a folder and knows what each is: a result of ``edgeveil-edge bench`` (schema 3), one of
+``edgeveil bench --against``, the tables of ``scripts/reproduce_tables_3_4.py``, what ``scripts/bench_overhead.py``,
+``bench_repeat.py`` and ``bench_start.py`` recorded, the estimator's. Estimated and measured figures stand in tables of
+their own.
 """
 
 from __future__ import annotations
@@ -14,9 +15,20 @@ from typing import Any
 
 from edge_runtime.errors import BadInput
 from edge_runtime.files import write_atomic
+from trainer.report.bench_tables import (
+    bench_table,
+    both_table,
+    estimator_table,
+    flag,
+    harness_table,
+    repeat_table,
+    side_table,
+    start_table,
+)
 from trainer.report.pictures import INKS
 
-SCHEMA = 2
+SCHEMA = 3
+KINDS = ("bench", "side-by-side", "tables", "harness", "repeat", "start", "estimator")
 
 
 def write_bench_report(results: Path, out: Path, *, privacy: Path | None = None) -> list[Path]:
@@ -36,8 +48,8 @@ def write_bench_report(results: Path, out: Path, *, privacy: Path | None = None)
 
 
 def read_results(folder: Path) -> dict[str, list[tuple[str, Any]]]:
-    """``(file name, document)`` by kind: bench, side-by-side, tables, estimator. Raises ``BadInput``."""
-    found: dict[str, list[tuple[str, Any]]] = {"bench": [], "side-by-side": [], "tables": [], "estimator": []}
+    """``(file name, document)`` for each of ``KINDS``. Raises ``BadInput``."""
+    found: dict[str, list[tuple[str, Any]]] = {kind: [] for kind in KINDS}
     paths = sorted(folder.glob("*.json"))
     if not paths:
         raise BadInput(f"Results of benchmarks were expected in {folder}, JSON files; there are none.")
@@ -87,13 +99,23 @@ def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
     """All tables as Markdown."""
     parts = ["# Benchmarks, as recorded\n\nMade by `edgeveil report bench`; change the results, not this file.\n"]
     if found["bench"]:
-        parts.append("## Measured\n\n" + _bench_table(found["bench"]))
+        parts.append("## Measured\n\n" + bench_table(found["bench"]))
     for name, document in found["side-by-side"]:
-        parts.append(f"## In turns: {name}\n\n{document['what']}.\n\n" + side_table(document))
+        parts.append(f"## In turns: {name}\n\n{document['what']}.{flag(document)}\n\n" + side_table(document))
     for name, document in found["tables"]:
         parts.append(f"## {name}\n\n" + "\n\n".join(document["markdown"]))
+    for kind, title, table in (
+        ("harness", "What the harness itself costs", harness_table),
+        ("repeat", "Whether quick runs repeat", repeat_table),
+        ("start", "What it costs to begin", start_table),
+    ):
+        for _, document in found[kind]:
+            parts.append(f"## {title}\n\n{document['what'].rstrip('.')}.{flag(document)}\n\n" + table(document))
     for _, document in found["estimator"]:
         parts.append("## How good the estimates are\n\n" + estimator_table(document))
+        both = both_table(document)
+        if both:
+            parts.append("On the rows that both methods answer:\n\n" + both)
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
@@ -106,69 +128,6 @@ def write_guide(results: Path, guide: Path) -> None:
         raise BadInput(f"A table between <!-- table: estimator --> and <!-- end --> was expected in {guide}.")
     table = estimator_table(json.loads((results / "estimator.json").read_text()))
     write_atomic(guide, (before + mark + table + end + after).encode())
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [list(head), ["---"] * len(head), *(list(row) for row in rows)]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
-
-
-def _bench_table(results: Sequence[tuple[str, Any]]) -> str:
-    head = ["result", "artefact", "on", "p50 ms", "p99 ms", "p99.9 ms", "first ms", "frames/s", "whole loop/s"]
-    head += ["peak MiB", "J a frame", "verdict"]
-    rows = []
-    for name, d in results:
-        ms, loop, power = d["latency_ms"], d["whole_loop"], d["power"]
-        where = d["machine"]["board"] or d["machine"]["processor"] or d["machine"]["architecture"]
-        rows.append(
-            [
-                name,
-                d["artefact"],
-                f"{where}, {d['backend']} {d['backend_version']}, {d['threads']} thread(s)",
-                *(f"{ms[p]:.3f}" for p in ("p50", "p99", "p999")),
-                f"{d['first_ms']:.2f}",
-                f"{d['fps']:,.0f}",
-                f"{loop['fps']:,.0f}" if loop else "not measured",
-                f"{d['peak_rss_bytes'] / 2**20:.0f}",
-                f"{power['joules_a_frame']:.3g} ({power['from']})" if power else "not measured",
-                d["verdict"] if d["verdict"] == "VALID" else f"INVALID: {'; '.join(d['reasons'])}",
-            ]
-        )
-    return _markdown(head, rows)
-
-
-def side_table(document: Any) -> str:
-    """A side-by-side result as Markdown, refusals among its rows."""
-    rows = []
-    for row in document["rows"]:
-        r = row.get("ratio")
-        times = f"{r['median']:.2f} ({r['low']:.2f} to {r['high']:.2f}) of {r['to']}" if r else ""
-        rows.append([row["name"], row["artefact"], f"{row['backend']} {row['version']}", f"{row['macs'] / 1e6:.1f}"])
-        rows[-1] += [f"{row['p50_ms']:.3f}", f"{row['fps']:,.0f}", times]
-    for row in document["refused"]:
-        rows.append([row["name"], row["artefact"], row["backend"], f"{row['macs'] / 1e6:.1f}", "", ""])
-        rows[-1].append(f"REFUSED: {row['refused']}")
-    return _markdown(["network", "artefact", "backend", "M MACs", "p50 ms", "frames/s", "ratio (95 %)"], rows)
-
-
-def estimator_table(document: Any) -> str:
-    """Coverage, width, score and refusals for each board and method."""
-    head = ["board / runtime", "rows", "networks", "method", "refused", "inside the 80 % range", "by network"]
-    head += ["median width", "interval score", "median error"]
-    rows = []
-    for group, methods in [*document["boards"].items(), ("all", document["all"])]:
-        for method, s in methods.items():
-            if "coverage" not in s and method == "line":
-                continue  # refused for want of networks measured on both: that is what "all" counts
-            row = [group, str(s["rows"]), str(s["networks"]), method, f"{s['refused']:.0%}"]
-            if "coverage" in s:
-                width = f"{s['median_width']:.2f} x" if s["median_width"] else "unbounded"
-                row += [f"{s['coverage']:.0%}", f"{s['coverage_by_network']:.0%}", width]
-                row += [f"{s['interval_score']:.2f}", f"{s['median_error']:.2f} x"]
-            else:
-                row += ["", "", "", "", ""]
-            rows.append(row)
-    return _markdown(head, rows)
 
 
 def _svg(draw: Any, size: tuple[float, float]) -> bytes:
@@ -237,6 +196,8 @@ def cost_plot(audits: Sequence[dict[str, Any]]) -> bytes:
         for chance in sorted({row["chance"] for row in audits}):
             axes.axhline(100 * chance, color="#9aa0a6", linewidth=0.8, linestyle="--")
         axes.set_xscale("log")
+        for ticks in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+            ticks("{x:g}")  # a few figures close together: powers of ten say little
         axes.set_ylim(0, 102)
         axes.set_xlabel("ms a frame, p50, on the machine of each record")
         axes.set_ylabel("best adaptive attack found, %\n(dashed: chance)")
