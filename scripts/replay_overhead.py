@@ -43,7 +43,7 @@ RECORDING = "gotpd_overhead_depth/recording_120"
 RESULT = Path("docs/results/bench/overhead.json")
 TOPIC = "overhead"
 SAMPLE_S = 5.0
-WARM_S = 20.0  # memory is compared from here on: interpreters and queues have their buffers then
+WARM_S = 120.0  # memory is compared from here on: interpreters, queues and allocators have what they need then
 
 
 def make(work: Path) -> tuple[Path, Path]:
