@@ -12,6 +12,7 @@ import edge_runtime.facts
 from devices import service
 from devices.facts import Facts, Site, Wanted
 from devices.plan import Plan
+from devices.profiles import Service
 from devices.transports import Transport
 from devices.transports.base import Completed, check, digest
 from edge_runtime.board import ROOT
@@ -30,6 +31,7 @@ class Payload:
     site: Site | None = None
     site_archive: bytes = b""
     service: dict[str, bytes] = field(default_factory=dict)  # path on the board -> content
+    owner: Service = field(default_factory=Service)  # whom the service runs as
 
 
 Say = Callable[[str], None]
@@ -121,15 +123,19 @@ class Board:
         arguments = ["install", self._bundle_place(payload), "--root", self.root, "--frames", str(wanted.frames)]
         arguments += ["--source", wanted.source] if wanted.source else []
         arguments += ["--again"] if wanted.again else []
-        # Two cannot have one camera: what runs makes way for the trial, and comes back whatever becomes of it.
+        # Two cannot have one camera: what runs makes way for the trial, and comes back whatever becomes of it; by
+        # the service's own step where one follows.
         makes_way = bool(wanted.source) and self.has_service()
         if makes_way:
             self.control("stop")
         try:
             self._install_there(payload, arguments)
-        finally:
+        except BaseException:
             if makes_way:
                 self.control("start")
+            raise
+        if makes_way and not wanted.service:
+            self.control("start")
 
     def _install_there(self, payload: Payload, arguments: list[str]) -> None:
         installed = self._root(["test", "-e", posixpath.join(self.root, "current", "edgeveil-edge.pyz")]).code == 0
@@ -147,11 +153,11 @@ class Board:
 
     def _service(self, payload: Payload, *_: object) -> None:
         if payload.service:
-            for user, command in service.USERS.items():
+            for user, command in service.users(payload.owner).items():
                 if self._sudoed(["id", "-u", user]).code:
                     check(self._sudoed(command), f"Making the user {user}")
             for path, data in sorted(payload.service.items()):
-                owner = ["-g", service.GROUP] if path == service.CONFIG else []
+                owner = ["-g", payload.owner.user] if path == service.CONFIG else []
                 self._place(data, path, "640" if owner else "644", owner)
             check(self._sudoed(["systemctl", "daemon-reload"]), "systemctl daemon-reload")
             check(self._sudoed(["systemctl", "enable", *service.UNITS]), "systemctl enable")
@@ -166,7 +172,8 @@ class Board:
 
     def control(self, what: str) -> None:
         """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` where that is not done."""
-        units = service.UNITS[-2:] if what == "stop" else [service.MAIN]
+        # What prepares the place of both halves stays up, and is done again for units that may be others now.
+        units = {"stop": service.UNITS[-2:], "restart": [service.RECOVER, service.MAIN]}.get(what, [service.MAIN])
         check(self._sudoed(["systemctl", what, *units], timeout_s=240), f"systemctl {what}")
 
     def logs(self, lines: int) -> bytes:

@@ -90,9 +90,7 @@ def plan(
         steps.append(
             Step("install", f"have it verified there, switch to it, test it and run {frames}; back if that fails")
         )
-    if wanted.service and not steps and there is not None and there.service:
-        return Plan((), artefact, backend.name if artefact != "numpy" else "numpy", tuple(notes))
-    if wanted.service and (steps or (there and not there.service)):
+    if wanted.service and (steps or not _serves(there, wanted)):
         steps += _service(facts)
     _fits_the_disk(facts, sum(step.size for step in steps))
     return Plan(tuple(steps), artefact, backend.name if artefact != "numpy" else "numpy", tuple(notes))
@@ -211,6 +209,13 @@ def _usable(site: Site | None, facts: Facts) -> bool:
             "older ones, or renew its system.",
         )
     return True
+
+
+def _serves(there: Installed | None, wanted: Wanted) -> bool:
+    """Whether the wanted service is there as it should be, and up."""
+    if there is None or not there.service or not there.service_active:
+        return False
+    return all(there.service_files.get(path) == sha for path, sha in wanted.service_files.items())
 
 
 def _service(facts: Facts) -> list[Step]:

@@ -50,14 +50,15 @@ def roll_out(
     first = run.next(0) if canary else None
     if first is not None:
         run.stop = not run.one(first)
-    threads = [threading.Thread(target=run.until_done, args=(most_failures,), daemon=True) for _ in range(parallel)]
-    for thread in threads:
-        thread.start()
+    ended = [threading.Event() for _ in range(parallel)]
+    for event in ended:
+        threading.Thread(target=run.until_done, args=(most_failures, event), daemon=True).start()
     interrupted = False
-    for thread in threads:
-        while thread.is_alive():
+    for event in ended:
+        # Not by joining: a join that Ctrl-C interrupts takes its thread for one that has ended.
+        while not event.is_set():
             try:
-                thread.join(0.2)
+                event.wait(0.2)
             except KeyboardInterrupt:
                 if interrupted:
                     raise
@@ -98,13 +99,15 @@ class _Run:
             self.stop = self.stop or failed > most_failures
             return None if self.stop or not self._queue else self._queue.pop(0)
 
-    def until_done(self, most_failures: int) -> None:
-        """Boards one after another, as long as ``next`` gives any."""
+    def until_done(self, most_failures: int, ended: threading.Event) -> None:
+        """Boards one after another, as long as ``next`` gives any; then ``ended`` is set."""
         try:
             while (board := self.next(most_failures)) is not None:
                 self.one(board)
         except BaseException as error:  # a slip of ours: nothing else is begun, and the caller gets it
             self.broken, self.stop = error, True
+        finally:
+            ended.set()
 
     def one(self, board: FleetBoard) -> bool:
         """Do the work on a board; whether it went well."""

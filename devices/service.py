@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from devices.profiles import Camera, Service
 from edge_runtime import config
 from edge_runtime.errors import BadInput
 
@@ -14,29 +15,43 @@ MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil
 UNITS = [RECOVER, INSIDE, MAIN]
 UNIT_FOLDER = "/etc/systemd/system/"
 CONFIG = config.DEFAULT_PATH
-GROUP = "edgeveil"
 _ADD = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
-# One after the other: the second is of the first one's group.
-USERS = {"edgeveil": [*_ADD, "--user-group", "edgeveil"], "edgeveil-inside": [*_ADD, "-g", GROUP, "edgeveil-inside"]}
 
 # kind of source: the devices it opens, and the groups that may. DeviceAllow= takes a path, or a class of /proc/devices.
 _DEVICES = {
-    "libcamera": (("char-video4linux", "char-media", "char-dma_heap"), "video"),
-    "gst": (("char-video4linux",), "video"),
-    "kinect": (("char-usb_device",), "plugdev"),
-    "openni": (("char-usb_device",), "plugdev"),
-    "realsense": (("char-usb_device", "char-video4linux"), "plugdev video"),
+    "libcamera": (("char-video4linux", "char-media", "char-dma_heap"), "{0.group}"),
+    "gst": (("char-video4linux",), "{0.group}"),
+    "kinect": (("char-usb_device",), "{0.usb_group}"),
+    "openni": (("char-usb_device",), "{0.usb_group}"),
+    "realsense": (("char-usb_device", "char-video4linux"), "{0.usb_group} {0.group}"),
 }
 _NO_DEVICE = ("simulate", "csv", "arff", "npz", "images", "video")
 _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
 
-def files(root: str, source: str | None, sinks: Sequence[str], accelerator: str | None = None) -> dict[str, bytes]:
+def users(service: Service) -> dict[str, list[str]]:
+    """The commands that make the service's users; one after the other: the second is of the first one's group."""
+    return {
+        service.user: [*_ADD, "--user-group", service.user],
+        service.inside_user: [*_ADD, "-g", service.user, service.inside_user],
+    }
+
+
+def files(
+    root: str,
+    source: str | None,
+    sinks: Sequence[str],
+    accelerator: str | None = None,
+    *,
+    service: Service | None = None,
+    camera: Camera | None = None,
+) -> dict[str, bytes]:
     """The service's files by their paths on the board.
 
     ``root``: where EdgeVeil lies there; ``source``, ``sinks``: as ``edgeveil-edge run`` has them; ``accelerator``: its
-    device, as the profile names it. Raises ``BadInput`` where no service can be made of them.
+    device or ``usb:`` and its numbers, ``service`` and ``camera``: all as the profile has them. Raises ``BadInput``
+    where no service can be made of them.
     """
     if not source or not sinks:
         raise BadInput(
@@ -44,27 +59,33 @@ def files(root: str, source: str | None, sinks: Sequence[str], accelerator: str 
         )
     if not _ROOT.fullmatch(root):
         raise BadInput(f"Expected a plain path as --root for a service; got {root!r}. Leave it at /opt/edgeveil.")
-    devices, group = _devices(source)
-    if accelerator is not None and _PLACE.fullmatch(accelerator):
+    service, camera = service or Service(), camera or Camera()
+    devices, groups = _devices(source, camera)
+    if accelerator is not None and accelerator.startswith("usb:"):
+        devices = tuple(dict.fromkeys((*devices, "char-usb_device")))
+        groups = " ".join(dict.fromkeys([*groups.split(), camera.usb_group]))
+    elif accelerator is not None and _PLACE.fullmatch(accelerator):
         devices = (*devices, accelerator)
     settings = {"bundle": f"{root}/current/bundle.veil", "trust": f"{root}/trust", "source": source}
     document = {**settings, "sink": list(sinks)}
     config.merged({}, {name: config.check(name, value, "as --" + name) for name, value in document.items()})
-    made = {UNIT_FOLDER + name: _filled(name, root, devices, group) for name in UNITS}
+    words = {"@ROOT@": root, "@USER@": service.user, "@INSIDE@": service.inside_user, "@PYTHON@": service.python}
+    made = {UNIT_FOLDER + name: _filled(name, {**words, "@GROUP@": groups}, devices) for name in UNITS}
     made[CONFIG] = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     return made
 
 
-def _devices(source: str) -> tuple[tuple[str, ...], str]:
+def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], str]:
     """What the inside may open for a source, and its groups."""
     kind, _, place = source.partition(":")
     if kind == "camera":
         path = f"/dev/video{place}" if place.isdigit() else place
         if not _PLACE.fullmatch(path) or ".." in path:
             raise BadInput(f"Expected camera:0 or camera:/dev/video0; got {source!r}.")
-        return (path,), "video"
+        return (path,), camera.group
     if kind in _DEVICES:
-        return _DEVICES[kind]
+        devices, groups = _DEVICES[kind]
+        return devices, groups.format(camera)
     if kind in _NO_DEVICE:
         return (), ""
     raise BadInput(
@@ -73,7 +94,7 @@ def _devices(source: str) -> tuple[tuple[str, ...], str]:
     )
 
 
-def _filled(name: str, root: str, devices: Sequence[str], group: str) -> bytes:
+def _filled(name: str, words: dict[str, str], devices: Sequence[str]) -> bytes:
     text = (Path(__file__).parent / "units" / name).read_text()
     lines = []
     for line in text.splitlines():
@@ -81,6 +102,8 @@ def _filled(name: str, root: str, devices: Sequence[str], group: str) -> bytes:
             continue  # they speak of what is filled in here
         if "@DEVICE@" in line:
             lines += [line.replace("@DEVICE@", device) for device in devices]
-        elif "@GROUP@" not in line or group:
-            lines.append(line.replace("@GROUP@", group).replace("@ROOT@", root))
+        elif "@GROUP@" not in line or words["@GROUP@"]:
+            for word, value in words.items():
+                line = line.replace(word, value)
+            lines.append(line)
     return ("\n".join(lines) + "\n").encode()

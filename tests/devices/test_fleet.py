@@ -1,6 +1,8 @@
 """A fleet: a strict file, the first board alone, then several, a limit of failures, gone on with; on real sshds."""
 
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -131,6 +133,23 @@ def test_a_slip_of_ours_is_raised_and_begins_nothing_else(tmp_path):
 
     with pytest.raises(ZeroDivisionError):
         roll_out(boards(4, tmp_path), work, parallel=1, most_failures=9)
+
+
+def test_ctrl_c_begins_no_other_and_finishes_those_under_way(tmp_path):
+    begun, kept = [], []
+
+    def work(board, say):
+        begun.append(board.name)
+        time.sleep(0.2)
+        if board.name == "b2":
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.6)
+        return DONE, "well"
+
+    with pytest.raises(KeyboardInterrupt):
+        roll_out(boards(9, tmp_path), work, parallel=2, most_failures=9, keep=kept.append)
+    assert len(begun) <= 4
+    assert {outcome.board for outcome in kept} == set(begun)
 
 
 @pytest.fixture

@@ -36,6 +36,8 @@ def lines(made, key):
         ("kinect:", None, ["char-usb_device rw"], ["plugdev"]),
         ("realsense:", None, ["char-usb_device rw", "char-video4linux rw"], ["plugdev video"]),
         ("simulate:depth", None, [], []),
+        ("camera:0", "usb:1a6e:089a,18d1:9302", ["/dev/video0 rw", "char-usb_device rw"], ["video plugdev"]),
+        ("kinect:", "usb:1a6e:089a", ["char-usb_device rw"], ["plugdev"]),
     ],
 )
 def test_the_inside_may_open_its_camera_and_nothing_else(source, accelerator, devices, groups):
@@ -116,7 +118,7 @@ def test_users_files_and_units_in_that_order_and_as_root():
     assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["install"] * 4 + ["systemctl"] * 3
     assert ran[2].endswith(service.CONFIG)
     assert "-m 640 -g edgeveil" in ran[2]
-    assert ran[-1] == "sudo -n systemctl restart edgeveil.service"
+    assert ran[-1] == "sudo -n systemctl restart edgeveil-recover.service edgeveil.service"
 
 
 def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back(monkeypatch):
