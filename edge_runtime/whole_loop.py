@@ -7,13 +7,13 @@ at the pipe's other end that only empties it. Reading a camera and delivering to
 import os
 import subprocess
 import sys
+import threading
 import time
 from typing import Any, Callable, Dict, List
 
 from edge_runtime.frames import RawFrame
 from edge_runtime.sources.base import Source
 
-_LOOK_S = 1e-4
 _DRAIN = "import os\nwhile os.read(0, 1 << 20): pass"
 
 
@@ -24,14 +24,11 @@ class Ready(Source):
 
     def __init__(self, frames: List[RawFrame], ended: Callable[[], bool]) -> None:
         self._frames, self._ended, self._index = frames, ended, 0
-        self.taken = True  # the model has taken the last one
+        self.taken = threading.Lock()  # held from when a frame is given to when the model takes it
 
     def next(self):
         """The next one, or None when the time is up."""
-        # As with a camera, nobody who perturbs has to wake whoever captures.
-        while not self.taken and not self._ended():
-            time.sleep(_LOOK_S)
-        self.taken = False
+        self.taken.acquire()
         if self._ended():
             return None
         self._index += 1
@@ -88,7 +85,7 @@ class _Releasing(object):
         self._perturber, self._source = perturber, source
 
     def infer(self, flight: Any) -> None:
-        self._source.taken = True
+        self._source.taken.release()
         self._perturber.infer(flight)
 
     def __getattr__(self, name: str) -> Any:
