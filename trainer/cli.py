@@ -151,15 +151,19 @@ def sweep(
         _say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
 
 
-@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --out mine.toml")
+@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind release --out mine.toml")
 def recipe_new(
     data: Annotated[str, typer.Option(help="npz:FILE with arrays x, y, z (and subject, session or groups).")],
     out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
+    kind: Annotated[
+        str,
+        typer.Option(help="prgan, ngp, ap, minimax, release, label-only, laplace; cleaner, noise for vectors."),
+    ] = "prgan",
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
     from trainer.recipe_new import write_recipe
 
-    write_recipe(data, out)
+    write_recipe(data, out, kind=kind)
     _say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
 
 
