@@ -17,6 +17,8 @@ from devices.transports import Transport
 from devices.transports.base import Completed, check, digest
 from edge_runtime.board import ROOT
 from edge_runtime.errors import BadInput, DeviceFailed
+from edge_runtime.facts import SYSTEMD
+from edge_runtime.keep_cli import LOG_FILE
 
 TRIAL_S = 600
 
@@ -153,15 +155,24 @@ class Board:
 
     def _service(self, payload: Payload, *_: object) -> None:
         if payload.service:
-            for user, command in service.users(payload.owner).items():
-                if self._sudoed(["id", "-u", user]).code:
-                    check(self._sudoed(command), f"Making the user {user}")
+            if service.CONFIG in payload.service:
+                self._make_users(payload.owner)
             for path, data in sorted(payload.service.items()):
                 owner = ["-g", payload.owner.user] if path == service.CONFIG else []
-                self._place(data, path, "640" if owner else "644", owner)
-            check(self._sudoed(["systemctl", "daemon-reload"]), "systemctl daemon-reload")
-            check(self._sudoed(["systemctl", "enable", *service.UNITS]), "systemctl enable")
+                mode = "640" if owner else "755" if service.executable(path) else "644"
+                self._place(data, path, mode, owner)
+            for command in service.enabling(payload.service):
+                check(self._sudoed(command), " ".join(command[:2]))
         self.control("restart")
+
+    def _make_users(self, owner: Service) -> None:
+        for user, command in service.users(owner).items():
+            if self._sudoed(["id", "-u", user]).code:
+                done = self._sudoed(command)
+                if done.code in (126, 127):
+                    # BusyBox has another program for it, and the smallest systems none.
+                    done = self._sudoed([self.transport.python, "-c", service.ACCOUNTS, owner.user, user])
+                check(done, f"Making the user {user}")
 
     def rollback(self) -> str:
         """Have it run its previous release again, its service too; returns what it said. Raises as it did there."""
@@ -172,18 +183,27 @@ class Board:
 
     def control(self, what: str) -> None:
         """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` where that is not done."""
+        if not self._has_systemd():
+            check(self._sudoed([service.INIT, what], timeout_s=480), f"{service.INIT} {what}")
+            return
         # What prepares the place of both halves stays up, and is done again for units that may be others now.
         units = {"stop": service.UNITS[-2:], "restart": [service.RECOVER, service.MAIN]}.get(what, [service.MAIN])
         check(self._sudoed(["systemctl", what, *units], timeout_s=240), f"systemctl {what}")
 
     def logs(self, lines: int) -> bytes:
         """The last lines that the service's units said. Raises ``DeviceFailed``."""
+        if not self._has_systemd():
+            return check(self._sudoed(["tail", "-n", str(lines), LOG_FILE]), f"tail {LOG_FILE}")
         which = [part for unit in service.UNITS for part in ("-u", unit)]
         return check(self._sudoed(["journalctl", "--no-pager", "-n", str(lines), *which]), "journalctl")
 
     def has_service(self) -> bool:
         """Whether a flash has installed the service there."""
-        return self.transport.run(["test", "-e", service.UNIT_FOLDER + service.MAIN]).code == 0
+        place = service.UNIT_FOLDER + service.MAIN if self._has_systemd() else service.INIT
+        return self.transport.run(["test", "-e", place]).code == 0
+
+    def _has_systemd(self) -> bool:
+        return self.transport.run(["test", "-d", SYSTEMD]).code == 0
 
     def _place(self, data: bytes, path: str, mode: str, owner: Sequence[str] = ()) -> None:
         """A file that belongs to root, by way of one that does not."""

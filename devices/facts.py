@@ -38,6 +38,7 @@ class Facts:
     systemd: bool
     glibc: str | None = None
     bits: int = 64
+    starter: str | None = None  # of programs at boot, without systemd: sysvinit, rcS, cron
     board: str | None = None
     system: str | None = None
     interpreters: Mapping[str, str] = field(default_factory=dict)
@@ -111,4 +112,5 @@ class Wanted:
     frames: int = 30
     again: bool = False
     trusted_channel: bool = True
+    update_from: str | None = None
     service_files: Mapping[str, str] = field(default_factory=dict)

@@ -36,6 +36,7 @@ def tree(payload: Payload, root: str, wanted: Wanted) -> dict[str, bytes]:
         "root": root,
         "places": places,
         "users": [[user, command] for user, command in service.users(payload.owner).items()] if payload.service else [],
+        "enabling": service.enabling(payload.service) if payload.service else [],
         "units": service.UNITS if payload.service else [],
         "config": service.CONFIG,
         "group": payload.owner.user,
@@ -159,8 +160,8 @@ os.environ["PYTHONPATH"] = os.path.join(root, "site")
 bundle, runtime = (os.path.join(here, name) for name in ("bundle.veil", "edgeveil-edge.pyz"))
 run(sys.executable, runtime, "install", bundle, "--root", root, *job["trial"])
 if job["units"]:
-    run("systemctl", "daemon-reload")
-    run("systemctl", "enable", *job["units"])
+    for command in job["enabling"]:
+        run(*command)
     if "--start" in sys.argv:
         run("systemctl", "start", "--no-block", job["units"][-1])
 os.sync()

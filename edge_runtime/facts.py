@@ -13,11 +13,18 @@ import sys
 
 BITS = 64 if sys.maxsize > 2**32 else 32
 USB = "/sys/bus/usb/devices"
+SYSTEMD, INIT_SCRIPT = "/run/systemd/system", "/etc/init.d/edgeveil"
 SERVICE_FILES = (
+    INIT_SCRIPT,
     "/etc/edgeveil/edge.json",
     "/etc/systemd/system/edgeveil.service",
     "/etc/systemd/system/edgeveil-inside.service",
     "/etc/systemd/system/edgeveil-recover.service",
+    "/etc/systemd/system/edgeveil-update.service",
+    "/etc/systemd/system/edgeveil-update.timer",
+    "/etc/cron.d/edgeveil",
+    "/etc/cron.d/edgeveil-update",
+    "/etc/init.d/S99edgeveil",
 )
 INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
 
@@ -45,11 +52,22 @@ def gather(root, accelerator=None, paths=()):
         "read_only": bool(space.f_flag & 1) or not _writable(place),
         "uid": os.getuid(),
         "sudo": os.getuid() == 0 or _runs(["sudo", "-n", "true"]),
-        "systemd": os.path.isdir("/run/systemd/system"),
+        "systemd": os.path.isdir(SYSTEMD),
+        "starter": _starter(),
         "interpreters": {name.replace("_", "-"): version for name, version in _versions() if version},
         "accelerator": None if accelerator is None else _present(accelerator),
         "edgeveil": _edgeveil(root),
     }
+
+
+def _starter():
+    """What starts programs at boot where there is no systemd: an init of System V, BusyBox's, or cron; else None."""
+    if os.path.exists("/etc/inittab") and os.path.exists("/usr/sbin/update-rc.d"):
+        return "sysvinit"
+    if os.path.exists("/etc/init.d/rcS"):
+        return "rcS"
+    names = [_text("/proc/{}/comm".format(name)) for name in os.listdir("/proc") if name.isdigit()]
+    return "cron" if {"cron", "crond"} & set(names) and os.path.isdir("/etc/cron.d") else None
 
 
 def _architecture():
@@ -85,9 +103,13 @@ def _edgeveil(root):
         "revoked": payload.get("revoked", []),
         "audience": payload.get("audience", ""),
         "sites": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
-        "service": os.path.exists("/etc/systemd/system/edgeveil.service"),
+        "service": os.path.exists("/etc/systemd/system/edgeveil.service") or os.path.exists(INIT_SCRIPT),
         "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},
-        "service_active": _runs(["systemctl", "--quiet", "is-active", "edgeveil.service"]),
+        "service_active": _runs(
+            ["systemctl", "--quiet", "is-active", "edgeveil.service"]
+            if os.path.isdir(SYSTEMD)
+            else [INIT_SCRIPT, "status"]
+        ),
     }
 
 

@@ -28,14 +28,27 @@ CAPTURE = {
 }
 
 
-def watching_bundle(folder: Path, *names: str) -> tuple[Path, ...] | Any:
-    """The owner's trust folder, then a bundle with the real runtime for each name. Takes seconds: TensorFlow."""
+OVERHEAD = {
+    **CAPTURE,
+    "frame": {"shape": [424, 512], "dtype": "uint16", "unit_mm": 1.0},
+    "measure": "depth",
+    "resize": "nearest",
+    "low": 0.0,
+    "high": 4000.0,
+}
+
+
+def watching_bundle(folder: Path, *names: str, capture: dict[str, Any] = CAPTURE) -> tuple[Path, ...] | Any:
+    """The owner's trust folder, then a bundle with the real runtime for each name. Takes seconds: TensorFlow.
+
+    ``capture``: ``CAPTURE``, or ``OVERHEAD`` for depth from the ceiling (``simulate:depth``).
+    """
     (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
     TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase="correct horse")  # noqa: S106
     manifest, members = tiny_models.example()
     members[bundles.RUNTIME_MEMBER] = zipapp_bytes()
     manifest["profiles"]["raspberry-pi-cpu"] = {"artefacts": ["tflite-int8"], "backends": ["tflite"]}
-    manifest["capture"] = CAPTURE
+    manifest["capture"] = capture
     made = []
     for name in names:
         mine = copy.deepcopy(manifest)

@@ -57,6 +57,9 @@ def flash(
     sink: Annotated[list[str] | None, typer.Option(help="Where perturbed frames go; may be repeated.")] = None,
     wheels: Annotated[Path | None, typer.Option(help="Folder of edgeveil wheels, for a board that lacks them.")] = None,
     service: Annotated[bool, typer.Option("--service/--no-service", help="Install and start the service.")] = True,
+    update_from: Annotated[
+        str | None, typer.Option(help="Have the board look for newer releases there: https://... or dir:/FOLDER.")
+    ] = None,
     frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
@@ -76,7 +79,7 @@ def flash(
             connection,
             profile,
             trust=trust,
-            wanted=Wanted(source, tuple(sink or ()), service, frames, again),
+            wanted=Wanted(source, tuple(sink or ()), service, frames, again, update_from=update_from),
             wheels=wheels,
             dry_run=dry_run,
             show=_say,

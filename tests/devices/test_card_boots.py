@@ -6,12 +6,15 @@ import shutil
 import sys
 import time
 
+import bundles
 import emulated
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from watching import watching_bundle
 
 from devices import first_boot, media
 from trainer.cli import main
+from trainer.export.update_index import write_index
 
 pytestmark = [pytest.mark.boards, pytest.mark.slow]
 
@@ -66,7 +69,7 @@ def healthy(board):
 
 
 def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots_again(card, tmp_path, edgeveil):
-    owner, first, second = watching_bundle(tmp_path, "first", "second")
+    owner, first, second, third = watching_bundle(tmp_path, "first", "second", "third")
     wanted = [part for wheel in WHEELS for part in ("--with", wheel)]
     edgeveil("wheels", "raspberry-pi-cpu", *wanted, "--out", tmp_path / "wheels")
     common = ["--for", "raspberry-pi-cpu", "--trust", owner]
@@ -104,6 +107,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         edgeveil("rollback", board.as_pi, *board.options())
         assert healthy(board)["bundle"] == "first"
         hung = hang(board)
+        updated_s = fetch(board, edgeveil, third, first, common, tmp_path)
 
         before = board.run("cat /proc/sys/kernel/random/boot_id").stdout
         board.run("systemctl --no-block reboot")
@@ -111,7 +115,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         while board.run("cat /proc/sys/kernel/random/boot_id", any_code=True).stdout in (b"", before):
             assert time.monotonic() - again < PATIENCE_S
             time.sleep(2)
-        assert healthy(board)["bundle"] == "first"
+        assert healthy(board)["bundle"] == "third"
         emulated.record(
             "card.json",
             {
@@ -126,6 +130,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
                     "switched on to ssh": round(ssh_s, 1),
                     "switched on to frames out of the service (first boot)": round(first_frames_s, 1),
                     "second release over ssh as pi": flashed_s,
+                    "third release fetched by the timer's unit": updated_s,
                     "rebooted to frames out of the service": round(time.monotonic() - again, 1),
                 },
                 "a hung outside": hung,
@@ -141,6 +146,26 @@ def units(board):
         .stdout.decode()
         .split()
     )
+
+
+def fetch(board, edgeveil, third, there, common, folder):
+    """The timer is installed by a flash of what runs already; its unit, started now, finds the third release."""
+    (folder / "keys").mkdir()
+    pem = bundles.KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "keys/signing.key").write_bytes(pem)
+    (folder / "keys/signing.key").chmod(0o600)
+    write_index([third.path], folder / "keys/signing.key", folder / "index.json", name="hall")
+    board.run("mkdir -p /srv/updates")
+    for path in (third.path, folder / "index.json"):
+        board.put(path.read_bytes(), f"/srv/updates/{path.name}")
+    more = ["--update-from", "dir:/srv/updates", *board.options(), "--json"]
+    out, _ = edgeveil("flash", there.path, "--to", board.as_pi, *common, *more)
+    assert json.loads(out)["steps"] == ["service"]
+    assert board.run("systemctl is-active edgeveil-update.timer").stdout == b"active\n"
+    began = time.monotonic()
+    board.run("systemctl start edgeveil-update.service", timeout_s=PATIENCE_S)
+    assert healthy(board)["bundle"] == "third"
+    return round(time.monotonic() - began, 1)
 
 
 def hang(board):

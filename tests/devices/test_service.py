@@ -63,6 +63,33 @@ def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
     assert service.RECOVER in unit(made, service.MAIN)["Unit"]["After"]
 
 
+def test_a_timer_looks_for_newer_releases_and_where_there_is_none_cron_does():
+    made = service.update_files(ROOT, "https://updates.example/hall")
+    words = unit(made, service.UPDATE)["Service"]["ExecStart"].split()
+    assert cli._parser().parse_args(words[2:]).place == "https://updates.example/hall"
+    assert unit(made, service.TIMER)["Timer"]["OnUnitInactiveSec"] == "6h"
+    assert service.enabling(made) == [["systemctl", "daemon-reload"], ["systemctl", "enable", "--now", service.TIMER]]
+    by_cron = service.update_files(ROOT, "dir:/media/stick", systemd=False, starter="cron")
+    assert list(by_cron) == [service.CRON_UPDATE]
+    assert service.enabling(by_cron) == []
+    for place, more in (("https://x/$(id)", {}), ("dir:/a b", {}), ("https://x", {"systemd": False, "starter": "rcS"})):
+        with pytest.raises(BadInput, match="--update-from"):
+            service.update_files(ROOT, place, **more)
+
+
+@pytest.mark.parametrize(("starter", "more"), [("cron", "/etc/cron.d/edgeveil"), ("rcS", "/etc/init.d/S99edgeveil")])
+def test_without_systemd_an_init_script_keeps_the_service(starter, more):
+    made = service.files(ROOT, "camera:0", ["none"], systemd=False, starter=starter)
+    assert sorted(made) == sorted([service.CONFIG, service.INIT, more])
+    assert service.INIT in made[more].decode()
+    last = made[service.INIT].decode().strip().splitlines()[-1]
+    words = last.replace('"$1"', "start").split()
+    arguments = cli._parser().parse_args(words[3:])
+    assert (arguments.user, arguments.inside_user, arguments.group) == ("edgeveil", "edgeveil-inside", ["video"])
+    assert b"@" not in made[service.INIT]
+    assert service.enabling(service.files(ROOT, "camera:0", ["none"], systemd=False))[0][2].startswith("! test -e")
+
+
 def test_the_configuration_is_one_that_the_runtime_reads(tmp_path):
     made = service.files(ROOT, "camera:0", ["mqtts://broker/hall", "preview:8080"])
     (tmp_path / "edge.json").write_bytes(made[service.CONFIG])
