@@ -12,10 +12,13 @@ import edge_runtime.facts
 from devices import service
 from devices.facts import Facts, Site, Wanted
 from devices.plan import Plan
+from devices.profiles import Service
 from devices.transports import Transport
 from devices.transports.base import Completed, check, digest
 from edge_runtime.board import ROOT
 from edge_runtime.errors import BadInput, DeviceFailed
+from edge_runtime.facts import SYSTEMD
+from edge_runtime.keep_cli import LOG_FILE
 
 TRIAL_S = 600
 
@@ -30,6 +33,7 @@ class Payload:
     site: Site | None = None
     site_archive: bytes = b""
     service: dict[str, bytes] = field(default_factory=dict)  # path on the board -> content
+    owner: Service = field(default_factory=Service)  # whom the service runs as
 
 
 Say = Callable[[str], None]
@@ -121,15 +125,19 @@ class Board:
         arguments = ["install", self._bundle_place(payload), "--root", self.root, "--frames", str(wanted.frames)]
         arguments += ["--source", wanted.source] if wanted.source else []
         arguments += ["--again"] if wanted.again else []
-        # Two cannot have one camera: what runs makes way for the trial, and comes back whatever becomes of it.
+        # Two cannot have one camera: what runs makes way for the trial, and comes back whatever becomes of it; by
+        # the service's own step where one follows.
         makes_way = bool(wanted.source) and self.has_service()
         if makes_way:
             self.control("stop")
         try:
             self._install_there(payload, arguments)
-        finally:
+        except BaseException:
             if makes_way:
                 self.control("start")
+            raise
+        if makes_way and not wanted.service:
+            self.control("start")
 
     def _install_there(self, payload: Payload, arguments: list[str]) -> None:
         installed = self._root(["test", "-e", posixpath.join(self.root, "current", "edgeveil-edge.pyz")]).code == 0
@@ -147,29 +155,55 @@ class Board:
 
     def _service(self, payload: Payload, *_: object) -> None:
         if payload.service:
-            for user, command in service.USERS.items():
-                if self._sudoed(["id", "-u", user]).code:
-                    check(self._sudoed(command), f"Making the user {user}")
+            if service.CONFIG in payload.service:
+                self._make_users(payload.owner)
             for path, data in sorted(payload.service.items()):
-                owner = ["-g", service.GROUP] if path == service.CONFIG else []
-                self._place(data, path, "640" if owner else "644", owner)
-            check(self._sudoed(["systemctl", "daemon-reload"]), "systemctl daemon-reload")
-            check(self._sudoed(["systemctl", "enable", *service.UNITS]), "systemctl enable")
+                owner = ["-g", payload.owner.user] if path == service.CONFIG else []
+                mode = "640" if owner else "755" if service.executable(path) else "644"
+                self._place(data, path, mode, owner)
+            for command in service.enabling(payload.service):
+                check(self._sudoed(command), " ".join(command[:2]))
         self.control("restart")
+
+    def _make_users(self, owner: Service) -> None:
+        for user, command in service.users(owner).items():
+            if self._sudoed(["id", "-u", user]).code:
+                done = self._sudoed(command)
+                if done.code in (126, 127):
+                    # BusyBox has another program for it, and the smallest systems none.
+                    done = self._sudoed([self.transport.python, "-c", service.ACCOUNTS, owner.user, user])
+                check(done, f"Making the user {user}")
+
+    def rollback(self) -> str:
+        """Have it run its previous release again, its service too; returns what it said. Raises as it did there."""
+        said = as_it_was_there(self.edge("rollback", "--root", self.root))
+        if self.has_service():
+            self.control("restart")
+        return said.decode("utf-8", "replace").strip()
 
     def control(self, what: str) -> None:
         """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` where that is not done."""
-        units = service.UNITS[-2:] if what == "stop" else [service.MAIN]
+        if not self._has_systemd():
+            check(self._sudoed([service.INIT, what], timeout_s=480), f"{service.INIT} {what}")
+            return
+        # What prepares the place of both halves stays up, and is done again for units that may be others now.
+        units = {"stop": service.UNITS[-2:], "restart": [service.RECOVER, service.MAIN]}.get(what, [service.MAIN])
         check(self._sudoed(["systemctl", what, *units], timeout_s=240), f"systemctl {what}")
 
     def logs(self, lines: int) -> bytes:
         """The last lines that the service's units said. Raises ``DeviceFailed``."""
+        if not self._has_systemd():
+            return check(self._sudoed(["tail", "-n", str(lines), LOG_FILE]), f"tail {LOG_FILE}")
         which = [part for unit in service.UNITS for part in ("-u", unit)]
         return check(self._sudoed(["journalctl", "--no-pager", "-n", str(lines), *which]), "journalctl")
 
     def has_service(self) -> bool:
         """Whether a flash has installed the service there."""
-        return self.transport.run(["test", "-e", service.UNIT_FOLDER + service.MAIN]).code == 0
+        place = service.UNIT_FOLDER + service.MAIN if self._has_systemd() else service.INIT
+        return self.transport.run(["test", "-e", place]).code == 0
+
+    def _has_systemd(self) -> bool:
+        return self.transport.run(["test", "-d", SYSTEMD]).code == 0
 
     def _place(self, data: bytes, path: str, mode: str, owner: Sequence[str] = ()) -> None:
         """A file that belongs to root, by way of one that does not."""

@@ -11,7 +11,7 @@ from edge_runtime.errors import BadInput
 
 @dataclass(frozen=True)
 class Installed:
-    """What EdgeVeil there says of itself: ``committed`` is the manifest hash of what runs, or None."""
+    """What EdgeVeil there says of itself: ``committed`` is the manifest hash of what was committed, or None."""
 
     committed: str | None = None
     floor: int = 0
@@ -22,6 +22,8 @@ class Installed:
     audience: str = ""
     sites: tuple[str, ...] = ()
     service: bool = False
+    service_files: Mapping[str, str | None] = field(default_factory=dict)  # path -> SHA-256
+    service_active: bool = True
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Facts:
     systemd: bool
     glibc: str | None = None
     bits: int = 64
+    starter: str | None = None  # of programs at boot, without systemd: sysvinit, rcS, cron
     board: str | None = None
     system: str | None = None
     interpreters: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +102,9 @@ class Site:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asked for. ``trusted_channel``: whether whoever is at the other end was authenticated."""
+    """What the user asked for. ``trusted_channel``: whether whoever is at the other end was authenticated;
+    ``service_files``: the service that is to be there, by path and SHA-256; empty where the one there will do.
+    """
 
     source: str | None = None
     sinks: tuple[str, ...] = ()
@@ -107,3 +112,5 @@ class Wanted:
     frames: int = 30
     again: bool = False
     trusted_channel: bool = True
+    update_from: str | None = None
+    service_files: Mapping[str, str] = field(default_factory=dict)

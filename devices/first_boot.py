@@ -13,7 +13,7 @@ from devices.execute import UNPACK, Payload
 from devices.facts import Wanted
 from devices.transports.base import digest
 
-TREE, UNIT = "edgeveil-first-boot", "edgeveil-first-boot.service"
+TREE, UNIT, KEYS_UNIT = "edgeveil-first-boot", "edgeveil-first-boot.service", "edgeveil-host-keys.service"
 RUN = (
     f"systemd.run=/boot/firmware/{TREE}/run.sh systemd.run_success_action=reboot "
     "systemd.unit=kernel-command-line.target"
@@ -35,10 +35,11 @@ def tree(payload: Payload, root: str, wanted: Wanted) -> dict[str, bytes]:
     job = {
         "root": root,
         "places": places,
-        "users": [[user, command] for user, command in service.USERS.items()] if payload.service else [],
+        "users": [[user, command] for user, command in service.users(payload.owner).items()] if payload.service else [],
+        "enabling": service.enabling(payload.service) if payload.service else [],
         "units": service.UNITS if payload.service else [],
         "config": service.CONFIG,
-        "group": service.GROUP,
+        "group": payload.owner.user,
         "trial": ["--frames", str(wanted.frames)] + (["--source", wanted.source] if wanted.source else []),
         "site": None,
     }
@@ -51,9 +52,9 @@ def tree(payload: Payload, root: str, wanted: Wanted) -> dict[str, bytes]:
     return made
 
 
-def unit(folder: str) -> bytes:
-    """The unit that has a root file system flash itself, once."""
-    return _UNIT.format(folder=folder).encode()
+def units(folder: str) -> dict[str, bytes]:
+    """The units of a root file system, by name: new host keys before sshd starts, then what has it flash itself."""
+    return {KEYS_UNIT: _KEYS_UNIT.encode(), UNIT: _UNIT.format(folder=folder).encode()}
 
 
 def with_run(cmdline: bytes) -> bytes | None:
@@ -76,6 +77,22 @@ Before=edgeveil-recover.service edgeveil.service
 Type=oneshot
 ExecStart=/usr/bin/python3 {folder}/first_boot.py --start
 TimeoutStartSec=900
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+# Not in the script below: sshd starts beside it, fails without keys, and gives up before the script is through.
+_KEYS_UNIT = """[Unit]
+Description=EdgeVeil, host keys of this board's own
+ConditionPathExists=/usr/bin/ssh-keygen
+ConditionPathExists=!/etc/ssh/ssh_host_ed25519_key
+After=local-fs.target
+Before=ssh.service sshd.service
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/ssh-keygen -A
 
 [Install]
 WantedBy=multi-user.target
@@ -119,8 +136,6 @@ if os.path.exists(there):
         if file.read() != read("trust/root.pub"):
             sys.exit("this board has another root key already, and a card never changes it")
     job["places"] = {name: path for name, path in job["places"].items() if not name.startswith("trust/")}
-if shutil.which("ssh-keygen") and os.path.isdir("/etc/ssh"):
-    subprocess.call(["ssh-keygen", "-A"])
 for user, command in job["users"]:
     with open(os.devnull, "w") as nothing:
         known = subprocess.call(["id", "-u", user], stdout=nothing, stderr=nothing) == 0
@@ -145,8 +160,8 @@ os.environ["PYTHONPATH"] = os.path.join(root, "site")
 bundle, runtime = (os.path.join(here, name) for name in ("bundle.veil", "edgeveil-edge.pyz"))
 run(sys.executable, runtime, "install", bundle, "--root", root, *job["trial"])
 if job["units"]:
-    run("systemctl", "daemon-reload")
-    run("systemctl", "enable", *job["units"])
+    for command in job["enabling"]:
+        run(*command)
     if "--start" in sys.argv:
         run("systemctl", "start", "--no-block", job["units"][-1])
 os.sync()

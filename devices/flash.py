@@ -9,9 +9,10 @@ from pathlib import Path
 from devices import first_boot, media, profiles, service
 from devices.connection import Connection
 from devices.execute import Board, Payload, Say
-from devices.facts import BundleFacts, Site, TrustFacts, Wanted
+from devices.facts import BundleFacts, Facts, Site, TrustFacts, Wanted
 from devices.plan import Plan, Refused, Step, plan
 from devices.sites import open_site
+from devices.transports.base import digest
 from edge_runtime.bundle import Bundle, read_bundle, read_file
 from edge_runtime.device_trust import ROOT_KEY, TRUST_FILE, open_device_trust, read_trust_file
 from edge_runtime.disk import read
@@ -61,7 +62,34 @@ class _Opened:
     def payload(self, units: dict[str, bytes]) -> Payload:
         """What travels, with these files of a service."""
         runtime = self.bundle.members[RUNTIME_MEMBER]
-        return Payload(self.data, runtime, self.files, self.site, self.archive, units)
+        return Payload(self.data, runtime, self.files, self.site, self.archive, units, self.profile.service)
+
+    def updates(self, root: str, place: str, facts: Facts | None = None) -> dict[str, bytes]:
+        """What looks for newer releases at ``place``, for a board with these facts (None: one with systemd)."""
+        return service.update_files(
+            root,
+            place,
+            python=self.profile.service.python,
+            systemd=facts is None or facts.systemd,
+            starter=facts.starter if facts else None,
+        )
+
+    def service(self, root: str, wanted: Wanted, facts: Facts | None = None) -> dict[str, bytes]:
+        """The files of the service that is wanted, for a board with these facts (None: one with systemd).
+
+        Raises ``BadInput`` where no service can be made of them.
+        """
+        chosen = self.profile
+        return service.files(
+            root,
+            wanted.source,
+            wanted.sinks,
+            chosen.accelerator_path,
+            service=chosen.service,
+            camera=chosen.camera,
+            systemd=facts is None or facts.systemd,
+            starter=facts.starter if facts else None,
+        )
 
 
 def flash_target(
@@ -123,8 +151,13 @@ def flash(
     units: dict[str, bytes] = {}
     # A board in use keeps its configuration where no other is asked for.
     kept = bool(facts.edgeveil and facts.edgeveil.service) and not (wanted.source or wanted.sinks)
-    if any(step.kind == "service" for step in made.steps) and not kept:
-        units = service.files(board.root, wanted.source, wanted.sinks, opened.profile.accelerator_path)
+    if wanted.service and not kept:
+        units = opened.service(board.root, wanted, facts)
+    if wanted.service and wanted.update_from:
+        units |= opened.updates(board.root, wanted.update_from, facts)
+    if units:
+        wanted = replace(wanted, service_files={path: digest(content) for path, content in units.items()})
+        made = plan(facts, _facts(opened), opened.profile, wanted, trust=opened.trust, site=opened.site)
     opened.check_policy(made.artefact)
     show(made.text())
     if not dry_run:
@@ -168,7 +201,9 @@ def flash_card(
         )
     units: dict[str, bytes] = {}
     if wanted.service:
-        units = service.files(root, wanted.source, wanted.sinks, chosen.accelerator_path)
+        units = opened.service(root, wanted)
+        if wanted.update_from:
+            units |= opened.updates(root, wanted.update_from)
     tree = first_boot.tree(opened.payload(units), root, wanted)
     card = media.open_media(target)
     size = sum(map(len, tree.values()))

@@ -99,16 +99,18 @@ def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
 
 def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
     placed = {f"{_TREE}/{name}": data for name, data in files.items()}
-    unit = f"{_UNITS}/{first_boot.UNIT}"
+    units = {f"{_UNITS}/{name}": data for name, data in first_boot.units(_TREE).items()}
     keys = [f"{first_boot.HOST_KEYS}/{n}" for n in media.names(first_boot.HOST_KEYS) if n.startswith("ssh_host_")]
     gone = [path for path in (*first_boot.REMOVED, *keys) if media.read(path) is not None]
     media.remove(gone)
     placed |= dict.fromkeys(first_boot.EMPTIED, b"")
-    _written(media, {**placed, unit: first_boot.unit(_TREE)})
-    media.write({}, links={f"{_UNITS}/multi-user.target.wants/{first_boot.UNIT}": unit})
+    _written(media, {**placed, **units})
+    wants = f"{_UNITS}/multi-user.target.wants"
+    media.write({}, links={f"{wants}/{path.rsplit('/', 1)[1]}": path for path in units})
     left = [path for path in gone if media.read(path) is not None]
-    if left or first_boot.UNIT not in media.names(f"{_UNITS}/multi-user.target.wants"):
-        raise DeviceFailed(f"{media.name} did not take all that was written: {', '.join(left) or first_boot.UNIT}.")
+    left += sorted(set(first_boot.units(_TREE)) - set(media.names(wants)))
+    if left:
+        raise DeviceFailed(f"{media.name} did not take all that was written: {', '.join(left)}.")
     media.check()
     return [f"cleared: {', '.join([*gone, *first_boot.EMPTIED])}"]
 

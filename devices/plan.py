@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from devices.facts import BundleFacts, Facts, Installed, Site, TrustFacts, Wanted
 from devices.profiles import Backend, Profile
 from edge_runtime.errors import BadInput
+from edge_runtime.facts import INIT_SCRIPT
 
 SPARE_BYTES = 16 * 2**20  # what must stay free: logs, a state file, somebody's peace of mind
 OLDEST_PYTHON = (3, 6)
+_STARTED = {
+    "sysvinit": "started at boot by init",
+    "rcS": "started at boot by rcS",
+    "cron": "started at boot by cron",
+    None: "started now",
+}
 _PARTS = re.compile(r"(==|<=|>=|<|>)([\d.]+)")
 
 
@@ -90,10 +97,10 @@ def plan(
         steps.append(
             Step("install", f"have it verified there, switch to it, test it and run {frames}; back if that fails")
         )
-    if wanted.service and not steps and there is not None and there.service:
-        return Plan((), artefact, backend.name if artefact != "numpy" else "numpy", tuple(notes))
-    if wanted.service and (steps or (there and not there.service)):
+    if wanted.service and (steps or not _serves(there, wanted)):
         steps += _service(facts)
+        if not facts.systemd and facts.starter is None:
+            notes.append(f"nothing here starts it at boot: have what starts this system run {INIT_SCRIPT} start")
     _fits_the_disk(facts, sum(step.size for step in steps))
     return Plan(tuple(steps), artefact, backend.name if artefact != "numpy" else "numpy", tuple(notes))
 
@@ -213,20 +220,22 @@ def _usable(site: Site | None, facts: Facts) -> bool:
     return True
 
 
+def _serves(there: Installed | None, wanted: Wanted) -> bool:
+    """Whether the wanted service is there as it should be, and up."""
+    if there is None or not there.service or not there.service_active:
+        return False
+    return all(there.service_files.get(path) == sha for path, sha in wanted.service_files.items())
+
+
 def _service(facts: Facts) -> list[Step]:
-    if not facts.systemd:
-        raise Refused(
-            "no-systemd",
-            "The service is made of systemd units, and there is no systemd on this board. Leave it out with "
-            "--no-service, and have what starts programs there run edgeveil-edge run --config /etc/edgeveil/edge.json.",
-        )
     if not facts.sudo:
         raise Refused(
             "no-root",
             "Installing the service needs root on the board, and this user may not sudo without a password. "
             "Log in as one who may, or leave the service out with --no-service.",
         )
-    return [Step("service", "install and start the systemd units, inside and outside under users of their own")]
+    what = "the systemd units" if facts.systemd else f"an init script ({_STARTED[facts.starter]})"
+    return [Step("service", f"install and start {what}, inside and outside under users of their own")]
 
 
 def _fits_the_disk(facts: Facts, size: int) -> None:

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from devices.facts import Site
-from devices.profiles import Profile
+from devices.profiles import Install, Profile
 from edge_runtime.errors import BadInput, DeviceFailed
 from edge_runtime.files import write_atomic
 
@@ -26,19 +27,32 @@ _PLATFORMS = {
 _WHEEL = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)-(?:\d[^-]*-)?[^-]+-[^-]+-(?P<platform>[^-]+)\.whl")
 
 
-def collect(profile: Profile, out: Path, requirements: list[str], *, find_links: Path | None = None) -> Site:
-    """Get the wheels of ``requirements`` (``numpy==1.26.4``) for the profile's board into the folder ``out``.
+def collect(
+    profile: Profile,
+    out: Path,
+    requirements: Sequence[str] = (),
+    *,
+    python: str | None = None,
+    find_links: Path | None = None,
+    pins: Sequence[str] = (),
+) -> Site:
+    """Get wheels for the profile's board into the folder ``out``: those of its recipe, or of ``requirements``.
 
-    pip chooses them for the board's Python, processor and C library; what they depend on is not followed, so that
-    nothing rides along: name all that is needed. ``find_links``: a folder of wheels that only a vendor offers. Writes
+    pip chooses them for the board's Python (``python``: another one of the profile's), processor and C library; what
+    they depend on is not followed, so that nothing rides along: name all that is needed. ``find_links``: a folder of
+    wheels that only a vendor offers, and ``pins``, the SHA-256 of each that may be taken from there. Writes
     ``site.zip``, all of them unpacked, and ``site.json`` with each wheel's hash. Raises ``BadInput`` where there is no
-    such wheel.
+    such wheel, or one that nobody has vouched for.
     """
+    recipe = profile.recipe(python) if not requirements else Install(python or profile.python)
+    requirements = requirements or recipe.packages
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} exists and is not empty. Name a new folder.")
     with tempfile.TemporaryDirectory() as folder:
-        _download(profile, Path(folder), requirements, find_links)
+        _download(profile, recipe, Path(folder), requirements, find_links)
         wheels = sorted(Path(folder).glob("*.whl"))
+        if find_links is not None:
+            _vouched_for(wheels, pins)
         archive = _unpacked(wheels, Path(folder) / ARCHIVE)
         out.mkdir(parents=True, exist_ok=True)
         hashes = {wheel.name: hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels}
@@ -46,7 +60,7 @@ def collect(profile: Profile, out: Path, requirements: list[str], *, find_links:
             "schema": 1,
             "name": f"site-{hashlib.sha256(archive).hexdigest()[:16]}",
             "architecture": profile.architecture,
-            "python": profile.python,
+            "python": recipe.python,
             "glibc": _glibc(wheels),
             "interpreters": dict(_named(wheel) for wheel in wheels),
             "sha256": hashlib.sha256(archive).hexdigest(),
@@ -72,17 +86,27 @@ def open_site(folder: Path) -> tuple[Site, bytes]:
     return site, archive
 
 
-def _download(profile: Profile, folder: Path, requirements: list[str], find_links: Path | None) -> None:
-    if profile.architecture not in _PLATFORMS:
-        raise BadInput(f"There are no wheels for {profile.architecture}; known are {', '.join(_PLATFORMS)}.")
-    newest = _newest_glibc(profile.system)
+def _vouched_for(wheels: list[Path], pins: Sequence[str]) -> None:
+    """What comes from no index has nobody's word but the user's: its hash, compared with its vendor's."""
+    for wheel in wheels:
+        found = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        if found not in {pin.lower() for pin in pins}:
+            raise BadInput(
+                f"{wheel.name} has the SHA-256 {found}: compare that with its vendor's, then give --pin {found}."
+            )
+
+
+def _download(
+    profile: Profile, recipe: Install, folder: Path, requirements: Sequence[str], find_links: Path | None
+) -> None:
+    newest = int(recipe.glibc.split(".")[1]) if recipe.glibc else _newest_glibc(profile.system)
     platforms = []
     for pattern in _PLATFORMS[profile.architecture]:
         minors = range(newest, 4, -1) if "{}" in pattern else [0]
         platforms += [pattern.format(minor) for minor in minors]
-    tag = "cp" + profile.python.replace(".", "")
+    tag = "cp" + recipe.python.replace(".", "")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", str(folder)]
-    command += ["--only-binary=:all:", "--no-deps", "--implementation", "cp", "--python-version", profile.python]
+    command += ["--only-binary=:all:", "--no-deps", "--implementation", "cp", "--python-version", recipe.python]
     for abi in (tag, tag + "m", "abi3", "none"):
         command += ["--abi", abi]
     for platform in platforms:
@@ -93,7 +117,7 @@ def _download(profile: Profile, folder: Path, requirements: list[str], find_link
     if done.returncode:
         problem = [line for line in done.stderr.splitlines() if "ERROR" in line][-1:] or ["pip failed"]
         raise BadInput(
-            f"There is no wheel for {profile.name} (Python {profile.python}, {profile.architecture}): {problem[0]}. "
+            f"There is no wheel for {profile.name} (Python {recipe.python}, {profile.architecture}): {problem[0]}. "
             "What only a vendor offers goes into a folder that --find-links names."
         )
 

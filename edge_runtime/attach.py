@@ -6,6 +6,7 @@ a user of its own. Who starts it again when it ends is the manager; the outside'
 
 import os
 import stat
+import time
 from typing import Any, Callable, Dict, List
 
 from edge_runtime.counters import Counters, page_at
@@ -14,6 +15,7 @@ from edge_runtime.record import Layout, RecordBroken, RecordReader
 from edge_runtime.supervise import Event, parse_notes
 
 RECORDS, NOTES, COUNTERS = "records", "notes", "counters"
+PATIENCE_S = 180.0  # both are started at once, and the outside verifies its bundle before it makes the pipes
 
 
 class Attached(object):
@@ -103,6 +105,9 @@ class Attached(object):
 def open_for_inside(folder: str) -> Dict[str, int]:
     """The inside's ends, by the names of ``inside.main``; waits for the outside. Raises ``BadInput``."""
     found = {}
+    deadline = time.monotonic() + PATIENCE_S
+    while not os.path.lexists(os.path.join(folder, NOTES)) and time.monotonic() < deadline:
+        time.sleep(0.2)
     try:
         for name in (RECORDS, NOTES):
             path = os.path.join(folder, name)

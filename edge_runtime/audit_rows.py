@@ -43,19 +43,13 @@ def _done(root: str, bundle: str, artefact: str, rows: str, out: str, further: L
     import numpy as np
 
     from edge_runtime import __version__
-    from edge_runtime.bundle import read_bundle, read_file
     from edge_runtime.perturber import Perturber
-    from edge_runtime.trust import Trust
 
-    data, trust = read_file(bundle), Trust.open(os.path.join(root, "trust"))
-    with Perturber.open(data, trust=trust, artefact=artefact) as perturber:
+    with Perturber.open(bundle, trust=os.path.join(root, "trust"), artefact=artefact) as perturber:
         found = dict(perturber.info, edge_runtime=__version__, numpy=np.__version__, python=platform.python_version())
         if rows:
-            verified = read_bundle(data, trust)
             begin = time.time()
-            arrays = through(
-                verified.manifest, verified.members, perturber.pipeline.runners, np.load(rows)["x"], further
-            )
+            arrays = through(perturber.manifest, perturber.pipeline, np.load(rows)["x"], further)
             found["seconds"] = time.time() - begin
             with open(out, "wb") as file:
                 np.savez_compressed(file, **arrays)
@@ -63,21 +57,20 @@ def _done(root: str, bundle: str, artefact: str, rows: str, out: str, further: L
     return found
 
 
-def through(
-    manifest: Dict[str, Any], members: Dict[str, bytes], runners: Dict[str, Any], x: Any, further: List[Dict[str, Any]]
-) -> Dict[str, Any]:
+def through(manifest: Dict[str, Any], opened: Any, x: Any, further: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Raw readings x (n, ...) one at a time; every output, the ``further`` ones too, by name, each (n, ...).
 
-    Raises ``DeviceFailed`` where one is dropped.
+    ``opened`` is the manifest's pipeline, whose tables and interpreters are used. Raises ``DeviceFailed`` where a
+    reading is dropped.
     """
     import numpy as np
 
     from edge_runtime.errors import DeviceFailed, FrameDropped
-    from edge_runtime.pipeline import Pipeline, read_array
+    from edge_runtime.pipeline import Pipeline
 
-    tables = {name: read_array(members, entry) for name, entry in manifest["tables"].items()}
+    tables = {name: opened.table(name) for name in manifest["tables"]}
     whole = dict(manifest, outputs=list(manifest["outputs"]) + further)
-    pipeline = Pipeline(whole, tables=tables, runners=runners)
+    pipeline = Pipeline(whole, tables=tables, runners=opened.runners)
     made, reason = [], ""
     try:
         for at in range(len(x)):

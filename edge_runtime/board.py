@@ -1,4 +1,4 @@
-"""``edgeveil-edge install | update | recover | rollback | status | releases | trust``: which release this board runs.
+"""``edgeveil-edge install | update | recover | rollback | status | releases | trust | policy``: what this board runs.
 
 The installed runtime does all of it: what lies inside a new bundle is data until that bundle has been verified.
 """
@@ -73,6 +73,13 @@ def add_commands(commands, epilog):
         "trust", _trust, "take a newer trust file, signed by this board's root key", "edgeveil-edge trust new.json"
     )
     trust.add_argument("file", metavar="FILE", help="trust.json of edgeveil trust")
+    policy = command(
+        "policy",
+        _policy,
+        "take a newer policy, signed by this board's root key",
+        "edgeveil-edge policy policy-signed.json",
+    )
+    policy.add_argument("file", metavar="FILE", help="policy-signed.json of edgeveil trust policy")
 
 
 def open_releases(root):
@@ -257,10 +264,21 @@ def _releases(arguments):
 def _trust(arguments):
     from edge_runtime.device_trust import update_trust
 
+    _take(arguments, update_trust)
+
+
+def _policy(arguments):
+    from edge_runtime.device_trust import update_policy
+
+    _take(arguments, update_policy)
+
+
+def _take(arguments, update):
+    """Hand a signed file to whoever puts it into the folder of trust, and say whether it was new."""
     try:
         with open(arguments.file, "rb") as file:
             data = file.read(2**20 + 1)
     except OSError as error:
-        raise BadInput("There is no trust file to read at {}: {}.".format(arguments.file, error.strerror)) from None
-    taken = update_trust(os.path.join(arguments.root, "trust"), data)
+        raise BadInput("There is no file to read at {}: {}.".format(arguments.file, error.strerror)) from None
+    taken = update(os.path.join(arguments.root, "trust"), data)
     sys.stdout.write("taken\n" if taken else "this board has it already\n")

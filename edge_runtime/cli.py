@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-from edge_runtime import __version__, board, config
+from edge_runtime import __version__, board, config, keep_cli
 from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop, describe
 
 _EXIT_CODES = (
@@ -97,6 +97,7 @@ def _parser():
     bench.add_argument("--meter", metavar="CSV", help="an external power meter's readings: time_s, watts")
     _choices(bench)
     board.add_commands(commands, _help_page)
+    keep_cli.add_command(commands, _help_page)
     return parser
 
 

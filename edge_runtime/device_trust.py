@@ -5,6 +5,7 @@
     FOLDER/root.pub      the root key, put there by the first flash and by nothing since
     FOLDER/trust.json    an envelope by that key (``edge_runtime.envelope``), of kind ``trust``
     FOLDER/policy.json   the owner's own demands (``edge_runtime.policy``), where there are any
+    FOLDER/policy-signed.json   where they were changed later: an envelope by the root key, of kind ``policy``
 
 The payload has ``schema`` 1, ``version`` (a device never goes back to a smaller one), ``keys`` (``key``, ``name``,
 ``development``), ``revoked`` (keys), ``security_version`` (the least that is taken) and ``audience`` (the name of this
@@ -12,17 +13,19 @@ device or fleet). Nothing here looks at a clock: a board's may say 1970.
 """
 
 import os
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
+from edge_runtime import strict_json
 from edge_runtime.checks import record, sequence, sha256, text, truth, whole
 from edge_runtime.disk import read
 from edge_runtime.envelope import unwrap
 from edge_runtime.errors import BadInput, BundleRefused
 from edge_runtime.files import write_atomic
-from edge_runtime.policy import POLICY_FILE, open_policy
+from edge_runtime.policy import POLICY_FILE, open_policy, read_policy
 from edge_runtime.trust import Key, Trust, read_public_key
 
 ROOT_KEY, TRUST_FILE, KIND = "root.pub", "trust.json", "trust"
+SIGNED_POLICY_FILE, POLICY_KIND = "policy-signed.json", "policy"
 _KEYS = ("audience", "keys", "revoked", "schema", "security_version", "version")
 
 
@@ -60,17 +63,7 @@ def open_device_trust(folder: str, *, floor: int = 0) -> Trust:
 
 def read_trust_file(data: bytes, root: Key) -> TrustFile:
     """What ``trust.json`` says, once ``root`` is seen to have signed it. Raises ``BundleRefused``."""
-
-    def trusted(key: str) -> None:
-        if key != root.key:
-            raise BundleRefused(
-                "untrusted-key",
-                "This trust file is signed by {:.16}..., not by this device's root key {:.16}....".format(
-                    key, root.key
-                ),
-            )
-
-    payload: Dict[str, Any] = record(unwrap(KIND, data, trusted), "trust", _KEYS)
+    payload: Dict[str, Any] = record(unwrap(KIND, data, _signed_by(root, KIND)), "trust", _KEYS)
     whole(payload["schema"], "schema", 1, 1)
     keys = [_key(entry, "keys[{}]".format(place)) for place, entry in enumerate(sequence(payload["keys"], "keys"))]
     revoked = [sha256(key, "revoked[{}]".format(i)) for i, key in enumerate(sequence(payload["revoked"], "revoked"))]
@@ -101,6 +94,53 @@ def update_trust(folder: str, data: bytes) -> bool:
         )
     write_atomic(os.path.join(folder, TRUST_FILE), data, mode=0o644)
     return True
+
+
+def read_signed_policy(data: bytes, root: Key) -> Tuple[int, bytes]:
+    """Version and ``policy.json`` of a policy that ``root`` signed. Raises ``BundleRefused`` or ``BadInput``."""
+    payload = record(
+        unwrap(POLICY_KIND, data, _signed_by(root, POLICY_KIND)), "policy", ("policy", "schema", "version")
+    )
+    whole(payload["schema"], "schema", 1, 1)
+    policy = strict_json.dumps(payload["policy"])
+    read_policy(policy)
+    return whole(payload["version"], "version", 1, 2**31 - 1), policy
+
+
+def update_policy(folder: str, data: bytes) -> bool:
+    """Put a newer policy in the place of the one that is there; False where it is the same.
+
+    Raises ``BundleRefused`` where the root key of this device did not sign it, or where it is older.
+    """
+    root = read_public_key(os.path.join(folder, ROOT_KEY))
+    version, policy = read_signed_policy(data, root)
+    there = read(os.path.join(folder, SIGNED_POLICY_FILE))
+    if there == data:
+        return False
+    if there is not None and version <= read_signed_policy(there, root)[0]:
+        raise BundleRefused(
+            "rolled-back",
+            "This policy has version {}, and the device has {} already. Sign a newer one.".format(
+                version, read_signed_policy(there, root)[0]
+            ),
+        )
+    # In this order: after a power cut between the two the new one holds, and may be sent again.
+    write_atomic(os.path.join(folder, POLICY_FILE), policy, mode=0o644)
+    write_atomic(os.path.join(folder, SIGNED_POLICY_FILE), data, mode=0o644)
+    return True
+
+
+def _signed_by(root: Key, kind: str) -> Any:
+    def trusted(key: str) -> None:
+        if key != root.key:
+            raise BundleRefused(
+                "untrusted-key",
+                "This {} file is signed by {:.16}..., not by this device's root key {:.16}....".format(
+                    kind, key, root.key
+                ),
+            )
+
+    return trusted
 
 
 def _key(entry: Any, at: str) -> Key:

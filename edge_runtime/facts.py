@@ -3,6 +3,7 @@
 This file is also sent alone to a board that has no EdgeVeil yet, so it imports the standard library and nothing else.
 """
 
+import hashlib
 import importlib
 import json
 import os
@@ -10,6 +11,21 @@ import platform
 import subprocess
 import sys
 
+BITS = 64 if sys.maxsize > 2**32 else 32
+USB = "/sys/bus/usb/devices"
+SYSTEMD, INIT_SCRIPT = "/run/systemd/system", "/etc/init.d/edgeveil"
+SERVICE_FILES = (
+    INIT_SCRIPT,
+    "/etc/edgeveil/edge.json",
+    "/etc/systemd/system/edgeveil.service",
+    "/etc/systemd/system/edgeveil-inside.service",
+    "/etc/systemd/system/edgeveil-recover.service",
+    "/etc/systemd/system/edgeveil-update.service",
+    "/etc/systemd/system/edgeveil-update.timer",
+    "/etc/cron.d/edgeveil",
+    "/etc/cron.d/edgeveil-update",
+    "/etc/init.d/S99edgeveil",
+)
 INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
 
 
@@ -25,8 +41,8 @@ def gather(root, accelerator=None, paths=()):
     space = os.statvfs(place)
     return {
         "schema": 1,
-        "architecture": platform.machine(),
-        "bits": 64 if sys.maxsize > 2**32 else 32,
+        "architecture": _architecture(),
+        "bits": BITS,
         "board": _text("/proc/device-tree/model"),
         "system": _os_release(),
         "python": "{}.{}.{}".format(*sys.version_info[:3]),
@@ -36,11 +52,38 @@ def gather(root, accelerator=None, paths=()):
         "read_only": bool(space.f_flag & 1) or not _writable(place),
         "uid": os.getuid(),
         "sudo": os.getuid() == 0 or _runs(["sudo", "-n", "true"]),
-        "systemd": os.path.isdir("/run/systemd/system"),
+        "systemd": os.path.isdir(SYSTEMD),
+        "starter": _starter(),
         "interpreters": {name.replace("_", "-"): version for name, version in _versions() if version},
-        "accelerator": None if accelerator is None else os.path.exists(accelerator),
+        "accelerator": None if accelerator is None else _present(accelerator),
         "edgeveil": _edgeveil(root),
     }
+
+
+def _starter():
+    """What starts programs at boot where there is no systemd: an init of System V, BusyBox's, or cron; else None."""
+    if os.path.exists("/etc/inittab") and os.path.exists("/usr/sbin/update-rc.d"):
+        return "sysvinit"
+    if os.path.exists("/etc/init.d/rcS"):
+        return "rcS"
+    names = [_text("/proc/{}/comm".format(name)) for name in os.listdir("/proc") if name.isdigit()]
+    return "cron" if {"cron", "crond"} & set(names) and os.path.isdir("/etc/cron.d") else None
+
+
+def _architecture():
+    """What programs here are made for: a 32-bit system may run on a 64-bit kernel, which tells its own name."""
+    machine = platform.machine()
+    return "armv7l" if machine == "aarch64" and BITS == 32 else machine
+
+
+def _present(accelerator):
+    """Whether a device file is there, or for ``usb:1a6e:089a,18d1:9302`` one of these USB devices."""
+    if not accelerator.startswith("usb:"):
+        return os.path.exists(accelerator)
+    wanted = accelerator[len("usb:") :].split(",")
+    folders = [os.path.join(USB, name) for name in (os.listdir(USB) if os.path.isdir(USB) else [])]
+    numbers = [[_text(os.path.join(folder, name)) for name in ("idVendor", "idProduct")] for folder in folders]
+    return any(":".join(number) in wanted for number in numbers if None not in number)
 
 
 def _edgeveil(root):
@@ -60,7 +103,13 @@ def _edgeveil(root):
         "revoked": payload.get("revoked", []),
         "audience": payload.get("audience", ""),
         "sites": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
-        "service": os.path.exists("/etc/systemd/system/edgeveil.service"),
+        "service": os.path.exists("/etc/systemd/system/edgeveil.service") or os.path.exists(INIT_SCRIPT),
+        "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},
+        "service_active": _runs(
+            ["systemctl", "--quiet", "is-active", "edgeveil.service"]
+            if os.path.isdir(SYSTEMD)
+            else [INIT_SCRIPT, "status"]
+        ),
     }
 
 
@@ -87,6 +136,21 @@ def _runs(command):
             return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603
     except OSError:
         return False
+
+
+def _sha256(path):
+    """None where neither we nor root by sudo can read it."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        pass
+    try:
+        with open(os.devnull, "r+b") as nothing:
+            said = subprocess.check_output(["sudo", "-n", "sha256sum", path], stdin=nothing, stderr=nothing)  # noqa: S603, S607
+        return said.split()[0].decode("ascii")
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return None
 
 
 def _text(path):

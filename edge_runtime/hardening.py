@@ -5,7 +5,7 @@ import os
 import resource
 import signal
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
 
@@ -24,6 +24,11 @@ def no_files() -> None:
 def end_with_parent() -> None:
     """Be killed when the process that started this one ends, however it ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def no_new_privileges() -> None:
+    """Whatever this process starts from now on, no program gives it more rights than it has."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def lock_memory() -> bool:

@@ -41,14 +41,15 @@ def enter(namespace: bool = True) -> str:
     means: List[str] = []
     if len(os.listdir("/proc/self/task")) != 1:
         return CONVENTION
-    if namespace and _own_namespace():
+    if namespace and own_namespace():
         means.append(NAMESPACE)
     if _filter():
         means.append(FILTER)
     return " and ".join(means) or CONVENTION
 
 
-def _own_namespace() -> bool:
+def own_namespace() -> bool:
+    """Leave every network for an empty one; whether this system lets us."""
     try:
         unshare = ctypes.CDLL(None, use_errno=True).unshare
     except (OSError, AttributeError):

@@ -7,7 +7,8 @@
 A good signature says who made a bundle, not that it hides anything. Each entry names an attribute that must be hidden,
 whether an audit must speak of the artefact that runs, and the most by which the best attack found may beat chance there
 (a share, 0.05 is 5 points; null: no limit). Chance is the better of the two on the privacy card. The first flash puts
-the file there, as root's; nothing in a bundle or a trust file changes it.
+the file there, as root's; nothing in a bundle or a trust file changes it. What does is a newer one that the device's
+root key signed (``edge_runtime.device_trust.update_policy``).
 """
 
 import os

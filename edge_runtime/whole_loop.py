@@ -24,7 +24,7 @@ class Ready(Source):
 
     def __init__(self, frames: List[RawFrame], ended: Callable[[], bool]) -> None:
         self._frames, self._ended, self._index = frames, ended, 0
-        self.taken = threading.Semaphore(2)
+        self.taken = threading.Lock()  # held from when a frame is given to when the model takes it
 
     def next(self):
         """The next one, or None when the time is up."""
@@ -54,7 +54,7 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
     begun: List[float] = []
     source = Ready(frames, lambda: bool(begun) and time.perf_counter() - begun[0] > seconds)
     live = LiveLoop(
-        _Releasing(perturber, source.taken),
+        _Releasing(perturber, source),
         Schedule(1e-9, 1, "previous", 60.0),
         open_source=lambda: source,
         capture=Capture(perturber.manifest),
@@ -81,11 +81,11 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
 class _Releasing(object):
     """A perturber that says when the model has taken a frame, so that none is pushed out by the next."""
 
-    def __init__(self, perturber: Any, taken: threading.Semaphore) -> None:
-        self._perturber, self._taken = perturber, taken
+    def __init__(self, perturber: Any, source: Ready) -> None:
+        self._perturber, self._source = perturber, source
 
     def infer(self, flight: Any) -> None:
-        self._taken.release()
+        self._source.taken.release()
         self._perturber.infer(flight)
 
     def __getattr__(self, name: str) -> Any:

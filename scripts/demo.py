@@ -1,6 +1,8 @@
 """The main job on an embedded default, from data to a report: what scripts/demo runs inside .venv.
 
-scikit-learn's own handwritten digits; keeps parity, hides "less than five".
+scikit-learn's own handwritten digits; keeps parity, hides "less than five". Two perturbers are trained and attacked:
+the paper's generator, and the release that is recommended instead. One picture says why; what is sealed, run and
+benchmarked is the release.
 """
 
 import argparse
@@ -19,20 +21,26 @@ import numpy as np
 from edge_runtime.errors import DeviceFailed, EdgeVeilError
 from trainer.audit import audit, save
 from trainer.export import export
+from trainer.export.folder import ExportFolder
 from trainer.export.seal import keygen, seal
 from trainer.export.zipapp import build_zipapp
+from trainer.perturbers.label_only import from_classifier
 from trainer.recipe import Recipe
-from trainer.report.html import write_report
+from trainer.report import comparison
+from trainer.report.html import through, write_report
 from trainer.report.sentence import sentence
+from trainer.run import Run
 from trainer.train import train
 
 PROFILES = ["coral-dev-board", "raspberry-pi3-ncs2", "jetson-nano", "raspberry-pi-cpu", "workstation"]
 ARTEFACT = "tflite-int8"
+STEPS = 9
+SHOWN = 8  # test digits in the picture
 
 
 def step(number: int, title: str, started: float) -> None:
-    """Say on stderr which of the eight steps begins, and when."""
-    print(f"\n[{number}/8  {time.monotonic() - started:5.1f} s]  {title}", file=sys.stderr)
+    """Say on stderr which of the steps begins, and when."""
+    print(f"\n[{number}/{STEPS}  {time.monotonic() - started:5.1f} s]  {title}", file=sys.stderr)
 
 
 def edge(pyz: Path, *arguments: str) -> str:
@@ -50,19 +58,27 @@ def demo(out: Path, *, quick: bool) -> str:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
 
-    step(1, "train a PR-GAN on scikit-learn's digits: keep parity, hide 'less than five'", started)
-    run = train(Recipe.find("digits"), out / "run", budget="quick" if quick else "full")
+    budget = "quick" if quick else "full"
+    step(1, "train the paper's PR-GAN on scikit-learn's digits: keep parity, hide 'less than five'", started)
+    paper = train(Recipe.find("digits-prgan"), out / "prgan", budget=budget)
 
-    step(2, f"export for {', '.join(PROFILES)}", started)
-    folder = export(out / "run", PROFILES, out / "export")
+    step(2, "train a release for the same, which sends one of a few codes for each digit", started)
+    run = train(Recipe.find("digits-release"), out / "run", budget=budget, classifiers=paper.folder)
+
+    step(3, f"export it for {', '.join(PROFILES)}", started)
+    folder = export(run.folder, PROFILES, out / "export")
     print(folder.text(), file=sys.stderr)
+    export(paper.folder, ["workstation"], out / "prgan-export")
 
-    step(3, f"audit {ARTEFACT}: adversaries fixed, transfer and adaptive, beside label-only", started)
-    document = audit(out / "export", artefact=ARTEFACT, budget="quick", seed=0)
+    step(4, f"audit {ARTEFACT} of both: adversaries fixed, transfer and adaptive, beside label-only", started)
+    beside = audit(out / "prgan-export", artefact=ARTEFACT, budget="quick", seed=0)
+    save(beside, out / "prgan-export")
+    document = audit(out / "export", artefact=ARTEFACT, budget="quick", seed=0, label_only=beside["label_only"])
     save(document, out / "export")
     shutil.copyfile(out / "export" / "audit.json", out / "audit.json")
+    (out / "comparison.png").write_bytes(compared(paper, beside, run, document, out))
 
-    step(4, "make a development key and seal the bundle", started)
+    step(5, "make a development key and seal the bundle", started)
     public = keygen(out / "keys", development=True)
     trust = out / "trust"
     trust.mkdir()
@@ -71,10 +87,10 @@ def demo(out: Path, *, quick: bool) -> str:
 
     pyz = build_zipapp(out / "edgeveil-edge.pyz")
     common = (str(bundle), "--trust", str(trust))
-    step(5, "verify it as a board does", started)
+    step(6, "verify it as a board does", started)
     edge(pyz, "verify", *common)
 
-    step(6, "run it over the test digits", started)
+    step(7, "run it over the test digits", started)
     test = run.dataset().part("test")
     np.savez_compressed(out / "frames.npz", x=test.x)
     summary = edge(
@@ -83,10 +99,10 @@ def demo(out: Path, *, quick: bool) -> str:
     counts = json.loads(summary)
     print(f"frames in {counts['frames_in']}, out {counts['frames_out']}, dropped {counts['dropped']}", file=sys.stderr)
 
-    step(7, "benchmark it", started)
+    step(8, "benchmark it", started)
     (out / "bench.json").write_text(edge(pyz, "bench", *common, "--artefact", ARTEFACT))
 
-    step(8, "write the report", started)
+    step(9, "write the report", started)
     write_report(
         run=out / "run",
         export=out / "export",
@@ -94,20 +110,50 @@ def demo(out: Path, *, quick: bool) -> str:
         bench=out / "bench.json",
         out=out / "report.html",
         pictures=True,
+        comparison=(out / "comparison.png", comparison.why(beside, document)),
     )
-    return closing(out, document, time.monotonic() - started)
+    return closing(out, beside, document, time.monotonic() - started)
 
 
-def closing(out: Path, document: dict, seconds: float) -> str:
-    """The honest sentence, where everything lies, and three commands to try."""
+def compared(paper: Run, beside: dict, run: Run, document: dict, out: Path) -> bytes:
+    """Some test digits as they are, as both perturbers send them, and as label-only does, with what was found of each.
+
+    ``beside`` and ``document`` are the audits of the exports of ``paper`` and ``run``.
+    """
+    dataset = run.dataset()
+    test = dataset.part("test")
+    rows = np.random.default_rng(3).permutation(len(test))[:SHOWN]
+    x = test.x[rows[np.argsort(test.y[rows], kind="stable")]]
+    floor = from_classifier(dataset.for_training(), paper.classifiers()["target"])
+    sent = [through(ExportFolder.open(out / name), ARTEFACT, x) for name in ("prgan-export", "export")]
+    return comparison.draw(
+        dataset.input,
+        [
+            comparison.Row("x, the digits themselves", x),
+            comparison.Row("PR-GAN's x'", sent[0], beside, comparison.kept(beside)),
+            comparison.Row("the release's x'", sent[1], document, comparison.kept(document)),
+            comparison.Row("label-only: the floor", floor.perturb(x)["frame"], document["label_only"], {}),
+        ],
+        target=document["data"]["target"],
+        sensitive=document["data"]["sensitive"],
+        raw=document["raw"],
+    )
+
+
+def closing(out: Path, beside: dict, document: dict, seconds: float) -> str:
+    """The honest sentences, where everything lies, and three commands to try."""
     return f"""
-{sentence(document)}
+PR-GAN: {sentence(beside)}
+
+The release: {sentence(document)}
+
+{comparison.why(beside, document)}
 
 Done in {seconds:.0f} s. {out}/ holds
-  report.html    one page: numbers, pictures, curves
-  demo.veil      the signed bundle (development key: every runtime says so)
-  audit.json     the privacy numbers     bench.json  the speed on this machine
-  trust/         the public key that a board would hold
+  comparison.png what both send, and who still reads it       report.html  one page: that, numbers, curves
+  demo.veil      the release as a signed bundle (development key: every runtime says so)
+  audit.json     the privacy numbers of the release           bench.json   its speed on this machine
+  prgan-export/  the paper's generator and its audit.json     trust/       the public key that a board would hold
 
 Try next
   .venv/bin/edgeveil bundle inspect {out}/demo.veil --trust {out}/trust

@@ -38,9 +38,9 @@ HEAD = """\
 Written by scripts/make_release_docs.py from docs/results/privacy/release-*.json (scripts/reproduce_release.py). Every
 figure is of the int8 artefact through the edge runtime, on the test slice of each seed. The attack is the stronger of
 two that count z beside y and code: one learned on the second slice, one on other folds of the test slice. All that
-leaves is a function of the code and fresh noise, so in the long run nothing that is trained on x' does better; networks
-were not trained on x' for this page. An attack's share of right answers is known here to about one point (WiFi) or
-one and a half (faces), 0.6 for MNIST. Kept is the correlation within y between x and x'; label-only
+leaves is a function of the code and fresh noise, so in the long run nothing that is trained on x' does better; what
+networks trained on x' reach stands below. An attack's share of right answers is known here to about one point (WiFi)
+or one and a half (faces), 0.6 for MNIST. Kept is the correlation within y between x and x'; label-only
 keeps 0. Settings were chosen on validation (docs/results/privacy/choice-*.json).
 """
 
@@ -74,6 +74,7 @@ def section(data: str, record: dict[str, Any]) -> str:
             f"(p that it is worse {paired['label']['p_worse']:.2f}) | {100 * paired['codes_changed']:.1f} % | "
             f"{spent:.0f} s | {100 * certificate['bound']:.1f} % |"
         )
+    lines += ["", *networks(record)]
     again = [one["artefacts"]["tflite-int8"]["same_x"] for one in record["seeds"]]
     changed = sum(one["rows_with_several_codes"] for one in again)
     lines += [
@@ -86,11 +87,44 @@ def section(data: str, record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def networks(record: dict[str, Any]) -> list[str]:
+    """What networks made of x', seed by seed, or that none were tried."""
+    tried = [one for one in record["seeds"] if "networks" in one]
+    if not tried:
+        return ["Networks trained on x': not recorded (scripts/reproduce_release.py --networks quick)."]
+
+    def percent(rate: dict[str, Any]) -> str:
+        return f"{100 * rate['accuracy']:.1f} [{100 * rate['low']:.1f}, {100 * rate['high']:.1f}]"
+
+    lines = [
+        "| seed | budget | z, fixed (non-adaptive) | z, transfer (non-adaptive) | best network on x' | AUC | chance |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in tried:
+        found = one["networks"]
+        best, chance = found["worst_adaptive"], max(found["chance"].values())
+        fixed, transfer = (
+            max((row for row in found["adversaries"] if row["kind"] == kind), key=lambda row: row["accuracy"])
+            for kind in ("fixed", "transfer")
+        )
+        auc = "-" if best["auc"] is None else f"{best['auc']:.3f}"
+        lines.append(
+            f"| {one['seed']} | {found['budget']} | {percent(fixed)} | {percent(transfer)} | "
+            f"{percent(best)} {best['name']} | {auc} | {100 * chance:.1f} |"
+        )
+    return lines
+
+
+def page(root: Path = Path()) -> str:
+    """The page on the records under ``root``, as Markdown."""
+    found = {data: root / RECORDS / f"release-{data}.json" for data in TARGETS}
+    parts = [section(data, json.loads(path.read_text())) for data, path in found.items() if path.is_file()]
+    return "\n".join([HEAD, *parts])
+
+
 def main() -> None:
     """Write the page."""
-    found = {data: RECORDS / f"release-{data}.json" for data in TARGETS}
-    parts = [section(data, json.loads(path.read_text())) for data, path in found.items() if path.is_file()]
-    PAGE.write_text("\n".join([HEAD, *parts]))
+    PAGE.write_text(page())
 
 
 if __name__ == "__main__":

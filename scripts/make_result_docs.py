@@ -8,13 +8,16 @@ from typing import Any
 import jinja2
 
 from trainer.audit.intervals import Interval, mean
-from trainer.report import streams, table_2, table_2_cells
+from trainer.report import fig_7, streams, table_2, table_2_cells, unseen
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE = Path("docs/results-mnist.md")
 TABLE_2, TABLE_2_PAGE = Path("docs/results/privacy/table-2"), Path("docs/results-table-2.md")
 RELEASES = "docs/results/privacy/release-{}.json"
+FIG_7, FIG_7_PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results-fig-7.md")
+PICTURE = Path("docs/frontier-fig-7.svg")
+UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results-unseen.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results-streams.md")
 
 
@@ -93,6 +96,16 @@ def table_2_page(records: list[dict[str, Any]], releases: dict[str, dict[str, An
     return template.render(sets=sections, made_with=table_2_cells.made_with(records))
 
 
+def fig_7_page(record: dict[str, Any]) -> str:
+    """The page on figure 7 as Markdown; its picture is drawn beside it."""
+    return templates().get_template("results-fig-7.md.j2").render(record=record, rows=list(fig_7.cells(record)))
+
+
+def unseen_page(record: dict[str, Any]) -> str:
+    """The page on people who were never seen as Markdown."""
+    return templates().get_template("results-unseen.md.j2").render(sets=unseen.sections(record))
+
+
 def releases(root: Path = Path()) -> dict[str, dict[str, Any]]:
     """The records of releases, by data set."""
     found = {data: root / RELEASES.format(data) for data in table_2.PAPER}
@@ -101,11 +114,19 @@ def releases(root: Path = Path()) -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Write the pages of what has been recorded."""
-    for record, target, make in ((RECORD, PAGE, page), (STREAMS, STREAMS_PAGE, streams_page)):
+    pages = (
+        (RECORD, PAGE, page),
+        (STREAMS, STREAMS_PAGE, streams_page),
+        (FIG_7, FIG_7_PAGE, fig_7_page),
+        (UNSEEN, UNSEEN_PAGE, unseen_page),
+    )
+    for record, target, make in pages:
         if record.is_file():
             target.write_text(make(json.loads(record.read_text())))
     if TABLE_2.is_dir():
         TABLE_2_PAGE.write_text(table_2_page(table_2.read(TABLE_2), releases()))
+    if FIG_7.is_file():
+        fig_7.draw(json.loads(FIG_7.read_text()), PICTURE)
 
 
 if __name__ == "__main__":

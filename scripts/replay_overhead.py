@@ -43,7 +43,7 @@ RECORDING = "gotpd_overhead_depth/recording_120"
 RESULT = Path("docs/results/bench/overhead.json")
 TOPIC = "overhead"
 SAMPLE_S = 5.0
-WARM_S = 20.0  # memory is compared from here on: interpreters and queues have their buffers then
+WARM_S = 120.0  # memory is compared from here on: interpreters, queues and allocators have what they need then
 
 
 def make(work: Path) -> tuple[Path, Path]:
@@ -251,12 +251,15 @@ def replay(bundle: Path, trust: Path, recording: Path, seconds: float, cores: li
 
 def memory(samples: list[dict[str, Any]]) -> dict[str, Any]:
     """What all processes have resident together: after warming up, at the end, most, and the growth of a line's fit."""
-    points = [(one["at_s"], sum(one["rss"].values())) for one in samples if all(one["rss"].values())]
+    processes = max(len(one["rss"]) for one in samples)
+    # While the service ends, one of its processes is there without the other.
+    whole = [one for one in samples if len(one["rss"]) == processes and all(one["rss"].values())]
+    points = [(one["at_s"], sum(one["rss"].values())) for one in whole]
     warm = [point for point in points if point[0] >= min(WARM_S, points[-1][0] / 3)]
     times, sizes = np.array(warm).T
     slope = np.polyfit(times, sizes, 1)[0] if len(warm) > 2 else 0.0
     return {
-        "processes": max(len(one["rss"]) for one in samples),
+        "processes": processes,
         "warm_bytes": int(sizes[0]),
         "end_bytes": int(sizes[-1]),
         "most_bytes": int(sizes.max()),

@@ -5,6 +5,9 @@
 A seed is other slices, other first weights and another order. Each is recorded when it is done; run again, the script
 goes on with those that are missing. Keras, float32 and int8 stand side by side, through the edge runtime; y-hat of int8
 is compared with that of Keras on the same test rows (McNemar's test, and by how much it may be worse at most).
+
+With ``--networks quick`` or ``thorough`` the networks of `edgeveil audit` attack the int8 x' as well, though counting
+codes is exact: they confirm it. That is added to seeds on record too, from the runs in --out.
 """
 
 import argparse
@@ -12,6 +15,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +25,22 @@ from scipy import stats
 
 from edge_runtime.errors import LimitNotMet
 from edge_runtime.files import write_atomic
-from trainer.audit.auditing import raw_rates
+from trainer.audit import perturbing
+from trainer.audit.auditing import examine, raw_rates
 from trainer.audit.document import environment
+from trainer.audit.problem import BUDGETS
+from trainer.audit.registry import adversaries
 from trainer.export import export as export_run
 from trainer.export.folder import ExportFolder
 from trainer.export.quiet import load_tensorflow
+from trainer.progress import say
 from trainer.recipe import Recipe
 from trainer.run import Run
 from trainer.train import train
 
-ARTEFACTS = (KERAS, "tflite-float32", "tflite-int8")
+SHIPS = "tflite-int8"
+ARTEFACTS = (KERAS, "tflite-float32", SHIPS)
+NETWORKS = ("BatchNorm MLP", "CNN", "BatchNorm CNN", "fine-tuned D_z", "mixed", "inversion")
 AGAIN = 16  # releases of the same x
 AGAIN_ROWS = 300
 
@@ -57,9 +67,37 @@ def paired(right: np.ndarray, reference: np.ndarray) -> dict[str, float]:
 
 def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
     """Train, export and measure one seed; what is there already is used."""
+    started = time.monotonic()
+    run, export = made(recipe, seed, out)
+    dataset, test = run.dataset(), run.dataset().part("test")
+    right, sent, found = {}, {}, {}
+    for artefact in ARTEFACTS:
+        through = pipeline(run, export, artefact)
+        found[artefact], outputs = measured(run, through)
+        right[artefact], sent[artefact] = outputs["label"] == test.y, outputs["sent"]
+        if artefact == SHIPS:
+            found[artefact]["same_x"] = same_x(through, test.x[:AGAIN_ROWS])
+    return {
+        "seed": seed,
+        "limit_met": run.facts["limit_met"],
+        "raw": raw_rates(dataset, run.classifiers()),
+        "artefacts": found,
+        "int8_against_keras": {
+            "label": paired(right[SHIPS], right[KERAS]),
+            "codes_changed": float((sent[SHIPS] != sent[KERAS]).mean()),
+        },
+        "sha256": hashes(export),
+        "cost": export.manifest["models"]["encoder"].get("cost"),
+        "training_s": run.facts["wall_time_s"],
+        "wall_time_s": round(time.monotonic() - started, 1),
+        **dict(zip(("versions", "machine"), environment(), strict=True)),
+    }
+
+
+def made(recipe: Recipe, seed: int, out: Path) -> tuple[Run, ExportFolder]:
+    """Run and export of one seed, made now or earlier."""
     recipe = recipe.model_copy(update={"seed": seed})
     folder, exported = out / f"{recipe.name}-{seed}", out / f"{recipe.name}-{seed}-export"
-    started = time.monotonic()
     finished = (folder / "run.json").is_file() and Run.open(folder).facts["state"] == "finished"
     if not finished:
         try:
@@ -68,34 +106,35 @@ def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
             print(error)  # the record says limit_met
     if not (exported / "manifest.json").is_file():
         export_run(folder, ["workstation"], exported, all_formats=True)
-    run, export = Run.open(folder), ExportFolder.open(exported)
-    dataset, test = run.dataset(), run.dataset().part("test")
-    right, sent, found = {}, {}, {}
-    for artefact in ARTEFACTS:
-        through = pipeline(run, export, artefact)
-        found[artefact], outputs = measured(run, through)
-        right[artefact], sent[artefact] = outputs["label"] == test.y, outputs["sent"]
-        if artefact == "tflite-int8":
-            found[artefact]["same_x"] = same_x(through, test.x[:AGAIN_ROWS])
+    return Run.open(folder), ExportFolder.open(exported)
+
+
+def hashes(export: ExportFolder) -> dict[str, str]:
+    """SHA-256 of every artefact that is measured."""
     artefacts = export.manifest["models"]["encoder"]["artefacts"]
     return {
-        "seed": seed,
-        "limit_met": run.facts["limit_met"],
-        "raw": raw_rates(dataset, run.classifiers()),
-        "artefacts": found,
-        "int8_against_keras": {
-            "label": paired(right["tflite-int8"], right[KERAS]),
-            "codes_changed": float((sent["tflite-int8"] != sent[KERAS]).mean()),
-        },
-        "sha256": {
-            name: hashlib.sha256(export.members[entry["file"]]).hexdigest()
-            for name, entry in artefacts.items()
-            if name in ARTEFACTS
-        },
-        "cost": export.manifest["models"]["encoder"].get("cost"),
-        "training_s": run.facts["wall_time_s"],
+        name: hashlib.sha256(export.members[entry["file"]]).hexdigest()
+        for name, entry in artefacts.items()
+        if name in ARTEFACTS
+    }
+
+
+def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any]:
+    """What networks make of the int8 x': the fixed and the transferred one, and those that learn on it."""
+    started = time.monotonic()
+    run, export = made(recipe, seed, out)
+    dataset = run.dataset()
+    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
+    left = perturbing.through(perturbing.Subject(export.manifest, export.members, SHIPS), run, dataset, rows).released
+    families = tuple(family for family in adversaries() if family.name in NETWORKS or family.kind != "adaptive")
+    tries = replace(BUDGETS[budget], every_family=True, confirm=True)
+    found = examine(dataset, left, run.classifiers(), tries, seed, lambda _rows: None, families=families).as_dict()
+    kept = ("target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "learning_curve")
+    return {
+        "budget": budget,
+        "sha256": hashes(export)[SHIPS],
+        **{name: found[name] for name in kept},
         "wall_time_s": round(time.monotonic() - started, 1),
-        **dict(zip(("versions", "machine"), environment(), strict=True)),
     }
 
 
@@ -107,7 +146,7 @@ def same_x(through: Any, x: np.ndarray) -> dict[str, Any]:
 
 def over_seeds(seeds: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean and worst over seeds of what the targets are about, of the int8 artefact."""
-    rows = [record["artefacts"]["tflite-int8"] for record in seeds]
+    rows = [record["artefacts"][SHIPS] for record in seeds]
     attack = [max(row[name]["accuracy"] for name in ("code_counts", "code_counts_crossed")) for row in rows]
     figures = {
         "label_accuracy_of_raw": [
@@ -135,6 +174,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out", type=Path, required=True, help="folder for runs and exports")
     parser.add_argument("--record", type=Path, required=True)
+    parser.add_argument("--networks", choices=sorted(BUDGETS), help="let networks attack x' too, and how hard")
     asked = parser.parse_args()
     load_tensorflow()
     recipe = Recipe.find(asked.recipe)
@@ -143,12 +183,23 @@ def main() -> None:
     if record.get("settings") != settings:
         record = {"kind": "edgeveil-release-record", "recipe": recipe.name, "settings": settings, "seeds": []}
     for seed in asked.seeds:
-        if any(done["seed"] == seed for done in record["seeds"]):
-            continue
-        record["seeds"].append(seed_record(recipe, seed, asked.out))
-        record["over_seeds"] = over_seeds(record["seeds"])
-        write_atomic(str(asked.record), (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
-        print(f"{recipe.name}, seed {seed}: recorded in {asked.record}")
+        one = next((done for done in record["seeds"] if done["seed"] == seed), None)
+        if one is None:
+            one = seed_record(recipe, seed, asked.out)
+            record["seeds"].append(one)
+            record["over_seeds"] = over_seeds(record["seeds"])
+            write(asked.record, record)
+        if asked.networks and one.get("networks", {}).get("budget") != asked.networks:
+            one["networks"] = networks(recipe, seed, asked.out, asked.networks)
+            if one["networks"]["sha256"] != one["sha256"][SHIPS]:
+                say(f"Seed {seed}: the artefact in {asked.out} is not the one on record; the record names both hashes.")
+            write(asked.record, record)
+
+
+def write(path: Path, record: Mapping[str, Any]) -> None:
+    """The record, whole or not at all."""
+    write_atomic(str(path), (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+    say(f"{record['recipe']}: recorded in {path}")
 
 
 if __name__ == "__main__":

@@ -26,16 +26,23 @@ class Emulated:
     identity: Path
     known_hosts: Path
 
+    @property
+    def as_pi(self) -> str:
+        """The target of its usual user, who may sudo."""
+        return self.target.replace("root@", "pi@")
+
     def options(self) -> list[str]:
         """For the command line of ``edgeveil``."""
         return ["--identity", str(self.identity), "--known-hosts", str(self.known_hosts)]
 
-    def run(self, command: str, *, data: bytes = b"", timeout_s: float = 120) -> subprocess.CompletedProcess[bytes]:
+    def run(
+        self, command: str, *, data: bytes = b"", timeout_s: float = 120, any_code: bool = False
+    ) -> subprocess.CompletedProcess[bytes]:
         """A line for the board's shell. What it said on standard error goes to our own where it failed."""
         ssh = ["ssh", "-i", str(self.identity), "-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "BatchMode=yes"]
         ssh += ["-p", str(self.port), "root@127.0.0.1", command]
         done = subprocess.run(ssh, input=data, capture_output=True, timeout=timeout_s, check=False)
-        assert done.returncode == 0, (command, done.stdout[-2000:].decode(), done.stderr[-2000:].decode())
+        assert any_code or done.returncode == 0, (command, done.stdout[-2000:].decode(), done.stderr[-2000:].decode())
         return done
 
     def put(self, data: bytes, path: str) -> None:
@@ -54,14 +61,24 @@ def _script(*arguments: str, timeout_s: float) -> str:
 
 
 @contextlib.contextmanager
-def board(kind: str) -> Iterator[Emulated]:
-    """A board of ``kind`` (``userland``, ``vm``) on a free port until the block ends; skips where there can be none."""
+def board(kind: str, *, card: Path | None = None) -> Iterator[Emulated]:
+    """A board of ``kind`` (``userland``, ``vm``) on a free port until the block ends; skips where there can be none.
+
+    ``card``: boot from that card, as ``new_card`` makes one, instead of from a system of its own.
+    """
     which = ["--kind", kind, "--name", f"test-{os.getpid()}-{kind}"]
-    found = json.loads(_script("up", *which, "--port", "0", timeout_s=900))
+    more = [] if card is None else ["--card", str(card)]
+    found = json.loads(_script("up", *which, *more, "--port", "0", timeout_s=900))
     try:
         yield Emulated(found["target"], found["port"], Path(found["identity"]), Path(found["known_hosts"]))
     finally:
         _script("down", *which, timeout_s=60)
+
+
+def new_card(path: Path) -> Path:
+    """An SD card with a system that never booted; skips where there can be none."""
+    _script("card", "--card", str(path), timeout_s=900)
+    return path
 
 
 def tree() -> Path:

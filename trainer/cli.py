@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 
 from edge_runtime.errors import BadInput, EdgeVeilError
 from trainer import cli_audit, cli_bench, cli_cost, cli_devices, cli_estimate
+from trainer.cli_fleet import fleet
 from trainer.cli_trust import trust
 
 app = typer.Typer(
@@ -33,6 +34,7 @@ app.add_typer(recipes, name="recipe")
 app.add_typer(bundles, name="bundle")
 app.add_typer(boards, name="devices")
 app.add_typer(trust, name="trust")
+app.add_typer(fleet, name="fleet")
 cli_audit.add_commands(app)
 cli_devices.add_commands(app, boards)
 cli_cost.add_commands(app)
@@ -149,15 +151,19 @@ def sweep(
         _say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
 
 
-@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --out mine.toml")
+@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind release --out mine.toml")
 def recipe_new(
     data: Annotated[str, typer.Option(help="npz:FILE with arrays x, y, z (and subject, session or groups).")],
     out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
+    kind: Annotated[
+        str,
+        typer.Option(help="prgan, ngp, ap, minimax, release, label-only, laplace; cleaner, noise for vectors."),
+    ] = "prgan",
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
     from trainer.recipe_new import write_recipe
 
-    write_recipe(data, out)
+    write_recipe(data, out, kind=kind)
     _say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
 
 

@@ -33,7 +33,7 @@ def add_commands(app: typer.Typer, boards: typer.Typer) -> None:
     app.command(epilog="Example: edgeveil stop ssh://pi@edgepi")(connected(stop))
     app.command(epilog="Example: edgeveil releases ssh://pi@edgepi --keep 3")(connected(releases))
     app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")(index)
-    app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --with ai-edge-litert==2.3.0 --out wheels")(wheels)
+    app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --out wheels")(wheels)
 
 
 def probe(
@@ -57,6 +57,9 @@ def flash(
     sink: Annotated[list[str] | None, typer.Option(help="Where perturbed frames go; may be repeated.")] = None,
     wheels: Annotated[Path | None, typer.Option(help="Folder of edgeveil wheels, for a board that lacks them.")] = None,
     service: Annotated[bool, typer.Option("--service/--no-service", help="Install and start the service.")] = True,
+    update_from: Annotated[
+        str | None, typer.Option(help="Have the board look for newer releases there: https://... or dir:/FOLDER.")
+    ] = None,
     frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
@@ -76,7 +79,7 @@ def flash(
             connection,
             profile,
             trust=trust,
-            wanted=Wanted(source, tuple(sink or ()), service, frames, again),
+            wanted=Wanted(source, tuple(sink or ()), service, frames, again, update_from=update_from),
             wheels=wheels,
             dry_run=dry_run,
             show=_say,
@@ -108,9 +111,7 @@ def rollback(
 ) -> None:
     """Have a board run its previous release again; refused where that lies below its floor."""
     with connection.open(target) as board:
-        _edge(board, "rollback", "--root", connection.root)
-        if board.has_service():
-            board.control("restart")
+        print(board.rollback())
 
 
 def logs(
@@ -176,14 +177,19 @@ def index(
 def wheels(
     profile: Annotated[str, typer.Argument(help="Board profile, by name or TOML file.")],
     out: Annotated[Path, typer.Option(help="New folder for site.zip and site.json.")],
-    requirement: Annotated[list[str], typer.Option("--with", help="Package and version: ai-edge-litert==2.3.0.")],
+    requirement: Annotated[
+        list[str] | None, typer.Option("--with", help="Package and version, for the profile's: ai-edge-litert==2.3.0.")
+    ] = None,
+    python: Annotated[str | None, typer.Option(help="The board's Python, where it is not the profile's: 3.13.")] = None,
     find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
+    pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel in that folder that may be taken.")] = None,
 ) -> None:
     """Collect wheels for a board that cannot install them itself. Nothing is compiled, nothing rides along."""
     from devices import profiles
     from devices.sites import collect
 
-    site = collect(profiles.load(profile), out, requirement, find_links=find_links)
+    chosen = profiles.load(profile)
+    site = collect(chosen, out, requirement or (), python=python, find_links=find_links, pins=pin or ())
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
     _say(f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}")
 

@@ -75,6 +75,19 @@ def require(
     print(TrustFolder.open(folder).require(security_version, passphrase=_passphrase(passphrase_file)).text())
 
 
+@trust.command(epilog="Example: edgeveil trust policy root policy.json")
+def policy(
+    folder: Folder,
+    file: Annotated[Path, typer.Argument(help="policy.json: what bundles must hide (docs/flashing.md).")],
+    passphrase_file: Passphrase = None,
+) -> None:
+    """Sign a policy for boards in use (edgeveil-edge policy takes it); new ones get it with their first flash."""
+    from trainer.export.trust_file import TrustFolder
+
+    version = TrustFolder.open(folder).sign_policy(file, passphrase=_passphrase(passphrase_file))
+    print(f"Version {version} of the policy is {folder / 'policy-signed.json'}.")
+
+
 @trust.command(epilog="Example: edgeveil trust show root")
 def show(
     folder: Folder, as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False

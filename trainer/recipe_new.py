@@ -11,7 +11,7 @@ import numpy as np
 
 from edge_runtime.errors import BadInput
 from edge_runtime.files import write_atomic
-from trainer import datasets
+from trainer import datasets, recipe_sections
 from trainer.datasets.base import PARTS, Dataset
 from trainer.recipe import Recipe
 
@@ -21,7 +21,7 @@ STEPS = {"classifiers": 1500, "perturber": 2500}  # training steps that small da
 TEMPLATE = """\
 # Written by `edgeveil recipe new`. Every key is described in docs/recipes.md.
 name = {name}
-description = "PR-GAN on {file}: keeps y, hides z."
+description = "{title} on {file}: keeps y, hides z."
 seed = 0
 
 # {rows} {kind}s of shape {shape}, {dtype}. Slices of {slices} rows, {cut}.
@@ -43,18 +43,9 @@ kind = "counted"
 #   y: {y_accuracy:.1%} ({y_chance:.1%} by always guessing the commonest of its {y_classes} classes)
 #   z: {z_accuracy:.1%} ({z_chance:.1%} by always guessing the commonest of its {z_classes} classes){remark}
 [classifiers]
-architecture = "{classifier}"{shift}
-patience = {patience}
+architecture = "{classifier}"{shift}{patience}
 
-[perturber]
-kind = "prgan"
-alpha = 10.0          # weight of keeping y and hiding z against looking real; larger hides more
-distance = {distance:<10} # how far a reading may move at no cost; two readings lie {apart:.2f} apart on average
-
-[perturber.generator]
-architecture = "{generator}"
-width = {width}{halvings}
-
+{perturber}
 [budget]
 classifier_epochs = {classifier_epochs}
 epochs = {epochs}
@@ -75,8 +66,11 @@ class Look:
     chance: float
 
 
-def write_recipe(data: str, out: Path) -> None:
-    """Write a recipe for ``data`` ("npz:FILE") to ``out``, which must not exist. Raises ``BadInput``."""
+def write_recipe(data: str, out: Path, *, kind: str = "prgan") -> None:
+    """Write a recipe for ``data`` ("npz:FILE") with that kind of perturber to ``out``, which must not exist.
+
+    Raises ``BadInput``.
+    """
     out = Path(out)
     if not data.startswith("npz:") or len(data) <= 4:
         raise BadInput(
@@ -86,24 +80,25 @@ def write_recipe(data: str, out: Path) -> None:
         raise BadInput(f"--out: expected a name that ends in .toml; got {out}.")
     if out.exists():
         raise BadInput(f"{out} exists; it is not overwritten. Choose another --out, or remove it.")
-    text = compose(Path(data[4:]).expanduser(), out)
+    text = compose(Path(data[4:]).expanduser(), out, kind=kind)
     write_atomic(str(out), text.encode())
 
 
-def compose(file: Path, out: Path) -> str:
+def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
     """The text of a recipe at ``out`` for the arrays in ``file``."""
     dataset = datasets.load(_first_guess(file))
+    apart = _apart(dataset)
+    perturber = recipe_sections.section(kind, dataset, apart=apart)
     names = dataset.y_names, dataset.z_names
     look = {label: _look(dataset, label) for label in ("y", "z")}
     fitted = 0.8 * len(dataset.slices.perturber)
     batch = 128 if fitted >= 4096 else 64 if fitted >= 256 else 16
     per_epoch = max(1, int(fitted // batch))
     epochs = {part: int(np.clip(round(steps / per_epoch), 5, 150)) for part, steps in STEPS.items()}
-    apart = _apart(dataset)
-    spec, image = dataset.input, dataset.input.kind == "image"
-    side = min(spec.shape[:2]) if image else 0
+    spec, image, linear = dataset.input, dataset.input.kind == "image", kind in recipe_sections.LINEAR
     text = TEMPLATE.format(
-        name=json.dumps(_name(file)),
+        name=json.dumps(f"{_name(file)}-{kind}"),
+        title=recipe_sections.TITLES[kind],
         file=re.sub(r"[^\w .-]", "_", file.name),
         rows=f"{len(dataset.y):,}",
         kind=spec.kind,
@@ -125,22 +120,18 @@ def compose(file: Path, out: Path) -> str:
         z_chance=look["z"].chance,
         z_classes=len(names[1]),
         remark=_remark(look),
-        classifier="small" if image else "table1-wifi",
+        classifier="linear" if linear else "small" if image else "table1-wifi",
         shift="\nshift = 1             # pixels that training images are moved by; 0 where position matters"
         if image
         else "",
-        patience=max(5, epochs["classifiers"] // 4),
-        distance=round(max(0.3 * apart, 0.01), 2),
-        apart=apart,
-        generator="conv" if image else "mlp",
-        width=24 if image else int(np.clip(2 * spec.shape[0], 32, 512)),
-        halvings=f"\nhalvings = {1 if side < 16 else 2 if side < 64 else 3}" if image else "",
-        classifier_epochs=epochs["classifiers"],
-        epochs=epochs["perturber"],
+        patience="" if linear else f"\npatience = {max(5, epochs['classifiers'] // 4)}",
+        perturber=perturber.text,
+        classifier_epochs=1 if linear else epochs["classifiers"],
+        epochs=epochs["perturber"] if perturber.epochs else 1,
         batch=batch,
         quick_rows=3000,
-        quick_classifier_epochs=max(3, epochs["classifiers"] // 4),
-        quick_epochs=max(3, epochs["perturber"] // 5),
+        quick_classifier_epochs=1 if linear else max(3, epochs["classifiers"] // 4),
+        quick_epochs=max(3, epochs["perturber"] // 5) if perturber.epochs else 1,
         floor=round(float(np.clip(look["y"].accuracy - 0.1, 0.05, 0.97)), 2),
     )
     Recipe.parse(text, origin=str(out), folder=out.parent)
@@ -192,7 +183,7 @@ def _apart(dataset: Dataset) -> float:
 
 def _name(file: Path) -> str:
     name = re.sub(r"[^a-z0-9._-]+", "-", file.stem.lower()).strip("-._")[:60]
-    return f"{name or 'mine'}-prgan"
+    return name or "mine"
 
 
 def _from(folder: Path, file: Path) -> str:

@@ -7,10 +7,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from devices.profiles.profile import ARTEFACTS, Backend, Calibration, OnnxLimits, Profile, TfliteLimits, parse
+from devices.profiles.profile import (
+    ARTEFACTS,
+    Backend,
+    Calibration,
+    Camera,
+    Install,
+    OnnxLimits,
+    Profile,
+    Service,
+    TfliteLimits,
+    parse,
+)
 from edge_runtime.errors import BadInput
 
-__all__ = ["ARTEFACTS", "Backend", "Calibration", "OnnxLimits", "Profile", "TfliteLimits", "load", "names", "parse"]
+__all__ = [
+    "ARTEFACTS",
+    "Backend",
+    "Calibration",
+    "Camera",
+    "Install",
+    "OnnxLimits",
+    "Profile",
+    "Service",
+    "TfliteLimits",
+    "load",
+    "names",
+    "parse",
+]
 
 _FOLDER = Path(__file__).parent
 

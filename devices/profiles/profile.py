@@ -18,6 +18,9 @@ _RUNS = {
 }
 # What a run can be watched by: a file of the board's, or a command behind "!"; see docs/benchmarks.md.
 SENSORS = ("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
+_PLACE = re.compile(r"(/[A-Za-z0-9._-]+)+")
+_REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 _VERSIONS = re.compile(r"(==|<=|>=|<|>)\d+(\.\d+){0,3}(,(==|<=|>=|<|>)\d+(\.\d+){0,3})*")
@@ -64,6 +67,45 @@ class Calibration:
 
 
 @dataclass(frozen=True)
+class Service:
+    """Whom the service runs as there, by which Python, and where EdgeVeil lies."""
+
+    user: str = "edgeveil"
+    inside_user: str = "edgeveil-inside"
+    python: str = "/usr/bin/python3"
+    root: str = "/opt/edgeveil"
+
+
+@dataclass(frozen=True)
+class Camera:
+    """How cameras are opened there: sources to try, and the groups of V4L2 devices and of USB devices."""
+
+    sources: tuple[str, ...] = ()
+    group: str = "video"
+    usb_group: str = "plugdev"
+
+
+@dataclass(frozen=True)
+class Install:
+    """What brings the interpreter onto a board with this Python: wheels of the public index, packages of the board's
+    own distribution, and what only a vendor offers and the user supplies. Nothing is compiled there.
+    """
+
+    python: str
+    glibc: str | None = None  # where it is not that of the profile's system
+    packages: tuple[str, ...] = ()
+    system: tuple[str, ...] = ()
+    vendor: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The recipe for people."""
+        parts = [", ".join(self.packages)] if self.packages else []
+        parts += [f"the board's own {', '.join(self.system)}"] if self.system else []
+        parts += [f"from its vendor, by you: {', '.join(self.vendor)}"] if self.vendor else []
+        return f"Python {self.python}: " + "; ".join(parts)
+
+
+@dataclass(frozen=True)
 class Profile:
     """The facts of one board. ``artefacts`` and ``backends`` are in order of preference, best first."""
 
@@ -82,6 +124,21 @@ class Profile:
     onnx: OnnxLimits | None = None
     calibration: tuple[Calibration, ...] = ()
     sensors: Mapping[str, str] = field(default_factory=dict)
+    service: Service = Service()
+    camera: Camera = Camera()
+    install: tuple[Install, ...] = ()
+
+    def recipe(self, python: str | None = None) -> Install:
+        """What to install for that Python (the profile's own for None). Raises ``BadInput`` where nobody has said."""
+        wanted = python or self.python
+        for install in self.install:
+            if install.python == wanted:
+                return install
+        known = ", ".join(install.python for install in self.install) or "none"
+        raise BadInput(
+            f"The profile {self.name} has no recipe for Python {wanted} (it has {known}). Name packages and versions "
+            "with --with, or choose another Python with --python."
+        )
 
     def limits(self, artefact: str) -> TfliteLimits | OnnxLimits | None:
         """What the board asks of an artefact of that name; None where it asks for nothing in particular."""
@@ -113,6 +170,12 @@ class Profile:
         if self.onnx:
             ops = "any operation" if self.onnx.ops is None else f"{len(self.onnx.ops)} operations"
             lines.append(f"  ONNX: opset {self.onnx.opset}, IR {self.onnx.ir}, {ops}")
+        lines += [f"  install: {install.text()}" for install in self.install]
+        lines.append(f"  service: as {self.service.user} and {self.service.inside_user}, in {self.service.root}")
+        if self.camera.sources:
+            lines.append(f"  cameras: {', '.join(self.camera.sources)}")
+        if self.sensors:
+            lines.append(f"  sensors: {', '.join(self.sensors)}")
         lines += [f"  checked: {fact}" for fact in self.checked]
         lines += [f"  never run: {fact}" for fact in self.unchecked]
         return "\n".join(lines)
@@ -199,12 +262,61 @@ def parse(document: Mapping[str, Any], *, source: str) -> Profile:
             for number, table in enumerate(top.get("calibration", list, "a list of [[calibration]]", default=[]))
         ),
         sensors=_sensors(source, top.get("sensors", dict, "a table", default={})),
+        service=_service(_Table(source, "service", top.get("service", dict, "a table", default={}))),
+        camera=_camera(_Table(source, "camera", top.get("camera", dict, "a table", default={}))),
+        install=tuple(
+            _install(_Table(source, f"install[{number}]", table))
+            for number, table in enumerate(top.get("install", list, "a list of [[install]]", default=[]))
+        ),
     )
     top.done()
     for artefact in artefacts:
         if not any(artefact in backend.artefacts for backend in backends):
             raise BadInput(f"profile {source}: no [[backends]] runs {artefact}; add it to one, or leave it out.")
+    if profile.install and profile.python not in {install.python for install in profile.install}:
+        raise BadInput(f"profile {source}: no [[install]] is for its own Python {profile.python}; add one.")
     return profile
+
+
+def _service(table: _Table) -> Service:
+    there = Service()
+    user: dict[str, Any] = {"pattern": _USER, "expected": "the name of a user"}
+    place: dict[str, Any] = {"pattern": _PLACE, "expected": "a plain path"}
+    service = Service(
+        user=table.text("user", default=there.user, **user),
+        inside_user=table.text("inside_user", default=there.inside_user, **user),
+        python=table.text("python", default=there.python, **place),
+        root=table.text("root", default=there.root, **place),
+    )
+    table.done()
+    return service
+
+
+def _camera(table: _Table) -> Camera:
+    there = Camera()
+    group: dict[str, Any] = {"pattern": _USER, "expected": "the name of a group"}
+    camera = Camera(
+        sources=table.texts("sources", default=None),
+        group=table.text("group", default=there.group, **group),
+        usb_group=table.text("usb_group", default=there.usb_group, **group),
+    )
+    table.done()
+    return camera
+
+
+def _install(table: _Table) -> Install:
+    install = Install(
+        python=table.text("python", pattern=_VERSION, expected='a version such as "3.11"'),
+        glibc=table.text("glibc", pattern=_VERSION, expected='a version such as "2.31"', default=None),
+        packages=table.texts("packages", empty=True, default=None),
+        system=table.texts("system", empty=True, default=None),
+        vendor=table.texts("vendor", empty=True, default=None),
+    )
+    for package in install.packages:
+        if not _REQUIREMENT.fullmatch(package):
+            raise table.wrong("packages", 'names with exact versions, as "numpy==1.26.4"', package)
+    table.done()
+    return install
 
 
 def _backend(table: _Table) -> Backend:

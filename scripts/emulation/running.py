@@ -15,17 +15,16 @@ from pathlib import Path
 from emulation.trees import NoBoard, run
 
 
-def keys(state: Path) -> None:
-    """The board's host key and the one key that may log in, made anew."""
-    for name in ("host", "user"):
-        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "emulated", "-f", str(state / name)])
+def key(folder: Path, name: str) -> None:
+    """A key, made anew: ``host`` is a board's, ``user`` is the one that may log in."""
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "emulated", "-f", str(folder / name)])
 
 
-def authorize(root: Path, state: Path) -> None:
+def authorize(root: Path, public: Path) -> None:
     """Let the user's key in as root and as pi."""
     for name, owner in (("root", 0), ("home/pi", 1000)):
         file = root / name / ".ssh/authorized_keys"
-        shutil.copy(state / "user.pub", file)
+        shutil.copy(public, file)
         shutil.chown(file, owner, owner)
         file.chmod(0o600)
 
@@ -51,13 +50,13 @@ def begin(command: list[str], state: Path, port: int, log: Path, root: Path | No
     while not _answers(port):
         ended = process.poll()
         if ended is not None or time.monotonic() - started > patience_s:
-            process.kill()
+            _kill(process.pid)
             process.wait()
             tail = log.read_text(errors="replace").strip()[-400:] if log.exists() else ""
             why = f"it ended with {ended}" if ended is not None else f"no ssh within {patience_s:.0f} s"
             raise NoBoard(f"the emulated board did not come up: {why}. Its last words: {tail}")
         time.sleep(0.2)
-    host = (state / "host.pub").read_text().split()[:2]
+    host = _host_key(state, port)
     (state / "known_hosts").write_text(f"[127.0.0.1]:{port} {' '.join(host)}\n")
     record = {
         "target": f"ssh://root@127.0.0.1:{port}",
@@ -87,8 +86,8 @@ def end(state: Path) -> bool:
     """Stop it and remove what it wrote. False where none was up."""
     record = up_already(state)
     if record is not None:
-        # Its own processes go with it: those of a user-mode board are in a process namespace that ends with it.
-        os.kill(record["pid"], signal.SIGKILL)
+        # All of its processes: those of a user-mode board are in a process namespace that ends with the first.
+        _kill(record["pid"])
         deadline = time.monotonic() + 20
         while _born(record["pid"]) == record["born"] and time.monotonic() < deadline:
             with contextlib.suppress(ChildProcessError):
@@ -96,6 +95,18 @@ def end(state: Path) -> bool:
             time.sleep(0.05)
     shutil.rmtree(state, ignore_errors=True)
     return record is not None
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # it was started as the leader of a group of its own
+
+
+def _host_key(state: Path, port: int) -> list[str]:
+    """The board's host key. A card loses the one that it had, and the board makes its own: who answers is asked."""
+    if (state / "host.pub").exists():
+        return (state / "host.pub").read_text().split()[:2]
+    return run(["ssh-keyscan", "-t", "ed25519", "-p", str(port), "127.0.0.1"]).split()[1:3]
 
 
 def _born(pid: int) -> str | None:

@@ -54,8 +54,9 @@ def up(cache: Path, state: Path, port: int) -> dict:
     root = state / "root"
     trees.run(["cp", "-a", "--reflink=auto", str(pristine), str(root)])
     (root / "etc/board-cpuinfo").write_text(CPUINFO)
-    running.keys(state)
-    running.authorize(root, state)
+    for name in ("host", "user"):
+        running.key(state, name)
+    running.authorize(root, state / "user.pub")
     for name in ("host", "host.pub"):
         shutil.copy(state / name, root / "etc/ssh" / name)
     # sshd clears the environment of a session; without SetEnv its programs would have qemu's default processor.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import sys
 import tempfile
 import uuid
 from pathlib import Path
@@ -19,9 +20,10 @@ $b mount -t proc proc /proc
 $b mount -t sysfs sys /sys
 $b mount -t devtmpfs dev /dev
 for module in $($b cat /modules/order); do $b insmod /modules/$module; done
+root=$($b sed 's/.*root=\\([^ ]*\\).*/\\1/' /proc/cmdline)
 tries=0
-while [ ! -b /dev/vda ] && [ $tries -lt 100 ]; do $b usleep 100000; tries=$((tries + 1)); done
-$b mount -t ext4 /dev/vda /root || exec $b poweroff -f
+while [ ! -b $root ] && [ $tries -lt 100 ]; do $b usleep 100000; tries=$((tries + 1)); done
+$b mount -t ext4 $root /root || exec $b poweroff -f
 $b mount --move /dev /root/dev
 $b umount /proc /sys
 exec $b switch_root /root /sbin/init
@@ -30,32 +32,46 @@ exec $b switch_root /root /sbin/init
 
 def up(cache: Path, state: Path, port: int) -> dict:
     """Boot it from a fresh image, about a minute and a half. Raises ``NoBoard``."""
-    trees.need("mmdebstrap", trees.QEMU, "qemu-system-aarch64", "qemu-img", "mke2fs", "cpio", "ssh-keygen")
+    trees.need("mmdebstrap", trees.QEMU, "qemu-system-aarch64", "mke2fs", "cpio", "ssh-keygen")
     pristine = trees.tree(cache, "vm")
     trees.register()
+    port = _new(state, port)
+    for name in ("host", "user"):
+        running.key(state, name)
+    initramfs(pristine, kernel(pristine), state / "initrd.gz")
+    _disk(pristine, state)
+    command = _machine(state / "disk.ext4", state / "console.log", port)
+    command += ["-kernel", str(pristine / f"boot/vmlinuz-{kernel(pristine)}"), "-initrd", str(state / "initrd.gz")]
+    command += ["-append", "console=ttyAMA0,115200 root=/dev/vda rw"]
+    return running.begin(command, state, port, state / "console.log", None, patience_s=300)
+
+
+def up_from_card(card: Path, state: Path, port: int) -> dict:
+    """Boot a card of ``card.make``; what the board writes stays on it. Raises ``NoBoard``."""
+    trees.need("qemu-system-aarch64", "mcopy", "ssh-keygen", "ssh-keyscan")
+    port = _new(state, port)
+    for ending in ("", ".pub"):
+        shutil.copy(f"{card}.key{ending}", state / f"user{ending}")
+    console = state / "console.log"
+    firmware = [sys.executable, str(Path(__file__).with_name("firmware.py")), str(card), str(console)]
+    return running.begin([*firmware, *_machine(card, console, port)], state, port, console, None, patience_s=600)
+
+
+def _new(state: Path, port: int) -> int:
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir(mode=0o700)
-    port = running.free_port(port)
-    running.keys(state)
-    kernel = next((pristine / "lib/modules").iterdir()).name
-    _initramfs(pristine, kernel, state / "initrd.gz")
-    _disk(pristine, state)
-    console = state / "console.log"
+    return running.free_port(port)
+
+
+def _machine(disk: Path, console: Path, port: int) -> list[str]:
     command = ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a53", "-smp", "2", "-m", "1024"]
     command += ["-accel", "tcg,thread=multi", "-display", "none", "-monitor", "none", "-no-reboot"]
-    command += ["-serial", f"file:{console}", "-kernel", str(pristine / f"boot/vmlinuz-{kernel}")]
-    command += ["-initrd", str(state / "initrd.gz"), "-append", "root=/dev/vda rw console=ttyAMA0,115200"]
-    command += [
-        "-drive",
-        f"if=none,id=disk,format=raw,file={state / 'disk.ext4'}",
-        "-device",
-        "virtio-blk-device,drive=disk",
-    ]
+    command += ["-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console"]
+    command += ["-drive", f"if=none,id=disk,format=raw,file={disk}", "-device", "virtio-blk-device,drive=disk"]
     # restrict: the guest reaches nothing, the host reaches its ssh.
     command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
     command += ["-device", "virtio-net-device,netdev=net"]
-    command += ["-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-device,rng=rng"]
-    return running.begin(command, state, port, console, None, patience_s=300)
+    return [*command, "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-device,rng=rng"]
 
 
 def _disk(pristine: Path, state: Path) -> None:
@@ -63,7 +79,7 @@ def _disk(pristine: Path, state: Path) -> None:
     with tempfile.TemporaryDirectory(dir=state) as folder:
         root = Path(folder) / "root"
         trees.run(["cp", "-a", "--reflink=auto", str(pristine), str(root)])
-        running.authorize(root, state)
+        running.authorize(root, state / "user.pub")
         # One that knows who it is asks no questions at its first boot.
         (root / "etc/machine-id").write_text(uuid.uuid4().hex + "\n")
         for ending in ("", ".pub"):
@@ -71,7 +87,12 @@ def _disk(pristine: Path, state: Path) -> None:
         trees.run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(state / "disk.ext4"), SIZE])
 
 
-def _initramfs(tree: Path, kernel: str, out: Path) -> None:
+def kernel(tree: Path) -> str:
+    """The version of the tree's kernel."""
+    return next((tree / "lib/modules").iterdir()).name
+
+
+def initramfs(tree: Path, kernel: str, out: Path) -> None:
     """BusyBox and the modules, in the order in which they need each other."""
     order: list[Path] = []
     for module in MODULES:

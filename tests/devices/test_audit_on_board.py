@@ -11,6 +11,7 @@ import jsonschema
 import numpy as np
 import pytest
 import sshd
+import wire
 
 from devices import rows as remote
 from devices.connection import Connection
@@ -115,6 +116,44 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
     pipeline = load_pipeline(made.manifest, made.members, "numpy")
     np.testing.assert_array_equal(back.outputs["frame"], pipeline.run(x, {"noise": noise})["frame"])
     assert (back.artefact, back.ran["manifest_sha256"]) == ("numpy", (root / "current").resolve().name)
+
+
+def test_rows_go_over_a_console_too(laplace, tmp_path):
+    made, root, x = laplace
+    with wire.board(tmp_path) as up, Connection(str(root)).open(f"serial://{up.port}") as board:
+        back = through_board(
+            board,
+            made.path.read_bytes(),
+            x,
+            artefact="auto",
+            further=on_board.draws(made.manifest),
+            kept=tmp_path / "kept",
+            progress=counted,
+        )
+    pipeline = load_pipeline(made.manifest, made.members, "numpy")
+    expected = pipeline.run(x, {"noise": back.outputs["draw noise"]})["frame"]
+    np.testing.assert_array_equal(back.outputs["frame"], expected)
+    assert left(tmp_path) == []
+
+
+def test_a_line_that_is_lost_for_good_is_said_with_what_lies_there(server, laplace, tmp_path, monkeypatch):
+    running, home = server
+    made, root, x = laplace
+    said = []
+    connection = Connection(str(root), running.identity, running.known_hosts)
+
+    def lost(self, _data, _progress=None):
+        self.board.transport._client.get_transport().sock.close()
+        raise DeviceFailed("the line broke")
+
+    monkeypatch.setattr(Errand, "put", lost)
+    with connection.open(running.target, say=said.append) as board, pytest.raises(DeviceFailed, match="the line broke"):
+        through_board(
+            board, made.path.read_bytes(), x, artefact="auto", further=[], kept=tmp_path / "kept", progress=counted
+        )
+    (there,) = left(home)
+    assert f"or remove {there} there" in said[-1]
+    there.rmdir()
 
 
 def test_a_board_without_edgeveil_is_sent_nothing(server, laplace, tmp_path):

@@ -2,16 +2,25 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import bundles
 import emulated
 import numpy as np
 import pytest
 import tiny_models
+from export_runs import noise_run
 
+from devices import profiles
+from devices.sites import collect
 from edge_runtime.pipeline import load_pipeline
 from edge_runtime.trust import public_key_line
+from trainer.audit import audit, problem, save
+from trainer.audit.adversaries.fixed import Fixed
+from trainer.audit.adversaries.logistic import Logistic
 from trainer.cli import main
+from trainer.export import export
+from trainer.export.seal import keygen, seal
 from trainer.export.trust_file import TrustFolder
 from trainer.export.zipapp import zipapp_bytes
 
@@ -29,10 +38,12 @@ def board():
 
 @pytest.fixture(scope="module")
 def owner(tmp_path_factory):
-    """A trust folder, two releases of one security version, and the wheels that a new board lacks."""
+    """A trust folder and two releases of one security version; ``keys`` in it may sign further ones."""
     folder = tmp_path_factory.mktemp("owner")
     (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
-    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase="correct horse")  # noqa: S106
+    keygen(folder / "keys")
+    may_sign = [folder / "test.pub", folder / "keys/signing.pub"]
+    TrustFolder.init(folder / "root", may_sign, passphrase="correct horse")  # noqa: S106
     manifest, members = tiny_models.example()
     manifest["profiles"]["raspberry-pi-cpu"] = {"artefacts": list(ARTEFACTS), "backends": ["tflite"]}
     members[bundles.RUNTIME_MEMBER] = zipapp_bytes()
@@ -43,14 +54,21 @@ def owner(tmp_path_factory):
     return folder, *made
 
 
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """The interpreter that a new board lacks."""
+    out = tmp_path_factory.mktemp("wheels") / "wheels"
+    collect(profiles.load("raspberry-pi-cpu"), out, ["ai-edge-litert==2.3.0"])
+    return out
+
+
 @pytest.fixture
 def edgeveil(board, tmp_path, capfd, monkeypatch):
     """Runs ``edgeveil`` and returns (exit code, stdout, stderr)."""
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    def run(*arguments, options=True):
-        more = board.options() if options else []
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(a) for a in arguments), *more])
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(a) for a in arguments), *board.options()])
         with pytest.raises(SystemExit) as ended:
             main()
         out = capfd.readouterr()
@@ -59,7 +77,9 @@ def edgeveil(board, tmp_path, capfd, monkeypatch):
     return run
 
 
-def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_back(edgeveil, board, owner, tmp_path):
+def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_back(
+    edgeveil, board, owner, wheels, tmp_path
+):
     folder, first, second = owner
 
     def flash(bundle, *more):
@@ -78,10 +98,7 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
 
     code, _, said = flash(first)
     assert code == 2, "a board without an interpreter was flashed"
-    wheels = ["--with", "ai-edge-litert==2.3.0", "--out", tmp_path / "wheels"]
-    code, _, said = edgeveil("wheels", "raspberry-pi-cpu", *wheels, options=False)
-    assert code == 0, said
-    code, out, said = flash(first, "--wheels", tmp_path / "wheels")
+    code, out, said = flash(first, "--wheels", wheels)
     assert code == 0, said
     steps = json.loads(out)
     assert steps["steps"] == ["trust", "site", "upload", "install"]
@@ -91,9 +108,9 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
     beside = _same_outputs(board, first, tmp_path)
     printed = _a_hundred_frames(board, first)
 
-    code, out, said = flash(first, "--wheels", tmp_path / "wheels")
+    code, out, said = flash(first, "--wheels", wheels)
     assert (code, json.loads(out)["steps"]) == (0, []), said
-    code, out, said = flash(second, "--wheels", tmp_path / "wheels")
+    code, out, said = flash(second, "--wheels", wheels)
     assert code == 0, said
     newer = json.loads(out)
     assert newer["steps"] == ["upload", "install"]
@@ -102,6 +119,41 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
     assert code == 0, said
     assert (status()["current"], status()["previous"]) == (steps["sha"], newer["sha"])
     emulated.record("emulated_arm64.json", {"frames": FRAMES, "facts": facts, "beside": beside, "printed": printed})
+
+
+def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypatch):
+    """A generator with noise on digits, by the board's own int8 kernels, attacked there beside the workstation's."""
+    monkeypatch.setattr("trainer.audit.attack.adversaries", lambda: (Fixed(), Logistic()))
+    monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
+    folder, run, export_folder = owner[0], tmp_path / "run", tmp_path / "export"
+    noise_run(run)
+    export(run, ["raspberry-pi-cpu"], export_folder)
+    bundle = seal(export_folder, folder / "keys/signing.key", tmp_path / "noise.veil", allow_unaudited=True)
+    save(audit(export_folder, artefact="tflite-int8"), export_folder)
+    where = ["--for", "raspberry-pi-cpu", "--trust", folder / "root", "--wheels", wheels, "--no-service"]
+    code, _, said = edgeveil("flash", bundle, "--to", board.target, *where)
+    assert code == 0, said
+    more = ["--into", export_folder, "--trust", folder / "keys", "--json"]
+    code, out, said = edgeveil("audit", bundle, "--on", board.target, *more)
+    assert code == 0, said
+    assert "raw readings of the test slice" in said
+    document = json.loads(out)
+    there = document["on_board"]
+    assert (there["architecture"], document["artefact"]) == ("aarch64", "tflite-int8")
+    assert there["rows"] == document["data"]["rows"]["test"]
+    frame, y = there["compared"]
+    assert (frame["what"], y["what"]) == ("frame", "y read from it")
+    # Other kernels round otherwise here and there; a wrong one would change most frames, and what is read from them.
+    assert frame["share"] < 0.5
+    assert y["share"] < 0.02
+    found = board.run("ls -d /dev/shm/edgeveil-audit* /root/.cache/edgeveil-audit* 2>/dev/null; true").stdout
+    assert found == b"", "the board kept what was sent for the audit"
+    assert [("on_board" in other) for other in json.loads((export_folder / "audit.json").read_text())["others"]] == [
+        True
+    ]
+    keys = ("artefact", "speaks_of", "backends", "on_board", "target", "worst_adaptive", "chance")
+    keys += ("budget", "seed", "versions", "machine")
+    emulated.record("emulated_arm64_audit.json", {key: document[key] for key in keys})
 
 
 def _same_outputs(board, bundle, folder):

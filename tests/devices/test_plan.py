@@ -71,7 +71,22 @@ def test_facts_come_back_as_they_were_gathered(tmp_path):
     assert found.free_bytes > 0
     assert "numpy" in found.interpreters
     (tmp_path / "state.json").write_text('{"committed": "11", "floor": 4}')
-    assert Facts.of(gather(str(tmp_path))).edgeveil == Installed(committed="11", floor=4)
+    assert Facts.of(gather(str(tmp_path))).edgeveil == Installed(committed="11", floor=4, service_active=False)
+
+
+def test_a_32_bit_system_and_a_stick_are_seen(tmp_path, monkeypatch):
+    from edge_runtime import facts
+
+    monkeypatch.setattr(facts, "BITS", 32)
+    monkeypatch.setattr(facts.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(facts, "USB", str(tmp_path))
+    stick = profiles.load("coral-usb").accelerator_path
+    assert facts.gather("/nowhere", stick)["accelerator"] is False
+    (tmp_path / "1-2").mkdir()
+    (tmp_path / "1-2/idVendor").write_text("18d1\n")
+    (tmp_path / "1-2/idProduct").write_text("9302\n")
+    found = facts.gather("/nowhere", stick)
+    assert (found["architecture"], found["accelerator"]) == ("armv7l", True)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A profile is a file of facts: the five that ship are whole, and what is wrong in one's own is named."""
+"""A profile is a file of facts: those that ship are whole, and what is wrong in one's own is named."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 import tomllib
 
 from devices import profiles
+from devices.plan import _within
 from edge_runtime.errors import BadInput
 
 OWN = """
@@ -33,12 +34,16 @@ def parse(text):
     return profiles.parse(tomllib.loads(text), source="my-board.toml")
 
 
-def test_the_five_boards_of_the_readme_are_there():
+def test_the_boards_that_ship():
     assert profiles.names() == [
         "coral-dev-board",
+        "coral-usb",
         "jetson-nano",
+        "jetson-orin-nano",
         "raspberry-pi-cpu",
+        "raspberry-pi-cpu-32",
         "raspberry-pi3-ncs2",
+        "raspberry-pi5",
         "workstation",
     ]
 
@@ -51,7 +56,16 @@ def test_every_shipped_profile_is_sound(name):
         limits = profile.limits(artefact)
         assert limits is None or type(limits).__name__.lower().startswith(artefact.split("-")[0])
     # Only the machine that runs these tests was ever the real thing.
-    assert profile.unchecked or name == "workstation"
+    assert any("real board" in fact for fact in profile.unchecked) or name == "workstation"
+    assert profile.service.user != profile.service.inside_user
+    assert profile.camera.sources
+    assert {"clock_khz", "temperature_millic"} <= set(profile.sensors)
+    # What the recipe installs is what the planner then takes, or numpy.
+    for install in profile.install:
+        for package, version in (one.split("==") for one in install.packages):
+            backend = next((b for b in profile.backends if b.name == package), None)
+            assert package == "numpy" or (backend and _within(version, backend.versions))
+        assert any(one.startswith(("numpy", "python3-numpy")) for one in (*install.packages, *install.system))
     text = profile.text()
     assert profile.title in text
     assert all(fact in text for fact in profile.unchecked)
@@ -100,7 +114,7 @@ def test_the_page_on_boards_has_a_row_for_each_and_an_example_that_loads():
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(BadInput, match=r"there is no profile 'jetson'.*coral-dev-board, jetson-nano"):
+    with pytest.raises(BadInput, match=r"there is no profile 'jetson'.*coral-dev-board, coral-usb, jetson-nano"):
         profiles.load("jetson")
 
 
@@ -123,6 +137,9 @@ def test_a_missing_file_is_one_sentence(tmp_path):
         ("CONV_2D = 5", 'CONV_2D = "5"', r"ops.CONV_2D must be a version from 1"),
         ("min_runtime_version", "min_runtime", "min_runtime is not a known key"),
         ('system = "Debian 12"', 'system = "Debian 12"\nkernel = "6.1"', "kernel is not a known key"),
+        ("[tflite]", '[service]\nuser = "a b"\n[tflite]', "service.user must be the name of a user"),
+        ("[tflite]", '[[install]]\npython = "3.11"\npackages = ["numpy>1"]\n[tflite]', "exact versions"),
+        ("[tflite]", '[[install]]\npython = "3.9"\n[tflite]', "is for its own Python 3.11"),
         ('[tflite]\nmin_runtime_version = "2.7"', "[onnx]\nir = 7", "onnx.opset is missing"),
     ],
 )

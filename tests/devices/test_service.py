@@ -36,6 +36,8 @@ def lines(made, key):
         ("kinect:", None, ["char-usb_device rw"], ["plugdev"]),
         ("realsense:", None, ["char-usb_device rw", "char-video4linux rw"], ["plugdev video"]),
         ("simulate:depth", None, [], []),
+        ("camera:0", "usb:1a6e:089a,18d1:9302", ["/dev/video0 rw", "char-usb_device rw"], ["video plugdev"]),
+        ("kinect:", "usb:1a6e:089a", ["char-usb_device rw"], ["plugdev"]),
     ],
 )
 def test_the_inside_may_open_its_camera_and_nothing_else(source, accelerator, devices, groups):
@@ -59,6 +61,33 @@ def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
     assert "recover --root /srv/veil && exit 0" in recover
     assert service.RECOVER in unit(made, service.MAIN)["Unit"]["Requires"]
     assert service.RECOVER in unit(made, service.MAIN)["Unit"]["After"]
+
+
+def test_a_timer_looks_for_newer_releases_and_where_there_is_none_cron_does():
+    made = service.update_files(ROOT, "https://updates.example/hall")
+    words = unit(made, service.UPDATE)["Service"]["ExecStart"].split()
+    assert cli._parser().parse_args(words[2:]).place == "https://updates.example/hall"
+    assert unit(made, service.TIMER)["Timer"]["OnUnitInactiveSec"] == "6h"
+    assert service.enabling(made) == [["systemctl", "daemon-reload"], ["systemctl", "enable", "--now", service.TIMER]]
+    by_cron = service.update_files(ROOT, "dir:/media/stick", systemd=False, starter="cron")
+    assert list(by_cron) == [service.CRON_UPDATE]
+    assert service.enabling(by_cron) == []
+    for place, more in (("https://x/$(id)", {}), ("dir:/a b", {}), ("https://x", {"systemd": False, "starter": "rcS"})):
+        with pytest.raises(BadInput, match="--update-from"):
+            service.update_files(ROOT, place, **more)
+
+
+@pytest.mark.parametrize(("starter", "more"), [("cron", "/etc/cron.d/edgeveil"), ("rcS", "/etc/init.d/S99edgeveil")])
+def test_without_systemd_an_init_script_keeps_the_service(starter, more):
+    made = service.files(ROOT, "camera:0", ["none"], systemd=False, starter=starter)
+    assert sorted(made) == sorted([service.CONFIG, service.INIT, more])
+    assert service.INIT in made[more].decode()
+    last = made[service.INIT].decode().strip().splitlines()[-1]
+    words = last.replace('"$1"', "start").split()
+    arguments = cli._parser().parse_args(words[3:])
+    assert (arguments.user, arguments.inside_user, arguments.group) == ("edgeveil", "edgeveil-inside", ["video"])
+    assert b"@" not in made[service.INIT]
+    assert service.enabling(service.files(ROOT, "camera:0", ["none"], systemd=False))[0][2].startswith("! test -e")
 
 
 def test_the_configuration_is_one_that_the_runtime_reads(tmp_path):
@@ -116,7 +145,7 @@ def test_users_files_and_units_in_that_order_and_as_root():
     assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["install"] * 4 + ["systemctl"] * 3
     assert ran[2].endswith(service.CONFIG)
     assert "-m 640 -g edgeveil" in ran[2]
-    assert ran[-1] == "sudo -n systemctl restart edgeveil.service"
+    assert ran[-1] == "sudo -n systemctl restart edgeveil-recover.service edgeveil.service"
 
 
 def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back(monkeypatch):

@@ -21,7 +21,7 @@ def unit(name):
 @pytest.mark.parametrize("name", ["edgeveil", "edgeveil-inside"])
 def test_every_command_is_understood_and_both_meet_in_one_place(name):
     words = unit(name)["Service"]["ExecStart"].split()
-    assert words[0] == "/usr/bin/python3"
+    assert words[0] == "@PYTHON@"
     arguments = cli._parser().parse_args(words[2:])
     assert arguments.inside_at == "/run/edgeveil"
     assert arguments.config == "/etc/edgeveil/edge.json"

@@ -6,16 +6,13 @@ import os
 import sys
 from pathlib import Path
 
-import bundles
 import emulated
 import numpy as np
 import pytest
 import tiny_models
+from watching import watching_bundle
 
-from edge_runtime.trust import public_key_line
 from trainer.cli import main
-from trainer.export.trust_file import TrustFolder
-from trainer.export.zipapp import zipapp_bytes
 
 pytestmark = [pytest.mark.boards, pytest.mark.slow]
 
@@ -30,29 +27,6 @@ def board():
         pytest.skip("THE VIRTUAL BOARD WAS NOT BOOTED: it takes minutes; set EDGEVEIL_VIRTUAL_BOARD=1 for it")
     with emulated.board("vm") as up:
         yield up
-
-
-def _watching_bundle(folder):
-    """A bundle that takes 320 x 180 colour pictures, and who may sign it."""
-    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
-    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase="correct horse")  # noqa: S106
-    manifest, members = tiny_models.example()
-    members[bundles.RUNTIME_MEMBER] = zipapp_bytes()
-    manifest["profiles"]["raspberry-pi-cpu"] = {"artefacts": ["tflite-int8"], "backends": ["tflite"]}
-    manifest["capture"] = {
-        "frame": {"shape": [180, 320, 3], "dtype": "uint8", "unit_mm": None},
-        "access_points": None,
-        "measure": "value",
-        "low": None,
-        "high": None,
-        "crop": None,
-        "resize": "area",
-        "slots": 1,
-        "tick_hz": 5.0,
-        "on_fault": "previous",
-        "degraded_after_s": 60,
-    }
-    return bundles.make_bundle(folder, example=(manifest, members), name="watching.veil")
 
 
 def _edgeveil(monkeypatch, *arguments):
@@ -75,14 +49,14 @@ def _middle(board, pattern):
 
 
 def test_a_v4l2_camera_is_perturbed_by_the_installed_runtime(board, tmp_path, monkeypatch):
-    bundle = _watching_bundle(tmp_path)
+    owner, bundle = watching_bundle(tmp_path, "watching")
     kernel = board.run("uname -r").stdout.decode().strip()
     board.run("systemctl is-system-running --wait || true", timeout_s=180)
     board.run("modprobe vivid && udevadm settle && test -c /dev/video0")
 
     wanted = [part for wheel in WHEELS for part in ("--with", wheel)]
     _edgeveil(monkeypatch, "wheels", "raspberry-pi-cpu", *wanted, "--out", tmp_path / "wheels")
-    how = ["--for", "raspberry-pi-cpu", "--trust", tmp_path / "root", "--wheels", tmp_path / "wheels", "--no-service"]
+    how = ["--for", "raspberry-pi-cpu", "--trust", owner, "--wheels", tmp_path / "wheels", "--no-service"]
     _edgeveil(monkeypatch, "flash", bundle.path, "--to", board.target, *how, *board.options())
 
     edge = "cd /root && timeout 200 python3 /opt/edgeveil/current/edgeveil-edge.pyz"

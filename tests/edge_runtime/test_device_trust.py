@@ -6,7 +6,8 @@ import bundles
 import pytest
 
 from edge_runtime import strict_json
-from edge_runtime.device_trust import read_trust_file, update_trust
+from edge_runtime.cli import main
+from edge_runtime.device_trust import read_trust_file, update_policy, update_trust
 from edge_runtime.envelope import message, unwrap, wrap
 from edge_runtime.errors import BadInput, BundleRefused
 from edge_runtime.trust import Trust, public_key_line
@@ -49,6 +50,37 @@ def test_a_revoked_key_is_refused_for_what_it_is(tmp_path, root):
     assert refused.value.reason == "revoked-key"
     with pytest.raises(BadInput, match="never comes back"):
         newer.add(tmp_path / "test.pub", passphrase=SECRET)
+
+
+def test_a_policy_changes_by_the_root_keys_word_alone_and_never_goes_back(tmp_path, root, capsys):
+    folder, signed = device(tmp_path, root), root.folder / "policy-signed.json"
+
+    def policy(sensitive):
+        hide = {"sensitive": sensitive, "audited": False, "most_attack_over_chance": None}
+        (tmp_path / "policy.json").write_text(json.dumps({"schema": 1, "hide": [hide]}))
+        assert root.sign_policy(tmp_path / "policy.json", passphrase=SECRET)
+        return signed.read_bytes()
+
+    first, second = policy("identity"), policy("gender")
+    assert update_policy(str(folder), first) is True
+    assert [demand.sensitive for demand in Trust.open(folder).policy.demands] == ["identity"]
+    (tmp_path / "opt").mkdir()
+    folder.rename(tmp_path / "opt/trust")
+    folder = tmp_path / "opt/trust"
+    assert main(["policy", str(signed), "--root", str(tmp_path / "opt")]) == 0
+    assert main(["policy", str(signed), "--root", str(tmp_path / "opt")]) == 0
+    assert capsys.readouterr().out == "taken\nthis board has it already\n"
+    assert [demand.sensitive for demand in Trust.open(folder).policy.demands] == ["gender"]
+    with pytest.raises(BundleRefused, match="has version 1, and the device has 2"):
+        update_policy(str(folder), first)
+    # Another root's word, and a trust file in the place of a policy.
+    other = TrustFolder.init(tmp_path / "other", [tmp_path / "test.pub"], passphrase=SECRET)
+    other.sign_policy(tmp_path / "policy.json", passphrase=SECRET)
+    with pytest.raises(BundleRefused, match="not by this device's root key"):
+        update_policy(str(folder), (other.folder / "policy-signed.json").read_bytes())
+    with pytest.raises(BundleRefused, match="signature does not hold"):
+        update_policy(str(folder), (root.folder / "trust.json").read_bytes())
+    assert (folder / "policy-signed.json").read_bytes() == second
 
 
 def test_the_floor_is_the_higher_of_the_two(tmp_path, root):

@@ -65,7 +65,7 @@ def test_a_namespace_of_its_own_holds_no_network():
 
 
 def test_where_nothing_can_be_had_it_says_so(monkeypatch):
-    monkeypatch.setattr(isolation, "_own_namespace", lambda: False)
+    monkeypatch.setattr(isolation, "own_namespace", lambda: False)
     monkeypatch.setattr(isolation, "program", lambda machine: b"")
     assert isolation.enter() == isolation.CONVENTION
 

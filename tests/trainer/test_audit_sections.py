@@ -132,6 +132,28 @@ def test_a_certificate_states_its_assumptions_and_counts_subjects():
     assert section(data, 0.0, tried=50)["bound"] > clean["bound"]
 
 
+def test_what_is_counted_is_shown_over_halves_of_the_people():
+    data = dataset(30_000)
+    clean, leaky = section(data, 0.0)["people_splits"], section(data, 0.5)["people_splits"]
+    assert (clean["people"], clean["halvings"]) == (1000, 8)
+    # Counting noise helps whoever counts and guesses on the same people, never who learned on others.
+    assert clean["learned_on_others"]["mean"] == pytest.approx(0.5, abs=0.01)
+    assert clean["plug_in"]["low"] > 0.5
+    assert leaky["learned_on_others"]["low"] > 0.72
+    assert "8 halvings of the people" in section(data, 0.0)["people"]
+    assert section(dataset(3000, kind=""), 0.0)["people_splits"] is None
+
+
+def test_one_person_who_differs_shows_in_the_spread():
+    rng = np.random.default_rng(0)
+    person = np.arange(400) // 100
+    y, z = np.zeros(400, int), person % 2
+    code = np.where(person == 0, 0, 1)  # only the first of four people has a code of its own
+    found = certifying.over_people(y, code, z, person, q=np.eye(2), classes=(1, 2), rng=rng)
+    assert found["learned_on_others"]["low"] < 0.3 < found["learned_on_others"]["high"]
+    assert certifying.over_people(y, code, z, person % 3, q=np.eye(2), classes=(1, 2), rng=rng) is None
+
+
 def test_too_few_subjects_are_said_with_the_number_that_is_needed():
     few = section(dataset(900), 0.0)
     assert not few["given"]

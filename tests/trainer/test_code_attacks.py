@@ -1,11 +1,14 @@
 """Attackers of codes find a planted leak at its strength, and nothing where there is nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from edge_runtime.errors import BadInput
 from trainer.audit import metrics, sequences
 from trainer.audit.adversaries.codes import BayesKnowingChannel, CodeCounts
+from trainer.audit.adversaries.mlp import BATCH_NORM_MLP
 from trainer.audit.attack import attack_all
 from trainer.audit.certificate import bayes_accuracy, certify, count, through
 from trainer.audit.problem import BUDGETS, Codes, Problem, Released, cut
@@ -52,6 +55,16 @@ def test_codes_without_a_leak_give_chance_and_never_seen_ones_the_prior():
     assert found == pytest.approx(0.5, abs=0.04)
     new = Released(np.full((1, 2), 99, np.uint8), np.array([1]), np.array([0]))
     assert attack.probabilities(new)[0] == pytest.approx(asked.counted[1])
+
+
+def test_networks_leave_codes_to_counting_unless_asked_to_confirm():
+    asked = problem(*coded(4000, 0.4), frames=True)
+    assert "code counts are exact there" in BATCH_NORM_MLP.why_not(asked)
+    sure = replace(asked, budget=replace(asked.budget, confirm=True, epochs=6))
+    assert BATCH_NORM_MLP.why_not(sure) is None
+    attack = BATCH_NORM_MLP.fit(sure, 0)
+    right = (attack.probabilities(sure.test).argmax(axis=1) == sure.test.z).mean()
+    assert right == pytest.approx(0.4 + 0.6 * 0.5, abs=0.04)  # as much as counting finds
 
 
 def test_frames_that_all_differ_are_no_codes():

@@ -5,8 +5,10 @@ import pytest
 from small_runs import ROWS, write_npz
 
 from edge_runtime.errors import BadInput
+from trainer import datasets
 from trainer.recipe import Recipe
 from trainer.recipe_new import write_recipe
+from trainer.recipe_sections import KINDS
 from trainer.train import train
 
 
@@ -31,6 +33,44 @@ def test_it_trains_on_images(tmp_path):
     assert recipe.perturber.generator.halvings == 1
     run = train(recipe, tmp_path / "run", budget="quick")
     assert run.perturber().input.shape == (10, 12, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_perturber_can_be_asked_for(kind, tmp_path):
+    write_npz(tmp_path)
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml", kind=kind)
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    assert (recipe.name, recipe.perturber.kind) == (f"small-{kind}", kind)
+    datasets.load(recipe.with_budget("quick"))
+    assert (recipe.certificate is not None) == (kind == "release")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["release", "cleaner"])
+def test_what_was_asked_for_trains(kind, tmp_path):
+    write_npz(tmp_path)
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml", kind=kind)
+    run = train(Recipe.find(tmp_path / "mine.toml"), tmp_path / "run", budget="quick")
+    assert run.perturber().kind == kind
+
+
+def test_a_release_takes_as_many_people_for_a_mean_as_there_are_and_donors_only_with_consent(tmp_path):
+    subject = np.arange(ROWS) // 10
+    path = write_npz(tmp_path, subject=subject)
+    write_recipe(f"npz:{path}", tmp_path / "means.toml", kind="release")
+    found = Recipe.find(tmp_path / "means.toml").perturber
+    assert (found.synthesis, found.fewest_subjects) == ("centroid", 10)
+    path = write_npz(tmp_path, consent=np.ones(ROWS, bool))
+    write_recipe(f"npz:{path}", tmp_path / "donors.toml", kind="release")
+    assert Recipe.find(tmp_path / "donors.toml").perturber.synthesis == "donor"
+
+
+def test_a_kind_that_does_not_suit_is_refused(tmp_path):
+    path = write_npz(tmp_path, x=np.zeros((ROWS, 8, 8), np.uint8) + np.arange(ROWS, dtype=np.uint8)[:, None, None] % 9)
+    with pytest.raises(BadInput, match="cleaner is for vectors"):
+        write_recipe(f"npz:{path}", tmp_path / "mine.toml", kind="cleaner")
+    with pytest.raises(BadInput, match=r'expected one of prgan.*got "gan"'):
+        write_recipe(f"npz:{path}", tmp_path / "mine.toml", kind="gan")
 
 
 def test_it_says_what_it_saw(tmp_path):

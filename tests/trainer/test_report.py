@@ -66,6 +66,8 @@ def values(audit: dict, **changes: object) -> dict:
         "speed": facts.headline(BENCH),
         "curves": pictures.curves(lines),
         "training_note": "as recorded",
+        "comparison": picture,
+        "comparison_says": "why this one",
         "boards": [{"profile": "coral-dev-board", "artefact": "tflite-int8", "status": "exported", "audited": "it"}],
         "identities": facts.identities(audit, {"models": {}}, None),
         "pictures": [{"before": None, "after": picture, "label": "parity: even"}],
@@ -135,8 +137,10 @@ def test_names_from_data_cannot_become_markup(audit):
 
 
 def test_without_bench_pictures_or_curves_there_are_no_empty_sections(audit):
-    text = Page(html.render(values(audit, bench=None, speed=None, pictures=None, curves=[], boards=[]))).text
-    for heading in ("Speed", "What leaves", "Training", "Boards"):
+    text = Page(
+        html.render(values(audit, bench=None, speed=None, pictures=None, curves=[], boards=[], comparison=None))
+    ).text
+    for heading in ("Why this one", "Speed", "What leaves", "Training", "Boards"):
         assert f" {heading} " not in text
 
 

@@ -1,5 +1,6 @@
 """The record of a release over seeds: a paired test that says what the sample supports, and the worst seed named."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -7,7 +8,11 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+import make_release_docs
+import reproduce_release
 from reproduce_release import over_seeds, paired
+
+from trainer.recipe import Recipe
 
 
 def test_the_paired_test_sees_a_loss_and_bounds_what_it_cannot_see():
@@ -47,3 +52,43 @@ def test_over_seeds_the_worst_is_the_most_leak_and_the_least_kept():
     assert found["kept.ink"]["worst"] == 0.8
     assert found["kept.ink"]["mean"] == pytest.approx(0.85)
     assert found["label_accuracy_of_raw"]["worst"] == pytest.approx(0.97 / 0.98)
+
+
+def rate(kind: str, accuracy: float) -> dict:
+    return {"kind": kind, "name": "CNN", "accuracy": accuracy, "low": accuracy - 0.01, "high": accuracy + 0.01}
+
+
+def attacked(best: float) -> dict:
+    return {
+        "budget": "quick",
+        "sha256": "ab",
+        "chance": {"prior": 0.5, "majority": 0.59},
+        "adversaries": [rate("fixed", 0.52), rate("transfer", 0.51), rate("adaptive", best)],
+        "worst_adaptive": {**rate("adaptive", best), "auc": 0.531},
+    }
+
+
+def test_networks_stand_on_the_page_where_they_were_tried():
+    assert "not recorded" in make_release_docs.networks({"seeds": [{"seed": 0}]})[0]
+    lines = make_release_docs.networks({"seeds": [{"seed": 0}, {"seed": 1, "networks": attacked(0.6)}]})
+    row = "| 1 | quick | 52.0 [51.0, 53.0] | 51.0 [50.0, 52.0] | 60.0 [59.0, 61.0] CNN | 0.531 | 59.0 |"
+    assert lines[-1] == row
+    assert len(lines) == 3
+
+
+def test_networks_are_added_to_what_is_on_record_and_asked_for_once(tmp_path, monkeypatch, capsys):
+    done = {**seed(0.61, 0.8), "seed": 0, "sha256": {"tflite-int8": "cd"}}
+    settings = Recipe.find("digits-release").model_dump(mode="json", exclude={"seed"}, exclude_none=True)
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps({"recipe": "digits-release", "settings": settings, "seeds": [done]}))
+    calls = []
+    monkeypatch.setattr(reproduce_release, "networks", lambda *words: calls.append(words) or attacked(0.6))
+    monkeypatch.setattr(reproduce_release, "load_tensorflow", lambda: None)
+    words = ["x", "digits-release", "--seeds", "0", "--out", str(tmp_path), "--record", str(record)]
+    monkeypatch.setattr(sys, "argv", [*words, "--networks", "quick"])
+    reproduce_release.main()
+    reproduce_release.main()
+    assert len(calls) == 1
+    found = json.loads(record.read_text())["seeds"][0]
+    assert found["networks"]["worst_adaptive"]["accuracy"] == 0.6
+    assert "not the one on record" in capsys.readouterr().err  # another artefact than the record's was attacked

@@ -84,6 +84,14 @@ def test_table_5_stands_beside_raw_readings_and_label_only():
     assert "no checkpoint kept y as asked on validation for seed 0." in page
 
 
+def test_vectors_of_which_nothing_kept_is_known_are_in_table_5_all_the_same():
+    made = record("wifi", "prgan", 0)
+    made["audit"]["collateral"] |= {"kept": {}, "alike": None}
+    page = script().table_2_page([made], {})
+    assert line(page, "PR-GAN", after="### Of use all the same (WiFi")[1] == "91.0 [89.0, 93.0]"
+    assert line(page, "PR-GAN", after="How x' is like x")[1:] == ["-", "-", "5.50 [5.40, 5.60]", "93.0 [91.0, 95.0]"]
+
+
 def test_an_interval_that_is_not_known_is_not_made_up():
     found = table_2.spread([{"mean": 2.0, "low": None, "high": None}, {"mean": 4.0, "low": None, "high": None}], "mean")
     assert found == table_2.Spread(3.0, 2.0, 4.0, (2.0, 4.0))
@@ -103,4 +111,8 @@ def test_the_record_of_a_release_stands_in_the_table(row):
     }
     cells = line(script().table_2_page([record("mnist", row, 0)], {"mnist": release}), "**release**")
     assert cells[1] == "97.0"
-    assert cells[5] == "**61.0**, worst seed 62.0"
+    assert (cells[2], cells[5]) == ("-", "**61.0**, worst seed 62.0")
+    release["seeds"][0]["networks"] = document(best=0.6, fixed=0.5)
+    cells = line(script().table_2_page([record("mnist", row, 0)], {"mnist": release}), "**release**")
+    assert cells[2] == "50.0 [48.0, 52.0]"
+    assert cells[5].endswith("; networks 60.0 [58.0, 62.0]")

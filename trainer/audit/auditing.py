@@ -27,6 +27,7 @@ from trainer.audit import (
 )
 from trainer.audit.adversaries.fixed import masked
 from trainer.audit.adversaries.networks import logits
+from trainer.audit.adversary import Adversary
 from trainer.audit.attack import Done, Row, attack_all
 from trainer.audit.certifying import strata_of
 from trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
@@ -200,9 +201,17 @@ def measured_label_only(
 
 
 def examine(
-    dataset: Dataset, left: Released, classifiers: Mapping[str, Any], budget: Budget, seed: int, done: Done
+    dataset: Dataset,
+    left: Released,
+    classifiers: Mapping[str, Any],
+    budget: Budget,
+    seed: int,
+    done: Done,
+    *,
+    families: tuple[Adversary, ...] | None = None,
 ) -> Audited:
-    """Every adversary against what ``left`` for the rows of the three slices, in their order; and D_y on it."""
+    """Every adversary (or ``families``) against what ``left`` for the rows of the three slices, in their order; and
+    D_y on it."""
     first_two = len(left) - len(dataset.slices.test)
     seen, test = left.take(np.arange(first_two)), left.take(np.arange(first_two, len(left)))
     training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
@@ -222,7 +231,7 @@ def examine(
         sensitive=classifiers["sensitive"],
     )
     right = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
-    return Audited(intervals.rate(right, test.cluster), attack_all(problem, seed=seed, done=done))
+    return Audited(intervals.rate(right, test.cluster), attack_all(problem, seed=seed, done=done, families=families))
 
 
 def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:

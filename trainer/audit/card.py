@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainer.audit.column import title
+from trainer.audit.column import board_name, title
 from trainer.report.sentence import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
 
 SCHEMA = 1
@@ -67,7 +67,7 @@ def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any
         "data": audit["data"],
         "artefacts": [_artefact(document) for document in documents],
         "guarantees": list(_guarantees(documents)),
-        "warnings": list(_warnings(audit, manifest)),
+        "warnings": list(_warnings(documents, manifest)),
         "not_tested": list(_not_tested(documents)),
     }
 
@@ -110,9 +110,10 @@ def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, st
             yield {"artefact": title(document), "sentence": found["population_free"]}
 
 
-def _warnings(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[str]:
+def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any]) -> Iterator[str]:
     from trainer.audit.limits import sentences
 
+    audit = documents[0]
     if manifest["perturber"]["substituted"]:
         yield "What leaves are records of other people, put in the place of each reading: substituted."
     if manifest["perturber"]["identity_allowed"]:
@@ -123,9 +124,11 @@ def _warnings(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator
             "A code of its own leaves with every frame; over many frames of one person codes add up, and say who it "
             f"is. The recipe acknowledges: {stream['acknowledged']}"
         )
-    yield from (
-        f"A limit of the recipe is not met. {text}" for text in sentences(audit.get("limits") or {"exceeded": []})
-    )
+    for document in documents:
+        where = f" on {board_name(document['on_board'])}" if "on_board" in document else ""
+        if document is audit or where:
+            exceeded = sentences(document.get("limits") or {"exceeded": []})
+            yield from (f"A limit of the recipe is not met{where}. {text}" for text in exceeded)
     yield from audit.get("warnings") or []
 
 

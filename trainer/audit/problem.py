@@ -35,6 +35,7 @@ class Budget:
     trees: int
     macs: float
     every_family: bool  # also those for which a cheaper relative stands in the quick audit
+    confirm: bool = False  # networks also where so few values leave that counting them is exact
 
 
 BUDGETS = {

@@ -7,10 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from edge_runtime import strict_json
-from edge_runtime.device_trust import KIND, ROOT_KEY, TRUST_FILE, TrustFile, read_trust_file
+from edge_runtime.device_trust import (
+    KIND,
+    POLICY_KIND,
+    ROOT_KEY,
+    SIGNED_POLICY_FILE,
+    TRUST_FILE,
+    TrustFile,
+    read_signed_policy,
+    read_trust_file,
+)
 from edge_runtime.envelope import message, wrap
 from edge_runtime.errors import BadInput
 from edge_runtime.files import write_atomic
+from edge_runtime.policy import POLICY_FILE, read_policy
 from edge_runtime.trust import Key, public_key_line, read_public_key
 from trainer.export.keys import KEY_FILE, PUBLIC_FILE, Signer, keygen
 
@@ -77,6 +87,26 @@ class TrustFolder:
                 f"The least security version is {self.file.security_version} and only rises; got {security_version}."
             )
         return self._next(passphrase, security_version=security_version)
+
+    def sign_policy(self, policy: Path, *, passphrase: str | None = None) -> int:
+        """Sign a ``policy.json`` for boards in use, as ``policy-signed.json`` here; returns its version, the next one.
+
+        Boards that are flashed for the first time get the same policy from ``policy.json`` here. Raises ``BadInput``.
+        """
+        try:
+            wanted = policy.read_bytes()
+        except OSError as error:
+            raise BadInput(f"Expected a policy.json at {policy}: {error.strerror}.") from None
+        read_policy(wanted, str(policy))
+        place = self.folder / SIGNED_POLICY_FILE
+        version = 1 + (read_signed_policy(place.read_bytes(), self.root)[0] if place.exists() else 0)
+        signer = Signer.open(self.folder / KEY_FILE, passphrase=passphrase)
+        payload = strict_json.dumps({"schema": 1, "version": version, "policy": strict_json.loads(wanted)})
+        data = wrap(payload, signer.key.key, signer.sign(message(POLICY_KIND, payload)))
+        read_signed_policy(data, self.root)
+        write_atomic(self.folder / POLICY_FILE, wanted)
+        write_atomic(place, data)
+        return version
 
     def text(self) -> str:
         """What it says, for people; with the fingerprints to compare with what a board shows."""

@@ -14,6 +14,8 @@ _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = b"""import os
 import sys
 
+# The release itself and not the link to it: what is imported later comes from where the first module came from.
+sys.path[0] = os.path.realpath(sys.path[0])
 site = os.path.join(os.path.dirname(os.path.realpath(sys.argv[0])), "..", "..", "site")
 if os.path.isdir(site):
     sys.path.insert(0, os.path.realpath(site))

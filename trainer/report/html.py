@@ -19,11 +19,19 @@ PICTURES = 12
 
 
 def write_report(
-    run: Path, export: Path, bundle: Path | None, out: Path, *, bench: Path | None = None, pictures: bool = False
+    run: Path,
+    export: Path,
+    bundle: Path | None,
+    out: Path,
+    *,
+    bench: Path | None = None,
+    pictures: bool = False,
+    comparison: tuple[Path, str] | None = None,
 ) -> Path:
     """Write the page about a finished run, its audited export folder and, where given, its bundle and bench.json.
 
     ``pictures`` also shows raw readings beside perturbed ones: they are somebody's data, so it has to be asked for.
+    ``comparison`` is a PNG of ``trainer.report.comparison`` and what it says in words.
     Raises ``BadInput`` where the export was not audited or a file is not what it should be.
     """
     from trainer.export.folder import ExportFolder
@@ -42,6 +50,8 @@ def write_report(
         "development": facts.is_development(bundle),
         "bench": None if measured is None else facts.speed_facts(measured),
         "speed": None if measured is None else facts.headline(measured),
+        "comparison": None if comparison is None else drawing.file(comparison[0]),
+        "comparison_says": "" if comparison is None else comparison[1],
         "curves": drawing.curves(source.metrics()),
         "training_note": "Losses and accuracies by epoch, as recorded while training; none of it is an audit.",
         "boards": folder.report.get("profiles", []),
@@ -54,21 +64,13 @@ def write_report(
 
 def shown(run: Any, folder: Any, audit: Mapping[str, Any], *, raw: bool) -> dict[str, Any]:
     """A dozen test readings as they leave the audited artefact; with ``raw`` what they were before."""
-    from edge_runtime.pipeline import load_pipeline
-
     dataset = run.dataset()
-    manifest = folder.manifest
-    outputs = [output["name"] for output in manifest["outputs"] if output["kind"] == "frame"]
-    if dataset.input.kind != "image" or not outputs:
+    if dataset.input.kind != "image" or not _frames(folder):
         return {"pictures": None, "pictures_raw": raw, "pictures_note": ""}
     test = dataset.part("test")
     rows = np.random.default_rng(0).permutation(len(test))[:PICTURES]
     some = test.take(rows[np.argsort(test.y[rows], kind="stable")])
-    pipeline = load_pipeline(manifest, folder.members, audit["artefact"])
-    try:
-        after = pipeline.run(some.x)[outputs[0]]
-    finally:
-        pipeline.close()
+    after = through(folder, audit["artefact"], some.x)
     low, high = dataset.input.low, dataset.input.high
     pairs = [
         {
@@ -84,6 +86,21 @@ def shown(run: Any, folder: Any, audit: Mapping[str, Any], *, raw: bool) -> dict
         else "Test readings as they leave the device. What they were before is shown only when asked for (--pictures)."
     )
     return {"pictures": pairs, "pictures_raw": raw, "pictures_note": note}
+
+
+def through(folder: Any, artefact: str, x: np.ndarray) -> np.ndarray:
+    """The frames (n, ...) that leave an export in the place of readings ``x`` (n, ...), through one artefact."""
+    from edge_runtime.pipeline import load_pipeline
+
+    pipeline = load_pipeline(folder.manifest, folder.members, artefact)
+    try:
+        return pipeline.run(x)[_frames(folder)[0]]
+    finally:
+        pipeline.close()
+
+
+def _frames(folder: Any) -> list[str]:
+    return [output["name"] for output in folder.manifest["outputs"] if output["kind"] == "frame"]
 
 
 def render(values: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,11 @@ def png(picture: np.ndarray, low: float, high: float) -> str:
     else:
         image.imsave(data, unit[..., 0], format="png", cmap="gray", vmin=0.0, vmax=1.0)
     return _uri("image/png", data.getvalue())
+
+
+def file(path: Path) -> str:
+    """A PNG file as a data URI."""
+    return _uri("image/png", path.read_bytes())
 
 
 def curves(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

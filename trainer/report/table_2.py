@@ -178,7 +178,8 @@ def attributes(records: Sequence[Record], data: str) -> dict[str, Mapping[str, A
 
 def collaterals(records: Sequence[Record], data: str, row: str) -> list[Record]:
     """The ``collateral`` sections of one row, by seed."""
-    return [audit["collateral"] for audit in audits(records, data, row) if (audit.get("collateral") or {}).get("kept")]
+    found = [audit.get("collateral") or {} for audit in audits(records, data, row)]
+    return [collateral for collateral in found if "perturbed" in collateral]
 
 
 def useful(records: Sequence[Record], data: str) -> Iterator[tuple[str, list[Record]]]:

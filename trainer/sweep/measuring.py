@@ -109,7 +109,11 @@ def measure(
     found = attack_all(problem, seed=seed, families=_families(attacks, fitted.kind, problem))
     worst = found.worst_adaptive
     leak = {"name": worst.name, **{name: getattr(worst, name) for name in ("accuracy", "low", "high", "auc")}}
-    document: dict[str, Any] = {"attacked_by": [row.name for row in found.rows]}
+    fixed = next((row for row in found.rows if row.kind == "fixed"), None)
+    document: dict[str, Any] = {
+        "attacked_by": [row.name for row in found.rows],
+        "fixed": None if fixed is None else {name: getattr(fixed, name) for name in ("accuracy", "low", "high")},
+    }
     part = dataset.part("test")
     code = next((o["name"] for o in fitted.outputs if o["kind"] == "code"), None)
     if code is not None or fitted.kind == FLOOR:

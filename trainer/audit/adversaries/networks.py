@@ -63,7 +63,7 @@ class NetworkAttack:
 
 def counting_stands_in(problem: Problem) -> str | None:
     """Why networks are spared where all that leaves takes few values: counts are exact there."""
-    if not problem.few_values:
+    if problem.budget.confirm or not problem.few_values:
         return None
     return f"what leaves takes {problem.values:,} values: code counts are exact there, and stand in"
 

@@ -1,0 +1,94 @@
+"""Figure 7: what was given up and what that took off, from the points of a sweep alone."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+import make_result_docs
+import reproduce_fig_7
+
+from trainer.recipe import Recipe
+from trainer.report import fig_7
+from trainer.sweep.axes import Axis, points
+
+ROOT = Path(__file__).parents[2]
+
+
+def rate(accuracy: float) -> dict:
+    return {"accuracy": accuracy, "low": accuracy - 0.01, "high": accuracy + 0.02}
+
+
+def point(name: str, kind: str, target: float, fixed: float, best: float) -> dict:
+    return {
+        "point": name,
+        "recipe": f"wifi-{kind}",
+        "settings": {"limits.target_accuracy": 0.9},
+        "seed": 0,
+        "perturber": kind,
+        "raw": {"target": rate(0.95), "sensitive": rate(0.88)},
+        "chance": {"majority": 0.2},
+        "target": rate(target),
+        "fixed": rate(fixed),
+        "leak": {"name": "random forest", **rate(best)},
+        "training_s": 75.0,
+    }
+
+
+def frontier(*rows: dict) -> dict:
+    return {"points": list(rows), "compared": len(rows), "budget": "full"}
+
+
+def test_every_point_of_the_figure_is_a_recipe_that_can_be_trained():
+    given = [reproduce_fig_7.RAW - floor for floor in reproduce_fig_7.FLOORS]
+    assert given == pytest.approx([0.03, 0.0525, 0.075, 0.0975, 0.12])
+    asked = []
+    for kinds, axis in reproduce_fig_7.SWEEPS.values():
+        recipes = [Recipe.find(f"wifi-{kind}") for kind in kinds]
+        asked += points(recipes, [axis, Axis("seed", (0, 1))])
+    assert len(asked) == 2 * (4 * 5 + 3 + 3)
+    assert len({one.name for one in asked}) == len(asked)
+
+
+def test_what_is_lost_is_against_raw_readings_and_ends_the_other_way_round():
+    row = point("a", "prgan", target=0.90, fixed=0.25, best=0.86)
+    assert fig_7.lost(row, "target") == pytest.approx((0.05, 0.03, 0.06))
+    assert fig_7.lost(row, "fixed") == pytest.approx((0.63, 0.61, 0.64))
+    assert fig_7.lost(row, "leak") == pytest.approx((0.02, 0.0, 0.03))
+
+
+def test_lines_run_from_little_given_up_to_much_and_the_page_has_every_point():
+    rows = [point("b", "prgan", 0.85, 0.2, 0.8), point("a", "prgan", 0.92, 0.3, 0.87), point("c", "ap", 0.9, 0.5, 0.88)]
+    rows.append({"point": "d", "recipe": "wifi-ngp", "settings": {}, "seed": 0, "failed": "it diverged"})
+    found = frontier(*rows)
+    assert [row["point"] for row in fig_7.lines(found)["prgan"]] == ["a", "b"]
+    page = make_result_docs.fig_7_page(found)
+    assert page.count("| wifi-prgan target_accuracy=0.9 |") == 2
+    assert "not trained: it diverged" in page
+    assert "**8.0 [6.0, 9.0]** random forest | 68.0 |" in page
+
+
+def test_the_picture_is_the_same_for_the_same_points(tmp_path):
+    found = frontier(point("a", "prgan", 0.92, 0.3, 0.87), point("b", "label-only", 0.95, 0.2, 0.2))
+    for name in ("one.svg", "two.svg"):
+        fig_7.draw(found, tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+def test_sweeps_are_put_together_without_doubles():
+    one = frontier(point("a", "prgan", 0.92, 0.3, 0.87), point("floor", "label-only", 0.95, 0.2, 0.2))
+    two = frontier(point("b", "release", 0.95, 0.2, 0.21), point("floor", "label-only", 0.95, 0.2, 0.2))
+    both = reproduce_fig_7.merged(reproduce_fig_7.merged({}, one), two)
+    assert [row["point"] for row in both["points"]] == ["a", "floor", "b"]
+    assert both["compared"] == 4
+
+
+@pytest.mark.skipif(not (ROOT / make_result_docs.FIG_7).is_file(), reason="figure 7 is not recorded")
+def test_the_committed_page_and_picture_are_what_the_record_says(tmp_path):
+    import json
+
+    record = json.loads((ROOT / make_result_docs.FIG_7).read_text())
+    assert (ROOT / make_result_docs.FIG_7_PAGE).read_text() == make_result_docs.fig_7_page(record)
+    fig_7.draw(record, tmp_path / "drawn.svg")
+    assert (ROOT / make_result_docs.PICTURE).read_bytes() == (tmp_path / "drawn.svg").read_bytes()
