@@ -55,7 +55,8 @@ class Estimate:
     """Frames a second with ``SHARE`` probability between ``fps_low`` and ``fps_high``; or why there is no estimate.
 
     ``fps`` is None where the profile allows a range alone. ``far`` is how many times outside the MACs of the board's
-    rows the network lies, 1 inside. ``carried_by`` are the rows that weigh most, with their weights.
+    rows the network lies, 1 inside. ``carried_by`` are the rows that weigh most, with their weights. Where a range is
+    ``refused``, ``fps_at_least`` may still be known from a costlier network, ``because`` says which (``at_least``).
     """
 
     group: str
@@ -70,6 +71,8 @@ class Estimate:
     macs_range: tuple[float, float] | None = None
     carried_by: tuple[tuple[str, float], ...] = ()
     refused: str | None = None
+    fps_at_least: float | None = None
+    because: str | None = None
 
     def document(self) -> dict[str, Any]:
         """As plain values, for JSON."""
@@ -80,7 +83,13 @@ def estimate(
     network: Network, group: str, precision: str, model: Regression, *, artefact: str = "", range_only: bool = False
 ) -> Estimate:
     """What ``network`` does on ``group`` at ``precision``, from a fitted ``model``."""
+    # One thread is what the runtime uses unless told otherwise.
+    threads = 1.0 if any(row.threads for row in model.rows if row.group == group) else 0.0
+    row = network.on(group, precision, threads)
+    bound = at_least(row, model)
     blank = Estimate(group, artefact, precision)
+    if bound is not None:
+        blank = replace(blank, fps_at_least=bound[0], because=bound[1])
     there = [row for row in model.rows if row.group == group]
     networks = len({row.model for row in there})
     if networks < LEAST_NETWORKS:
@@ -99,16 +108,43 @@ def estimate(
             refused=f"{network.macs / 1e6:.3g} M MACs lie {far:.3g} times outside what was measured there "
             f"({low / 1e6:.3g} to {high / 1e6:.3g} M); beyond {FARTHEST:g} times nothing is said",
         )
-    # One thread is what the runtime uses unless told otherwise.
-    threads = 1.0 if any(row.threads for row in there) else 0.0
-    found = model.predict(network.on(group, precision, threads))
+    found = model.predict(row)
     fast, slow = found.range_ms(SHARE)
     return replace(
         blank,
+        fps_at_least=None,
+        because=None,
         fps_low=1000 / slow,
         fps_high=1000 / fast,
         fps=None if range_only else 1000 / float(np.exp(found.middle)),
         carried_by=_carriers(model, found.weights),
+    )
+
+
+def at_least(row: Row, model: Regression) -> tuple[float, str] | None:
+    """Frames a second that ``row``'s network reaches with 9 in 10, because a network measured there costs more.
+
+    More in every respect that is known: MACs, depthwise ones among them, parameters and input. It takes no longer then,
+    as long as its operations run where that network's do; so the slow end of that network's range is a bound, however
+    much smaller this one is. The tightest of all such bounds with the row that it stands on, or None.
+    """
+    found: tuple[float, Row] | None = None
+    for other in model.rows:
+        if other.group != row.group or not _costs_more(other, row):
+            continue
+        alike = replace(other, precision=row.precision, threads=row.threads, usb=row.usb)
+        slow = model.predict(alike).range_ms(SHARE)[1]
+        if found is None or slow < found[0]:
+            found = slow, other
+    if found is None:
+        return None
+    slow, other = found
+    return 1000 / slow, f"it costs less in every respect than {other.describe()}"
+
+
+def _costs_more(other: Row, row: Row) -> bool:
+    return all(
+        getattr(other, name) >= getattr(row, name) for name in ("macs", "depthwise_macs", "parameters", "input_values")
     )
 
 

@@ -26,7 +26,7 @@ RESULT = Path("devices/calibration/published.csv")
 DROPPED = ("gflops_2xmac", "gmacs", "mparams", "effective_gflops", "fps", "published_as")
 # published spelling -> the board, and what the interpreter runs on there
 DEVICES = {
-    r"Jetson Nano": "jetson-nano",
+    r"Jetson Nano.*": "jetson-nano",
     r"Raspberry Pi 3 \+ Intel NCS2": "raspberry-pi-3-ncs2",
     r"Raspberry Pi 3B\+ \+ Coral USB.*": "raspberry-pi-3-coral-usb",
     r"Raspberry Pi 4B? \+ Coral USB.*": "raspberry-pi-4-coral-usb",
@@ -57,6 +57,8 @@ PUBLISHED = {
         3.9,
         "EfficientDet paper (arXiv 1911.09070): 2.5B FLOPS, which it says are multiply-adds",
     ),
+    ("shufflenet_v2_1.0", "224x224"): (146.0, 2.3, "Megvii's ShuffleNet-Series: 146M FLOPs, which are multiply-adds"),
+    ("resnext50_32x4d", "224x224"): (4290.0, 25.03, "thop on torchvision's model (blog.csdn.net 127984916): 4.29 G"),
     **{
         (f"yolov8{size}", f"{side}x{side}"): (
             gflops * 1000 / 2 * (side / 640) ** 2,
@@ -67,13 +69,33 @@ PUBLISHED = {
         for side in (320, 512)
     },
 }
+# Rows beyond those of --from: MMDeploy's benchmark page, TensorRT column "JetsonNano2GB", batch 1.
+ADDED = [
+    {
+        **{"device": "Jetson Nano 2GB", "runtime": "TensorRT 7.2 (MMDeploy)", "model": model, "precision": precision},
+        **{"input": "224x224", "latency_ms": ms, "stat": "mean", "source": "MM"},
+        **({"gmacs": "4.108", "mparams": "25.53"} if model == "resnet50" else {}),  # as in the other rows of it
+    }
+    for model, times in (
+        ("resnet50", (("fp32", "59.32"), ("fp16", "30.54"))),
+        ("resnext50_32x4d", (("fp32", "88.10"), ("fp16", "49.18"))),
+        ("shufflenet_v2_1.0", (("fp32", "15.26"), ("fp16", "10.23"))),
+    )
+    for precision, ms in times
+]
 # Of networks that only publish a total: whether most convolutions have a depthwise half. Their share is taken from
 # the counted MobileNets, EfficientNet or 0, by the backbone the model is named after.
-BACKBONES = {"mobilenet_v1": "mobilenet_v1_1.0", "mobilenet_v2": "mobilenet_v2_1.0", "efficient": "efficientnet_b0"}
+BACKBONES = {
+    "shufflenet": "mobilenet_v2_1.0",
+    "mobilenet_v1": "mobilenet_v1_1.0",
+    "mobilenet_v2": "mobilenet_v2_1.0",
+    "efficient": "efficientnet_b0",
+}
 
 
 def counted(model: str, height: int, width: int) -> Any | None:
     """The ``FullCost`` of a model that a builder gives, at an input of that size; None where none does."""
+    import calibration_networks as networks
     import keras
 
     from trainer.export.cost import keras_cost
@@ -92,39 +114,23 @@ def counted(model: str, height: int, width: int) -> Any | None:
         "vgg19": ("VGG19", {}),
         "efficientnet_b0": ("EfficientNetB0", {}),
     }
-    built: dict[str, Callable[[], Any]] = {"fcn_resnet18": lambda: fcn_resnet18(shape)}
+    built: dict[str, Callable[..., Any]] = {
+        "fcn_resnet18": networks.fcn_resnet18,
+        "fast_scnn": networks.fast_scnn,
+        "squeezenet": networks.squeezenet,
+        "efficientnet_edgetpu_s": lambda shape: networks.efficientnet_edgetpu(shape, 1.0),
+        "efficientnet_edgetpu_m": lambda shape: networks.efficientnet_edgetpu(shape, 1.1),
+    }
     if model in applications:
         name, options = applications[model]
         network = getattr(keras.applications, name)(weights=None, input_shape=shape, **options)
     elif model in built:
-        network = built[model]()
+        network = built[model](shape)
     else:
         return None
     cost = keras_cost(network)
     keras.backend.clear_session()
     return cost
-
-
-def fcn_resnet18(shape: tuple[int, int, int]) -> Any:
-    """ResNet-18 (He et al. 2015, table 1) with torchvision's FCN head at 1/32: what jetson-inference runs.
-
-    Its issue 704 confirms the grid: 64 x 32 from 2048 x 1024. 21 classes (PASCAL VOC) stand for any of its data sets.
-    """
-    import keras
-
-    layers = keras.layers
-
-    def conv(h: Any, width: int, size: int, strides: int = 1) -> Any:
-        return layers.BatchNormalization()(layers.Conv2D(width, size, strides, "same", use_bias=False)(h))
-
-    image = keras.Input(shape)
-    h = layers.MaxPooling2D(3, 2, "same")(layers.ReLU()(conv(image, 64, 7, 2)))
-    for width in (64, 128, 256, 512):
-        for block in range(2):
-            strides = 2 if block == 0 and width > 64 else 1
-            left = conv(layers.ReLU()(conv(h, width, 3, strides)), width, 3)
-            h = layers.ReLU()(layers.Add()([left, conv(h, width, 1, 2) if strides == 2 else h]))
-    return keras.Model(image, layers.Conv2D(21, 1)(layers.ReLU()(conv(h, 128, 3))))
 
 
 def spelling(table: dict[str, str], text: str) -> str:
@@ -147,6 +153,10 @@ def completed(rows: list[dict[str, str]]) -> list[dict[str, Any]]:
     result = []
     for row in rows:
         key = (row["model"], row["input"])
+        if row["model"] == "squeezenet" and row["runtime"] != "ncnn":
+            # It has two versions, one twice as costly as the other; ncnn alone says which.
+            result.append(_row(row, None, shares))
+            continue
         if key not in costs and row["gmacs"]:
             costs[key] = None  # the row itself says
         if key not in costs:
@@ -196,7 +206,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     with options.source.open(newline="") as file:
-        rows = completed(list(csv.DictReader(file)))
+        given = csv.DictReader(file)
+        rows = completed([*given, *({**dict.fromkeys(given.fieldnames or (), ""), **row} for row in ADDED)])
     columns = ["device", "runtime", "precision", "threads", "model", "input", "latency_ms", "stat", "macs"]
     columns += ["depthwise_macs", "parameters", "input_values", "cost_from", "source", "note"]
     columns += ["published_device", "published_runtime", "published_precision"]

@@ -115,11 +115,16 @@ def networks(record: dict[str, Any]) -> list[str]:
     return lines
 
 
+def page(root: Path = Path()) -> str:
+    """The page on the records under ``root``, as Markdown."""
+    found = {data: root / RECORDS / f"release-{data}.json" for data in TARGETS}
+    parts = [section(data, json.loads(path.read_text())) for data, path in found.items() if path.is_file()]
+    return "\n".join([HEAD, *parts])
+
+
 def main() -> None:
     """Write the page."""
-    found = {data: RECORDS / f"release-{data}.json" for data in TARGETS}
-    parts = [section(data, json.loads(path.read_text())) for data, path in found.items() if path.is_file()]
-    PAGE.write_text("\n".join([HEAD, *parts]))
+    PAGE.write_text(page())
 
 
 if __name__ == "__main__":

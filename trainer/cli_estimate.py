@@ -34,7 +34,8 @@ def estimate(
 ) -> None:
     """Estimate frames a second on a board, as a range, from what others measured there. Nothing is run.
 
-    Exit code 3 where every board refuses: the networks measured there are too different.
+    Where a range is refused, "at least" is what a network measured there that costs more in every respect allows. Exit
+    code 3 where every board refuses and none allows that: the networks measured there are too different.
     """
     from devices import calibration, profiles
     from devices.estimate import FARTHEST, SHARE, for_profile, line_for
@@ -57,7 +58,7 @@ def estimate(
             print("\n".join(_lines(one)))
             if line is not None:
                 print(f"    Table 4's line from {reference}: {_line(line)}")
-    if all(one.refused for one in found):
+    if all(one.refused and one.fps_at_least is None for one in found):
         raise LimitNotMet("no estimate can be given for any of these boards; measure there with edgeveil bench --on.")
 
 
@@ -117,7 +118,10 @@ def _artefact_of(name: str) -> str:
 def _lines(one: Estimate) -> list[str]:
     head = f"  {one.group}, {one.artefact} as {one.precision}"
     if one.refused:
-        return [f"{head}: REFUSED, {one.refused}"]
+        lines = [f"{head}: range REFUSED, {one.refused}"]
+        if one.fps_at_least is not None:
+            lines.append(f"    at least {one.fps_at_least:.3g} frames a second, 9 in 10: {one.because}")
+        return lines
     middle = f", about {one.fps:.3g}" if one.fps is not None else ""
     far = "inside" if one.far == 1 else f"{one.far:.2g} times outside"
     low, high = one.macs_range or (0, 0)

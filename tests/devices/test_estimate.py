@@ -11,7 +11,7 @@ import pytest
 from devices import profiles
 from devices.calibration import Row, measured, published
 from devices.estimate import FARTHEST, Network, by_reference, estimate, for_profile
-from devices.regression import Regression
+from devices.regression import USUAL, VARIANTS, Regression
 from edge_runtime.errors import BadInput
 
 
@@ -38,7 +38,7 @@ def test_a_known_law_is_found_and_the_range_holds_it():
 
 
 def test_ranges_hold_about_as_often_as_they_say():
-    hits, rows = [], made(1, networks=16, noise=0.3)
+    hits, rows = [], made(1, networks=10, noise=0.3)
     for left in {row.model for row in rows}:
         model = Regression([row for row in rows if row.model != left])
         for row in rows:
@@ -56,7 +56,31 @@ def test_a_network_too_far_from_what_was_measured_is_refused_and_one_a_little_of
     far = estimate(Network("n", 1e8 / FARTHEST / 1.01, 0, 1e5, 784), "a/tflite", "int8", model)
     assert "times outside" in far.refused
     assert (far.fps_low, far.fps_high, far.fps) == (None, None, None)
+    assert near.fps_at_least is None
     assert "networks measured there" in estimate(Network("n", 1e9, 0, 1e5, 784), "nowhere/x", "int8", model).refused
+
+
+def test_what_costs_less_in_every_respect_is_at_least_as_fast_and_nothing_else_is_said():
+    model = Regression(made())
+    small = Network("small", 1e6, 0, 1e5, 784)
+    said = estimate(small, "a/tflite", "int8", model)
+    # The smallest network measured there has 1e8 MACs and takes 1 ms on four threads.
+    assert "n0" in said.because
+    alike = replace(next(row for row in model.rows if row.group == "a/tflite"), threads=1)
+    assert said.fps_at_least == pytest.approx(1000 / model.predict(alike).range_ms(0.8)[1])
+    assert estimate(small, "b/tflite", "int8", model).fps_at_least < said.fps_at_least
+    for more in ({"macs": 1e12}, {"depthwise_macs": 1e3}, {"parameters": 5e6}, {"input_values": 2e5}):
+        assert estimate(replace(small, **more), "a/tflite", "int8", model).fps_at_least is None, more
+    assert estimate(small, "nowhere/x", "int8", model).fps_at_least is None
+
+
+def test_variants_are_compared_by_networks_left_out_and_the_recorded_choice_is_the_one_in_use(request):
+    model = Regression(made())
+    noisy = Regression(made(noise=0.6))
+    assert model.left_out_score(0.8) < noisy.left_out_score(0.8)
+    recorded = json.loads((request.config.rootpath / "docs/results/bench/estimator.json").read_text())
+    assert recorded["fitted_in_use"] == USUAL
+    assert set(recorded["variants"]) == set(VARIANTS)
 
 
 def test_the_rows_that_carried_an_estimate_are_the_boards_own():

@@ -12,7 +12,7 @@ from edge_runtime.errors import BadInput
 from edge_runtime.perturber import Perturber
 from trainer.cli import app
 from trainer.report.bench import KINDS, read_results, tables
-from trainer.report.bench_tables import estimator_table
+from trainer.report.bench_tables import both_table, estimator_table
 
 SIDE = {
     "kind": "side-by-side",
@@ -121,8 +121,9 @@ def test_the_recorded_estimator_makes_a_table(request):
     recorded = request.config.rootpath / "docs/results/bench/estimator.json"
     guide = (request.config.rootpath / "docs/benchmarks.md").read_text()
     assert estimator_table(json.loads(recorded.read_text())) in guide  # scripts/measure_estimator.py writes it
+    assert both_table(json.loads(recorded.read_text())) in guide
     text = tables({kind: [] for kind in KINDS} | {"estimator": [("e", json.loads(recorded.read_text()))]})
-    assert "coral-dev-board/edgetpu | 20 |" in text
+    assert "coral-dev-board/edgetpu | 22 |" in text
     both = text.partition("both methods answer")[2]
     assert "| regression |" in both
     assert "| line |" in both

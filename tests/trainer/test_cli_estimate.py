@@ -23,7 +23,7 @@ def test_a_range_says_that_it_is_one_and_what_carried_it(monkeypatch, tmp_path):
     done = said(tmp_path / "x.veil", "--for", "raspberry-pi-cpu")
     assert "ESTIMATED, not measured" in done.stdout
     assert "carried by" in done.stdout
-    assert "raspberry-pi-5/tflite, tflite-int8 as int8: REFUSED" in done.stdout
+    assert "raspberry-pi-5/tflite, tflite-int8 as int8: range REFUSED" in done.stdout
     assert done.exit_code == 0
     document = json.loads(said(tmp_path / "x.veil", "--for", "coral-dev-board", "--json").stdout)
     (only,) = document["estimates"]
@@ -35,7 +35,7 @@ def test_table_fours_line_can_be_shown_beside_it(monkeypatch, tmp_path):
     network = Network("occu", 6.8e8, 0, 4e5, 32400)
     monkeypatch.setattr(cli_estimate, "networks_of", lambda *_: {"tflite-int8": network})
     board = (tmp_path / "x.veil", "--for", "coral-dev-board", "--reference")
-    assert "through 11 networks" in said(*board, "coral-dev-board-cpu/tflite=2000").stdout
+    assert "through 13 networks" in said(*board, "coral-dev-board-cpu/tflite=2000").stdout
     document = json.loads(said(*board, "coral-dev-board-cpu/tflite=2000", "--json").stdout)
     line = document["estimates"][0]["line"]
     assert line["fps_low"] < line["fps"]
@@ -44,13 +44,21 @@ def test_table_fours_line_can_be_shown_beside_it(monkeypatch, tmp_path):
         assert "reference" in str(said(*board, wrong).exception)
 
 
-def test_a_network_of_another_size_is_refused_with_three(tmp_path):
+def test_a_small_network_gets_a_bound_and_a_huge_one_is_refused_with_three(monkeypatch, tmp_path):
     model = image_net()
     (tmp_path / "net-int8.tflite").write_bytes(tflite.convert(model, ["int8"], calibration(model, 4))["int8"])
     done = said(tmp_path / "net-int8.tflite", "--for", "coral-dev-board")
-    assert isinstance(done.exception, LimitNotMet)
-    assert done.exception.exit_code == 3
+    assert done.exit_code == 0
+    assert "range REFUSED" in done.stdout
     assert "times outside" in done.stdout
+    assert "at least" in done.stdout
+    assert "costs less in every respect than mobilenet_v" in done.stdout
     (tmp_path / "net.tflite").write_bytes((tmp_path / "net-int8.tflite").read_bytes())
     with pytest.raises(BadInput, match="its precision in its name"):
         cli_estimate.networks_of(tmp_path / "net.tflite", None)
+    huge = Network("huge", 1e13, 0, 4e9, 32400)
+    monkeypatch.setattr(cli_estimate, "networks_of", lambda *_: {"tflite-int8": huge})
+    done = said(tmp_path / "x.veil", "--for", "coral-dev-board")
+    assert isinstance(done.exception, LimitNotMet)
+    assert done.exception.exit_code == 3
+    assert "at least" not in done.stdout

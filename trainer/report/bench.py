@@ -120,14 +120,19 @@ def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
 
 
 def write_guide(results: Path, guide: Path) -> None:
-    """Bring the estimator's table in docs/benchmarks.md up to date with ``estimator.json``."""
+    """Bring the estimator's tables in docs/benchmarks.md up to date with ``estimator.json``."""
+    document = json.loads((results / "estimator.json").read_text())
     text = guide.read_text(encoding="utf-8")
-    before, mark, rest = text.partition("<!-- table: estimator -->\n")
-    _, end, after = rest.partition("<!-- end -->")
-    if not (mark and end):
-        raise BadInput(f"A table between <!-- table: estimator --> and <!-- end --> was expected in {guide}.")
-    table = estimator_table(json.loads((results / "estimator.json").read_text()))
-    write_atomic(guide, (before + mark + table + end + after).encode())
+    for start, stop, table in (
+        ("<!-- table: estimator -->\n", "<!-- end -->", estimator_table(document)),
+        ("<!-- table: both -->\n", "<!-- end both -->", both_table(document)),
+    ):
+        before, mark, rest = text.partition(start)
+        _, end, after = rest.partition(stop)
+        if not (mark and end):
+            raise BadInput(f"A table between {start.strip()} and {stop} was expected in {guide}.")
+        text = before + mark + table + end + after
+    write_atomic(guide, text.encode())
 
 
 def _svg(draw: Any, size: tuple[float, float]) -> bytes:

@@ -56,7 +56,7 @@ def cells(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
             given, fixed, leak = (lost(row, of) for of in ("target", "fixed", "leak"))
             chance = row["raw"]["sensitive"]["accuracy"] - row["chance"]["majority"]
             yield [
-                label(row),
+                _name(row),
                 str(row["seed"]),
                 _points(given),
                 _points(fixed),
@@ -66,7 +66,7 @@ def cells(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
             ]
     for row in frontier["points"]:
         if "failed" in row:
-            yield [label(row), str(row["seed"]), f"not trained: {row['failed']}", "", "", "", ""]
+            yield [_name(row), str(row["seed"]), f"not trained: {row['failed']}", "", "", "", ""]
 
 
 def draw(frontier: Mapping[str, Any], out: Path) -> None:
@@ -117,6 +117,11 @@ def _around(values: np.ndarray) -> np.ndarray:
 
 def _all(found: Mapping[str, list[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
     return [row for rows in found.values() for row in rows]
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    """The recipe and what was set in it; the seed has a column of its own."""
+    return label({**row, "settings": {key: value for key, value in row["settings"].items() if key != "seed"}})
 
 
 def _points(value: Lost) -> str:
