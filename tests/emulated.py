@@ -36,7 +36,7 @@ class Emulated:
         return ["--identity", str(self.identity), "--known-hosts", str(self.known_hosts)]
 
     def run(
-        self, command: str, *, data: bytes = b"", timeout_s: float = 120, any_code: bool = False
+        self, command: str, *, data: bytes = b"", timeout_s: float = 900, any_code: bool = False
     ) -> subprocess.CompletedProcess[bytes]:
         """A line for the board's shell. What it said on standard error goes to our own where it failed."""
         ssh = ["ssh", "-i", str(self.identity), "-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "BatchMode=yes"]
@@ -68,7 +68,7 @@ def board(kind: str, *, card: Path | None = None) -> Iterator[Emulated]:
     """
     which = ["--kind", kind, "--name", f"test-{os.getpid()}-{kind}"]
     more = [] if card is None else ["--card", str(card)]
-    found = json.loads(_script("up", *which, *more, "--port", "0", timeout_s=900))
+    found = json.loads(_script("up", *which, *more, "--port", "0", timeout_s=2400))
     try:
         yield Emulated(found["target"], found["port"], Path(found["identity"]), Path(found["known_hosts"]))
     finally:

@@ -54,7 +54,7 @@ def up_from_card(card: Path, state: Path, port: int) -> dict:
         shutil.copy(f"{card}.key{ending}", state / f"user{ending}")
     console = state / "console.log"
     firmware = [sys.executable, str(Path(__file__).with_name("firmware.py")), str(card), str(console)]
-    return running.begin([*firmware, *_machine(card, console, port)], state, port, console, None, patience_s=600)
+    return running.begin([*firmware, *_machine(card, console, port)], state, port, console, None, patience_s=1800)
 
 
 def _new(state: Path, port: int) -> int:

@@ -50,7 +50,7 @@ def health(board, *, after=-1):
 
 def processes(board):
     """Number and owner of either half, by the word on its command line."""
-    found = board.run("ps -eo pid=,user:20=,args= | grep edgeveil-edge.pyz | grep -v grep").stdout.decode()
+    found = board.run("ps -eo pid=,user:20=,args= | grep '[e]dgeveil-edge.pyz'", any_code=True).stdout.decode()
     lines = [line.split(None, 2) for line in found.splitlines()]
     return {
         half: (pid, user) for pid, user, words in lines for half in ("run", "inside") if f" {half} --config" in words

@@ -21,6 +21,8 @@ NAMES = {
     "release": "release",
     "label-only": "label-only (the floor)",
 }
+GREY = "#4a4f54"
+COLOURS = {**dict(zip(NAMES, (ink for ink in INKS if ink != GREY), strict=False)), "label-only": GREY}
 ATTACKS = {"fixed": "fixed D_z (non-adaptive): what the paper shows", "leak": "best attack found"}
 
 
@@ -56,7 +58,7 @@ def cells(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
             given, fixed, leak = (lost(row, of) for of in ("target", "fixed", "leak"))
             chance = row["raw"]["sensitive"]["accuracy"] - row["chance"]["majority"]
             yield [
-                label(row),
+                _name(row),
                 str(row["seed"]),
                 _points(given),
                 _points(fixed),
@@ -66,7 +68,7 @@ def cells(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
             ]
     for row in frontier["points"]:
         if "failed" in row:
-            yield [label(row), str(row["seed"]), f"not trained: {row['failed']}", "", "", "", ""]
+            yield [_name(row), str(row["seed"]), f"not trained: {row['failed']}", "", "", "", ""]
 
 
 def draw(frontier: Mapping[str, Any], out: Path) -> None:
@@ -103,7 +105,7 @@ def _line(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]], of: str) -> N
         xerr=_around(x),
         yerr=_around(y),
         fmt="s" if kind == "label-only" else "o" if several else "o-",
-        color="#4a4f54" if kind == "label-only" else INKS[list(NAMES).index(kind)],
+        color=COLOURS[kind],
         markersize=4,
         linewidth=1,
         elinewidth=0.8,
@@ -117,6 +119,11 @@ def _around(values: np.ndarray) -> np.ndarray:
 
 def _all(found: Mapping[str, list[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
     return [row for rows in found.values() for row in rows]
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    """The recipe and what was set in it; the seed has a column of its own."""
+    return label({**row, "settings": {key: value for key, value in row["settings"].items() if key != "seed"}})
 
 
 def _points(value: Lost) -> str:
