@@ -57,14 +57,15 @@ def app_ms(path: str) -> float:
     """What benchmark_app says its median is."""
     command = [str(Path(sys.executable).parent / "benchmark_app"), "-m", path, "-d", "CPU", "-api", "sync"]
     command += ["-hint", "none", "-nstreams", "1", "-nthreads", "1", "-infer_precision", "f32", "-t", str(APP_S)]
-    for _ in range(2):  # now and then it ends with 0 and without its last lines
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SystemExit(f"benchmark_app did not run: {error}") from None
-        if found := re.search(r"Median:\s+([\d.]+) ms", done.stdout):
-            return float(found[1])
-    raise SystemExit(f"benchmark_app ended with {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SystemExit(f"benchmark_app did not run: {error}") from None
+    # Below a millisecond it writes microseconds.
+    found = re.search(r"Median:\s+([\d.]+) (ms|us)", done.stdout)
+    if done.returncode or found is None:
+        raise SystemExit(f"benchmark_app ended with {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
+    return float(found[1]) * {"ms": 1.0, "us": 1e-3}[found[2]]
 
 
 def as_the_app_does(path: str) -> Callable[[], Any]:
