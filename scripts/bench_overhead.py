@@ -7,7 +7,7 @@ takes turns with the harness on the same ONNX file, compiled with the same optio
 are in place already, by OpenVINO's own clock; so does the row that is judged. A second row is what our backend does for
 each frame, copying inputs and outputs among it, and is shown, not judged. The network is the 180 x 180 generator.
 
-Takes about 3 minutes, one more where the network is exported first. Begins once the machine is quiet. Exit code 3 where
+Takes about 2 minutes, one more where the network is exported first. Begins once the machine is quiet. Exit code 3 where
 it does not become so, something else ran meanwhile (INVALID), the harness is more than 3 % off the bare loop, or more
 than 10 % off benchmark_app. Records docs/results/bench/harness.json.
 """
