@@ -117,7 +117,8 @@ class LiveLoop(object):
             self._perturbing()
         finally:
             self._stopping.set()
-            self._hand_on(None)
+            while not self._made.put(None, _WAIT_S) and self._failed is None:
+                pass
             send.join()
             capture.join(1.0)
             left = self._latest.take(0)
@@ -235,6 +236,9 @@ class LiveLoop(object):
     # perturbing
 
     def _perturbing(self) -> None:
+        # A set is handed on just before the model begins with the next one, when Python's lock is about to be free for
+        # whoever sends; or at once where there is no next one yet.
+        done: Optional[_Set] = None
         tokens, since = 1.0, self._clock()
         checked = since
         while not self._stopping.is_set():
@@ -247,15 +251,23 @@ class LiveLoop(object):
                 self._counters.add("rechecks")
                 checked = self._clock()
             if tokens < 1:
+                self._hand_on(done)
+                done = None
                 self._stopping.wait(min((1 - tokens) * self._schedule.tick_s, _WAIT_S))
                 continue
-            one = self._latest.take(_WAIT_S)
+            one = self._latest.take(0)
+            if one is None:
+                self._hand_on(done)
+                done = None
+                one = self._latest.take(_WAIT_S)
             if one is not None:
                 tokens -= 1
+                self._hand_on(done)
                 self._infer(one)
-                self._hand_on(one)
+                done = one
             elif self._ended.is_set():
                 return
+        self._hand_on(done)
 
     def _infer(self, one: _Set) -> None:
         started = self._clock()
@@ -266,9 +278,9 @@ class LiveLoop(object):
             self._perturber.forget(self._ended_tracks.popleft()[1])
         one.busy_us = int((self._clock() - started) * 1e6)
 
-    def _hand_on(self, item: Optional[_Set]) -> None:
+    def _hand_on(self, one: Optional[_Set]) -> None:
         """To the sending thread, which may be waiting for a slow reader, and has ended where there is none."""
-        while not self._made.put(item, _WAIT_S) and self._failed is None:
+        while one is not None and not self._made.put(one, _WAIT_S) and self._failed is None:
             self._watchdog.beat("perturb")
 
     # sending

@@ -15,6 +15,7 @@ class Backend(object):
     """
 
     name = ""  # what the manifest and the command line call it
+    copies = False  # whether ``_infer`` returns memory that the interpreter does not write to again
 
     def __init__(self, model, artefact, *, threads=1, kernels="production"):
         self._inputs = [Tensor(entry) for entry in artefact["inputs"]]
@@ -47,8 +48,9 @@ class Backend(object):
         """What ``encode`` made in; out a list of arrays (n, ...) of the artefact's own types, of their own memory."""
         n = len(feeds[0]) if feeds else 1
         if n == self.batch:
+            values = self._checked(feeds)
             # Memory of our own: what an interpreter returned may be the next frame's place.
-            return [np.array(value) for value in self._checked(feeds)]
+            return values if self.copies else [np.array(value) for value in values]
         columns = [np.empty((n,) + tensor.shape[1:], tensor.dtype) for tensor in self._outputs]
         for row in range(0, n, self.batch):
             count = min(self.batch, n - row)

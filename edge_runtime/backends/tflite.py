@@ -10,6 +10,7 @@ class LiteRT(Backend):
     """ai-edge-litert. ``kernels="reference"`` is BUILTIN_REF: the same bytes on every version and processor."""
 
     name = "ai-edge-litert"
+    copies = True
     _package = "ai_edge_litert"
 
     def _open(self, model, threads, kernels):
