@@ -93,7 +93,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         assert board.run("ls /opt").stdout == b"edgeveil\n"
         assert board.run("cat /etc/machine-id").stdout.strip() not in (b"", b"0123456789abcdef" * 2)
         assert units(board) == ["active", "active", "active"]
-        owner_of = "awk '/^Uid/{print $2}' /proc/$(systemctl show -P MainPID edgeveil-inside)/status"
+        owner_of = "grep ^Uid: /proc/$(systemctl show -P MainPID edgeveil-inside)/status | cut -f2"
         assert board.run(owner_of).stdout == board.run("id -u edgeveil-inside").stdout
         inside = board.run("nsenter -n -t $(systemctl show -P MainPID edgeveil-inside) ip -o link").stdout.decode()
         assert inside.startswith("1: lo:")
