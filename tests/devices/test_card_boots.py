@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from watching import watching_bundle
 
 from devices import first_boot, media
+from edge_runtime.trust import public_key_line
 from trainer.cli import main
 from trainer.export.update_index import write_index
 
@@ -157,6 +158,7 @@ def fetch(board, edgeveil, third, there, common, folder):
     pem = bundles.KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (folder / "keys/signing.key").write_bytes(pem)
     (folder / "keys/signing.key").chmod(0o600)
+    (folder / "keys/signing.pub").write_text(public_key_line(bundles.trusted()))
     write_index([third.path], folder / "keys/signing.key", folder / "index.json", name="hall")
     board.run("mkdir -p /srv/updates")
     for path in (third.path, folder / "index.json"):
