@@ -6,6 +6,7 @@ line from latencies on one reference machine to those on the board, through the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -121,6 +122,12 @@ def estimate(
     )
 
 
+@functools.lru_cache(maxsize=2)
+def _fitted(rows: tuple[Row, ...]) -> Regression:
+    # A second or more, and the same for every profile and network.
+    return Regression(rows)
+
+
 def at_least(row: Row, model: Regression) -> tuple[float, str] | None:
     """Frames a second that ``row``'s network reaches with 9 in 10, because a network measured there costs more.
 
@@ -173,7 +180,7 @@ def for_profile(
             f"The profile {profile.name} runs {', '.join(profile.artefacts)}; here are {', '.join(networks)}. "
             f"Export the run with --for {profile.name}."
         )
-    model = Regression([*rows, *own])
+    model = _fitted((*rows, *own))
     return [
         estimate(networks[artefact], group, precision, model, artefact=artefact, range_only=range_only)
         for group, artefact, precision, range_only in places

@@ -3,7 +3,7 @@
 Each figure is a process of its own in the ``bench`` environment, both kinds in turns: one imports numpy and the
 interpreter, opens the artefact's bytes and runs it once; the other opens the sealed bundle (signature, hashes, golden
 self-test) and perturbs one frame. Ratios are medians over turns. Latency ratios int8 / float32 are read from the result
-of ``edgeveil bench --against``, or of scripts/reproduce_tables_3_4.py, so that is to run first. Takes about 5 minutes;
+of ``edgeveil bench --against``, or of scripts/reproduce_tables_3_4.py, so that is to run first. Takes half a minute;
 begins once the machine is quiet, ends with exit code 3 where it does not become so or something else ran meanwhile.
 Records docs/results/bench/start.json.
 """

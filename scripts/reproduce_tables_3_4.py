@@ -200,8 +200,6 @@ def main() -> int:
             "kind": "tables",
             "what": "Tables 3 and 4; each network in turns with the base, interpreters alone, one thread, UNTRAINED",
             "base": BASE,
-            "rounds": options.rounds,
-            "seconds": options.seconds,
             "costs": costs(options.work, names),
             "groups": recorded,
             "estimates": estimates(options.work, [n for n in names if n in OURS]),

@@ -99,6 +99,11 @@ def test_what_the_scripts_record_has_a_table_each_and_a_busy_machine_is_said(res
     assert "| onnx-int8 | openvino 2026.4 | a bare loop | 1.980 | 2.000 | 1.010 x | within 3% |" in text
     assert "ours with copies in and out | 1.980 | 2.000 | 1.070 x | not judged" in text
     assert "p50 2.0% apart" in text
+    whole = json.loads((results / "here.json").read_text())
+    (results / "repeat.json").write_text(
+        json.dumps({"kind": "repeat", **SCRIPTS["repeat"], "quiet": [whole], "beside_hogs": whole})
+    )
+    assert [name for name, _ in read_results(results)["bench"]] == ["here", "repeat 1", "repeat 2"]
     assert "| beside hogs | 0.5000 | 100% | INVALID | busy: hogs |" in text
     assert "start it is. **INVALID: busy: others.**" in text
     assert "| onnx-int8 | openvino | 500 | 600 | 1.20 x | 64 | 128 | 2.00 x |" in text

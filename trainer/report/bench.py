@@ -68,6 +68,11 @@ def read_results(folder: Path) -> dict[str, list[tuple[str, Any]]]:
             found["bench"].append((path.stem, document))
         elif document.get("kind") in found:
             found[document["kind"]].append((path.stem, document))
+            # Whole results stand in that record: they are drawn like any other.
+            runs = [*document.get("quiet", ()), *filter(None, [document.get("beside_hogs")])]
+            found["bench"] += [
+                (f"{path.stem} {n}", run) for n, run in enumerate(runs, 1) if run.get("schema") == SCHEMA
+            ]
         elif "spreads_of_the_whole_table" in document:
             found["estimator"].append((path.stem, document))
     return found

@@ -21,6 +21,8 @@ NAMES = {
     "release": "release",
     "label-only": "label-only (the floor)",
 }
+GREY = "#4a4f54"
+COLOURS = {**dict(zip(NAMES, (ink for ink in INKS if ink != GREY), strict=False)), "label-only": GREY}
 ATTACKS = {"fixed": "fixed D_z (non-adaptive): what the paper shows", "leak": "best attack found"}
 
 
@@ -103,7 +105,7 @@ def _line(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]], of: str) -> N
         xerr=_around(x),
         yerr=_around(y),
         fmt="s" if kind == "label-only" else "o" if several else "o-",
-        color="#4a4f54" if kind == "label-only" else INKS[list(NAMES).index(kind)],
+        color=COLOURS[kind],
         markersize=4,
         linewidth=1,
         elinewidth=0.8,
