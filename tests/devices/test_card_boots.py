@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from watching import watching_bundle
 
 from devices import first_boot, media
+from edge_runtime.trust import public_key_line
 from trainer.cli import main
 from trainer.export.update_index import write_index
 
@@ -93,7 +94,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         assert board.run("ls /opt").stdout == b"edgeveil\n"
         assert board.run("cat /etc/machine-id").stdout.strip() not in (b"", b"0123456789abcdef" * 2)
         assert units(board) == ["active", "active", "active"]
-        owner_of = "awk '/^Uid/{print $2}' /proc/$(systemctl show -P MainPID edgeveil-inside)/status"
+        owner_of = "grep ^Uid: /proc/$(systemctl show -P MainPID edgeveil-inside)/status | cut -f2"
         assert board.run(owner_of).stdout == board.run("id -u edgeveil-inside").stdout
         inside = board.run("nsenter -n -t $(systemctl show -P MainPID edgeveil-inside) ip -o link").stdout.decode()
         assert inside.startswith("1: lo:")
@@ -157,6 +158,7 @@ def fetch(board, edgeveil, third, there, common, folder):
     pem = bundles.KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (folder / "keys/signing.key").write_bytes(pem)
     (folder / "keys/signing.key").chmod(0o600)
+    (folder / "keys/signing.pub").write_text(public_key_line(bundles.trusted()))
     write_index([third.path], folder / "keys/signing.key", folder / "index.json", name="hall")
     board.run("mkdir -p /srv/updates")
     for path in (third.path, folder / "index.json"):
