@@ -67,6 +67,8 @@ def alone(settings: Dict[str, Any], folder: str) -> int:
     ends = open_for_inside(folder)
     bundle = os.open(settings["bundle"], os.O_RDONLY | os.O_CLOEXEC)
     hardening.no_core_dumps()
+    # A manager keeps what is printed, in a journal or a log; from here on notes tell what is to be told.
+    hardening.close_outputs()
     return _run(settings, dict(ends, bundle=bundle))
 
 

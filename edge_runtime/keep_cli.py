@@ -6,9 +6,10 @@ import sys
 import time
 from typing import Any, Optional
 
+from edge_runtime import hardening
 from edge_runtime.board import ROOT, open_releases
 from edge_runtime.config import DEFAULT_PATH
-from edge_runtime.errors import DeviceFailed, EdgeVeilError
+from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
 
 PID_FILE, LOG_FILE, FOLDER = "/run/edgeveil.pid", "/var/log/edgeveil.log", "/run/edgeveil"
 MOST_LOG_BYTES = 1 << 20
@@ -78,7 +79,9 @@ def _begin(arguments: Any) -> None:
     """Start it in the background; returns when it is ready. Raises ``DeviceFailed`` where it is not."""
     from edge_runtime.keep import halves
 
-    users = (arguments.user, arguments.inside_user) if arguments.user and arguments.inside_user else None
+    if bool(arguments.user) != bool(arguments.inside_user):
+        raise BadInput("expected --user and --inside-user together, for the two halves; got one of them")
+    users = (arguments.user, arguments.inside_user) if arguments.user else None
     releases = open_releases(arguments.root)
     parts = halves(arguments.root, arguments.config, arguments.at, users, tuple(arguments.group))
     theirs, ours = os.pipe()
@@ -109,9 +112,7 @@ def _background(arguments: Any, parts: Any, releases: Any, parent: int) -> int:
 
     os.setsid()
     os.chdir("/")
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for handle in (0, 1, 2):
-        os.dup2(nothing, handle)
+    hardening.close_outputs()
     log = _LogFile(arguments.log_file)
 
     def tell(word: bytes) -> None:

@@ -8,6 +8,7 @@ A TCP sink on this machine counts what leaves and when. Records docs/results/ben
 
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +54,9 @@ class Faulty(Source):
     live = True
     name = "faulty"
 
-    def __init__(self, features: int) -> None:
+    def __init__(self, features: int, seed: Sequence[int]) -> None:
         self.features, self.index, self.pace = features, 0, Pace()
-        self.rng = np.random.default_rng()
+        self.rng = np.random.default_rng(seed)
 
     def next(self) -> RawFrame:
         self.index += 1
@@ -87,26 +89,31 @@ class Faulty(Source):
         return data
 
 
-def install() -> None:
+def install(*seed: int) -> None:
     """In this process, ``faulty:N`` is a source of vectors of N numbers."""
     real = sources.open_source
 
     def open_source(text: str, spec: Any, capture: Any = None, **options: Any) -> Source:
         if text.startswith("faulty:"):
-            return Faulty(int(text.partition(":")[2]))
+            return Faulty(int(text.partition(":")[2]), seed)
         return real(text, spec, capture, **options)
 
     sources.open_source = open_source
 
 
-def command(module: str) -> list[str]:
-    """As ``supervise.command``, with this file's source."""
-    here = Path(__file__).resolve().parent
-    code = (
-        f"import sys; sys.path[:1] = [{str(here.parent)!r}, {str(here)!r}]; import soak; soak.install(); "
-        f"from edge_runtime.{module} import main; sys.exit(main(sys.argv[1:]))"
-    )
-    return [sys.executable, "-c", code]
+def commands(seed: int) -> Callable[[str], list[str]]:
+    """As ``supervise.command``, with this file's source; every process that is started has faults of its own."""
+    here, started = Path(__file__).resolve().parent, itertools.count()
+
+    def command(module: str) -> list[str]:
+        code = (
+            f"import sys; sys.path[:1] = [{str(here.parent)!r}, {str(here)!r}]; "
+            f"import soak; soak.install({seed}, {next(started)}); "
+            f"from edge_runtime.{module} import main; sys.exit(main(sys.argv[1:]))"
+        )
+        return [sys.executable, "-c", code]
+
+    return command
 
 
 class Listener:
@@ -150,9 +157,9 @@ def rss_bytes(pid: int) -> int:
         return 0
 
 
-def trouble(process: subprocess.Popen[str], done: dict[str, int], until: float) -> None:
+def trouble(process: subprocess.Popen[str], done: dict[str, int], until: float, seed: int) -> None:
     """Faults from without, until a time."""
-    generator = np.random.default_rng()
+    generator = np.random.default_rng(seed)
     while time.monotonic() < until and process.poll() is None:
         time.sleep(1)
         for fault, every_s in FROM_WITHOUT_S.items():
@@ -166,10 +173,13 @@ def trouble(process: subprocess.Popen[str], done: dict[str, int], until: float) 
                 os.kill(pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
 
-def soak(seconds: float) -> dict[str, Any]:
+def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
     """Run for so long; the document of what happened."""
     import bench_stream
 
+    from trainer.audit.document import environment
+
+    versions, machine = environment()
     listener, done = Listener(), {}  # type: ignore[var-annotated]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -181,12 +191,12 @@ def soak(seconds: float) -> dict[str, Any]:
         here = Path(__file__).resolve().parent
         code = (
             f"import sys; sys.path[:1] = {[str(here.parent), str(here)]!r}; import soak; "
-            "from edge_runtime import cli, supervise; supervise.command = soak.command; "
+            f"from edge_runtime import cli, supervise; supervise.command = soak.commands({seed}); "
             "sys.exit(cli.main(sys.argv[1:]))"
         )
         log = (folder / "log").open("w+")
         process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=log, text=True)
-        threading.Thread(target=trouble, args=(process, done, time.monotonic() + seconds), daemon=True).start()
+        threading.Thread(target=trouble, args=(process, done, time.monotonic() + seconds, seed), daemon=True).start()
         memory = []
         began = time.monotonic()
         while process.poll() is None:
@@ -203,6 +213,9 @@ def soak(seconds: float) -> dict[str, Any]:
     running = [bytes_ for bytes_ in memory if bytes_][1:] or [0]
     return {
         "what": "the service under random faults, two processes, a linear cleaner of made-up vectors",
+        "seed": seed,
+        "versions": versions,
+        "machine": machine,
         "seconds": round(document["seconds"], 1),
         "exit_code": process.returncode,
         "frames_in": document["frames_in"],
@@ -224,8 +237,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/soak.py --seconds 1800")
     parser.add_argument("--seconds", type=float, default=1800.0)
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--seed", type=int, default=0, help="which faults come when")
     options = parser.parse_args()
-    document = soak(options.seconds)
+    document = soak(options.seconds, options.seed)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
     print(json.dumps(document, indent=1))

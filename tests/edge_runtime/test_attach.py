@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import bundles
+import leaks
 import live_fakes
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def start_inside(made, folder, source):
     code = INSIDE.format(paths=[str(ROOT), str(ROOT / "tests")])
     environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", FAKES_FOLDER=str(folder))
     command = [sys.executable, "-c", code, json.dumps([*words, "--inside-at", str(folder)])]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_an_inside_of_its_own_unit_may_end_and_come_back(tmp_path):
@@ -65,6 +66,21 @@ def test_an_inside_of_its_own_unit_may_end_and_come_back(tmp_path):
     with np.load(tmp_path / "out.npz") as out:
         assert out["index"].tolist() == list(range(len(out["index"])))
     assert stat.S_IMODE((tmp_path / "records").stat().st_mode) == 0o660
+
+
+def test_what_a_library_prints_of_a_frame_goes_nowhere_whatever_the_manager_does_with_what_is_printed(tmp_path):
+    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
+    words = arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path})
+    outside, inside = start(words, tmp_path), start_inside(made, tmp_path, "fake:30?fps=50&say=5&say=20")
+    try:
+        code, document, events = finish(outside)
+        printed = "".join(inside.communicate(timeout=10))
+    finally:
+        outside.kill()
+        inside.kill()
+    assert code == 0, events
+    assert document["frames_in"] == 30
+    assert not leaks.found_in(printed.encode())
 
 
 def test_where_nobody_is_or_something_else_it_is_one_sentence(tmp_path, capsys, monkeypatch):

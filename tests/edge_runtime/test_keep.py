@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from edge_runtime import keep
+from edge_runtime import cli, keep
 from edge_runtime.errors import DeviceFailed
 
 OUTSIDE = """
@@ -130,3 +130,11 @@ def test_a_missing_account_is_said(tmp_path):
     half = keep.Half("inside", ["true"], "nobody-has-this-name", (), True, 1)
     with pytest.raises(DeviceFailed, match="flash the board again"):
         keep._account(half)
+
+
+@pytest.mark.parametrize("words", [["--user", "a"], ["--inside-user", "b"]])
+def test_one_account_of_the_two_is_refused_before_anything_starts(tmp_path, capsys, words):
+    at = ["--root", str(tmp_path), "--at", str(tmp_path / "run"), "--pid-file", str(tmp_path / "pid")]
+    assert cli.main(["keep", "start", *at, *words]) == 2
+    assert "--user and --inside-user together" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
