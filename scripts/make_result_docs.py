@@ -1,4 +1,4 @@
-"""Writes docs/results-*.md from their records; no measured number in them is typed by hand."""
+"""Writes docs/results-*.md, and the measurements in docs/capture-loop.md, from records; no number is typed by hand."""
 
 import functools
 import json
@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 
 from trainer.audit.intervals import Interval, mean
-from trainer.report import fig_7, streams, table_2, table_2_cells, unseen
+from trainer.report import fig_7, loop, streams, table_2, table_2_cells, unseen
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -18,6 +18,7 @@ RELEASES = "docs/results/privacy/release-{}.json"
 FIG_7, FIG_7_PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results-fig-7.md")
 PICTURE = Path("docs/frontier-fig-7.svg")
 UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results-unseen.md")
+BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/capture-loop.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results-streams.md")
 
 
@@ -125,6 +126,7 @@ def main() -> None:
             target.write_text(make(json.loads(record.read_text())))
     if TABLE_2.is_dir():
         TABLE_2_PAGE.write_text(table_2_page(table_2.read(TABLE_2), releases()))
+    loop.write(BENCHES, LOOP_PAGE)
     if FIG_7.is_file():
         fig_7.draw(json.loads(FIG_7.read_text()), PICTURE)
 

@@ -19,15 +19,15 @@ def rows(name: str, **wanted):
 
 def test_page_shows_the_recorded_results():
     page = (DOCS / "linear-cleaners.md").read_text()
-    assert page.count("<!-- table:") == 9
+    assert page.count("<!-- recorded:") == 9
     assert tables_in(page, RESULTS) == page
 
 
 def test_a_table_nobody_makes_is_refused(tmp_path):
     with pytest.raises(BadInput, match="no table called other"):
-        tables_in("<!-- table: other -->\n<!-- end -->", RESULTS)
+        tables_in("<!-- recorded: other -->\n<!-- end -->", RESULTS)
     with pytest.raises(BadInput, match=r"figure-3\.json is not there"):
-        tables_in("<!-- table: figure-3 -->\n<!-- end -->", tmp_path)
+        tables_in("<!-- recorded: figure-3 -->\n<!-- end -->", tmp_path)
 
 
 # What reproduces paper 000: e_privacy and CP without attack, e_privacy under it, each with its band.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from trainer.report.bench_tables import (
     side_table,
     start_table,
 )
+from trainer.report.marked import filled
 from trainer.report.pictures import INKS
 
 SCHEMA = 3
@@ -127,16 +129,8 @@ def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
 def write_guide(results: Path, guide: Path) -> None:
     """Bring the estimator's tables in docs/benchmarks.md up to date with ``estimator.json``."""
     document = json.loads((results / "estimator.json").read_text())
-    text = guide.read_text(encoding="utf-8")
-    for start, stop, table in (
-        ("<!-- table: estimator -->\n", "<!-- end -->", estimator_table(document)),
-        ("<!-- table: both -->\n", "<!-- end both -->", both_table(document)),
-    ):
-        before, mark, rest = text.partition(start)
-        _, end, after = rest.partition(stop)
-        if not (mark and end):
-            raise BadInput(f"A table between {start.strip()} and {stop} was expected in {guide}.")
-        text = before + mark + table + end + after
+    makers = {"estimator": partial(estimator_table, document), "both": partial(both_table, document)}
+    text = filled(guide.read_text(encoding="utf-8"), makers)
     write_atomic(guide, text.encode())
 
 

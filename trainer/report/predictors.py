@@ -1,47 +1,36 @@
-"""The tables of docs/linear-cleaners.md, from what scripts/reproduce_predictors.py and bench_cleaner.py recorded.
-
-Between ``<!-- table: NAME -->`` and ``<!-- end -->`` everything is written here; the rest is prose.
-"""
+"""The tables of docs/linear-cleaners.md, from what scripts/reproduce_predictors.py and bench_cleaner.py recorded."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from edge_runtime.errors import BadInput
 from edge_runtime.files import write_atomic
+from trainer.report.bench_tables import markdown
+from trainer.report.marked import filled
 
-_BLOCK = re.compile(r"(<!-- table: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 Rows = list[dict[str, Any]]
 
 
 def tables_in(text: str, results: Path) -> str:
     """``text`` with every marked table made anew. Raises BadInput for a table nobody makes or a result not there."""
 
-    def replaced(match: re.Match[str]) -> str:
-        name = match[2]
-        if name not in _TABLES:
-            raise BadInput(f"There is no table called {name}; there are {', '.join(_TABLES)}.")
-        file, make = _TABLES[name]
+    def table(file: str, make: Callable[[Rows], str]) -> str:
         path = results / f"{file}.json"
         if not path.is_file():
             raise BadInput(f"{path} is not there; record it first (the scripts of docs/linear-cleaners.md).")
-        return match[1] + make(json.loads(path.read_text(encoding="utf-8"))["rows"]) + match[3]
+        return make(json.loads(path.read_text(encoding="utf-8"))["rows"])
 
-    return _BLOCK.sub(replaced, text)
+    return filled(text, {name: partial(table, *how) for name, how in _TABLES.items()})
 
 
 def write_tables(results: Path, guide: Path) -> None:
     """Bring the tables of ``guide`` up to date with the files in ``results``."""
     write_atomic(guide, tables_in(guide.read_text(encoding="utf-8"), results).encode())
-
-
-def _markdown(head: list[str], body: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def _number(value: dict[str, float], percent: bool = False) -> str:
@@ -73,7 +62,7 @@ def _compared(prefix: str) -> Callable[[Rows], str]:
             ]
             for row in rows
         ]
-        return _markdown(head, body)
+        return markdown(head, body)
 
     return make
 
@@ -98,7 +87,7 @@ def _theorem(rows: Rows) -> str:
         ]
         for row in rows
     ]
-    return _markdown(head, body)
+    return markdown(head, body)
 
 
 def _figure_3(rows: Rows) -> str:
@@ -118,19 +107,19 @@ def _figure_3(rows: Rows) -> str:
                     _number(row["ours"]["laplace_cp_training_rows_too"], percent=True) if prefix == "laplace_" else "",
                 ]
             )
-    return _markdown(head, body)
+    return markdown(head, body)
 
 
 def _uncleaned(rows: Rows) -> str:
     head = ["data", "N_d / N_c", "splits", "CP %, nothing cleaned", "CP %, cleaned, no attack", "CP %, cleaned, attack"]
     keys = ("cp_uncleaned", "cp", "attack_cp")
-    return _markdown(head, [[*_who(row), *(_number(row["ours"][key], percent=True) for key in keys)] for row in rows])
+    return markdown(head, [[*_who(row), *(_number(row["ours"][key], percent=True) for key in keys)] for row in rows])
 
 
 def _orders(rows: Rows) -> str:
     head = ["data", "N_d / N_c", "splits", "e_privacy: exact (eps 0)", "approximate", "Algorithm 1"]
     keys = ("exact_attack_e_privacy", "approximate_attack_e_privacy", "attack_e_privacy")
-    return _markdown(head, [[*_who(row), *(_number(row["ours"][key]) for key in keys)] for row in rows])
+    return markdown(head, [[*_who(row), *(_number(row["ours"][key]) for key in keys)] for row in rows])
 
 
 def _ranked(rows: Rows) -> str:
@@ -141,7 +130,7 @@ def _ranked(rows: Rows) -> str:
         for row in rows
         for name, title in names.items()
     ]
-    return _markdown(head, body)
+    return markdown(head, body)
 
 
 def _speed(rows: Rows) -> str:
@@ -158,7 +147,7 @@ def _speed(rows: Rows) -> str:
         ]
         for row in rows
     ]
-    return _markdown(head, body)
+    return markdown(head, body)
 
 
 def _stream(rows: Rows) -> str:
@@ -174,7 +163,7 @@ def _stream(rows: Rows) -> str:
         ]
         for row in rows
     ]
-    return _markdown(head, body)
+    return markdown(head, body)
 
 
 _TABLES: dict[str, tuple[str, Callable[[Rows], str]]] = {

@@ -1,0 +1,26 @@
+"""Pages of prose with parts that are written from records, so that no measured number in them is typed by hand.
+
+Such a part lies between ``<!-- recorded: NAME -->`` and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from edge_runtime.errors import BadInput
+
+_PART = re.compile(r"(<!-- recorded: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def filled(text: str, makers: Mapping[str, Callable[[], Any]]) -> str:
+    """``text`` with every marked part made anew. Raises ``BadInput`` for a part that nobody makes."""
+
+    def made(match: re.Match[str]) -> str:
+        name = match[2]
+        if name not in makers:
+            raise BadInput(f"There is no table called {name}; there are {', '.join(makers)}.")
+        return f"{match[1]}{makers[name]()}{match[3]}"
+
+    return _PART.sub(made, text)
