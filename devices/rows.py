@@ -18,6 +18,7 @@ import edge_runtime.audit_rows
 from devices.errand import Errand, errand
 from devices.execute import Board, as_it_was_there
 from devices.transports.base import digest
+from edge_runtime.backends.device import CPU
 from edge_runtime.errors import BadInput, DeviceFailed
 from edge_runtime.files import atomic_path
 
@@ -44,16 +45,17 @@ def through_board(
     x: np.ndarray,
     *,
     artefact: str,
+    device: str = CPU,
     further: Sequence[Mapping[str, Any]],
     kept: Path,
     progress: Callable[[int], contextlib.AbstractContextManager[Advance]],
 ) -> Rows:
     """Raw readings x (n, ...) through ``bundle`` on ``board``, by the runtime that is installed there.
 
-    ``artefact`` is a name, or ``auto`` for what the board would run. ``further`` are entries of outputs that are handed
-    out as well. ``kept`` is a folder here: pieces that came back lie in it, and are not run again after a lost line;
-    remove it when all is done. ``progress(pieces)`` shows how far it is. Raises ``BadInput`` where the board refuses
-    the bundle, ``DeviceFailed`` where the board or the line fails.
+    ``artefact`` is a name, or ``auto`` for what the board would run on ``device``. ``further`` are entries of outputs
+    that are handed out as well. ``kept`` is a folder here: pieces that came back lie in it, and are not run again after
+    a lost line; remove it when all is done. ``progress(pieces)`` shows how far it is. Raises ``BadInput`` where the
+    board refuses the bundle, ``DeviceFailed`` where the board or the line fails.
     """
     facts = board.facts_document()
     if not (facts["edgeveil"] or {}).get("committed"):
@@ -62,7 +64,7 @@ def through_board(
     pieces = [x[at : at + at_once] for at in range(0, len(x), at_once)]
     with errand(board, f"audit-{digest(bundle)}", room_bytes=len(bundle) + 2 * pieces[0].nbytes) as there:
         place = there.bundle(bundle)
-        ran = _ran(board, OPEN_S, place, artefact)
+        ran = _ran(board, OPEN_S, place, artefact, device)
         artefact = ran["artefact"]
         kept = kept / _key(board, bundle, ran, x, further)
         missing = [number for number in range(len(pieces)) if not _file(kept, number).is_file()]
@@ -72,7 +74,9 @@ def through_board(
             for number, piece in enumerate(pieces):
                 figures = {}
                 if number in missing:
-                    figures = {"rows_a_second": _run(there, place, artefact, piece, further, _file(kept, number))}
+                    figures = {
+                        "rows_a_second": _run(there, (place, artefact, device), piece, further, _file(kept, number))
+                    }
                 advance(**figures)
     outputs = [_read(_file(kept, number)) for number in range(len(pieces))]
     whole = {name: np.concatenate([one[name] for one in outputs]) for name in outputs[0]}
@@ -80,13 +84,13 @@ def through_board(
 
 
 def _run(
-    there: Errand, bundle: str, artefact: str, x: np.ndarray, further: Sequence[Mapping[str, Any]], out: Path
+    there: Errand, what: tuple[str, str, str], x: np.ndarray, further: Sequence[Mapping[str, Any]], out: Path
 ) -> float:
     packed = io.BytesIO()
     np.savez_compressed(packed, x=x)
     rows = there.put(packed.getvalue())
     made = posixpath.join(there.folder, "out.npz")
-    ran = _ran(there.board, PIECE_S, bundle, artefact, rows, made, json.dumps(list(further)))
+    ran = _ran(there.board, PIECE_S, *what, rows, made, json.dumps(list(further)))
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(out) as temporary:
         Path(temporary).write_bytes(there.fetch(made))

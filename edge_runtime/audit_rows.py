@@ -4,10 +4,11 @@ The runtime that is installed there verifies the bundle and runs it, one reading
 This is no command of that runtime: what it hands out for an audit (a code before its channel, the noise that was
 drawn) never leaves a board that works.
 
-    python3 - ROOT BUNDLE ARTEFACT                       says what would run
-    python3 - ROOT BUNDLE ARTEFACT ROWS OUT FURTHER      ROWS.npz (``x``) through it into OUT.npz
+    python3 - ROOT BUNDLE ARTEFACT DEVICE                       says what would run
+    python3 - ROOT BUNDLE ARTEFACT DEVICE ROWS OUT FURTHER      ROWS.npz (``x``) through it into OUT.npz
 
 FURTHER is JSON: entries of outputs as in a manifest, for what is handed out as well. One JSON document is printed.
+The keys of the board are asked and its owner's policy is not: an audit is how a bundle comes to meet that.
 """
 
 import json
@@ -18,7 +19,7 @@ import time
 from typing import Any, Dict, List
 
 
-def main(root: str, bundle: str, artefact: str, rows: str = "", out: str = "", further: str = "[]") -> int:
+def main(root: str, bundle: str, artefact: str, device: str, *rest: str) -> int:
     """Do one of the two; returns an exit code as ``edgeveil-edge`` does. Nothing of a reading is ever printed."""
     # As edgeveil-edge.pyz has it: wheels that a flash brought along come first.
     sys.path[:0] = [os.path.join(root, "site"), os.path.join(root, "current", "edgeveil-edge.pyz")]
@@ -28,7 +29,7 @@ def main(root: str, bundle: str, artefact: str, rows: str = "", out: str = "", f
         sys.stderr.write("error: there is no EdgeVeil in {}: flash the board first\n".format(root))
         return 2
     try:
-        document = _done(root, bundle, artefact, rows, out, json.loads(further))
+        document = _done(root, bundle, artefact, device, *rest)
     except EdgeVeilError as error:
         sys.stderr.write("error: {}\n".format(error))
         return error.exit_code
@@ -39,17 +40,22 @@ def main(root: str, bundle: str, artefact: str, rows: str = "", out: str = "", f
     return 0
 
 
-def _done(root: str, bundle: str, artefact: str, rows: str, out: str, further: List[Dict[str, Any]]) -> Dict[str, Any]:
+def _done(
+    root: str, bundle: str, artefact: str, device: str, rows: str = "", out: str = "", further: str = "[]"
+) -> Dict[str, Any]:
     import numpy as np
 
     from edge_runtime import __version__
     from edge_runtime.perturber import Perturber
+    from edge_runtime.trust import Trust
 
-    with Perturber.open(bundle, trust=os.path.join(root, "trust"), artefact=artefact) as perturber:
+    trust = Trust.open(os.path.join(root, "trust"))
+    trust.policy = None
+    with Perturber.open(bundle, trust=trust, artefact=artefact, device=device) as perturber:
         found = dict(perturber.info, edge_runtime=__version__, numpy=np.__version__, python=platform.python_version())
         if rows:
             begin = time.time()
-            arrays = through(perturber.manifest, perturber.pipeline, np.load(rows)["x"], further)
+            arrays = through(perturber.manifest, perturber.pipeline, np.load(rows)["x"], json.loads(further))
             found["seconds"] = time.time() - begin
             with open(out, "wb") as file:
                 np.savez_compressed(file, **arrays)

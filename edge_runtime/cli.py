@@ -6,6 +6,7 @@ import os
 import sys
 
 from edge_runtime import __version__, board, config, keep_cli
+from edge_runtime.backends.device import CPU
 from edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop, describe
 
 _EXIT_CODES = (
@@ -67,7 +68,7 @@ def _parser():
         "edgeveil-edge inside --config /etc/edgeveil/edge.json --inside-at /run/edgeveil",
         optional=True,
     )
-    for name in ("source", "artefact", "backend", "fps", "max-latency", "recheck", "hang-after", "inside-at"):
+    for name in ("source", "artefact", "backend", "device", "fps", "max-latency", "recheck", "hang-after", "inside-at"):
         _setting(inside, name, config.SETTINGS[name])
     inside.add_argument("--config", metavar="FILE", help="settings ({})".format(config.DEFAULT_PATH))
 
@@ -139,6 +140,7 @@ def _setting(command, name, setting):
 def _choices(command):
     command.add_argument("--artefact", default="auto", metavar="NAME", help="such as tflite-int8 (auto: the preferred)")
     command.add_argument("--backend", default="auto", metavar="NAME", help="such as onnxruntime (auto: the first here)")
+    _setting(command, "device", config.SETTINGS["device"])
     command.add_argument("--threads", type=_threads, default=1, metavar="N", help="for the interpreter (1)")
     command.add_argument("--json", action="store_true", help="print one JSON document on stdout")
 
@@ -159,6 +161,7 @@ def _open(arguments):
         backend=arguments.backend,
         artefact=arguments.artefact,
         threads=arguments.threads,
+        device=arguments.device or CPU,
     )
 
 
@@ -206,7 +209,7 @@ def _file_to_file(settings):
     from edge_runtime.sources import open_source
 
     hardening.no_core_dumps()
-    names = ("trust", "backend", "artefact", "threads")
+    names = ("trust", "backend", "artefact", "threads", "device")
     with Perturber.open(settings["bundle"], **{name: settings[name] for name in names}) as perturber:
         manifest = perturber.manifest
         with open_source(settings["source"], manifest["input"], manifest["capture"]) as source:
@@ -313,7 +316,9 @@ def _say(arguments, document, lines, file=None):
 
 
 def _run_lines(document):
-    yield "{frames_in} frames in, {frames_out} out in {seconds:.2f} s with {artefact} ({stopped})".format(**document)
+    yield "{frames_in} frames in, {frames_out} out in {seconds:.2f} s with {artefact} on {device} ({stopped})".format(
+        **document
+    )
     for reason, count in document["dropped"].items():
         yield "  dropped, {}: {}".format(reason, count)
 
@@ -321,7 +326,7 @@ def _run_lines(document):
 def _verify_lines(document):
     yield "verified: {name}, signed by {key:.16}...".format(**document)
     if document["self_test"]:
-        yield "self-test passed: {} off by {:g} at most".format(document["artefact"], document["self_test"]["max_abs"])
+        yield "self-test passed: {artefact} on {device} off by {self_test[max_abs]:g} at most".format(**document)
 
 
 def bench_lines(document):

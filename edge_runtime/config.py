@@ -10,6 +10,7 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from edge_runtime import strict_json
+from edge_runtime.backends.device import WORDS, check_device
 from edge_runtime.errors import BadInput
 from edge_runtime.logs import KINDS
 
@@ -46,6 +47,7 @@ SETTINGS = {
     "sink": _other(list, None, "KIND:WHERE", "csv:FILE (- for stdout), npz:FILE, images:DIR, mqtt:..., or several"),
     "artefact": _other(str, "auto", "NAME", "such as tflite-int8 (auto: the preferred)"),
     "backend": _other(str, "auto", "NAME", "such as onnxruntime (auto: the first here)"),
+    "device": _other(str, "cpu", "WORD", "what runs the model: {} (cpu)".format(" | ".join(WORDS))),
     "threads": _number(int, 1, "N", "for the interpreter (1)", 1, 1024),
     "strict": _other(bool, False, "", "stop at the first line that is refused, with exit code 2"),
     "realtime": _other(bool, False, "", "play a recording at its own pace, as if it were live"),
@@ -118,6 +120,8 @@ def check(name: str, value: Any, where: str) -> Any:
         raise BadInput(
             "expected {:g} to {:g} as {!r} {}; got {:g}".format(setting.low, setting.high, name, where, value)
         )
+    if name == "device":
+        check_device(value)
     if name == "log" and value not in KINDS:
         raise BadInput("expected one of {} as 'log' {}; got {!r}".format(", ".join(KINDS), where, value))
     return value

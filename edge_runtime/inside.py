@@ -98,6 +98,7 @@ class Inside(object):
             backend=settings["backend"],
             artefact=settings["artefact"],
             threads=settings["threads"],
+            device=settings["device"],
         ) as perturber:
             del bundle
             plan = schedule(perturber.manifest, settings["fps"])

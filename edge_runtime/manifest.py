@@ -28,6 +28,7 @@ from edge_runtime.checks import (
 )
 from edge_runtime.fingerprint import pipeline_sha256
 from edge_runtime.manifest_capture import check_capture
+from edge_runtime.manifest_compiled import KEY, check_compiled
 from edge_runtime.manifest_flow import DTYPES, Flow
 from edge_runtime.manifest_stream import check_stream
 
@@ -155,6 +156,7 @@ def _check_models(models: Any, files: Set[str]) -> List[str]:
         mapping(model["artefacts"], at + ".artefacts", 1)
         for variant, artefact in model["artefacts"].items():
             _check_artefact(artefact, "{}.artefacts.{}".format(at, variant), variant, files)
+        check_compiled(model["artefacts"], at + ".artefacts")
         here = sorted(model["artefacts"])
         if variants not in (None, here):
             refuse("artefact-mismatch", at + ".artefacts", "the models do not all have the same variants")
@@ -163,7 +165,7 @@ def _check_models(models: Any, files: Set[str]) -> List[str]:
 
 
 def _check_artefact(artefact: Any, at: str, variant: str, files: Set[str]) -> None:
-    record(artefact, at, _ARTEFACT_KEYS)
+    record(artefact, at, _ARTEFACT_KEYS + ((KEY,) if type(artefact) is dict and KEY in artefact else ()))
     _check_file(artefact["file"], at + ".file", "artefacts", files)
     kind = one_of(artefact["format"], at + ".format", ("tflite", "onnx", "numpy"))
     precision = one_of(artefact["precision"], at + ".precision", ("float32", "float16", "int8"))

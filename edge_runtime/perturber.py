@@ -4,11 +4,18 @@ import collections
 import sys
 from typing import Any, Callable, Dict, List
 
+from edge_runtime.audited import is_audited
 from edge_runtime.backends.choice import FORMATS, NoBackend, backends_for
+from edge_runtime.backends.device import CPU, EDGETPU, NoDevice, check_device, suits
 from edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
 from edge_runtime.frames import PerturbedFrame, RawFrame
 from edge_runtime.identity import PassThrough
 from edge_runtime.pipeline import Flight, Pipeline, load_pipeline
+
+NOT_AUDITED_ON = (
+    "nobody has measured what leaks when {artefact} runs on {device}, and not on a workstation's processor (edgeveil "
+    "audit --on BOARD --device {device})"
+)
 
 
 class Perturber(object):
@@ -18,24 +25,27 @@ class Perturber(object):
     models), ``info`` facts for people and reports, ``dropped`` how many frames were dropped, by reason.
     """
 
-    def __init__(self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float) -> None:
+    def __init__(self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str = CPU) -> None:
         self.manifest = bundle.manifest
         self.artefact = artefact
         self.pipeline = pipeline
         self.dropped: Dict[str, int] = collections.Counter()
-        self.info = _info(bundle, pipeline, artefact, worst)
+        self.info = _info(bundle, pipeline, artefact, worst, device)
         self._identity = PassThrough(bundle.manifest)
         self._golden = {name: data for name, data in bundle.members.items() if name.startswith("golden/")}
 
     @classmethod
-    def open(cls, bundle, *, trust, backend: str = "auto", artefact: str = "auto", threads: int = 1) -> "Perturber":
+    def open(
+        cls, bundle, *, trust, backend: str = "auto", artefact: str = "auto", threads: int = 1, device: str = CPU
+    ) -> "Perturber":
         """Verify a bundle and make it ready.
 
         ``bundle`` is a path (or the bundle's bytes), ``trust`` a folder of public keys (or a ``Trust``). ``artefact``
         and ``backend`` are names or ``"auto"``: the first artefact of the manifest's preference that an installed
-        backend can open. Raises ``BundleRefused`` before any frame is looked at, ``BadInput`` for names that do
-        not exist, ``DeviceFailed`` where no backend can run it or the self-test fails, ``PrivacyStop`` where raw data
-        would pass through.
+        backend can open on ``device``, a word of ``backends.device``; nothing else runs in its place. Raises
+        ``BundleRefused`` before any frame is looked at, ``BadInput`` for names that do not exist, ``DeviceFailed``
+        where no backend can run it, the device cannot be had or the self-test fails on it, ``PrivacyStop`` where raw
+        data would pass through.
         """
         # Loaded here, so that a program that only passes frames around does not pay for the verifier.
         from edge_runtime.bundle import read_bundle
@@ -45,15 +55,17 @@ class Perturber(object):
         trust = trust if isinstance(trust, Trust) else Trust.open(trust)
         verified = read_bundle(bundle, trust)
         announce(verified)
-        chosen, pipeline = _choose(verified, artefact, backend, threads)
+        chosen, pipeline = _choose(verified, artefact, backend, threads, check_device(device))
         try:
             if trust.policy is not None:
-                trust.policy.check(verified.manifest, verified.members, chosen)
+                trust.policy.check(verified.manifest, verified.members, chosen, device)
             worst = self_test(pipeline, verified.manifest, verified.members, chosen)
         except BaseException:
             pipeline.close()
             raise
-        return cls(verified, pipeline, chosen, worst)
+        opened = cls(verified, pipeline, chosen, worst, device)
+        announce_device(opened.info, verified.manifest["privacy"]["file"] is not None)
+        return opened
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: then let nothing out."""
@@ -138,7 +150,13 @@ def announce(bundle: Any) -> None:
         )
 
 
-def _choose(bundle: Any, artefact: str, backend: str, threads: int):
+def announce_device(info: Dict[str, Any], audit: bool) -> None:
+    """Say on stderr where an accelerator runs what was audited, if at all (``audit``), on a processor alone."""
+    if audit and info["device"] != CPU and not info["audited"]:
+        sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(**info)))
+
+
+def _choose(bundle: Any, artefact: str, backend: str, threads: int, device: str):
     """The artefact that will run and its pipeline: the one asked for, else the first preferred one that opens."""
     from edge_runtime.manifest import NO_MODEL
 
@@ -150,17 +168,24 @@ def _choose(bundle: Any, artefact: str, backend: str, threads: int):
     if not models:
         if artefact not in ("auto", NO_MODEL):
             raise BadInput("this bundle has no models, so no artefact {!r}; leave it out".format(artefact))
+        if device != CPU:
+            raise BadInput("this bundle has no models for a device {}: leave --device out".format(device))
         return NO_MODEL, load_pipeline(manifest, bundle.members, NO_MODEL)
-    names = manifest["preference"] if artefact == "auto" else [artefact]
+    names = _suitable(manifest, device) if artefact == "auto" else [artefact]
     reasons: Dict[str, List[str]] = {}
+    absent: Dict[str, List[str]] = {}
     for name in names:
         formats = {model["artefacts"][name]["format"] for model in models if name in model["artefacts"]}
         if artefact == "auto" and backend != "auto" and any(backend not in backends_for(f) for f in formats):
             continue
         try:
-            return name, load_pipeline(manifest, bundle.members, name, backend=backend, threads=threads)
+            return name, load_pipeline(manifest, bundle.members, name, backend=backend, threads=threads, device=device)
+        except NoDevice as error:
+            absent.setdefault(str(error), []).append(name)
         except NoBackend as error:
             reasons.setdefault(str(error), []).append(name)
+    if absent:
+        raise NoDevice("; ".join("{}: {}".format(", ".join(those), problem) for problem, those in absent.items()))
     if not reasons:
         raise BadInput(
             "no artefact of this bundle is for the backend {!r}; it has {}".format(backend, ", ".join(names))
@@ -169,15 +194,34 @@ def _choose(bundle: Any, artefact: str, backend: str, threads: int):
     raise NoBackend("nothing that was asked for can run here. {}".format("; ".join(problems)))
 
 
-def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float) -> Dict[str, Any]:
+def _suitable(manifest: Dict[str, Any], device: str) -> List[str]:
+    """The preferred artefacts that are for a device, in order. Raises ``BadInput`` where there is none."""
+    models = manifest["models"].values()
+    entries = {name: [model["artefacts"][name] for model in models] for name in manifest["preference"]}
+    found = [name for name, of_models in entries.items() if all(suits(entry, device) for entry in of_models)]
+    if not found:
+        raise BadInput(
+            "expected an artefact for the device {}; this bundle has {}. {}".format(
+                device,
+                ", ".join(manifest["preference"]),
+                "Export with edgetpu_compiler on PATH and seal that, or choose --device cpu"
+                if device == EDGETPU
+                else "Export for the board that has it, or choose another device",
+            )
+        )
+    return found
+
+
+def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str) -> Dict[str, Any]:
     models = bundle.manifest["models"]
     return {
         "name": bundle.manifest["name"],
         "manifest_sha256": bundle.manifest_sha256,
         "key": bundle.key,
         "development": bundle.development,
-        "audited": artefact in bundle.manifest["privacy"]["speaks_of"],
+        "audited": is_audited(bundle.manifest, bundle.members, artefact, device),
         "artefact": artefact,
+        "device": device,
         "artefact_sha256": {name: model["artefacts"][artefact]["sha256"] for name, model in models.items()},
         "backends": {name: runner.info() for name, runner in pipeline.runners.items()},
         "self_test": {"max_abs": worst},

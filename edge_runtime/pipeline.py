@@ -216,12 +216,12 @@ def _recorded(draws, name, shape):
     return draws[name]
 
 
-def load_pipeline(manifest, members, artefact, *, backend="auto", threads=1, kernels="production"):
+def load_pipeline(manifest, members, artefact, *, backend="auto", threads=1, kernels="production", device="cpu"):
     """A ``Pipeline`` from a manifest and its member files ``{name: bytes}``, on the interpreters of this machine.
 
     ``artefact`` names one of the kinds every model has (``tflite-int8``); without models it is not looked at. The
     bytes must be verified ones: ``Perturber.open`` and the workstation's export folder see to that. Raises
-    ``BadInput`` where a model has no such artefact, ``DeviceFailed`` where nothing installed can run it.
+    ``BadInput`` where a model has no such artefact, ``DeviceFailed`` where nothing installed can run it on ``device``.
     """
     tables = {name: read_array(members, entry) for name, entry in manifest["tables"].items()}
     runners = {}
@@ -234,7 +234,13 @@ def load_pipeline(manifest, members, artefact, *, backend="auto", threads=1, ker
             )
         entry = model["artefacts"][artefact]
         runners[name] = open_backend(
-            entry["format"], members[entry["file"]], entry, backend=backend, threads=threads, kernels=kernels
+            entry["format"],
+            members[entry["file"]],
+            entry,
+            backend=backend,
+            threads=threads,
+            kernels=kernels,
+            device=device,
         )
     return Pipeline(manifest, tables=tables, runners=runners)
 

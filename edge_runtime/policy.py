@@ -15,6 +15,8 @@ import os
 from typing import Any, Dict, List, NamedTuple, NoReturn, Optional
 
 from edge_runtime import strict_json
+from edge_runtime.audited import parts_on
+from edge_runtime.backends.device import CPU
 from edge_runtime.disk import read
 from edge_runtime.errors import BadInput, BundleRefused
 from edge_runtime.manifest import NO_MODEL
@@ -32,17 +34,20 @@ class Policy(object):
     def __init__(self, demands: List[Demand]) -> None:
         self.demands = demands
 
-    def check(self, manifest: Dict[str, Any], members: Dict[str, bytes], artefact: Optional[str] = None) -> None:
+    def check(
+        self, manifest: Dict[str, Any], members: Dict[str, bytes], artefact: Optional[str] = None, device: str = CPU
+    ) -> None:
         """Raise ``BundleRefused`` where a verified bundle does not meet the demands.
 
         ``artefact``: the one that runs; None where that is not known yet: then one of the bundle's must meet them.
+        ``device``: what runs it: the audit must be of what that lets out.
         """
         for demand in self.demands:
             _hides(manifest["perturber"]["sensitive"], demand)
             if not demand.audited:
                 continue
             names = [artefact] if artefact is not None else (manifest["preference"] or [NO_MODEL])
-            problems = [_not_met(name, manifest, members, demand) for name in names]
+            problems = [_not_met(name, device, manifest, members, demand) for name in names]
             if None not in problems:
                 _refuse(str(problems[0]))
 
@@ -102,14 +107,20 @@ def _hides(hidden: str, demand: Demand) -> None:
         )
 
 
-def _not_met(artefact: str, manifest: Dict[str, Any], members: Dict[str, bytes], demand: Demand) -> Optional[str]:
+def _not_met(
+    artefact: str, device: str, manifest: Dict[str, Any], members: Dict[str, bytes], demand: Demand
+) -> Optional[str]:
     """Why the privacy card does not show what is demanded of this artefact; None where it does."""
     privacy = manifest["privacy"]
     if privacy["file"] is None or artefact not in privacy["speaks_of"]:
         return "{} must be audited, and no audit in it speaks of {}".format(ascii(demand.sensitive), artefact)
     try:
         document = strict_json.loads(members[privacy["file"]])
-        parts = [part for part in [document] + document.get("others", []) if artefact in part["speaks_of"]]
+        parts = parts_on(document, artefact, device)
+        if not parts:
+            return "{} must be audited, and no audit in it speaks of {} on {} (edgeveil audit --on, --device)".format(
+                ascii(demand.sensitive), artefact, device
+            )
         attribute = document["data"]["sensitive"]
         # Where an artefact was audited twice, the worse of the two counts.
         over = max(part["worst_adaptive"]["accuracy"] - max(part["chance"].values()) for part in parts)

@@ -33,7 +33,7 @@ def self_test(pipeline: Pipeline, manifest: Dict[str, Any], members: Mapping[str
     if reason:
         raise DeviceFailed(
             "the golden self-test of {} failed: its input was dropped ({}). "
-            "Update the interpreter or choose another artefact.".format(artefact or NO_MODEL, reason)
+            "Update the interpreter, or choose another artefact or device.".format(artefact or NO_MODEL, reason)
         )
     allowed = max([model["artefacts"][artefact]["tolerance"]["max_abs"] for model in manifest["models"].values()] + [0])
     recorded = golden["outputs"][artefact if manifest["models"] else NO_MODEL]
@@ -45,9 +45,8 @@ def self_test(pipeline: Pipeline, manifest: Dict[str, Any], members: Mapping[str
         if not difference <= limit:
             raise DeviceFailed(
                 "the golden self-test of {} failed: {} is off by {:g}, and {:g} was recorded as the most. This "
-                "machine's kernels compute something else: update the interpreter or choose another artefact.".format(
-                    artefact or NO_MODEL, output["name"], difference, limit
-                )
+                "machine's kernels compute something else: update the interpreter, or choose another artefact or "
+                "device.".format(artefact or NO_MODEL, output["name"], difference, limit)
             )
         worst = max(worst, difference)
     PassThrough(manifest).check_golden(x, out)

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from edge_runtime import hardening, health
 from edge_runtime.attach import Attached
+from edge_runtime.backends.device import CPU
 from edge_runtime.counters import AIM, DROP, Counters
 from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
 from edge_runtime.isolation import CONVENTION
@@ -314,7 +315,9 @@ class Service(object):
         set_s = float(facts.get("set_ms") or 0) / 1e3
         self.log.say(
             "ready",
-            message="{} on {}".format(self._info.get("artefact"), ", ".join(backends) or "numpy"),
+            message="{} by {}, on {}".format(
+                self._info.get("artefact"), ", ".join(backends) or "numpy", self._info.get("device")
+            ),
             expected_per_s=min(1 / self.plan.tick_s, 1 / set_s if set_s else 1 / self.plan.tick_s),
             isolation=self._isolation,
             memory_locked=bool(facts.get("locked")),
@@ -385,6 +388,11 @@ class Service(object):
             notes.append("Simulated: this source is made up by a program.")
         if self._source.get("raw_on_network"):
             notes.append("Raw pictures reach this device over a network: whoever listens there sees them.")
+        if self._info.get("device", CPU) != CPU and not self._info.get("audited"):
+            from edge_runtime.perturber import NOT_AUDITED_ON
+
+            text = NOT_AUDITED_ON.format(**self._info)
+            notes.append(text[0].upper() + text[1:] + ".")
         if self._isolation == CONVENTION:
             notes.append("Nothing but its own code keeps the process with the raw pictures off the network.")
         return notes
@@ -469,6 +477,7 @@ def inside_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
         "backend": settings["backend"],
         "artefact": settings["artefact"],
         "threads": settings["threads"],
+        "device": settings["device"],
         "strict": settings["strict"],
         "realtime": settings["realtime"],
         "repeat": settings["repeat"],

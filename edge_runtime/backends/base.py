@@ -10,14 +10,16 @@ class Backend(object):
     """One artefact on one interpreter: ``__init__`` opens it, ``run``, ``info``, ``close``.
 
     ``model`` is the artefact's bytes and ``artefact`` its entry in the manifest. ``threads`` is how many the
-    interpreter may use; ``kernels`` is ``"production"`` or ``"reference"``. A subclass gives ``_open``, ``_infer``,
-    ``info``, ``placement`` and ``close``. Raises what the interpreter raises where it cannot open the model.
+    interpreter may use; ``kernels`` is ``"production"`` or ``"reference"``; ``device`` a word of
+    ``backends.device``. A subclass gives ``_open``, ``_infer``, ``info``, ``placement`` and ``close``. Raises what the
+    interpreter raises where it cannot open the model, and ``NoDevice`` where it cannot have the device.
     """
 
     name = ""  # what the manifest and the command line call it
     copies = False  # whether ``_infer`` returns memory that the interpreter does not write to again
 
-    def __init__(self, model, artefact, *, threads=1, kernels="production"):
+    def __init__(self, model, artefact, *, threads=1, kernels="production", device="cpu"):
+        self.device, self.precision = device, artefact.get("precision", "float32")
         self._inputs = [Tensor(entry) for entry in artefact["inputs"]]
         self._outputs = [Tensor(entry) for entry in artefact["outputs"]]
         sizes = {tensor.shape[:1] for tensor in self._inputs + self._outputs}

@@ -1,8 +1,9 @@
-"""Which interpreter runs an artefact here: the one asked for, or the first installed one that can open it."""
+"""Which interpreter runs an artefact here, on what device: the one asked for, or the first installed that opens it."""
 
 import importlib
 import importlib.util
 
+from edge_runtime.backends import device as devices
 from edge_runtime.errors import BadInput, DeviceFailed
 
 # format -> backends in the order they are tried: name, module to look for, our module, class, what to install
@@ -39,12 +40,13 @@ def backends_for(format):
     return [row[0] for row in _rows(format)]
 
 
-def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels="production"):
+def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels="production", device="cpu"):
     """A ready backend for the artefact's bytes ``model``, described by its manifest entry ``artefact``.
 
     ``backend`` is a name or ``"auto"``; then the first that opens the model is taken. ``kernels="reference"`` asks
-    for the interpreter's plain kernels, the same on every machine and slow. Raises ``BadInput`` for a name nobody
-    knows, ``NoBackend`` (a ``DeviceFailed``) naming what to install where nothing here can run the format.
+    for the interpreter's plain kernels, the same on every machine and slow. ``device`` is a word of
+    ``backends.device``. Raises ``BadInput`` for a name nobody knows, ``NoBackend`` (a ``DeviceFailed``) naming what to
+    install where nothing here can run the format, ``NoDevice`` where that device cannot be had.
     """
     rows = _rows(format)
     if kernels not in KERNELS:
@@ -54,19 +56,41 @@ def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels=
         if not rows:
             names = ", ".join(backends_for(format))
             raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
+    rows = _on_device(rows, format, model, kernels, device)
     reasons = []
     for name, probe, module, cls, _ in rows:
         if importlib.util.find_spec(probe) is None:
             continue
         try:
             found = getattr(importlib.import_module("edge_runtime.backends." + module), cls)
-            return found(model, artefact, threads=threads, kernels=kernels)
+            return found(model, artefact, threads=threads, kernels=kernels, device=device)
+        except devices.NoDevice:
+            raise
         except Exception as error:  # every interpreter has its own; nothing of a frame exists yet
             reasons.append("{} said: {}".format(name, _first_line(error)))
     installs = " or ".join("pip install {}".format(row[4]) for row in rows)
     if reasons:
         raise NoBackend("no installed backend can run this {} artefact ({})".format(format, "; ".join(reasons)))
     raise NoBackend("no backend for {} artefacts is installed here: {}".format(format, installs))
+
+
+def _on_device(rows, format, model, kernels, device):
+    """Those of ``rows`` that can use the device. Raises ``BadInput`` where none can, or the file is not for it."""
+    able = devices.backends_on(devices.check_device(device), format)
+    if format == "tflite":
+        devices.check_compiled(model, device)
+    if able is None:
+        return rows
+    found = [row for row in rows if row[0] in able]
+    if not found:
+        raise BadInput(
+            "the device {} does not run {} artefacts by {}: choose another artefact or backend, or --device cpu".format(
+                device, format, " or ".join(row[0] for row in rows)
+            )
+        )
+    if kernels == "reference":
+        raise BadInput("reference kernels are the processor's: leave out the device {}".format(device))
+    return found
 
 
 def _rows(format):

@@ -1,9 +1,16 @@
-"""ONNX artefacts on ONNX Runtime's CPU provider, 1.10 (Python 3.6) and later."""
+"""ONNX artefacts on ONNX Runtime, 1.10 (Python 3.6) and later: on its CPU provider, or on a GPU that was asked for."""
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
 
 import numpy as np
 import onnxruntime
 
 from edge_runtime.backends.base import Backend, placed
+from edge_runtime.backends.device import CPU, CUDA, TENSORRT, NoDevice, accelerator, may_use_cpu
 
 _DTYPES = {
     "tensor(float)": "float32",
@@ -15,8 +22,22 @@ _DTYPES = {
 }
 
 
+_CPU = "CPUExecutionProvider"
+# In order of preference. No engine of TensorRT is kept on a disk: what is read from there was not in the signed bundle.
+_PROVIDERS = {
+    CPU: (_CPU,),
+    CUDA: ("CUDAExecutionProvider",),
+    TENSORRT: ("TensorrtExecutionProvider", "CUDAExecutionProvider"),
+}
+_CURE = "Install NVIDIA's onnxruntime-gpu for this system with its CUDA and TensorRT, or choose --device cpu"
+
+
 class ONNXRuntime(Backend):
-    """onnxruntime. ``kernels="reference"`` leaves the graph as it was exported: no fusing, no layout change."""
+    """onnxruntime. ``kernels="reference"`` leaves the graph as it was exported: no fusing, no layout change.
+
+    Of itself ONNX Runtime falls back to the processor in silence, when it opens a model and again when it runs one.
+    Here both are an error, and operations on the processor too unless the device says ``,cpu``.
+    """
 
     name = "onnxruntime"
 
@@ -30,7 +51,19 @@ class ONNXRuntime(Backend):
         if threads > 1:
             # Else its threads burn a whole core each between frames.
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        if self.device == CPU:
+            self._session = onnxruntime.InferenceSession(model, options, providers=[_CPU])
+            self._counts = None
+            self._tensors()
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                options.enable_profiling, options.profile_file_prefix = True, os.path.join(folder, "opened")
+                self._session = _on_gpu(model, options, self.device, self.precision)
+                self._tensors()
+                self._counts = self._looked()
+        self._facts = {"threads": threads, "kernels": kernels}
+
+    def _tensors(self):
         self._place(
             [
                 {t.name: (t.shape, _DTYPES.get(t.type, "object"), None) for t in tensors}
@@ -39,7 +72,20 @@ class ONNXRuntime(Backend):
         )
         self._in = [tensor.tensor for tensor in self._inputs]
         self._out = [tensor.tensor for tensor in self._outputs]
-        self._facts = {"threads": threads, "kernels": kernels}
+
+    def _looked(self):
+        """Where each operation runs, ``{provider: count}``, seen on zeros. Raises ``NoDevice`` where one may not."""
+        self._infer([np.zeros(tensor.shape, tensor.dtype) for tensor in self._inputs])
+        with open(self._session.end_profiling(), "rb") as file:
+            counts, on_cpu = ran_where(json.loads(file.read().decode("utf-8")))
+        if on_cpu and not may_use_cpu(self.device):
+            raise NoDevice(
+                "{} was asked for, and {} of {} operations would run on the processor ({}). Say --device {},cpu to "
+                "allow that, or --device cpu".format(
+                    self.device, len(on_cpu), sum(counts.values()), ", ".join(sorted(set(on_cpu)))[:200], self.device
+                )
+            )
+        return counts
 
     def _infer(self, feeds):
         return [np.asarray(v) for v in self._session.run(self._out, dict(zip(self._in, feeds)))]
@@ -49,16 +95,68 @@ class ONNXRuntime(Backend):
         return dict(self._facts, backend=self.name, version=onnxruntime.__version__)
 
     def placement(self):
-        """As ``Backend.placement``: the session's providers; with one of them, it has all operations."""
-        providers = self._session.get_providers()
-        devices = [name.replace("ExecutionProvider", "") for name in providers]
-        counts = {name: "all" if len(providers) == 1 else "not measured" for name in providers}
+        """As ``Backend.placement``: of the CPU provider alone, all; else what a profile of the opened model counted."""
+        counts = self._counts or {_CPU: "all"}
+        devices = [name.replace("ExecutionProvider", "") for name in self._session.get_providers() if name in counts]
+        said_by = "the session's providers" if self._counts is None else "ONNX Runtime's profile of one run on zeros"
         graph = "onnxruntime {}, {}".format(
             onnxruntime.__version__, str(self._session.get_session_options().graph_optimization_level).split(".")[-1]
         )
         driver = "not applicable" if devices == ["CPU"] else "not measured"
-        return placed("+".join(devices), counts, "the session's providers", driver=driver, compiler=graph)
+        return placed("+".join(devices), counts, said_by, driver=driver, compiler=graph)
 
     def close(self):
         """Let the session go."""
         self._session = None
+
+
+def ran_where(events):
+    """A profile's operations: ``{provider: count}``, and the kinds of those that ran on the processor."""
+    nodes = {}
+    for event in events:
+        facts = event.get("args", {})
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+            nodes[event["name"]] = facts["provider"], facts.get("op_name", "?")
+    counts = {}
+    for provider, _ in nodes.values():
+        counts[provider] = counts.get(provider, 0) + 1
+    return counts, [kind for provider, kind in nodes.values() if provider == _CPU]
+
+
+def _on_gpu(model, options, device, precision):
+    """A session whose first provider is the one for ``device``. Raises ``NoDevice``."""
+    there = onnxruntime.get_available_providers()
+    wanted = [name for name in _PROVIDERS[accelerator(device)] if name in there]
+    first = _PROVIDERS[accelerator(device)][0]
+    if first not in wanted:
+        raise NoDevice(
+            "{} was asked for, and this onnxruntime {} was built without it (it has {}). {}".format(
+                first, onnxruntime.__version__, ", ".join(there), _CURE
+            )
+        )
+    # float32 is to be float32 on GPUs that would cut it to TF32 (NVIDIA's libraries read this when they are loaded).
+    os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
+    problem, session = "", None
+    # It prints of its own fallbacks on standard output, where our document goes.
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            session = onnxruntime.InferenceSession(
+                model, options, providers=[(name, _options(name, precision)) for name in wanted], enable_fallback=0
+            )
+        except Exception as error:  # its own exceptions are many, and differ between versions
+            problem = " ".join(str(error).split())[:300]
+    if session is None:
+        raise NoDevice("{} was asked for, and it did not take the artefact ({}). {}".format(first, problem, _CURE))
+    if session.get_providers()[0] != first:
+        raise NoDevice(
+            "{} was asked for, and onnxruntime opened {} in its place: a library of it or the GPU's driver cannot be "
+            "loaded. {}".format(first, session.get_providers()[0], _CURE)
+        )
+    session.disable_fallback()
+    return session
+
+
+def _options(provider, precision):
+    if provider != "TensorrtExecutionProvider":
+        return {}
+    return {"trt_int8_enable": True} if precision == "int8" else {"trt_fp16_enable": True}

@@ -1,9 +1,14 @@
 """TFLite artefacts on ai-edge-litert or the older tflite-runtime: one interpreter under two names."""
 
+import ctypes
 import importlib
 from typing import Dict, Set
 
 from edge_runtime.backends.base import Backend, placed
+from edge_runtime.backends.device import EDGETPU, EDGETPU_OPERATION, NoDevice
+
+EDGETPU_LIBRARY = "libedgetpu.so.1"  # the name it is installed under (google-coral/libedgetpu, Makefile)
+_CURE = "or choose --device cpu and an artefact that was not compiled"
 
 
 class LiteRT(Backend):
@@ -16,12 +21,16 @@ class LiteRT(Backend):
     def _open(self, model, threads, kernels):
         library = importlib.import_module(self._package + ".interpreter")
         types = library.OpResolverType
-        self._interpreter = library.Interpreter(
-            model_content=model,
-            num_threads=threads,
-            experimental_op_resolver_type=types.BUILTIN_REF if kernels == "reference" else types.AUTO,
-        )
-        self._interpreter.allocate_tensors()
+        options = {
+            "model_content": model,
+            "num_threads": threads,
+            "experimental_op_resolver_type": types.BUILTIN_REF if kernels == "reference" else types.AUTO,
+        }
+        if self.device == EDGETPU:
+            self._interpreter = _on_edge_tpu(library, options)
+        else:
+            self._interpreter = library.Interpreter(**options)
+            self._interpreter.allocate_tensors()
         self._in, self._out = self._place(
             [
                 {d["name"]: (d["shape"].tolist(), d["dtype"], d["index"]) for d in details}
@@ -44,20 +53,65 @@ class LiteRT(Backend):
         return dict(self._facts, backend=self.name, version=version)
 
     def placement(self):
-        """As ``Backend.placement``: how many operations XNNPACK, the only delegate asked for, took over."""
+        """As ``Backend.placement``: how many operations XNNPACK took over, and libedgetpu where it was asked for.
+
+        What ``edgetpu_compiler`` made one operation of counts as one.
+        """
         own = "reference kernels" if self._facts["kernels"] == "reference" else "built-in kernels"
+        on_device = self.device == EDGETPU
+        where = {"driver": EDGETPU_LIBRARY, "compiler": "edgetpu_compiler"} if on_device else {}
         try:
             nodes = self._interpreter._get_ops_details()
         except AttributeError:  # it is not in the public part of the interpreter
-            return placed("CPU", {own: "not measured"}, "no delegate for a device was asked for")
+            said_by = "libedgetpu took it" if on_device else "no delegate for a device was asked for"
+            return placed("Edge TPU+CPU" if on_device else "CPU", {own: "not measured"}, said_by, **where)
         taken = _delegated(nodes)
+        there = {number for number in taken if nodes[number]["op_name"] == EDGETPU_OPERATION.decode()}
         rest = sum(node["op_name"] != "DELEGATE" for node in nodes) - len(taken)
-        counts = {"XNNPACK": len(taken), own: rest}
-        return placed("CPU", {kind: n for kind, n in counts.items() if n}, "the interpreter's list of operations")
+        counts = {"Edge TPU": len(there), "XNNPACK": len(taken - there), own: rest}
+        kernels = {kind: n for kind, n in counts.items() if n}
+        device = "CPU" if not there else "Edge TPU" if len(kernels) == 1 else "Edge TPU+CPU"
+        return placed(device, kernels, "the interpreter's list of operations", **where)
 
     def close(self):
         """Let the interpreter go."""
         self._interpreter = None
+
+
+def _on_edge_tpu(library, options):
+    """An interpreter whose compiled operations libedgetpu has taken over. Raises ``NoDevice``."""
+    # Tried before the package's own loading, which leaves a traceback behind where there is nothing to load.
+    try:
+        found = ctypes.CDLL(EDGETPU_LIBRARY)
+    except OSError as error:
+        problem = str(error)
+        raise NoDevice(
+            "an Edge TPU was asked for, and its library cannot be loaded ({}): install libedgetpu (libedgetpu1-std), "
+            "{}".format(problem[:200], _CURE)
+        ) from None
+    if not hasattr(found, "tflite_plugin_create_delegate"):
+        raise NoDevice(
+            "the {} here is no delegate of TFLite: install libedgetpu anew, {}".format(EDGETPU_LIBRARY, _CURE)
+        )
+    try:
+        delegate = library.load_delegate(EDGETPU_LIBRARY)
+    except ValueError as error:
+        said = " ".join(str(error).split())
+        raise NoDevice(
+            "libedgetpu opened no Edge TPU ({}): plug it in, see that this user may use it (its group, udev's rule) "
+            "and that no other process has it, {}".format(said[:200], _CURE)
+        ) from None
+    try:
+        interpreter = library.Interpreter(experimental_delegates=[delegate], **options)
+        interpreter.allocate_tensors()
+    except (RuntimeError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise NoDevice(
+            "the Edge TPU did not take the artefact ({}): use the libedgetpu that is of the compiler's age, {}".format(
+                said[:300], _CURE
+            )
+        ) from None
+    return interpreter
 
 
 def _delegated(nodes):

@@ -5,11 +5,13 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import bundles
+import edge_tpu
 import jsonschema
 import numpy as np
 import pytest
@@ -58,9 +60,14 @@ def app(tmp_path_factory):
     return build_zipapp(tmp_path_factory.mktemp("app") / "edgeveil-edge.pyz")
 
 
-def edge(python, app, *arguments):
+def edge(python, app, *arguments, **environment):
     return subprocess.run(
-        [str(python), "-I", str(app), *map(str, arguments)], cwd=app.parent, capture_output=True, text=True, check=False
+        [str(python), "-I", str(app), *map(str, arguments)],
+        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+        cwd=app.parent,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -218,3 +225,41 @@ def test_training_and_every_board_cut_the_same_patches(name):
     )
     assert json.loads(here)["patches"] > 100
     assert json.loads(there) == json.loads(here)
+
+
+@pytest.mark.parametrize("name", ["py39-openvino", "py311-openvino"])
+def test_openvino_runs_what_was_asked_for_on_the_device_that_was(name, app, tiny):
+    """HETERO is a device of its own, with the processor under it; MYRIAD is in no wheel."""
+    python, words = python_of(name), ["verify", tiny.path, "--trust", tiny.trust, "--backend", "openvino"]
+    done = edge(python, app, *words, "--device", "openvino:HETERO:CPU", "--artefact", "onnx-float32", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["device"] == "openvino:HETERO:CPU"
+    done = edge(python, app, "bench", *words[1:], "--device", "openvino:HETERO:CPU", "--min-seconds", 0, "--json")
+    (ran_on,) = json.loads(done.stdout)["ran_on"]
+    assert ran_on["device"] == "CPU"
+    for device in ("myriad", "myriad,cpu", "openvino:HETERO:MYRIAD,CPU"):
+        done = edge(python, app, *words, "--device", device, "--artefact", "onnx-float32")
+        assert (done.returncode, done.stdout) == (4, "")
+        assert "device MYRIAD was asked for, and OpenVINO" in done.stderr
+        assert "--device cpu" in done.stderr.splitlines()[-1]
+
+
+def test_the_jetsons_onnxruntime_refuses_a_gpu_that_it_was_built_without(app, tiny):
+    for device in ("cuda", "tensorrt,cpu"):
+        done = edge(python_of("py36"), app, "verify", tiny.path, "--trust", tiny.trust, "--device", device)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert "onnxruntime 1.10.0 was built without it" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["py37", "py39-tflite", "py311-tflite"])
+def test_older_interpreters_hand_their_graph_to_the_edge_tpu_too(name, app, tiny, tmp_path):
+    if edge_tpu.available() is None:
+        pytest.skip("NO C COMPILER HERE: no delegate was loaded")
+    made, library = edge_tpu.bundle(tiny, tmp_path / "made"), edge_tpu.build(tmp_path)
+    words = ["verify", made.path, "--trust", made.trust, "--device", "edgetpu", "--json"]
+    done = edge(python_of(name), app, *words, LD_LIBRARY_PATH=library)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["artefact"] == edge_tpu.COMPILED
+    done = edge(python_of(name), app, *words)
+    assert done.returncode == 4
+    assert "libedgetpu.so.1" in done.stderr
