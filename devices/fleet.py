@@ -130,20 +130,21 @@ def _board(table: Any, common: Mapping[str, Any], path: Path, number: int) -> Fl
     if found.get("frames", 1) < 1 or not all(isinstance(sink, str) for sink in found.get("sink", [])):
         raise BadInput(f"{path}: {where} ({name}): frames is a number from 1, and sink a list of texts.")
 
+    def at(name: str) -> Path:
+        return path.parent / Path(name).expanduser()
+
     def place(key: str) -> Path | None:
-        return path.parent / Path(found[key]).expanduser() if key in found else None
+        return at(found[key]) if key in found else None
 
     def filled(text: str | None) -> str | None:
         return None if text is None else text.replace("{name}", name)
 
     profile = found["profile"]
-    trust = place("trust")
-    assert trust is not None  # noqa: S101 - it is there, as was seen above
     return FleetBoard(
         name=name,
         target=found["target"],
         profile=str(path.parent / profile) if profile.endswith(".toml") else profile,
-        trust=trust,
+        trust=at(found["trust"]),
         wanted=Wanted(
             source=filled(found.get("source")),
             sinks=tuple(sink.replace("{name}", name) for sink in found.get("sink", [])),

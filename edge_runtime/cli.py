@@ -176,8 +176,9 @@ def _run(arguments):
         _refuse_same_place(settings["source"], sink)
 
     from edge_runtime import service
+    from edge_runtime.service_settings import wanted
 
-    if service.wanted(settings):
+    if wanted(settings):
         document = service.run(settings)
         code = document.pop("exit_code")
     else:
@@ -188,7 +189,8 @@ def _run(arguments):
 
 
 def _inside(arguments):
-    from edge_runtime import inside, service
+    from edge_runtime import inside
+    from edge_runtime.service_settings import inside_settings
     from edge_runtime.sources import on_network
 
     given = vars(arguments)
@@ -196,7 +198,7 @@ def _inside(arguments):
     settings = config.merged(flags, dict({"sink": ["none"]}, **config.read(arguments.config)))
     if not settings["inside-at"] or on_network(settings["source"]):
         raise BadInput("expected --inside-at DIR, where the outside is, and a source on this device")
-    facts = dict(service.inside_settings(settings), retry=False, bundle=settings["bundle"])
+    facts = dict(inside_settings(settings), retry=False, bundle=settings["bundle"])
     return inside.alone(facts, settings["inside-at"])
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from trainer.recipe import Recipe
+from trainer.train import train
 
 ROWS, FEATURES = 300, 6
 
@@ -41,3 +42,34 @@ def small_recipe(path, *, kind="prgan", epochs=4, floor=0.5, **sections):
         "limits": {"target_accuracy": floor},
     }
     return Recipe.check({**table, **sections})
+
+
+CLEANER = """
+name = "made-up"
+[data]
+source = "npz:made-up.npz"
+target = "kind"
+sensitive = "person"
+wanted = 1
+[prior]
+kind = "counted"
+[classifiers]
+architecture = "linear"
+[perturber]
+kind = "cleaner"
+eps = 0.01
+[budget]
+classifier_epochs = 1
+epochs = 1
+[limits]
+target_accuracy = 0.5
+"""
+
+
+def cleaner(folder):
+    """A cleaner in ``folder``/run: one label to keep and two to hide, of their own directions, so that it can."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 8)).astype(np.float32)
+    labels = x[:, :3] * 3 + rng.normal(size=(600, 3)) * 0.5
+    np.savez(folder / "made-up.npz", x=x, y=labels[:, 0] > 0, z=labels[:, 1] > 0, labels=labels)
+    return train(Recipe.parse(CLEANER, folder=folder), folder / "run")

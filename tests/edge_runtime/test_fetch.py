@@ -10,7 +10,7 @@ import pytest
 import tiny_models
 from services import arguments, finish, start
 
-from edge_runtime import config, service
+from edge_runtime import config, service_settings
 from edge_runtime.errors import BadInput
 
 
@@ -62,14 +62,16 @@ def test_raw_pictures_do_not_cross_a_network_unless_that_was_said(source):
     manifest = {"input": {"shape": [2, 2, 1], "dtype": "uint8"}, "capture": None}
     settings = {"source": source, "accept-raw-on-network": False}
     with pytest.raises(BadInput, match="--accept-raw-on-network") as refused:
-        service.fetch_settings(settings, manifest)
+        service_settings.fetch_settings(settings, manifest)
     assert "topsecret" not in str(refused.value)
-    assert service.fetch_settings(dict(settings, **{"accept-raw-on-network": True}), manifest)["source"] == source
+    assert (
+        service_settings.fetch_settings(dict(settings, **{"accept-raw-on-network": True}), manifest)["source"] == source
+    )
     for private in ("https://camera.example/", "http://127.0.0.1/", "rtsp://localhost/", "camera:0"):
-        service.fetch_settings(dict(settings, source=private), manifest)
+        service_settings.fetch_settings(dict(settings, source=private), manifest)
     assert "accept-raw-on-network" in config.FLAGS_ALONE
 
 
 def test_the_inside_is_not_told_the_password(tmp_path):
     settings = config.merged({"bundle": "b", "trust": "t", "source": "https://u:pw@h/x?k=pw", "sink": ["npz:x"]}, {})
-    assert "pw" not in str(service.inside_settings(settings))
+    assert "pw" not in str(service_settings.inside_settings(settings))

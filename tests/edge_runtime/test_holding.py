@@ -1,5 +1,7 @@
 """A stream that is held: one class and one draw for a track, whatever its later frames show."""
 
+import io
+
 import bundles
 import numpy as np
 import pytest
@@ -106,6 +108,37 @@ def period_pipeline(clock):
     manifest["outputs"] = [{"name": "code", "kind": "code", "tensor": "kept", "shape": [], "dtype": "int64"}]
     tables = {"channel": np.full((4, 256), 1, np.uint32), "pictures": np.zeros((256, 4), np.float32)}
     return Pipeline(manifest, tables=tables, runners={}, clock=clock)
+
+
+class Same:
+    """A model that changes nothing."""
+
+    def run(self, inputs):
+        return {"output": inputs["image"]}
+
+    def close(self):
+        pass
+
+
+def test_a_track_that_ended_is_gone_although_its_last_frames_have_still_to_leave():
+    """Three threads: what comes after the model is done later, when others may have come under that number."""
+    manifest, members = bundles.held_example()
+    manifest["stages"][1]["input"] = "w"
+    model = {"stage": "artefact", "model": "g", "inputs": {"image": "u"}, "outputs": {"output": "w"}}
+    manifest["stages"].insert(1, model)
+    tables = {name: np.load(io.BytesIO(members[entry["file"]])) for name, entry in manifest["tables"].items()}
+    pipeline = Pipeline(manifest, tables=tables, runners={"g": Same()})
+
+    def inferred(label):
+        flights = [pipeline.begin(frame) for frame in frames([label] * 3, [1] * 3)]
+        for flight in flights:
+            pipeline.infer(flight)
+        return flights
+
+    leaving = inferred(0)
+    pipeline.forget(1)
+    leaving += inferred(2)
+    assert labels([pipeline.end(flight) for flight in leaving]) == [4, 4, 0, 4, 4, 2]
 
 
 def test_a_period_has_one_draw_for_each_class_whoever_is_there():

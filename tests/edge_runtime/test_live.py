@@ -175,6 +175,27 @@ def test_whoever_waits_is_told_that_nothing_more_comes():
     assert time.monotonic() - begun < 5
 
 
+class Followed(Whole):
+    """Track 5 is in the first and the last frame, and ended in the one between: its number is somebody else's then."""
+
+    def frames(self, frame):
+        self.ended = (5,) if frame.index == 1 else ()
+        return [] if frame.index == 1 else [(0, RawFrame(frame._data.copy(), frame.index, track=5))]
+
+
+def test_a_track_is_forgotten_after_the_frame_that_shows_its_end_and_before_the_next(perturber, monkeypatch):
+    told, now = [], iter(range(1000))
+    monkeypatch.setattr(perturber, "infer", lambda flight: told.append(flight.frame.index))
+    monkeypatch.setattr(perturber, "forget", lambda track: told.append(f"forget {track}"))
+    live = loop(perturber, [], Counters(), clock=lambda: float(next(now)))
+    live._capture = Followed()
+    # The capturing thread is ahead of the one that runs the model.
+    sets = [live._entered(RawFrame(reading(), index)) for index in range(3)]
+    for one in sets:
+        live._infer(one)
+    assert told == [0, live._blank_frame().index, "forget 5", 2]
+
+
 def test_a_reader_that_has_gone_ends_it_with_that_error(perturber):
     def gone(_):
         raise BrokenPipeError("nobody reads")

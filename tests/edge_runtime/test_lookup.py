@@ -6,7 +6,7 @@ import pytest
 from edge_runtime import preprocess
 from edge_runtime.backends.base import Tensor
 from edge_runtime.errors import BadInput
-from edge_runtime.lookup import Flow, Looked, held, through
+from edge_runtime.lookup import Flow, Looked, held, taker, through
 from edge_runtime.pipeline import Pipeline
 
 TABLE = np.linspace(-3, 3, 256).astype(np.float32)
@@ -25,6 +25,15 @@ def test_a_function_of_one_value_gives_the_same_bits(function):
     assert calls == [256]
     plain = np.array(TABLE[CODES])
     assert np.array_equal(fast(plain), function(plain))
+
+
+@pytest.mark.parametrize("shift", [0, 1, 100, 128, 255])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_a_table_that_only_moves_its_codes_is_a_sum(shift, dtype):
+    table = (np.arange(256) + shift).astype(np.uint8).view(dtype)
+    taken = taker(table)(CODES)
+    assert taken.dtype == dtype
+    assert np.array_equal(taken, table[CODES])
 
 
 @pytest.mark.parametrize("zero", [-128, -127, 0, 5])

@@ -183,6 +183,40 @@ for variant in ("tflite-int8", "tflite-float32"):
 """
 
 
+OWN = """
+import io, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from edge_runtime.backends import open_backend
+from edge_runtime.bundle import read_bundle
+from edge_runtime.trust import Trust
+bundle = read_bundle(sys.argv[2], Trust.open(sys.argv[3]))
+rng = np.random.RandomState(0)
+for variant in sys.argv[4].split():
+    entry = bundle.manifest["models"]["generator"]["artefacts"][variant]
+    backend = open_backend(entry["format"], bundle.members[entry["file"]], entry)
+    feeds = [
+        [rng.random_sample(tensor.shape).astype(np.float32) for tensor in backend._inputs] for _ in range(2)
+    ]
+    encoded = [[tensor.encode(value) for tensor, value in zip(backend._inputs, one)] for one in feeds]
+    first = backend.infer(encoded[0])
+    kept = [value.copy() for value in first]
+    second = backend.infer(encoded[1])
+    assert any((a != b).any() for a, b in zip(kept, second)), variant
+    assert all((a == b).all() for a, b in zip(kept, first)), variant
+    print(variant)
+"""
+
+
+@pytest.mark.parametrize("name", CAN)
+def test_what_an_interpreter_returned_stays_as_it_is_when_it_runs_again(name, app, tiny):
+    """Another thread sends a frame while the next one is made."""
+    variants = " ".join(CAN[name][0])
+    command = [python_of(name), "-c", OWN, app, tiny.path, tiny.trust, variants]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == variants.split(), done.stderr
+
+
 def test_reference_kernels_give_the_same_bytes_on_litert_and_tflite_runtime(app, tiny):
     seen = {}
     for name in ("py37", "py39-tflite", "py311-tflite", "py311-litert"):

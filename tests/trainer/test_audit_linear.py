@@ -7,48 +7,21 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
+import small_runs
 
 from trainer.audit import as_text, audit, linear, problem
 from trainer.audit.adversaries.fixed import Fixed
 from trainer.audit.adversaries.lda import ShrinkageLDA
 from trainer.audit.adversaries.logistic import Logistic
 from trainer.export import export
-from trainer.recipe import Recipe
 from trainer.run import Run
-from trainer.train import train
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "audit.schema.json").read_text())
-RECIPE = """
-name = "made-up"
-[data]
-source = "npz:made-up.npz"
-target = "kind"
-sensitive = "person"
-wanted = 1
-[prior]
-kind = "counted"
-[classifiers]
-architecture = "linear"
-[perturber]
-kind = "cleaner"
-eps = 0.01
-[budget]
-classifier_epochs = 1
-epochs = 1
-[limits]
-target_accuracy = 0.5
-"""
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """One label to keep and two to hide, each of its own direction: cleaning can hide them."""
-    folder = tmp_path_factory.mktemp("made-up")
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(600, 8)).astype(np.float32)
-    labels = x[:, :3] * 3 + rng.normal(size=(600, 3)) * 0.5
-    np.savez(folder / "made-up.npz", x=x, y=labels[:, 0] > 0, z=labels[:, 1] > 0, labels=labels)
-    return train(Recipe.parse(RECIPE, folder=folder), folder / "run")
+    return small_runs.cleaner(tmp_path_factory.mktemp("made-up"))
 
 
 def section(run: Run, sent: np.ndarray) -> dict:

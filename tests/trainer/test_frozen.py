@@ -5,44 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import small_runs
 
 from edge_runtime.errors import BadInput
 from trainer.audit import frozen
 from trainer.audit.opening import open_target
 from trainer.export import export
-from trainer.recipe import Recipe
-from trainer.train import train
-
-RECIPE = """
-name = "made-up"
-[data]
-source = "npz:made-up.npz"
-target = "kind"
-sensitive = "person"
-wanted = 1
-[prior]
-kind = "counted"
-[classifiers]
-architecture = "linear"
-[perturber]
-kind = "cleaner"
-eps = 0.01
-[budget]
-classifier_epochs = 1
-epochs = 1
-[limits]
-target_accuracy = 0.5
-"""
 
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made-up")
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(600, 8)).astype(np.float32)
-    labels = x[:, :3] * 3 + rng.normal(size=(600, 3)) * 0.5
-    np.savez(folder / "made-up.npz", x=x, y=labels[:, 0] > 0, z=labels[:, 1] > 0, labels=labels)
-    train(Recipe.parse(RECIPE, folder=folder), folder / "run")
+    small_runs.cleaner(folder)
     export(folder / "run", ["workstation"], folder / "export")
     return open_target(folder / "export", run=None, trust=None, artefact="numpy-float32")
 

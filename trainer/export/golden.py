@@ -124,7 +124,10 @@ def choose(
     if _few_levels(fitted):
         fair &= _decided(fitted, runs, flows)
     if not fair.any():
-        raise BadInput("every synthetic reading is a near tie between labels; train the classifier longer.")
+        raise BadInput(
+            "Every synthetic reading is a near tie, between two labels or between two levels of what leaves, which "
+            "kernels of another kind may break the other way. Train the networks longer."
+        )
     through = np.zeros(len(golden.x), bool)
     if any(output["kind"] == "frame" for output in fitted.outputs) and not fitted.identity_allowed:
         for outputs in runs:
