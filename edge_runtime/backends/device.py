@@ -16,6 +16,7 @@ word                         interpreter       what runs the operations
 """
 
 import re
+from typing import Dict, Tuple
 
 from edge_runtime.errors import BadInput, DeviceFailed
 
@@ -24,7 +25,7 @@ AND_CPU = ",cpu"
 OPENVINO = "openvino:"
 WORDS = (CPU, EDGETPU, MYRIAD, MYRIAD + AND_CPU, CUDA, CUDA + AND_CPU, TENSORRT, TENSORRT + AND_CPU)
 # accelerator -> format -> the backends that bring that format to it; a format that is not there it does not run
-_BACKENDS = {
+_BACKENDS: Dict[str, Dict[str, Tuple[str, ...]]] = {
     EDGETPU: {"tflite": ("ai-edge-litert", "tflite-runtime")},
     MYRIAD: {"onnx": ("openvino",)},  # OpenVINO reads TFLite from 2023 on, when the stick's plugin was gone
     CUDA: {"onnx": ("onnxruntime",)},

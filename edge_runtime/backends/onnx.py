@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import tempfile
+from typing import Dict
 
 import numpy as np
 import onnxruntime
@@ -117,7 +118,7 @@ def ran_where(events):
         facts = event.get("args", {})
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
             nodes[event["name"]] = facts["provider"], facts.get("op_name", "?")
-    counts = {}
+    counts: Dict[str, int] = {}
     for provider, _ in nodes.values():
         counts[provider] = counts.get(provider, 0) + 1
     return counts, [kind for provider, kind in nodes.values() if provider == _CPU]
