@@ -39,8 +39,9 @@ class _Set(object):
     def erase(self) -> None:
         """Make everything that was read zeros, where its memory is ours."""
         for flight, taken in zip(self.flights, self.taken):
+            # In a place where nobody was is the blank frame, which is used again.
             if taken:
-                flight.frame.erase()
+                flight.erase()
         self.frame.erase()
 
 

@@ -7,7 +7,7 @@ gives for it in the picture. Nobody needs the floats, so nobody makes them, unti
 """
 
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
@@ -36,15 +36,24 @@ class Looked(object):
             self._numbers.setflags(write=False)
         return self._numbers
 
+    def erase(self) -> None:
+        """Make codes and floats zeros, where their memory is ours; the table is everybody's."""
+        if self.codes.flags.writeable:
+            self.codes.fill(0)
+        if self._numbers is not None:
+            self._numbers.setflags(write=True)
+            self._numbers.fill(0)
+
 
 class Flow(Mapping):
     """Arrays by name, their first axis the frame. ``flow[name]`` is an array, ``held(name)`` may be a ``Looked``."""
 
-    __slots__ = ("_held", "between")
+    __slots__ = ("_held", "between", "used")
 
     def __init__(self, held: Dict[str, Any]) -> None:
         self._held = held
         self.between: Any = None  # what a stage of several parts hands from one to the next
+        self.used: List[np.ndarray] = []  # what went that way and is nobody's any more, until it is erased
 
     def __getitem__(self, name: str) -> np.ndarray:
         return numbers(self._held[name])
@@ -61,6 +70,15 @@ class Flow(Mapping):
     def held(self, name: str) -> Any:
         """The array, or the ``Looked`` in its place."""
         return self._held[name]
+
+    def erase(self) -> None:
+        """Make every array zeros whose memory is the flow's to write to; for whoever has used it up."""
+        between = self.between if isinstance(self.between, list) else []
+        for value in [*self._held.values(), *between, *self.used]:
+            if type(value) is Looked:
+                value.erase()
+            elif value.flags.writeable:
+                value.fill(0)
 
 
 def held(values: Mapping, name: str) -> Any:

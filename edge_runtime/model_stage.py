@@ -30,7 +30,9 @@ class ModelStage(object):
 
     def infer(self, flow):
         """The interpreter alone."""
-        flow.between = self._infer(flow.between)
+        feeds, flow.between = flow.between, self._infer(flow.between)
+        if isinstance(feeds, list):  # else it is a flow of what the flow has anyway
+            flow.used += feeds
 
     def decode(self, flow):
         """What the interpreter returned, into the flow."""

@@ -181,6 +181,12 @@ class Flight(object):
         self.flow = None
         self.reason = ""
 
+    def erase(self):
+        """Make zeros of the frame and of all that was made of it on the way, where its memory is ours."""
+        if self.flow is not None:
+            self.flow.erase()
+        self.frame.erase()
+
     def step(self, part):
         """Do one part of the way, unless the frame was dropped before. Keeps every error, and its frame, inside."""
         made = None

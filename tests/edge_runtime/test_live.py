@@ -1,5 +1,7 @@
 """The live loop: the newest frame wins, the late one is dropped, and what was used up is zeros."""
 
+import functools
+import io
 import threading
 import time
 
@@ -12,7 +14,9 @@ from edge_runtime.errors import FrameDropped, PrivacyStop
 from edge_runtime.frames import RawFrame
 from edge_runtime.handover import Baton, Latest
 from edge_runtime.live import LiveLoop
+from edge_runtime.lookup import Flow, Looked
 from edge_runtime.perturber import Perturber
+from edge_runtime.pipeline import Pipeline
 from edge_runtime.schedule import Schedule
 from edge_runtime.sources.base import Source, Unsupported, now_ns
 from edge_runtime.watchdog import Watchdog
@@ -88,6 +92,49 @@ def test_every_frame_comes_out_or_is_counted_and_is_zeros_afterwards(perturber):
     assert drops(counts)["unreadable"] == 1
     assert drops(counts).get("shape", 0) + drops(counts).get("newer-frame", 0) >= 1
     assert all(not data.any() for data in raw)
+
+
+class Quantising:
+    """A model on an interpreter that takes bytes: what it is given holds the reading in another form."""
+
+    def encode(self, inputs):
+        return [np.rint(inputs["image"] * 255).astype(np.uint8)]
+
+    def infer(self, feeds):
+        return [255 - feed for feed in feeds]
+
+    def decode(self, values):
+        return Flow({"output": Looked(np.linspace(0, 1, 256, dtype=np.float32), values[0])})
+
+    def run(self, inputs):
+        return self.decode(self.infer(self.encode(inputs)))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_nothing_that_was_made_of_a_frame_on_its_way_is_left_in_memory(perturber, monkeypatch, late):
+    manifest, members = bundles.numpy_example()
+    model = {"stage": "artefact", "model": "g", "inputs": {"image": "u"}, "outputs": {"output": "w"}}
+    manifest["stages"].insert(1, model)
+    manifest["stages"][2]["input"] = "w"
+    tables = {name: np.load(io.BytesIO(members[entry["file"]])) for name, entry in manifest["tables"].items()}
+    means = tables["means"].copy()
+    monkeypatch.setattr(perturber, "pipeline", Pipeline(manifest, tables=tables, runners={"g": Quantising()}))
+    sent, left = [], []
+
+    def keep(flight, last):
+        flow = flight.flow
+        left.extend([flow[name] for name in flow] + (list(flow.between) if flow.between else []))
+        return last(flight)
+
+    for part in ("infer", "end"):
+        monkeypatch.setattr(perturber, part, functools.partial(keep, last=getattr(perturber, part)))
+    live = loop(perturber, sent, Counters(), max_latency_s=-1.0 if late else 5.0)
+    live._last = [None]
+    live.run(Given(reading(largest=3)))
+    assert len(sent) == (0 if late else 1)
+    assert len(left) >= 4  # x, u, what the model takes and what it gives
+    assert not any(array.any() for array in left)
+    assert np.array_equal(tables["means"], means)
 
 
 @pytest.mark.parametrize("on_fault", ["previous", "flat"])
