@@ -5,20 +5,20 @@ making, other int8), so what it lets out was measured only where ``edgeveil audi
 that audit lies in the same document, under ``others``, and names the device in its section ``on_board``.
 """
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
 from edge_runtime import strict_json
 from edge_runtime.backends.device import CPU
 
 
-def parts_on(document: Mapping[str, Any], artefact: str, device: str) -> List[Mapping[str, Any]]:
-    """The audits in a bundle's audit document that speak of ``artefact`` on ``device``.
+def parts_on(document: Mapping[str, Any], artefact: str, device: Optional[str]) -> List[Mapping[str, Any]]:
+    """The audits in a bundle's audit document that speak of ``artefact`` on ``device``, or on any for None.
 
     Raises ``LookupError``, ``TypeError`` or ``AttributeError`` for a document that is none.
     """
     parts = [document] + document.get("others", [])
     mine = [part for part in parts if artefact in part["speaks_of"]]
-    return [part for part in mine if part.get("on_board", {}).get("device", CPU) == device]
+    return [part for part in mine if device in (None, part.get("on_board", {}).get("device", CPU))]
 
 
 def is_audited(manifest: Mapping[str, Any], members: Dict[str, bytes], artefact: str, device: str) -> bool:

@@ -16,7 +16,6 @@ from typing import Any, Dict, List, NamedTuple, NoReturn, Optional
 
 from edge_runtime import strict_json
 from edge_runtime.audited import parts_on
-from edge_runtime.backends.device import CPU
 from edge_runtime.disk import read
 from edge_runtime.errors import BadInput, BundleRefused
 from edge_runtime.manifest import NO_MODEL
@@ -35,12 +34,16 @@ class Policy(object):
         self.demands = demands
 
     def check(
-        self, manifest: Dict[str, Any], members: Dict[str, bytes], artefact: Optional[str] = None, device: str = CPU
+        self,
+        manifest: Dict[str, Any],
+        members: Dict[str, bytes],
+        artefact: Optional[str] = None,
+        device: Optional[str] = None,
     ) -> None:
         """Raise ``BundleRefused`` where a verified bundle does not meet the demands.
 
-        ``artefact``: the one that runs; None where that is not known yet: then one of the bundle's must meet them.
-        ``device``: what runs it: the audit must be of what that lets out.
+        ``artefact``: the one that runs, and ``device`` what runs it: the audit must be of what that lets out. None
+        where that is not known yet: then one of the bundle's must meet them, on any device.
         """
         for demand in self.demands:
             _hides(manifest["perturber"]["sensitive"], demand)
@@ -108,7 +111,7 @@ def _hides(hidden: str, demand: Demand) -> None:
 
 
 def _not_met(
-    artefact: str, device: str, manifest: Dict[str, Any], members: Dict[str, bytes], demand: Demand
+    artefact: str, device: Optional[str], manifest: Dict[str, Any], members: Dict[str, bytes], demand: Demand
 ) -> Optional[str]:
     """Why the privacy card does not show what is demanded of this artefact; None where it does."""
     privacy = manifest["privacy"]

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from devices.connection import Connection
+from edge_runtime.backends.device import CPU, check_device
 from edge_runtime.errors import BadInput, LimitNotMet
 from trainer.cli_connection import connected
 
@@ -50,6 +51,9 @@ def audit(
     into: Annotated[
         Path | None, typer.Option(help="With --on: audited export folder of the bundle; its card gets a column.")
     ] = None,
+    device: Annotated[
+        str, typer.Option(help="With --on: what runs it there: cpu, edgetpu, myriad, cuda, tensorrt, ...")
+    ] = CPU,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     *,
     connection: Connection,
@@ -61,7 +65,10 @@ def audit(
 
     settings: dict[str, Any] = {"budget": budget.value, "seed": seed, "tried": tried}
     if on is not None:
-        document = _on_board(target, on, connection, into, run, trust, artefact or "auto", settings)
+        there = {"artefact": artefact or "auto", "device": check_device(device)}
+        document = _on_board(target, on, connection, into, run, trust, there, settings)
+    elif device != CPU:
+        raise BadInput("--device is what runs the artefact on a board: name the board with --on.")
     elif into is not None:
         raise BadInput("--into is for the column of a board: name the board with --on.")
     else:
@@ -83,7 +90,7 @@ def _on_board(
     into: Path | None,
     run: Path | None,
     trust: Path | None,
-    artefact: str,
+    there: dict[str, str],
     settings: dict[str, Any],
 ) -> dict[str, Any]:
     from trainer.audit.document import add_column
@@ -99,7 +106,7 @@ def _on_board(
         raise BadInput("The run's data and the keys that may sign are needed: give --run (or --into) and --trust.")
     floor = None if folder is None else same_export(folder, bundle, trust, run, settings)
     with connection.open(target, say=say) as board:
-        document = audit_on_board(bundle, board, run=run, trust=trust, artefact=artefact, label_only=floor, **settings)
+        document = audit_on_board(bundle, board, run=run, trust=trust, label_only=floor, **there, **settings)
     if into is not None:
         say(f"The board's column stands in {add_column(document, into)}: seal {into} again for a card that has it.")
     return document

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from devices.connection import Connection
+from edge_runtime.backends.device import CPU, check_device
 from edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
 from trainer.cli_connection import connected
 
@@ -35,6 +36,9 @@ def bench(
     on: Annotated[str | None, typer.Option(help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")] = None,
     profile: Annotated[str | None, typer.Option("--for", help="The board's profile: where its sensors are.")] = None,
     artefact: Annotated[str, typer.Option(help="With --on: which artefact (auto: the preferred).")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="With --on: what runs it there: cpu, edgetpu, myriad, cuda, tensorrt, ...")
+    ] = CPU,
     publish: Annotated[bool, typer.Option("--publish", help="With --on: 600 s, long enough to publish.")] = False,
     sustained: Annotated[str | None, typer.Option(help="With --on: so long, such as 30m.")] = None,
     pace: Annotated[float | None, typer.Option(help="With --on: frames a second.")] = None,
@@ -51,6 +55,7 @@ def bench(
         raise BadInput("Either --against (other networks, here) or --on (a board) was expected, and one of them.")
     if on:
         more = ["--threads", str(threads), "--artefact", artefact]
+        more += ["--device", check_device(device)] if device != CPU else []
         more += ["--publish"] if publish else []
         more += ["--sustained", sustained] if sustained else []
         more += ["--pace", str(pace)] if pace is not None else []
@@ -58,6 +63,8 @@ def bench(
         with connection.open(on) as board:
             document = on_board(board, bundle, profile, more, limit_s)
     else:
+        if device != CPU:
+            raise BadInput("--device is what runs a bundle on a board: name the board with --on.")
         if trust is None:
             raise BadInput("A bundle is read only once it is verified: give the folder of keys that may sign, --trust.")
         document = beside(bundle, trust, against or [], rounds=rounds, seconds=seconds, threads=threads)

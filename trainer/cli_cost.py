@@ -58,6 +58,8 @@ def _of_manifest(manifest: Any, read: Any) -> dict[str, Any]:
     found = {}
     for model, entry in manifest["models"].items():
         for artefact, facts in entry["artefacts"].items():
+            if "compiled" in facts:
+                continue  # its operations are those of the artefact it was made of, which is counted
             found[f"{model}/{artefact}"] = file_cost(read(facts["file"]), facts["format"])
     if not found:
         raise BadInput("There is nothing to count: this pipeline has no models.")

@@ -10,6 +10,7 @@ import copy
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,12 @@ from edge_runtime.backends.device import NoDevice
 from edge_runtime.backends.onnx import ran_where
 from edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edge_runtime.lookup import numbers
-from edge_runtime.manifest import check_manifest
+from edge_runtime.manifest import PRIVACY_FILES, PRIVACY_MEMBER, check_manifest
+from edge_runtime.policy import Demand, Policy
+from edge_runtime.trust import Trust
+from trainer.audit import column
+from trainer.audit.perturbing import Subject
+from trainer.export.zipapp import build_zipapp
 
 ROOT = Path(__file__).parents[2]
 needs_cc = pytest.mark.skipif(edge_tpu.available() is None, reason="NO C COMPILER HERE: no delegate was loaded")
@@ -260,3 +266,94 @@ def test_the_source_of_a_compiled_file_is_there(made):
     del manifest["models"]["generator"]["artefacts"]["tflite-int8"]
     with pytest.raises(BundleRefused, match="no model has such a variant to compile"):
         check_manifest(manifest)
+
+
+def audited(made, folder, *parts):
+    """The bundle with an audit for each (artefact, device or None for a workstation, accuracy of the best attack)."""
+
+    def change(manifest, members):
+        documents = []
+        for artefact, device, accuracy in parts:
+            one = bundles.audit_document(manifest, artefact, members)
+            one["worst_adaptive"]["accuracy"] = accuracy
+            documents.append(one if device is None else {**one, "on_board": {"device": device}})
+        main, *others = documents
+        members[PRIVACY_MEMBER] = json.dumps({**main, "others": others}).encode()
+        members[PRIVACY_FILES["card"]], members[PRIVACY_FILES["page"]] = b"{}", b"<!doctype html>"
+        spoken = {
+            key: {name: v for one in documents for name, v in one[key].items()} for key in ("speaks_of", "pipeline")
+        }
+        manifest["privacy"] = {**PRIVACY_FILES, **spoken}
+
+    example = copy.deepcopy(made.manifest), dict(made.members)
+    del example[0]["members"]
+    return bundles.make_bundle(folder, example=example, change=change)
+
+
+@needs_cc
+def test_an_audit_speaks_of_the_device_it_was_made_on(made, library, tmp_path, capfd):
+    ctypes.CDLL(str(library / edge_tpu.LIBRARY))
+    here = audited(made, tmp_path / "here", ("tflite-int8", None, 0.6))
+    there = audited(made, tmp_path / "there", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7))
+    for one, device, expected in ((here, "cpu", True), (here, "edgetpu", False), (there, "edgetpu", True)):
+        with Perturber.open(one.path, trust=one.trust, device=device) as opened:
+            assert opened.info["audited"] is expected
+        assert ("nobody has measured what leaks when " in capfd.readouterr().err) is not expected
+    elsewhere = audited(made, tmp_path / "elsewhere", ("onnx-float32", "cuda", 0.6))
+    with Perturber.open(elsewhere.path, trust=elsewhere.trust, artefact="onnx-float32") as opened:
+        assert opened.info["audited"] is False
+
+
+@needs_cc
+def test_an_owners_limit_is_held_by_what_was_measured_on_the_device(made, library, tmp_path):
+    ctypes.CDLL(str(library / edge_tpu.LIBRARY))
+    both = audited(made, tmp_path / "both", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7))
+    here = audited(made, tmp_path / "here", ("tflite-int8", None, 0.6))
+    for one, most, device, problem in (
+        (both, 0.1, "cpu", None),
+        (both, 0.1, "edgetpu", "beats chance"),
+        (both, 0.2, "edgetpu", None),
+        (here, 0.2, "edgetpu", "no audit in it speaks of " + COMPILED),
+    ):
+        trust = Trust.open(one.trust)
+        trust.policy = Policy([Demand(one.manifest["perturber"]["sensitive"], most, True)])
+        if problem is None:
+            Perturber.open(one.path, trust=trust, device=device).close()
+            continue
+        with pytest.raises(BundleRefused, match=problem):
+            Perturber.open(one.path, trust=trust, device=device)
+
+
+@needs_cc
+def test_rows_of_an_audit_go_through_the_device_that_was_asked_for(made, library, tmp_path):
+    root = tmp_path / "root"
+    (root / "current").mkdir(parents=True)
+    shutil.copytree(made.trust, root / "trust")
+    build_zipapp(root / "current" / "edgeveil-edge.pyz")
+    x = np.random.default_rng(5).integers(0, 256, (4, *tiny_models.SHAPE)).astype(np.uint8)
+    np.savez(tmp_path / "rows.npz", x=x)
+    script = ROOT / "edge_runtime" / "audit_rows.py"
+    words = [sys.executable, "-I", str(script), str(root), str(made.path), "auto"]
+    rest = [str(tmp_path / "rows.npz"), str(tmp_path / "out.npz"), "[]"]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library)}
+    done = subprocess.run([*words, "edgetpu", *rest], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["artefact"], json.loads(done.stdout)["device"]) == (COMPILED, "edgetpu")
+    out = np.load(tmp_path / "out.npz")["frame"].astype(int)
+    assert np.abs(out - (255 - x.astype(int))).max() <= 1
+
+
+def test_a_workstation_stands_in_with_what_a_file_was_compiled_from(made):
+    assert Subject(made.manifest, made.members, COMPILED).runs_here() == "tflite-int8"
+    assert Subject(made.manifest, made.members, "onnx-int8").runs_here() == "onnx-int8"
+
+
+def test_a_boards_columns_are_told_apart_by_their_devices():
+    place = {"board": "Coral Dev Board", "architecture": "aarch64", "system": None, "python": "3.7"}
+    old, cpu, tpu = (
+        {"artefact": "a", "on_board": {**place, **more}} for more in ({}, {"device": "cpu"}, {"device": "x"})
+    )
+    assert column.joined(cpu, [old]) == [cpu]
+    assert column.joined(tpu, [old]) == [old, tpu]
+    assert column.title(tpu) == "a on Coral Dev Board, its x"
+    assert column.title(old) == "a on Coral Dev Board"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from edge_runtime.backends.device import CPU
+
 WORDS = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
 
 
@@ -15,8 +17,9 @@ def title(document: Mapping[str, Any]) -> str:
 
 
 def board_name(there: Mapping[str, Any]) -> str:
-    """A board by its model, else by its processor and system."""
-    return there["board"] or f"{there['architecture']}, {there['system'] or 'an unknown system'}"
+    """A board by its model, else by its processor and system; and its accelerator, where that ran the artefact."""
+    name = there["board"] or f"{there['architecture']}, {there['system'] or 'an unknown system'}"
+    return name if _device(there) == CPU else f"{name}, its {_device(there)}"
 
 
 def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -40,4 +43,10 @@ def joined(document: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) ->
 
 def _which(document: Mapping[str, Any]) -> tuple[Any, ...]:
     there = document["on_board"]
-    return (document["artefact"], *(there[key] for key in ("board", "architecture", "system", "python")))
+    place = (there[key] for key in ("board", "architecture", "system", "python"))
+    return (document["artefact"], _device(there), *place)
+
+
+def _device(there: Mapping[str, Any]) -> str:
+    """What ran the artefact there; audits of before there was a choice do not say, and ran on the processor."""
+    return there.get("device", CPU)

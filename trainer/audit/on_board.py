@@ -17,6 +17,7 @@ import numpy as np
 
 from devices.execute import Board
 from devices.rows import Rows, through_board
+from edge_runtime.backends.device import CPU
 from edge_runtime.bundle import read_file
 from edge_runtime.errors import BadInput
 from edge_runtime.manifest import NO_MODEL
@@ -63,6 +64,7 @@ def audit_on_board(
     run: Path,
     trust: Path,
     artefact: str = "auto",
+    device: str = CPU,
     label_only: Mapping[str, Any] | None = None,
     budget: str = "quick",
     seed: int = 0,
@@ -70,7 +72,8 @@ def audit_on_board(
 ) -> dict[str, Any]:
     """The audit document of ``bundle`` as ``board`` runs it, with its section ``on_board``.
 
-    ``artefact`` is a name, or ``auto`` for what the board would run; everything else is as in ``audit``. What was
+    ``artefact`` is a name, or ``auto`` for what the board would run on ``device``; everything else is as in ``audit``.
+    Of an artefact compiled for an accelerator, the first two slices go through the one it was compiled from. What was
     pushed is gone from the board at the end; what came back is kept in ``RUN/audit-cache`` until the document is made.
     Raises as ``audit`` does, ``BadInput`` where the board refuses the bundle, ``DeviceFailed`` where it or the line
     fails.
@@ -87,6 +90,7 @@ def audit_on_board(
         read_file(str(bundle)),
         test.x,
         artefact=artefact,
+        device=device,
         further=[*further_outputs(opened.subject), *draws(opened.subject.manifest)],
         kept=kept,
         progress=lambda pieces: progress(f"{len(test):,} rows on {board.transport.name}", total=pieces),
@@ -137,6 +141,7 @@ def section(there: OnBoard, subject: Subject, dataset: Dataset, perturbed: Pertu
     ran = there.rows.ran
     return {
         **there.rows.board,
+        "device": ran.get("device", CPU),
         "edge_runtime": ran["edge_runtime"],
         "numpy": ran["numpy"],
         "bundle": there.bundle,
@@ -157,7 +162,7 @@ def _kept(declared: Sequence[Mapping[str, Any]], perturbed: Perturbed) -> Sequen
 def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same readings through the same artefact here, with the noise that was drawn there."""
     manifest = {**subject.manifest, "outputs": [*subject.manifest["outputs"], *further_outputs(subject)]}
-    pipeline = load_pipeline(manifest, subject.members, subject.artefact)
+    pipeline = load_pipeline(manifest, subject.members, subject.runs_here())
     try:
         pieces = []
         for at in range(0, len(x), ROWS_AT_ONCE):

@@ -56,6 +56,16 @@ class Subject:
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in tables.items()}
         return pipeline_sha256(dict(self.manifest), self.artefact, hashes)
 
+    def compiled_from(self) -> str | None:
+        """The artefact that this one was compiled from, for a device that no workstation has; None where it was not."""
+        entries = [model["artefacts"].get(self.artefact, {}) for model in self.manifest["models"].values()]
+        found = {entry["compiled"]["from"] for entry in entries if "compiled" in entry}
+        return found.pop() if found else None
+
+    def runs_here(self) -> str:
+        """The artefact that a workstation runs: this one, or what it was compiled from."""
+        return self.compiled_from() or self.artefact
+
 
 @dataclass(frozen=True)
 class Perturbed:
@@ -80,7 +90,8 @@ def through(
     """The rows ``rows`` of ``dataset`` through what ``subject`` names: the artefact, or the run's own networks.
 
     ``elsewhere`` are outputs of the last of these rows, ``further_outputs`` too, that were made on a board: they stand
-    in the place of what is made here.
+    in the place of what is made here. Of an artefact compiled for an accelerator, what is made here is what the one it
+    was compiled from makes; without ``elsewhere`` there is nothing to audit, and ``BadInput`` is raised.
     """
     backends: Mapping[str, Any] = {}
     if subject.artefact == KERAS:
@@ -91,9 +102,14 @@ def through(
         outputs = in_chunks(pipeline.run, dataset.x[rows])
         declared, received = manifest["outputs"], outputs
     else:
+        if elsewhere is None and subject.compiled_from() is not None:
+            raise BadInput(
+                f"{subject.artefact} runs on its accelerator alone: audit it there (--on BOARD --device ...), and "
+                f"{subject.compiled_from()} here."
+            )
         tables = subject.tables()
         funnel = anatomy(subject.manifest, tables)
-        further = replace(subject, manifest=_further(subject.manifest, funnel))
+        further = replace(subject, manifest=_further(subject.manifest, funnel), artefact=subject.runs_here())
         outputs, backends = through_artefact(further, dataset.x[rows], run.folder / "audit-cache")
         if elsewhere is not None:
             outputs = {name: _ending(value, elsewhere[name]) for name, value in outputs.items()}

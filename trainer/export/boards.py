@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,8 @@ from typing import Any
 from devices.profiles import ARTEFACTS, Profile
 from edge_runtime.backends import available
 from trainer.export import kinds
+from trainer.export.compiled import Compiled
 from trainer.export.made import Made
-
-COMPILE_LIMIT_S = 600
 
 
 def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list[str]:
@@ -25,11 +22,12 @@ def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list
     return kinds.offered(kind, list(dict.fromkeys([*names, *(ARTEFACTS if all_formats else ())])))
 
 
-def rows(profiles: Sequence[Profile], made: Sequence[Made], compiled: Path, *, kind: str) -> list[dict[str, Any]]:
+def rows(
+    profiles: Sequence[Profile], made: Sequence[Made], compiled: Mapping[str, Compiled], *, kind: str
+) -> list[dict[str, Any]]:
     """One row per board and artefact: ``profile``, ``artefact``, ``status``, ``on_board``, and ``audited`` in words.
 
-    What a board's compiler makes goes into the folder ``compiled``, which is made if there is any. An artefact that no
-    board asked for has a row of its own.
+    ``compiled`` is what each board's compiler made. An artefact that no board asked for has a row of its own.
     """
     found = []
     files = {one.name: one.files() for one in made}
@@ -39,11 +37,15 @@ def rows(profiles: Sequence[Profile], made: Sequence[Made], compiled: Path, *, k
             if files and reason:
                 found.append(_row(profile.name, artefact, f"refused: {reason}", "nothing"))
         for artefact in [name for name in files if kinds.runs_on(name, profile.artefacts)]:
-            status = _status(profile, artefact, files[artefact], compiled / profile.name)
+            status = _status(profile, artefact, compiled)
             audited = "the exported file"
             if _accelerator(profile, artefact):
-                audited += "; what the board compiles from it is not audited here"
+                audited += "; what the accelerator makes of it is not audited here"
             found.append(_row(profile.name, artefact, status, audited))
+        one = compiled.get(profile.compiler or "")
+        if one is not None and one.entries:
+            status = f"compiled by {one.by} from {one.source}; no interpreter here can run it"
+            found.append(_row(profile.name, one.name, status, "nothing, until edgeveil audit --on --device edgetpu"))
     asked = [artefact for profile in profiles for artefact in profile.artefacts]
     for artefact in files:
         if not (profiles and kinds.runs_on(artefact, asked)):
@@ -60,7 +62,7 @@ def _accelerator(profile: Profile, artefact: str) -> str | None:
     return None if artefact == kinds.NUMPY else profile.accelerator(kinds.base(artefact))
 
 
-def _status(profile: Profile, artefact: str, files: Mapping[str, bytes], compiled: Path) -> str:
+def _status(profile: Profile, artefact: str, compiled: Mapping[str, Compiled]) -> str:
     accelerator = _accelerator(profile, artefact)
     if accelerator is None:
         return f"exported; {_runs_here(artefact)}"
@@ -68,38 +70,12 @@ def _status(profile: Profile, artefact: str, files: Mapping[str, bytes], compile
         status = f"exported, not run here on the {accelerator}"
     else:
         status = f"exported, not runnable here: no {accelerator}"
-    if profile.compiler:
-        status += f"; {_compile(profile.compiler, files, compiled)}"
+    one = compiled.get(profile.compiler or "")
+    if one is not None and one.source == artefact:
+        status += f"; {one.text()}"
     return f"{status}; the file itself {_runs_here(artefact)}"
 
 
 def _runs_here(artefact: str) -> str:
     backends = available(artefact.split("-")[0])
     return f"runs on this CPU by {backends[0]}" if backends else "has no interpreter installed here"
-
-
-def _compile(compiler: str, files: Mapping[str, bytes], folder: Path) -> str:
-    program = shutil.which(compiler)
-    if program is None:
-        return f"exported uncompiled: {compiler} not on PATH"
-    folder.mkdir(parents=True)
-    for name, data in files.items():
-        source = folder / name
-        source.write_bytes(data)
-        try:
-            done = subprocess.run(  # noqa: S603 - a fixed command line, and a program from a profile the user chose
-                [program, "-s", "-o", str(folder), str(source)],
-                capture_output=True,
-                text=True,
-                timeout=COMPILE_LIMIT_S,
-                check=False,
-            )
-            failed, said = done.returncode != 0, (done.stderr or done.stdout).strip().splitlines()
-        except (OSError, subprocess.TimeoutExpired) as error:
-            failed, said = True, [type(error).__name__]
-        finally:
-            source.unlink()
-        if failed:
-            shutil.rmtree(folder)
-            return f"exported uncompiled: {compiler} failed ({said[-1] if said else 'without a word'})"
-    return f"compiled by {compiler}, which no interpreter here can run: it lies in compiled/ and is not packed"

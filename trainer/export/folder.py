@@ -15,7 +15,8 @@ from edge_runtime.errors import BadInput
 from edge_runtime.files import write_atomic
 
 _FOLDERS = ("artefacts", "tables", "golden")
-# What may lie in an export folder: nothing else of the user's is ever removed with it.
+# What may lie in an export folder ("compiled" in one of an earlier version): nothing else of the user's is ever removed
+# with it.
 _KNOWN = {"manifest.json", "export.json", "audit.json", "privacy", "compiled", *_FOLDERS}
 
 
@@ -74,7 +75,7 @@ class ExportFolder:
 
         lines = [f"{self.manifest['name']}: {', '.join(self.manifest['preference'])}"]
         lines += [
-            f"  {row['profile']:18} {row['artefact'] or '-':14} {row['status']}" for row in self.report["profiles"]
+            f"  {row['profile']:18} {row['artefact'] or '-':19} {row['status']}" for row in self.report["profiles"]
         ]
         lines.append("Beside Keras, in units of x':")
         lines.append(table(self.report["parity"]))
@@ -102,13 +103,11 @@ def check_place(out: Path) -> None:
         raise BadInput(f"{out} holds {other}, which no export wrote: move it away, or choose another folder.")
 
 
-def write(
-    out: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], report: Mapping[str, Any], extra: Path | None
-) -> None:
+def write(out: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], report: Mapping[str, Any]) -> None:
     """Write the whole folder under a temporary name beside ``out`` and rename it: it is there whole or not at all.
 
-    An export folder that was there goes, its audit with it: that spoke of other artefacts. ``extra`` is a folder that
-    becomes ``compiled``. Raises ``BadInput`` as ``check_place`` does, ``WriteFailed`` where the disk says no.
+    An export folder that was there goes, its audit with it: that spoke of other artefacts. Raises ``BadInput`` as
+    ``check_place`` does, ``WriteFailed`` where the disk says no.
     """
     check_place(out)
     new = out.parent / f".{out.name}.{os.urandom(4).hex()}"
@@ -120,8 +119,6 @@ def write(
         for name, document in (("manifest.json", manifest), ("export.json", report)):
             text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
             write_atomic(str(new / name), text.encode())
-        if extra is not None:
-            shutil.copytree(extra, new / "compiled")
         old = None
         if out.exists():
             old = out.parent / f".{out.name}.{os.urandom(4).hex()}.old"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from devices import profiles as board_profiles
 from devices.profiles import Profile
 from edge_runtime.errors import BadInput, EdgeVeilError
-from trainer.export import boards, kinds, running
+from trainer.export import boards, compiled, kinds, running
 from trainer.export.count import keras_macs, numpy_macs, onnx_macs, tflite_macs
 from trainer.export.emit import as_code
 from trainer.export.folder import ExportFolder, check_place, write
@@ -56,19 +55,20 @@ def export(
             f"None of these boards runs what a perturber of the kind {fitted.kind!r} can be exported as: "
             f"{kinds.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
-    with progress("export", total=2 * len(made) + 2) as advance, tempfile.TemporaryDirectory() as scratch:
+    with progress("export", total=2 * len(made) + 2) as advance:
         _convert(source, fitted, made, advance)
         findings = _lint(made, chosen)
         advance()
         manifest, members, report = measure(source, fitted, made, chosen, advance)
-        compiled = Path(scratch) / "compiled"
+        by_compiler = compiled.compile_for(chosen, made)
+        compiled.add(manifest, members, chosen, by_compiler)
         report |= {
             "schema": 1,
             "run": os.path.relpath(source.folder.absolute(), out.absolute()),
             "lint": findings,
-            "profiles": boards.rows(chosen, made, compiled, kind=fitted.kind),
+            "profiles": boards.rows(chosen, made, by_compiler, kind=fitted.kind),
         }
-        write(out, manifest, members, report, compiled if any(compiled.glob("*")) else None)
+        write(out, manifest, members, report)
         advance()
     return ExportFolder.open(out)
 
