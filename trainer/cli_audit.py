@@ -65,7 +65,7 @@ def audit(
 
     settings: dict[str, Any] = {"budget": budget.value, "seed": seed, "tried": tried}
     if on is not None:
-        there = {"artefact": artefact or "auto", "device": check_device(device)}
+        there: dict[str, Any] = {"artefact": artefact or "auto", "device": check_device(device)}
         document = _on_board(target, on, connection, into, run, trust, there, settings)
     elif device != CPU:
         raise BadInput("--device is what runs the artefact on a board: name the board with --on.")
@@ -90,7 +90,7 @@ def _on_board(
     into: Path | None,
     run: Path | None,
     trust: Path | None,
-    there: dict[str, str],
+    there: dict[str, Any],
     settings: dict[str, Any],
 ) -> dict[str, Any]:
     from trainer.audit.document import add_column
