@@ -124,6 +124,7 @@ class Board:
     def _install(self, payload: Payload, wanted: Wanted, _progress: object) -> None:
         arguments = ["install", self._bundle_place(payload), "--root", self.root, "--frames", str(wanted.frames)]
         arguments += ["--source", wanted.source] if wanted.source else []
+        arguments += ["--device", wanted.device] if wanted.device else []
         arguments += ["--again"] if wanted.again else []
         # Two cannot have one camera: what runs makes way for the trial, and comes back whatever becomes of it; by
         # the service's own step where one follows.

@@ -24,6 +24,7 @@ class Installed:
     service: bool = False
     service_files: Mapping[str, str | None] = field(default_factory=dict)  # path -> SHA-256
     service_active: bool = True
+    device: str | None = None  # what the settings of its service have run the model
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Facts:
     system: str | None = None
     interpreters: Mapping[str, str] = field(default_factory=dict)
     accelerator: bool | None = None
+    devices: tuple[str, ...] = ()  # accelerators that what is installed there can ask for, as --device has them
     edgeveil: Installed | None = None
 
     @classmethod
@@ -50,6 +52,7 @@ class Facts:
         """From the JSON that a board printed. Raises ``BadInput`` where it is not that."""
         try:
             known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
+            known["devices"] = tuple(known.get("devices", ()))
             there = known.get("edgeveil")
             if there is not None:
                 lists = {name: tuple(value) for name, value in there.items() if isinstance(value, list)}
@@ -103,6 +106,7 @@ class Site:
 @dataclass(frozen=True)
 class Wanted:
     """What the user asked for. ``trusted_channel``: whether whoever is at the other end was authenticated;
+    ``device``: what runs the model there, None for the profile's accelerator where it can be had, else the processor;
     ``service_files``: the service that is to be there, by path and SHA-256; empty where the one there will do.
     """
 
@@ -113,4 +117,5 @@ class Wanted:
     again: bool = False
     trusted_channel: bool = True
     update_from: str | None = None
+    device: str | None = None
     service_files: Mapping[str, str] = field(default_factory=dict)

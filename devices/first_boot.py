@@ -40,7 +40,9 @@ def tree(payload: Payload, root: str, wanted: Wanted) -> dict[str, bytes]:
         "units": service.UNITS if payload.service else [],
         "config": service.CONFIG,
         "group": payload.owner.user,
-        "trial": ["--frames", str(wanted.frames)] + (["--source", wanted.source] if wanted.source else []),
+        "trial": ["--frames", str(wanted.frames)]
+        + (["--source", wanted.source] if wanted.source else [])
+        + (["--device", wanted.device] if wanted.device else []),
         "site": None,
     }
     if payload.site is not None:

@@ -10,14 +10,17 @@ from devices import first_boot, media, profiles, service
 from devices.connection import Connection
 from devices.execute import Board, Payload, Say
 from devices.facts import BundleFacts, Facts, Site, TrustFacts, Wanted
-from devices.plan import Plan, Refused, Step, plan
+from devices.plan import Plan, Refused, Step, keeps_settings, plan
 from devices.sites import open_site
 from devices.transports.base import digest
+from edge_runtime.audited import is_audited
+from edge_runtime.backends.device import CPU, check_device
 from edge_runtime.bundle import Bundle, read_bundle, read_file
 from edge_runtime.device_trust import ROOT_KEY, TRUST_FILE, open_device_trust, read_trust_file
 from edge_runtime.disk import read
 from edge_runtime.errors import BadInput
 from edge_runtime.manifest import NO_MODEL, RUNTIME_MEMBER
+from edge_runtime.perturber import NOT_AUDITED_ON
 from edge_runtime.policy import POLICY_FILE, Policy, open_policy
 from edge_runtime.trust import Trust, read_public_key
 
@@ -54,17 +57,24 @@ class _Opened:
         policy = open_policy(str(trust / POLICY_FILE))
         return cls(data, opened, profiles.load(profile), known, files, policy, site, archive)
 
-    def check_policy(self, artefact: str | None) -> None:
+    def check_policy(self, artefact: str | None, device: str | None) -> None:
         """Raise ``BundleRefused`` where the owner's policy is not met by the artefact, or by none where it is None."""
         if self.policy is not None:
-            self.policy.check(self.bundle.manifest, self.bundle.members, artefact)
+            self.policy.check(self.bundle.manifest, self.bundle.members, artefact, device)
+
+    def not_audited(self, artefact: str, device: str) -> list[str]:
+        """What is to be said where an audit is there, and none of what this device lets out."""
+        manifest, members = self.bundle.manifest, self.bundle.members
+        if device == CPU or manifest["privacy"]["file"] is None or is_audited(manifest, members, artefact, device):
+            return []
+        return ["note: " + NOT_AUDITED_ON.format(artefact=artefact, device=device)]
 
     def payload(self, units: dict[str, bytes]) -> Payload:
         """What travels, with these files of a service."""
         runtime = self.bundle.members[RUNTIME_MEMBER]
         return Payload(self.data, runtime, self.files, self.site, self.archive, units, self.profile.service)
 
-    def updates(self, root: str, place: str, facts: Facts | None = None) -> dict[str, bytes]:
+    def updates(self, root: str, place: str, device: str, facts: Facts | None = None) -> dict[str, bytes]:
         """What looks for newer releases at ``place``, for a board with these facts (None: one with systemd)."""
         return service.update_files(
             root,
@@ -72,9 +82,10 @@ class _Opened:
             python=self.profile.service.python,
             systemd=facts is None or facts.systemd,
             starter=facts.starter if facts else None,
+            device=device,
         )
 
-    def service(self, root: str, wanted: Wanted, facts: Facts | None = None) -> dict[str, bytes]:
+    def service(self, root: str, wanted: Wanted, device: str, facts: Facts | None = None) -> dict[str, bytes]:
         """The files of the service that is wanted, for a board with these facts (None: one with systemd).
 
         Raises ``BadInput`` where no service can be made of them.
@@ -85,6 +96,9 @@ class _Opened:
             wanted.source,
             wanted.sinks,
             chosen.accelerator_path,
+            device=device,
+            accelerator_devices=chosen.accelerator_devices,
+            accelerator_group=chosen.accelerator_group,
             service=chosen.service,
             camera=chosen.camera,
             systemd=facts is None or facts.systemd,
@@ -150,18 +164,21 @@ def flash(
     made = plan(facts, _facts(opened), opened.profile, wanted, trust=opened.trust, site=opened.site)
     units: dict[str, bytes] = {}
     # A board in use keeps its configuration where no other is asked for.
-    kept = bool(facts.edgeveil and facts.edgeveil.service) and not (wanted.source or wanted.sinks)
+    kept = keeps_settings(facts, wanted)
     if wanted.service and not kept:
-        units = opened.service(board.root, wanted, facts)
+        units = opened.service(board.root, wanted, made.device, facts)
     if wanted.service and wanted.update_from:
-        units |= opened.updates(board.root, wanted.update_from, facts)
+        units |= opened.updates(board.root, wanted.update_from, made.device, facts)
     if units:
         wanted = replace(wanted, service_files={path: digest(content) for path, content in units.items()})
         made = plan(facts, _facts(opened), opened.profile, wanted, trust=opened.trust, site=opened.site)
-    opened.check_policy(made.artefact)
-    show(made.text())
+    opened.check_policy(made.artefact, made.device)
+    show("\n".join([made.text(), *opened.not_audited(made.artefact, made.device)]))
     if not dry_run:
-        board.carry_out(made, opened.payload(units), wanted, progress)
+        there = facts.edgeveil.device if facts.edgeveil else None
+        # Named only where that is news: a runtime of before there was a choice knows no such word.
+        named = None if kept or (made.device == CPU and there in (None, CPU)) else made.device
+        board.carry_out(made, opened.payload(units), replace(wanted, device=named), progress)
     first = any(step.kind == "trust" for step in made.steps)
     root_key = opened.trust.root_key if first and opened.trust else None
     return Flashed(made, opened.bundle.manifest_sha256, root_key)
@@ -193,7 +210,9 @@ def flash_card(
             "no-artefact",
             f"The profile {chosen.name} runs {', '.join(chosen.artefacts)}; the bundle has {', '.join(variants)}.",
         )
-    opened.check_policy(None)
+    # What only the board knows is not asked here: its processor, unless its accelerator was named.
+    device = check_device(wanted.device or CPU)
+    opened.check_policy(None, None)
     if opened.site is not None and opened.site.architecture != chosen.architecture:
         raise Refused(
             "architecture",
@@ -201,14 +220,14 @@ def flash_card(
         )
     units: dict[str, bytes] = {}
     if wanted.service:
-        units = opened.service(root, wanted)
+        units = opened.service(root, wanted, device)
         if wanted.update_from:
-            units |= opened.updates(root, wanted.update_from)
+            units |= opened.updates(root, wanted.update_from, device)
     tree = first_boot.tree(opened.payload(units), root, wanted)
     card = media.open_media(target)
     size = sum(map(len, tree.values()))
     step = Step("card", f"write {len(tree)} files for the first boot into {card.name}, and read them back", size)
-    made = Plan((step,), possible[0], "found out at first boot")
+    made = Plan((step,), possible[0], "found out at first boot", device=device)
     show(made.text())
     if not dry_run:
         for said in media.write_card(card, tree):

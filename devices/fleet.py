@@ -32,6 +32,7 @@ import tomllib
 
 from devices.connection import Connection
 from devices.facts import Wanted
+from edge_runtime.backends.device import check_device
 from edge_runtime.errors import BadInput
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -42,6 +43,7 @@ _OPTIONS: dict[str, tuple[type, str]] = {
     "trust": (str, "the folder of edgeveil trust init"),
     "source": (str, "what the board perturbs, such as camera:0"),
     "sink": (list, "a list of places, such as mqtts://broker/hall"),
+    "device": (str, "what runs the model: cpu, edgetpu, ..."),
     "wheels": (str, "a folder of edgeveil wheels"),
     "service": (bool, "true or false"),
     "frames": (int, "a number of frames, from 1"),
@@ -150,6 +152,7 @@ def _board(table: Any, common: Mapping[str, Any], path: Path, number: int) -> Fl
             sinks=tuple(sink.replace("{name}", name) for sink in found.get("sink", [])),
             service=found.get("service", _USUAL.service),
             frames=found.get("frames", _USUAL.frames),
+            device=check_device(found["device"]) if "device" in found else None,
         ),
         wheels=place("wheels"),
         connection=Connection(

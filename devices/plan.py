@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from devices.facts import BundleFacts, Facts, Installed, Site, TrustFacts, Wanted
 from devices.profiles import Backend, Profile
+from edge_runtime.backends.device import CPU, EDGETPU
 from edge_runtime.errors import BadInput
 from edge_runtime.facts import INIT_SCRIPT
 
@@ -46,6 +47,7 @@ class Plan:
     artefact: str
     backend: str
     notes: tuple[str, ...] = ()
+    device: str = CPU
 
     @property
     def size(self) -> int:
@@ -80,8 +82,8 @@ def plan(
     trusted = _trust_of(there, trust, wanted, first)
     _is_trusted(bundle, trusted)
     artefact, backend, needs_site = _what_runs(facts, bundle, profile, site)
-    if artefact != "numpy" and backend.accelerator and facts.accelerator is False:
-        notes.append(f"no {backend.accelerator} is there: {backend.name} will have to do without, or choose another")
+    artefact, device, note = _on_what(facts, bundle, artefact, backend, wanted)
+    notes += [note] if note else []
     steps = []
     if first:
         steps.append(
@@ -95,14 +97,18 @@ def plan(
         steps.append(Step("upload", f"send {bundle.name} ({bundle.size} bytes), and read it back", bundle.size))
         frames = f"{wanted.frames} frames of {wanted.source}" if wanted.source else f"{wanted.frames} synthetic frames"
         steps.append(
-            Step("install", f"have it verified there, switch to it, test it and run {frames}; back if that fails")
+            Step(
+                "install",
+                f"have it verified there, switch to it, test {artefact} on {device} and run {frames}; back if that "
+                "fails",
+            )
         )
     if wanted.service and (steps or not _serves(there, wanted)):
         steps += _service(facts)
         if not facts.systemd and facts.starter is None:
             notes.append(f"nothing here starts it at boot: have what starts this system run {INIT_SCRIPT} start")
     _fits_the_disk(facts, sum(step.size for step in steps))
-    return Plan(tuple(steps), artefact, backend.name if artefact != "numpy" else "numpy", tuple(notes))
+    return Plan(tuple(steps), artefact, backend.name if artefact != "numpy" else "numpy", tuple(notes), device)
 
 
 def _fits_the_board(facts: Facts, profile: Profile) -> None:
@@ -190,6 +196,53 @@ def _what_runs(facts: Facts, bundle: BundleFacts, profile: Profile, site: Site |
                 if artefact in backend.artefacts and version is not None and _within(version, backend.versions):
                     return artefact, backend, not there or not numpy_there
     raise Refused("no-interpreter", _no_interpreter(facts, profile, possible, site, travels))
+
+
+def keeps_settings(facts: Facts, wanted: Wanted) -> bool:
+    """Whether a board in use keeps the settings of its service: none others were asked for."""
+    return bool(wanted.service and facts.edgeveil and facts.edgeveil.service) and not (wanted.source or wanted.sinks)
+
+
+def _on_what(
+    facts: Facts, bundle: BundleFacts, artefact: str, backend: Backend, wanted: Wanted
+) -> tuple[str, str, str | None]:
+    """The artefact, what runs it, and what is to be said of that: the accelerator where all of it is there."""
+    compiled, name = f"{artefact}-{EDGETPU}", backend.accelerator
+    if keeps_settings(facts, wanted):
+        if wanted.device is not None:
+            raise Refused(
+                "settings-kept",
+                "--device goes into the settings of the board's service, which are kept as they are without --source "
+                "and --sink: give these too.",
+            )
+        asked: str | None = (facts.edgeveil.device if facts.edgeveil else None) or CPU
+    else:
+        asked = wanted.device
+    if asked is not None:
+        if asked != CPU and facts.accelerator is False:
+            raise Refused(
+                "no-accelerator",
+                f"The device {asked} was asked for, and no {name or 'accelerator'} is there. Plug it in, or "
+                "choose --device cpu.",
+            )
+        if asked == EDGETPU and compiled not in bundle.artefacts:
+            raise Refused(
+                "not-compiled",
+                f"The Edge TPU runs {compiled}, and the bundle has {', '.join(bundle.artefacts) or 'no artefacts'}. "
+                "Export with edgetpu_compiler on PATH and seal it again, or choose --device cpu.",
+            )
+        return (compiled if asked == EDGETPU else artefact), asked, None
+    if artefact == "numpy" or not name:
+        return artefact, CPU, None
+    if facts.accelerator is False:
+        return artefact, CPU, f"no {name} is there: {backend.name} runs {artefact} on the processor"
+    if not facts.accelerator or backend.device is None:
+        return artefact, CPU, None
+    if backend.device not in facts.devices:
+        return artefact, CPU, f"the {name} is not used: what is installed there cannot ask for {backend.device}"
+    if backend.device == EDGETPU and compiled not in bundle.artefacts:
+        return artefact, CPU, f"the {name} is not used: the bundle has nothing that was compiled for it ({compiled})"
+    return (compiled if backend.device == EDGETPU else artefact), backend.device, None
 
 
 def _no_interpreter(facts: Facts, profile: Profile, possible: list[str], site: Site | None, travels: bool) -> str:

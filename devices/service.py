@@ -9,6 +9,7 @@ from pathlib import Path
 
 from devices.profiles import Camera, Service
 from edge_runtime import config
+from edge_runtime.backends.device import CPU, hears_of_usb
 from edge_runtime.errors import BadInput
 from edge_runtime.facts import INIT_SCRIPT
 
@@ -58,15 +59,22 @@ def executable(path: str) -> bool:
 
 
 def update_files(
-    root: str, place: str, *, python: str = "/usr/bin/python3", systemd: bool = True, starter: str | None = None
+    root: str,
+    place: str,
+    *,
+    python: str = "/usr/bin/python3",
+    systemd: bool = True,
+    starter: str | None = None,
+    device: str = CPU,
 ) -> dict[str, bytes]:
     """What looks for a newer release at ``place`` every six hours, by its path on the board: a timer, or cron's line.
 
-    Raises ``BadInput`` where ``place`` is none, or where nothing on the board starts programs at times.
+    ``device``: what a release is tried on. Raises ``BadInput`` where ``place`` is none, or where nothing on the board
+    starts programs at times.
     """
     if not _UPDATES.fullmatch(place):
         raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as --update-from; got {place!r}.")
-    words = {"@ROOT@": root, "@PYTHON@": python, "@FROM@": place}
+    words = {"@ROOT@": root, "@PYTHON@": python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
     if systemd:
         return {UNIT_FOLDER + name: _filled(name, words, ()) for name in (UPDATE, TIMER)}
     if starter != "cron":
@@ -93,6 +101,9 @@ def files(
     sinks: Sequence[str],
     accelerator: str | None = None,
     *,
+    device: str = CPU,
+    accelerator_devices: Sequence[str] = (),
+    accelerator_group: str | None = None,
     service: Service | None = None,
     camera: Camera | None = None,
     systemd: bool = True,
@@ -100,8 +111,10 @@ def files(
 ) -> dict[str, bytes]:
     """The service's files by their paths on the board.
 
-    ``root``: where EdgeVeil lies there; ``source``, ``sinks``: as ``edgeveil-edge run`` has them; ``accelerator``: its
-    device or ``usb:`` and its numbers, ``service`` and ``camera``: all as the profile has them. Without ``systemd`` an
+    ``root``: where EdgeVeil lies there; ``source``, ``sinks``, ``device``: as ``edgeveil-edge run`` has them;
+    ``accelerator``: its device file or ``usb:`` and its numbers, ``accelerator_devices``: what else is opened for it,
+    ``accelerator_group``, ``service`` and ``camera``: all as the profile has them, for a ``device`` that is not the
+    processor. Without ``systemd`` an
     init script that keeps the service, and what has ``starter`` start it at boot. Raises ``BadInput`` where no service
     can be made of them.
     """
@@ -113,15 +126,21 @@ def files(
         raise BadInput(f"Expected a plain path as --root for a service; got {root!r}. Leave it at /opt/edgeveil.")
     service, camera = service or Service(), camera or Camera()
     devices, groups = _devices(source, camera)
+    if device == CPU:
+        accelerator, accelerator_devices = None, ()
     if accelerator is not None and accelerator.startswith("usb:"):
         devices = tuple(dict.fromkeys((*devices, "char-usb_device")))
         groups = " ".join(dict.fromkeys([*groups.split(), camera.usb_group]))
     elif accelerator is not None and _PLACE.fullmatch(accelerator):
-        devices = (*devices, accelerator)
+        devices = tuple(dict.fromkeys((*devices, accelerator, *accelerator_devices)))
+        groups = " ".join(dict.fromkeys([*groups.split(), *([accelerator_group] if accelerator_group else [])]))
     settings = {"bundle": f"{root}/current/bundle.veil", "trust": f"{root}/trust", "source": source}
     document = {**settings, "sink": list(sinks)}
+    if device != CPU:
+        document["device"] = device  # left out otherwise: the runtime of an older release does not know the word
     config.merged({}, {name: config.check(name, value, "as --" + name) for name, value in document.items()})
     words = {"@ROOT@": root, "@USER@": service.user, "@INSIDE@": service.inside_user, "@PYTHON@": service.python}
+    words["@NAMESPACE@"] = "no" if hears_of_usb(device) else "yes"
     made = {CONFIG: (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()}
     if systemd:
         return made | {UNIT_FOLDER + name: _filled(name, {**words, "@GROUP@": groups}, devices) for name in UNITS}

@@ -3,11 +3,13 @@
 The installed runtime does all of it: what lies inside a new bundle is data until that bundle has been verified.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
 from typing import Dict
 
+from edge_runtime.backends.device import CPU, check_device
 from edge_runtime.errors import BadInput, DeviceFailed
 
 ROOT = "/opt/edgeveil"
@@ -37,6 +39,7 @@ def add_commands(commands, epilog):
     install.add_argument(
         "--frames", type=int, default=TRIAL_FRAMES, metavar="N", help="so many ({})".format(TRIAL_FRAMES)
     )
+    install.add_argument("--device", metavar="WORD", help="try it on that (what the service's settings say, else cpu)")
     install.add_argument("--again", action="store_true", help="even if it failed here three times")
     update = command(
         "update",
@@ -61,6 +64,7 @@ def add_commands(commands, epilog):
     )
     tried.add_argument("bundle", metavar="BUNDLE", help="the .veil file")
     tried.add_argument("--trust", required=True, metavar="DIR", help="the device's trust")
+    tried.add_argument("--device", default=CPU, metavar="WORD", help="what runs the model (cpu)")
     tried.add_argument("--source", metavar="KIND:WHERE", help="frames of this source (synthetic ones)")
     tried.add_argument(
         "--frames", type=int, default=TRIAL_FRAMES, metavar="N", help="so many ({})".format(TRIAL_FRAMES)
@@ -92,7 +96,7 @@ def open_releases(root):
     return Releases(root, lambda floor: Trust.open(os.path.join(root, "trust"), floor=floor))
 
 
-def trial(root, source=None, frames=TRIAL_FRAMES):
+def trial(root, source=None, frames=TRIAL_FRAMES, device=CPU):
     """The trial of a release: its own runtime, in its own process, verifies it, tests it and perturbs some frames."""
 
     def run(folder, _bundle):
@@ -105,6 +109,8 @@ def trial(root, source=None, frames=TRIAL_FRAMES):
         command += ["--trust", os.path.join(root, "trust"), "--frames", str(frames)]
         if source:
             command += ["--source", source]
+        if device != CPU:
+            command += ["--device", device]
         try:
             done = subprocess.run(  # noqa: S603 - a release that was verified
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TRIAL_LIMIT_S
@@ -125,7 +131,10 @@ def _install(arguments):
 
     releases = open_releases(arguments.root)
     data = read_file(arguments.bundle)
-    changed = releases.install(data, trial(arguments.root, arguments.source, arguments.frames), again=arguments.again)
+    device = _device_of(arguments)
+    with _making_way(device):
+        tried = trial(arguments.root, arguments.source, arguments.frames, device)
+        changed = releases.install(data, tried, again=arguments.again)
     state = releases.state()
     sys.stdout.write(
         "{} {}, security version {} or later from now on\n".format(
@@ -141,11 +150,17 @@ def _update(arguments):
     releases = open_releases(arguments.root)
     releases.recover()
     state = releases.state()
+    device = _device_of(arguments)
+
+    def install(data):
+        with _making_way(device):
+            return releases.install(data, trial(arguments.root, arguments.source, arguments.frames, device))
+
     changed = update(
         arguments.root,
         arguments.place,
         Trust.open(os.path.join(arguments.root, "trust"), floor=state.floor),
-        lambda data: releases.install(data, trial(arguments.root, arguments.source, arguments.frames)),
+        install,
         committed=state.committed,
         say=_say,
     )
@@ -155,6 +170,45 @@ def _update(arguments):
         code = subprocess.call(["systemctl", "try-restart", "edgeveil.service"], stdin=subprocess.DEVNULL)  # noqa: S607
         if code:
             raise DeviceFailed("the new release is installed, but its service was not restarted (code {})".format(code))
+
+
+def _device_of(arguments):
+    """What a release is tried on: what was named, else what the service that will run it has in its settings."""
+    from edge_runtime import config
+
+    named = getattr(arguments, "device", None)
+    return check_device(named) if named else config.read(None).get("device", CPU)
+
+
+@contextlib.contextmanager
+def _making_way(device):
+    """While a release is tried on an accelerator, the service that has it stands aside: one process can have it."""
+    from edge_runtime.facts import INIT_SCRIPT, SYSTEMD
+
+    stop, start = [INIT_SCRIPT, "stop"], [INIT_SCRIPT, "start"]
+    runs = [INIT_SCRIPT, "status"]
+    if os.path.isdir(SYSTEMD):
+        stop, start = (["systemctl", what, "edgeveil.service"] for what in ("stop", "start"))
+        runs = ["systemctl", "--quiet", "is-active", "edgeveil.service"]
+    if device == CPU or _called(runs) != 0:
+        yield
+        return
+    if _called(stop) != 0:
+        raise DeviceFailed("the service could not be stopped, and it has the {}: stop it by hand".format(device))
+    try:
+        yield
+    finally:
+        _called(start)
+
+
+def _called(command):
+    """The exit code of a command of the system's; 127 where there is none."""
+    try:
+        return subprocess.call(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+    except OSError:
+        return 127
 
 
 def _say(text: str) -> None:
@@ -167,7 +221,7 @@ def _try(arguments):
     from edge_runtime.perturber import Perturber
 
     dropped: Dict[str, int] = {}
-    with Perturber.open(arguments.bundle, trust=arguments.trust) as perturber:
+    with Perturber.open(arguments.bundle, trust=arguments.trust, device=arguments.device) as perturber:
         if arguments.source:
             done, dropped = _frames_of(arguments.source, perturber, arguments.frames)
         else:
@@ -183,7 +237,7 @@ def _try(arguments):
     if dropped:
         reasons = ", ".join("{} x {}".format(count, reason) for reason, count in sorted(dropped.items()))
         raise DeviceFailed("of {} frames some were dropped: {}".format(arguments.frames, reasons))
-    sys.stdout.write("passed: {} frames with {}\n".format(done, name))
+    sys.stdout.write("passed: {} frames with {} on {}\n".format(done, name, arguments.device))
 
 
 def _frames_of(text, perturber, count):

@@ -3,6 +3,7 @@
 This file is also sent alone to a board that has no EdgeVeil yet, so it imports the standard library and nothing else.
 """
 
+import ctypes
 import hashlib
 import importlib
 import json
@@ -56,6 +57,7 @@ def gather(root, accelerator=None, paths=()):
         "starter": _starter(),
         "interpreters": {name.replace("_", "-"): version for name, version in _versions() if version},
         "accelerator": None if accelerator is None else _present(accelerator),
+        "devices": _devices(),
         "edgeveil": _edgeveil(root),
     }
 
@@ -86,6 +88,41 @@ def _present(accelerator):
     return any(":".join(number) in wanted for number in numbers if None not in number)
 
 
+def _devices():
+    """The accelerators that what is installed here can ask for, by the words of ``--device``."""
+    found = []
+    try:
+        ctypes.CDLL("libedgetpu.so.1")
+        found.append("edgetpu")
+    except OSError:
+        pass
+    # Of these, some cannot be loaded here, and older ones do not know the question.
+    try:
+        providers = importlib.import_module("onnxruntime").get_available_providers()
+        words = (("CUDAExecutionProvider", "cuda"), ("TensorrtExecutionProvider", "tensorrt"))
+        found += [word for name, word in words if name in providers]
+    except Exception:  # noqa: S110
+        pass
+    try:
+        library = importlib.import_module("openvino")
+        library = library if hasattr(library, "Core") else importlib.import_module("openvino.runtime")
+        found += ["myriad"] if any(name.startswith("MYRIAD") for name in library.Core().available_devices) else []
+    except Exception:  # noqa: S110
+        pass
+    return found
+
+
+def _settings_device():
+    """What the service's settings have run the model; None where there are none."""
+    path = "/etc/edgeveil/edge.json"
+    if not os.path.exists(path):
+        return None
+    try:
+        return json.loads(_text(path) or _as_root(["cat", path]) or "{}").get("device", "cpu")
+    except (ValueError, AttributeError):
+        return None
+
+
 def _edgeveil(root):
     """What runs there: None where nothing was ever flashed."""
     state = _json(os.path.join(root, "state.json"))
@@ -104,6 +141,7 @@ def _edgeveil(root):
         "audience": payload.get("audience", ""),
         "sites": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
         "service": os.path.exists("/etc/systemd/system/edgeveil.service") or os.path.exists(INIT_SCRIPT),
+        "device": _settings_device(),
         "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},
         "service_active": _runs(
             ["systemctl", "--quiet", "is-active", "edgeveil.service"]
@@ -145,11 +183,17 @@ def _sha256(path):
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
         pass
+    said = _as_root(["sha256sum", path])
+    return said.split()[0] if said else None
+
+
+def _as_root(command):
+    """What a command prints as root by sudo; None where that cannot be had."""
     try:
         with open(os.devnull, "r+b") as nothing:
-            said = subprocess.check_output(["sudo", "-n", "sha256sum", path], stdin=nothing, stderr=nothing)  # noqa: S603, S607
-        return said.split()[0].decode("ascii")
-    except (OSError, subprocess.CalledProcessError, IndexError):
+            said = subprocess.check_output(["sudo", "-n"] + command, stdin=nothing, stderr=nothing)  # noqa: S603
+        return said.decode("utf-8", "replace")
+    except (OSError, subprocess.CalledProcessError):
         return None
 
 

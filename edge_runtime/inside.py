@@ -13,6 +13,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from edge_runtime import hardening, isolation, loop
+from edge_runtime.backends.device import hears_of_usb
 from edge_runtime.counters import DROP, Counters
 from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop, describe
 from edge_runtime.frames import PerturbedFrame
@@ -40,7 +41,7 @@ def main(argv: List[str]) -> int:
 
 def _run(settings: Dict[str, Any], handles: Dict[str, int]) -> int:
     kind = settings["source"].partition(":")[0]
-    isolated = isolation.enter(namespace=kind not in _NETWORK_SENSORS)
+    isolated = isolation.enter(namespace=kind not in _NETWORK_SENSORS and not hears_of_usb(settings["device"]))
     notes = Notes(handles["notes"])
     try:
         inside = Inside(settings, Pipe(handles["records"]), notes, Counters(handles["counters"]))

@@ -36,7 +36,8 @@ def enter(namespace: bool = True) -> str:
     """Cut this process off from every network; returns by what means, in words.
 
     To be called while it has one thread: both means are a thread's and its children's, and others would stay as they
-    are. ``namespace`` False leaves that means out, for a sensor that is itself a network interface.
+    are. ``namespace`` False leaves that means out, for a sensor that is itself a network interface, or an accelerator
+    whose driver waits for udev to tell it of its stick: what udev tells stays in the system's own namespace.
     """
     means: List[str] = []
     if len(os.listdir("/proc/self/task")) != 1:

@@ -19,6 +19,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from edge_runtime import hardening, isolation
+from edge_runtime.backends.device import CPU, hears_of_usb
 from edge_runtime.errors import DeviceFailed, EdgeVeilError, PrivacyStop
 
 WATCHDOG_S, START_S, STOP_S = 30.0, 180.0, 8.0
@@ -35,6 +36,7 @@ Half = NamedTuple(
         ("groups", Tuple[str, ...]),
         ("network", bool),
         ("pause_s", float),
+        ("namespace", bool),  # a network namespace of its own, for one without a network
     ],
 )
 
@@ -197,16 +199,19 @@ class Keeper(object):
 
 
 def halves(
-    root: str, config: str, folder: str, users: Optional[Tuple[str, str]], groups: Tuple[str, ...]
+    root: str, config: str, folder: str, users: Optional[Tuple[str, str]], groups: Tuple[str, ...], device: str = CPU
 ) -> Tuple[Half, Half]:
-    """The outside and the inside of the release that is current. ``users``: the outside's and the inside's, or ours."""
+    """The outside and the inside of the release that is current. ``users``: the outside's and the inside's, or ours.
+
+    ``device`` is what the settings have run the model: some cannot be had from a network namespace.
+    """
     program = [sys.executable, os.path.join(root, "current", "edgeveil-edge.pyz")]
     more = ["--config", config, "--inside-at", folder]
     outside, inside = users or (None, None)
     common = (outside,) if outside else ()
     return (
-        Half("outside", program + ["run"] + more, outside, (), True, 5.0),
-        Half("inside", program + ["inside"] + more, inside, common + groups, False, 2.0),
+        Half("outside", program + ["run"] + more, outside, (), True, 5.0, False),
+        Half("inside", program + ["inside"] + more, inside, common + groups, False, 2.0, not hears_of_usb(device)),
     )
 
 
@@ -221,8 +226,9 @@ def _start(half: Half, more: Dict[str, str]) -> Any:
         os.setsid()
         os.umask(0o007)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if not half.network:
+        if half.namespace:
             isolation.own_namespace()
+        if not half.network:
             try:
                 resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             except (ValueError, OSError):

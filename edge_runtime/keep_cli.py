@@ -6,7 +6,8 @@ import sys
 import time
 from typing import Any, Optional
 
-from edge_runtime import hardening
+from edge_runtime import config, hardening
+from edge_runtime.backends.device import CPU
 from edge_runtime.board import ROOT, open_releases
 from edge_runtime.config import DEFAULT_PATH
 from edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
@@ -83,7 +84,8 @@ def _begin(arguments: Any) -> None:
         raise BadInput("expected --user and --inside-user together, for the two halves; got one of them")
     users = (arguments.user, arguments.inside_user) if arguments.user else None
     releases = open_releases(arguments.root)
-    parts = halves(arguments.root, arguments.config, arguments.at, users, tuple(arguments.group))
+    device = config.read(arguments.config).get("device", CPU)
+    parts = halves(arguments.root, arguments.config, arguments.at, users, tuple(arguments.group), device)
     theirs, ours = os.pipe()
     if os.fork() == 0:
         os.close(theirs)

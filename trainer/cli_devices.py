@@ -57,6 +57,12 @@ def flash(
     sink: Annotated[list[str] | None, typer.Option(help="Where perturbed frames go; may be repeated.")] = None,
     wheels: Annotated[Path | None, typer.Option(help="Folder of edgeveil wheels, for a board that lacks them.")] = None,
     service: Annotated[bool, typer.Option("--service/--no-service", help="Install and start the service.")] = True,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="What runs the model: cpu, edgetpu, myriad, cuda, ... (the accelerator, where all is there)."
+        ),
+    ] = None,
     update_from: Annotated[
         str | None, typer.Option(help="Have the board look for newer releases there: https://... or dir:/FOLDER.")
     ] = None,
@@ -70,6 +76,7 @@ def flash(
     """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
     from devices.facts import Wanted
     from devices.flash import flash_target
+    from edge_runtime.backends.device import check_device
     from trainer.progress import transfer
 
     with transfer("sending") as progress:
@@ -79,7 +86,15 @@ def flash(
             connection,
             profile,
             trust=trust,
-            wanted=Wanted(source, tuple(sink or ()), service, frames, again, update_from=update_from),
+            wanted=Wanted(
+                source,
+                tuple(sink or ()),
+                service,
+                frames,
+                again,
+                update_from=update_from,
+                device=None if device is None else check_device(device),
+            ),
             wheels=wheels,
             dry_run=dry_run,
             show=_say,
@@ -87,7 +102,16 @@ def flash(
         )
     if as_json:
         steps = [step.kind for step in done.plan.steps]
-        _print({"schema": 1, "sha": done.sha, "steps": steps, "dry_run": dry_run, "artefact": done.plan.artefact})
+        _print(
+            {
+                "schema": 1,
+                "sha": done.sha,
+                "steps": steps,
+                "dry_run": dry_run,
+                "artefact": done.plan.artefact,
+                "device": done.plan.device,
+            }
+        )
     elif done.root_key and not dry_run:
         _say(f"This board trusts the root key {done.root_key} from now on. Compare it with edgeveil trust show.")
 

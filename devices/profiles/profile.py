@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from edge_runtime.backends.device import backends_on, check_device
 from edge_runtime.errors import BadInput
 
 ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
@@ -34,6 +35,7 @@ class Backend:
     versions: str
     artefacts: tuple[str, ...]
     accelerator: str | None = None
+    device: str | None = None  # the word of --device that asks for it
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ class Profile:
     checked: tuple[str, ...]
     unchecked: tuple[str, ...]
     accelerator_path: str | None = None
+    accelerator_devices: tuple[str, ...] = ()  # what else the inside opens for it
+    accelerator_group: str | None = None  # that may open a device file
     compiler: str | None = None
     tflite: TfliteLimits | None = None
     onnx: OnnxLimits | None = None
@@ -161,6 +165,7 @@ class Profile:
         ]
         for b in self.backends:
             where = f", on the {b.accelerator}" if b.accelerator else ""
+            where += f" (--device {b.device})" if b.device else ""
             lines.append(f"  backend: {b.name} {b.versions} for {', '.join(b.artefacts)}{where}")
         if self.compiler:
             lines.append(f"  compiled by: {self.compiler}")
@@ -254,6 +259,8 @@ def parse(document: Mapping[str, Any], *, source: str) -> Profile:
         checked=top.texts("checked", empty=True),
         unchecked=top.texts("unchecked", empty=True),
         accelerator_path=top.text("accelerator_path", default=None),
+        accelerator_devices=top.texts("accelerator_devices", default=None),
+        accelerator_group=top.text("accelerator_group", pattern=_USER, expected="the name of a group", default=None),
         compiler=top.text("compiler", default=None),
         tflite=_tflite(source, top.get("tflite", dict, "a table", default=None)),
         onnx=_onnx(source, top.get("onnx", dict, "a table", default=None)),
@@ -329,8 +336,14 @@ def _backend(table: _Table) -> Backend:
         versions=table.text("versions", pattern=_VERSIONS, expected='versions such as "<=2.11" or ">=2022.3.1,<2023"'),
         artefacts=table.texts("artefacts", among=can),
         accelerator=table.text("accelerator", default=None),
+        device=table.text("device", default=None),
     )
     table.done()
+    able = [
+        backends_on(check_device(backend.device), a.split("-")[0]) or () for a in backend.artefacts if backend.device
+    ]
+    if any(name not in names for names in able):
+        raise table.wrong("device", f"one that {name} asks for", backend.device)
     return backend
 
 

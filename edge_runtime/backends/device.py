@@ -67,6 +67,14 @@ def may_use_cpu(device):
     return device == CPU or device.endswith(AND_CPU)
 
 
+def hears_of_usb(device):
+    """Whether its driver must be told that a USB device came back under another number, as the Compute Stick does.
+
+    It is told by udev, in the network namespace of the system alone. libedgetpu looks for its stick itself.
+    """
+    return accelerator(device) == MYRIAD or (device.startswith(OPENVINO) and "MYRIAD" in device)
+
+
 def suits(entry, device):
     """Whether an artefact, by its entry in the manifest, is one for ``device``."""
     compiled = entry.get("compiled")

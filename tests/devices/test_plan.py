@@ -42,6 +42,7 @@ def test_plan(path):
     made = planned(case)
     assert [step.kind for step in made.steps] == expect["steps"]
     assert (made.artefact, made.backend) == (expect["artefact"], expect["backend"])
+    assert made.device == expect.get("device", "cpu")
     assert ("note" in expect) == bool(made.notes)
     assert expect.get("note", "") in made.text()
     assert made.size == sum(step.size for step in made.steps)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from devices import service
+from devices import profiles, service
 from devices.execute import Board, Payload
 from devices.facts import Wanted
 from devices.transports.base import Completed
@@ -28,24 +28,49 @@ def lines(made, key):
 
 
 @pytest.mark.parametrize(
-    ("source", "accelerator", "devices", "groups"),
+    ("source", "profile", "device", "devices", "groups"),
     [
-        ("camera:0", None, ["/dev/video0 rw"], ["video"]),
-        ("camera:/dev/v4l/by-id/one", None, ["/dev/v4l/by-id/one rw"], ["video"]),
-        ("camera:1", "/dev/apex_0", ["/dev/video1 rw", "/dev/apex_0 rw"], ["video"]),
-        ("kinect:", None, ["char-usb_device rw"], ["plugdev"]),
-        ("realsense:", None, ["char-usb_device rw", "char-video4linux rw"], ["plugdev video"]),
-        ("simulate:depth", None, [], []),
-        ("camera:0", "usb:1a6e:089a,18d1:9302", ["/dev/video0 rw", "char-usb_device rw"], ["video plugdev"]),
-        ("kinect:", "usb:1a6e:089a", ["char-usb_device rw"], ["plugdev"]),
+        ("camera:0", None, "cpu", ["/dev/video0 rw"], ["video"]),
+        ("camera:/dev/v4l/by-id/one", None, "cpu", ["/dev/v4l/by-id/one rw"], ["video"]),
+        ("camera:1", "coral-dev-board", "edgetpu", ["/dev/video1 rw", "/dev/apex_0 rw"], ["video apex"]),
+        ("camera:1", "coral-dev-board", "cpu", ["/dev/video1 rw"], ["video"]),
+        ("kinect:", None, "cpu", ["char-usb_device rw"], ["plugdev"]),
+        ("realsense:", None, "cpu", ["char-usb_device rw", "char-video4linux rw"], ["plugdev video"]),
+        ("simulate:depth", None, "cpu", [], []),
+        ("camera:0", "coral-usb", "edgetpu", ["/dev/video0 rw", "char-usb_device rw"], ["video plugdev"]),
+        ("camera:0", "coral-usb", "cpu", ["/dev/video0 rw"], ["video"]),
+        ("kinect:", "coral-usb", "edgetpu", ["char-usb_device rw"], ["plugdev"]),
+        ("camera:0", "raspberry-pi3-ncs2", "myriad", ["/dev/video0 rw", "char-usb_device rw"], ["video users"]),
     ],
 )
-def test_the_inside_may_open_its_camera_and_nothing_else(source, accelerator, devices, groups):
-    made = service.files(ROOT, source, ["mqtts://broker/hall"], accelerator)
+def test_the_inside_may_open_its_camera_and_the_accelerator_it_uses(source, profile, device, devices, groups):
+    facts = profiles.load(profile or "raspberry-pi-cpu")
+    path, more = facts.accelerator_path, {"accelerator_group": facts.accelerator_group, "camera": facts.camera}
+    made = service.files(ROOT, source, ["mqtts://broker/hall"], path, device=device, **more)
     assert lines(made, "DeviceAllow") == devices
     assert lines(made, "SupplementaryGroups") == groups
     assert lines(made, "DevicePolicy") == ["closed"]
-    assert lines(made, "PrivateNetwork") == ["yes"]
+    # A Compute Stick comes back under another number when it is started, and udev tells that to nobody in a namespace.
+    assert lines(made, "PrivateNetwork") == ["no" if device == "myriad" else "yes"]
+    assert lines(made, "RestrictAddressFamilies") == ["AF_NETLINK"]
+    assert json.loads(made[service.CONFIG]).get("device", "cpu") == device
+    assert ("device" in json.loads(made[service.CONFIG])) == (device != "cpu")
+
+
+def test_a_gpus_device_files_are_opened_where_the_gpu_is_used():
+    nano = profiles.load("jetson-nano")
+    more = {"accelerator_devices": nano.accelerator_devices, "accelerator_group": nano.accelerator_group}
+    made = service.files(ROOT, "camera:0", ["tcp://127.0.0.1:9000"], nano.accelerator_path, device="tensorrt", **more)
+    opened = [line.split()[0] for line in lines(made, "DeviceAllow")]
+    assert opened[:2] == ["/dev/video0", "/dev/nvhost-gpu"]
+    assert set(nano.accelerator_devices) < set(opened)
+    assert lines(made, "SupplementaryGroups") == ["video"]
+
+
+def test_what_tries_an_update_has_the_accelerator_that_will_run_it():
+    for device, private in (("cpu", "yes"), ("edgetpu", "no")):
+        made = service.update_files(ROOT, "https://updates.example/hall", device=device)
+        assert unit(made, service.UPDATE)["Service"]["PrivateDevices"] == private
 
 
 def test_nothing_is_left_to_fill_in_and_every_command_is_understood():

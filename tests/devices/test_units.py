@@ -29,7 +29,7 @@ def test_every_command_is_understood_and_both_meet_in_one_place(name):
 
 def test_the_inside_has_its_camera_and_no_network():
     service = unit("edgeveil-inside")["Service"]
-    assert service["PrivateNetwork"] == "yes"
+    assert service["PrivateNetwork"] == "@NAMESPACE@"
     assert service["DevicePolicy"] == "closed"
     assert service["DeviceAllow"] == "@DEVICE@ rw"
     assert service["RestrictAddressFamilies"] == "AF_NETLINK"

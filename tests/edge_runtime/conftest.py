@@ -1,5 +1,6 @@
-"""The one real bundle that the tests of the runtime share."""
+"""The real bundles that the tests of the runtime share."""
 
+import edge_tpu
 import pytest
 import tiny_models
 
@@ -8,3 +9,15 @@ import tiny_models
 def tiny(tmp_path_factory):
     """A ``bundles.Made`` with four real artefacts of one small generator with noise; takes a few seconds to build."""
     return tiny_models.write(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """A folder with a libedgetpu.so.1, for LD_LIBRARY_PATH."""
+    return edge_tpu.build(tmp_path_factory.mktemp("library"))
+
+
+@pytest.fixture(scope="session")
+def made(tiny, tmp_path_factory):
+    """The tiny bundle, and in it what a compiler made of its int8 artefact: every byte complemented."""
+    return edge_tpu.bundle(tiny, tmp_path_factory.mktemp("compiled"))

@@ -6,11 +6,10 @@ the devices that its wheels bring besides the processor; MYRIAD and CUDA are in 
 
 from __future__ import annotations
 
-import copy
+import argparse
 import ctypes
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,33 +21,14 @@ import pytest
 import tiny_models
 from edge_tpu import COMPILED
 
-from edge_runtime import Perturber
+from edge_runtime import Perturber, board, config, facts, inside, isolation, keep
 from edge_runtime.backends import open_backend
 from edge_runtime.backends.device import NoDevice
 from edge_runtime.backends.onnx import ran_where
-from edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
+from edge_runtime.errors import BadInput, DeviceFailed
 from edge_runtime.lookup import numbers
-from edge_runtime.manifest import PRIVACY_FILES, PRIVACY_MEMBER, check_manifest
-from edge_runtime.policy import Demand, Policy
-from edge_runtime.trust import Trust
-from trainer.audit import column
-from trainer.audit.perturbing import Subject
-from trainer.export.zipapp import build_zipapp
 
 ROOT = Path(__file__).parents[2]
-needs_cc = pytest.mark.skipif(edge_tpu.available() is None, reason="NO C COMPILER HERE: no delegate was loaded")
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    """A folder with a libedgetpu.so.1."""
-    return edge_tpu.build(tmp_path_factory.mktemp("library"))
-
-
-@pytest.fixture(scope="module")
-def made(tiny, tmp_path_factory):
-    """The tiny bundle, and in it what a compiler made of its int8 artefact: every byte complemented."""
-    return edge_tpu.bundle(tiny, tmp_path_factory.mktemp("compiled"))
 
 
 def edge(*arguments, **environment):
@@ -73,7 +53,7 @@ def refused(done, *, code):
     return last
 
 
-@needs_cc
+@edge_tpu.needed
 def test_frames_go_through_the_edge_tpu_that_was_asked_for(made, library, tmp_path):
     x = np.random.default_rng(3).integers(0, 256, (5, *tiny_models.SHAPE)).astype(np.uint8)
     np.savez(tmp_path / "in.npz", x=x)
@@ -87,7 +67,7 @@ def test_frames_go_through_the_edge_tpu_that_was_asked_for(made, library, tmp_pa
     assert np.abs(out - (255 - x.astype(int))).max() <= 1
 
 
-@needs_cc
+@edge_tpu.needed
 def test_a_service_says_what_runs_it(made, library, tmp_path):
     np.savez(tmp_path / "in.npz", x=np.zeros((2, *tiny_models.SHAPE), np.uint8))
     words = ["run", made.path, "--trust", made.trust, "--device", "edgetpu", "--json", "--log", "json"]
@@ -100,7 +80,7 @@ def test_a_service_says_what_runs_it(made, library, tmp_path):
     assert ready["message"].endswith(", on edgetpu")
 
 
-@needs_cc
+@edge_tpu.needed
 def test_what_the_compiler_left_to_the_processor_is_counted_there(made, library):
     ctypes.CDLL(str(library / edge_tpu.LIBRARY))  # from now on its name finds it, as an installed one's does
     entry = made.manifest["models"]["generator"]["artefacts"][COMPILED]
@@ -117,7 +97,7 @@ def test_what_the_compiler_left_to_the_processor_is_counted_there(made, library)
         backend.close()
 
 
-@needs_cc
+@edge_tpu.needed
 @pytest.mark.parametrize(
     ("said", "match"),
     [
@@ -231,129 +211,45 @@ def test_the_self_test_is_of_the_device_that_runs(made, monkeypatch):
         Perturber.open(made.path, trust=made.trust, device="edgetpu")
 
 
-def _say(**facts):
-    return lambda artefact: artefact["compiled"].update(facts)
-
-
 @pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda artefact: artefact.pop("compiled"), "missing-key"),
-        (lambda artefact: artefact["compiled"].pop("by"), "missing-key"),
-        (_say(more=1), "unknown-key"),
-        ({"for": "npu"}, "bad-value"),
-        ({"from": "tflite-float32"}, "artefact-mismatch"),
-        ({"from": COMPILED}, "artefact-mismatch"),
-        ({"sha256": "0" * 64}, "artefact-hash"),
-        ({"by": 16}, "wrong-type"),
-        (lambda artefact: artefact["tolerance"].update(max_abs=99.0), "artefact-mismatch"),
-        (lambda artefact: artefact["outputs"][0].update(scale=0.5), "artefact-mismatch"),
-        (lambda artefact: artefact.update(precision="float32"), "artefact-mismatch"),
-    ],
+    ("device", "namespace"),
+    [("cpu", True), ("edgetpu", True), ("myriad,cpu", False), ("openvino:HETERO:MYRIAD,CPU", False)],
 )
-def test_a_manifest_says_what_a_compiled_file_is_of_or_is_refused(made, change, reason):
-    manifest = copy.deepcopy(made.manifest)
-    check_manifest(manifest)
-    artefact = manifest["models"]["generator"]["artefacts"][COMPILED]
-    artefact["compiled"].update(change) if isinstance(change, dict) else change(artefact)
-    with pytest.raises(BundleRefused) as caught:
-        check_manifest(manifest)
-    assert caught.value.reason == reason
+def test_a_driver_that_waits_for_udev_is_left_where_udev_speaks(monkeypatch, device, namespace):
+    """The filter refuses sockets there all the same; under ``keep`` as under a supervisor."""
+    entered = []
+    monkeypatch.setattr(isolation, "enter", lambda namespace: entered.append(namespace) or "by a test")
+    theirs, ours = os.pipe()
+    os.close(theirs)  # nobody listens: these settings are not all there are, and it ends as soon as it is cut off
+    assert inside._run({"source": "camera:0", "device": device}, {"notes": ours}) != 0
+    os.close(ours)
+    assert entered == [namespace]
+    _, within = keep.halves("/opt/edgeveil", "edge.json", "/run/edgeveil", None, (), device)
+    assert (within.network, within.namespace) == (False, namespace)
 
 
-def test_the_source_of_a_compiled_file_is_there(made):
-    manifest = copy.deepcopy(made.manifest)
-    del manifest["models"]["generator"]["artefacts"]["tflite-int8"]
-    with pytest.raises(BundleRefused, match="no model has such a variant to compile"):
-        check_manifest(manifest)
+@edge_tpu.needed
+def test_a_release_is_tried_on_the_device_that_will_run_it(made, library):
+    words = ["try", made.path, "--trust", made.trust, "--frames", "3"]
+    done = edge(*words, "--device", "edgetpu", LD_LIBRARY_PATH=library)
+    assert (done.returncode, done.stdout) == (0, f"passed: 3 frames with {COMPILED} on edgetpu\n"), done.stderr
+    refused(edge(*words, "--device", "edgetpu", EDGE_TPU="absent", LD_LIBRARY_PATH=library), code=4)
 
 
-def audited(made, folder, *parts):
-    """The bundle with an audit for each (artefact, device or None for a workstation, accuracy of the best attack)."""
-
-    def change(manifest, members):
-        documents = []
-        for artefact, device, accuracy in parts:
-            one = bundles.audit_document(manifest, artefact, members)
-            one["worst_adaptive"]["accuracy"] = accuracy
-            documents.append(one if device is None else {**one, "on_board": {"device": device}})
-        main, *others = documents
-        members[PRIVACY_MEMBER] = json.dumps({**main, "others": others}).encode()
-        members[PRIVACY_FILES["card"]], members[PRIVACY_FILES["page"]] = b"{}", b"<!doctype html>"
-        spoken = {
-            key: {name: v for one in documents for name, v in one[key].items()} for key in ("speaks_of", "pipeline")
-        }
-        manifest["privacy"] = {**PRIVACY_FILES, **spoken}
-
-    example = copy.deepcopy(made.manifest), dict(made.members)
-    del example[0]["members"]
-    return bundles.make_bundle(folder, example=example, change=change)
-
-
-@needs_cc
-def test_an_audit_speaks_of_the_device_it_was_made_on(made, library, tmp_path, capfd):
-    ctypes.CDLL(str(library / edge_tpu.LIBRARY))
-    here = audited(made, tmp_path / "here", ("tflite-int8", None, 0.6))
-    there = audited(made, tmp_path / "there", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7))
-    for one, device, expected in ((here, "cpu", True), (here, "edgetpu", False), (there, "edgetpu", True)):
-        with Perturber.open(one.path, trust=one.trust, device=device) as opened:
-            assert opened.info["audited"] is expected
-        assert ("nobody has measured what leaks when " in capfd.readouterr().err) is not expected
-    elsewhere = audited(made, tmp_path / "elsewhere", ("onnx-float32", "cuda", 0.6))
-    with Perturber.open(elsewhere.path, trust=elsewhere.trust, artefact="onnx-float32") as opened:
-        assert opened.info["audited"] is False
-
-
-@needs_cc
-def test_an_owners_limit_is_held_by_what_was_measured_on_the_device(made, library, tmp_path):
-    ctypes.CDLL(str(library / edge_tpu.LIBRARY))
-    both = audited(made, tmp_path / "both", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7))
-    here = audited(made, tmp_path / "here", ("tflite-int8", None, 0.6))
-    for one, most, device, problem in (
-        (both, 0.1, "cpu", None),
-        (both, 0.1, "edgetpu", "beats chance"),
-        (both, 0.2, "edgetpu", None),
-        (here, 0.2, "edgetpu", "no audit in it speaks of " + COMPILED),
-    ):
-        trust = Trust.open(one.trust)
-        trust.policy = Policy([Demand(one.manifest["perturber"]["sensitive"], most, True)])
-        if problem is None:
-            Perturber.open(one.path, trust=trust, device=device).close()
-            continue
-        with pytest.raises(BundleRefused, match=problem):
-            Perturber.open(one.path, trust=trust, device=device)
-
-
-@needs_cc
-def test_rows_of_an_audit_go_through_the_device_that_was_asked_for(made, library, tmp_path):
-    root = tmp_path / "root"
-    (root / "current").mkdir(parents=True)
-    shutil.copytree(made.trust, root / "trust")
-    build_zipapp(root / "current" / "edgeveil-edge.pyz")
-    x = np.random.default_rng(5).integers(0, 256, (4, *tiny_models.SHAPE)).astype(np.uint8)
-    np.savez(tmp_path / "rows.npz", x=x)
-    script = ROOT / "edge_runtime" / "audit_rows.py"
-    words = [sys.executable, "-I", str(script), str(root), str(made.path), "auto"]
-    rest = [str(tmp_path / "rows.npz"), str(tmp_path / "out.npz"), "[]"]
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(library)}
-    done = subprocess.run([*words, "edgetpu", *rest], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (json.loads(done.stdout)["artefact"], json.loads(done.stdout)["device"]) == (COMPILED, "edgetpu")
-    out = np.load(tmp_path / "out.npz")["frame"].astype(int)
-    assert np.abs(out - (255 - x.astype(int))).max() <= 1
-
-
-def test_a_workstation_stands_in_with_what_a_file_was_compiled_from(made):
-    assert Subject(made.manifest, made.members, COMPILED).runs_here() == "tflite-int8"
-    assert Subject(made.manifest, made.members, "onnx-int8").runs_here() == "onnx-int8"
-
-
-def test_a_boards_columns_are_told_apart_by_their_devices():
-    place = {"board": "Coral Dev Board", "architecture": "aarch64", "system": None, "python": "3.7"}
-    old, cpu, tpu = (
-        {"artefact": "a", "on_board": {**place, **more}} for more in ({}, {"device": "cpu"}, {"device": "x"})
+@pytest.mark.parametrize(("named", "tried"), [(None, "edgetpu"), ("cpu", "cpu")])
+def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, named, tried):
+    (tmp_path / "edge.json").write_text('{"device": "edgetpu"}')
+    monkeypatch.setattr(config, "DEFAULT_PATH", str(tmp_path / "edge.json"))
+    monkeypatch.setattr(facts, "SYSTEMD", str(tmp_path))
+    done = []
+    monkeypatch.setattr(board, "_called", lambda command: done.append(command[-2]) or 0)
+    monkeypatch.setattr(
+        board.subprocess, "run", lambda command, **_: done.append(command) or argparse.Namespace(returncode=0)
     )
-    assert column.joined(cpu, [old]) == [cpu]
-    assert column.joined(tpu, [old]) == [old, tpu]
-    assert column.title(tpu) == "a on Coral Dev Board, its x"
-    assert column.title(old) == "a on Coral Dev Board"
+    device = board._device_of(argparse.Namespace(device=named))
+    with board._making_way(device):
+        board.trial("/opt/edgeveil", device=device)("/opt/edgeveil/releases/1", None)
+    (trial,) = (one for one in done if type(one) is list)
+    assert trial[trial.index("--frames") + 2 :] == ([] if tried == "cpu" else ["--device", "edgetpu"])
+    stops = [] if tried == "cpu" else ["is-active", "stop", trial, "start"]
+    assert done == (stops or [trial])

@@ -37,7 +37,7 @@ class Service:
         monkeypatch.setattr(keep, "TURN_S", 0.05)
 
         def half(name, code):
-            return keep.Half(name, [sys.executable, "-c", code], None, (), name == "outside", 0.05)
+            return keep.Half(name, [sys.executable, "-c", code], None, (), name == "outside", 0.05, name == "inside")
 
         self.keeper = keep.Keeper(
             half("outside", outside),
@@ -127,7 +127,7 @@ def test_so_many_ends_in_an_hour_are_too_many(service, monkeypatch):
 
 
 def test_a_missing_account_is_said(tmp_path):
-    half = keep.Half("inside", ["true"], "nobody-has-this-name", (), True, 1)
+    half = keep.Half("inside", ["true"], "nobody-has-this-name", (), True, 1, False)
     with pytest.raises(DeviceFailed, match="flash the board again"):
         keep._account(half)
 

@@ -285,10 +285,9 @@ def test_the_jetsons_onnxruntime_refuses_a_gpu_that_it_was_built_without(app, ti
         assert "onnxruntime 1.10.0 was built without it" in done.stderr
 
 
+@edge_tpu.needed
 @pytest.mark.parametrize("name", ["py37", "py39-tflite", "py311-tflite"])
 def test_older_interpreters_hand_their_graph_to_the_edge_tpu_too(name, app, tiny, tmp_path):
-    if edge_tpu.available() is None:
-        pytest.skip("NO C COMPILER HERE: no delegate was loaded")
     made, library = edge_tpu.bundle(tiny, tmp_path / "made"), edge_tpu.build(tmp_path)
     words = ["verify", made.path, "--trust", made.trust, "--device", "edgetpu", "--json"]
     done = edge(python_of(name), app, *words, LD_LIBRARY_PATH=library)

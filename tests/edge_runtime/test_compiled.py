@@ -1,0 +1,210 @@
+"""What was compiled for an accelerator: in a manifest, in audits and policies, and in what a flash decides."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import bundles
+import edge_tpu
+import numpy as np
+import pytest
+import tiny_models
+from edge_tpu import COMPILED
+
+from devices.facts import Facts, Installed, Wanted
+from devices.flash import flash
+from devices.service import CONFIG
+from edge_runtime import Perturber
+from edge_runtime.errors import BundleRefused
+from edge_runtime.manifest import PRIVACY_FILES, PRIVACY_MEMBER, check_manifest
+from edge_runtime.policy import Demand, Policy
+from edge_runtime.trust import Trust, public_key_line, read_public_key
+from trainer.audit import column
+from trainer.audit.perturbing import Subject
+from trainer.export.trust_file import TrustFolder
+from trainer.export.zipapp import build_zipapp
+
+ROOT = edge_tpu.SOURCE.parents[1]
+SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
+
+
+def _say(**facts):
+    return lambda artefact: artefact["compiled"].update(facts)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda artefact: artefact.pop("compiled"), "missing-key"),
+        (lambda artefact: artefact["compiled"].pop("by"), "missing-key"),
+        (_say(more=1), "unknown-key"),
+        ({"for": "npu"}, "bad-value"),
+        ({"from": "tflite-float32"}, "artefact-mismatch"),
+        ({"from": COMPILED}, "artefact-mismatch"),
+        ({"sha256": "0" * 64}, "artefact-hash"),
+        ({"by": 16}, "wrong-type"),
+        (lambda artefact: artefact["tolerance"].update(max_abs=99.0), "artefact-mismatch"),
+        (lambda artefact: artefact["outputs"][0].update(scale=0.5), "artefact-mismatch"),
+        (lambda artefact: artefact.update(precision="float32"), "artefact-mismatch"),
+    ],
+)
+def test_a_manifest_says_what_a_compiled_file_is_of_or_is_refused(made, change, reason):
+    manifest = copy.deepcopy(made.manifest)
+    check_manifest(manifest)
+    artefact = manifest["models"]["generator"]["artefacts"][COMPILED]
+    artefact["compiled"].update(change) if isinstance(change, dict) else change(artefact)
+    with pytest.raises(BundleRefused) as caught:
+        check_manifest(manifest)
+    assert caught.value.reason == reason
+
+
+def test_the_source_of_a_compiled_file_is_there(made):
+    manifest = copy.deepcopy(made.manifest)
+    del manifest["models"]["generator"]["artefacts"]["tflite-int8"]
+    with pytest.raises(BundleRefused, match="no model has such a variant to compile"):
+        check_manifest(manifest)
+
+
+def audited(made, folder, *parts):
+    """The bundle with an audit for each (artefact, device or None for a workstation, accuracy of the best attack)."""
+
+    def change(manifest, members):
+        documents = []
+        for artefact, device, accuracy in parts:
+            one = bundles.audit_document(manifest, artefact, members)
+            one["worst_adaptive"]["accuracy"] = accuracy
+            documents.append(one if device is None else {**one, "on_board": {"device": device}})
+        main, *others = documents
+        members[PRIVACY_MEMBER] = json.dumps({**main, "others": others}).encode()
+        members[PRIVACY_FILES["card"]], members[PRIVACY_FILES["page"]] = b"{}", b"<!doctype html>"
+        spoken = {
+            key: {name: v for one in documents for name, v in one[key].items()} for key in ("speaks_of", "pipeline")
+        }
+        manifest["privacy"] = {**PRIVACY_FILES, **spoken}
+
+    example = copy.deepcopy(made.manifest), dict(made.members)
+    del example[0]["members"]
+    return bundles.make_bundle(folder, example=example, change=change)
+
+
+@edge_tpu.needed
+def test_an_audit_speaks_of_the_device_it_was_made_on(made, library, tmp_path, capfd):
+    ctypes.CDLL(str(library / edge_tpu.LIBRARY))
+    here = audited(made, tmp_path / "here", ("tflite-int8", None, 0.6))
+    there = audited(made, tmp_path / "there", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7))
+    for one, device, expected in ((here, "cpu", True), (here, "edgetpu", False), (there, "edgetpu", True)):
+        with Perturber.open(one.path, trust=one.trust, device=device) as opened:
+            assert opened.info["audited"] is expected
+        assert ("nobody has measured what leaks when " in capfd.readouterr().err) is not expected
+    elsewhere = audited(made, tmp_path / "elsewhere", ("onnx-float32", "cuda", 0.6))
+    with Perturber.open(elsewhere.path, trust=elsewhere.trust, artefact="onnx-float32") as opened:
+        assert opened.info["audited"] is False
+
+
+@edge_tpu.needed
+def test_an_owners_limit_is_held_by_what_was_measured_on_the_device(made, library, tmp_path):
+    ctypes.CDLL(str(library / edge_tpu.LIBRARY))
+    both = audited(made, tmp_path / "both", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7))
+    here = audited(made, tmp_path / "here", ("tflite-int8", None, 0.6))
+    for one, most, device, problem in (
+        (both, 0.1, "cpu", None),
+        (both, 0.1, "edgetpu", "beats chance"),
+        (both, 0.2, "edgetpu", None),
+        (here, 0.2, "edgetpu", "no audit in it speaks of " + COMPILED),
+    ):
+        trust = Trust.open(one.trust)
+        trust.policy = Policy([Demand(one.manifest["perturber"]["sensitive"], most, True)])
+        if problem is None:
+            Perturber.open(one.path, trust=trust, device=device).close()
+            continue
+        with pytest.raises(BundleRefused, match=problem):
+            Perturber.open(one.path, trust=trust, device=device)
+
+
+@edge_tpu.needed
+def test_rows_of_an_audit_go_through_the_device_that_was_asked_for(made, library, tmp_path):
+    root = tmp_path / "root"
+    (root / "current").mkdir(parents=True)
+    shutil.copytree(made.trust, root / "trust")
+    build_zipapp(root / "current" / "edgeveil-edge.pyz")
+    x = np.random.default_rng(5).integers(0, 256, (4, *tiny_models.SHAPE)).astype(np.uint8)
+    np.savez(tmp_path / "rows.npz", x=x)
+    script = ROOT / "edge_runtime" / "audit_rows.py"
+    words = [sys.executable, "-I", str(script), str(root), str(made.path), "auto"]
+    rest = [str(tmp_path / "rows.npz"), str(tmp_path / "out.npz"), "[]"]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library)}
+    done = subprocess.run([*words, "edgetpu", *rest], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["artefact"], json.loads(done.stdout)["device"]) == (COMPILED, "edgetpu")
+    out = np.load(tmp_path / "out.npz")["frame"].astype(int)
+    assert np.abs(out - (255 - x.astype(int))).max() <= 1
+
+
+def test_a_workstation_stands_in_with_what_a_file_was_compiled_from(made):
+    assert Subject(made.manifest, made.members, COMPILED).runs_here() == "tflite-int8"
+    assert Subject(made.manifest, made.members, "onnx-int8").runs_here() == "onnx-int8"
+
+
+def test_a_boards_columns_are_told_apart_by_their_devices():
+    place = {"board": "Coral Dev Board", "architecture": "aarch64", "system": None, "python": "3.7"}
+    old, cpu, tpu = (
+        {"artefact": "a", "on_board": {**place, **more}} for more in ({}, {"device": "cpu"}, {"device": "x"})
+    )
+    assert column.joined(cpu, [old]) == [cpu]
+    assert column.joined(tpu, [old]) == [old, tpu]
+    assert column.title(tpu) == "a on Coral Dev Board, its x"
+    assert column.title(old) == "a on Coral Dev Board"
+
+
+class Coral:
+    """A Coral Dev Board's facts; it keeps what was to be carried out."""
+
+    root = "/opt/edgeveil"
+
+    def __init__(self, edgeveil=None, **facts):
+        known = {"architecture": "aarch64", "python": "3.7.3", "free_bytes": 10**10, "read_only": False, "sudo": True}
+        interpreters = {"numpy": "1.16.2", "tflite-runtime": "2.5.0"}
+        self._facts = Facts(**known, systemd=True, interpreters=interpreters, edgeveil=edgeveil, **facts)
+
+    def facts(self, _accelerator):
+        return self._facts
+
+    def carry_out(self, made, payload, wanted, _progress):
+        self.settings = json.loads(payload.service[CONFIG]) if CONFIG in payload.service else None
+        self.tried_on = wanted.device
+
+
+def test_a_flash_writes_the_accelerator_into_the_settings_and_says_what_nobody_measured(made, tmp_path):
+    here = audited(made, tmp_path / "here", ("tflite-int8", None, 0.6))
+    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
+    folder = TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase=SECRET).folder
+    usual = Wanted("camera:0", ("mqtts://broker/hall",))
+    there = {"accelerator": True, "devices": ("edgetpu",)}
+
+    def put(coral, wanted=usual):
+        said = []
+        done = flash(here.path, coral, "coral-dev-board", trust=folder, wanted=wanted, show=said.append)
+        return done.plan.device, coral.settings and coral.settings.get("device"), coral.tried_on, "\n".join(said)
+
+    device, settings, tried, said = put(Coral(**there))
+    assert (device, settings, tried) == ("edgetpu", "edgetpu", "edgetpu")
+    assert f"test {COMPILED} on edgetpu" in said
+    assert f"nobody has measured what leaks when {COMPILED} runs on edgetpu" in said
+    device, settings, tried, said = put(Coral(**there), dataclasses.replace(usual, device="cpu"))
+    assert (device, settings, tried) == ("cpu", None, None)
+    assert "nobody has measured" not in said
+    device, settings, tried, said = put(Coral(accelerator=False))
+    assert (device, settings) == ("cpu", None)
+    assert "no Edge TPU is there: tflite-runtime runs tflite-int8 on the processor" in said
+    # A board in use: what its settings say is what a trial asks, unless that is to change.
+    root = read_public_key(folder / "root.pub").key
+    used = Installed("00", 0, root, 1, (bundles.trusted().key,), service=True, device="edgetpu")
+    assert put(Coral(used, **there), Wanted())[:3] == ("edgetpu", None, None)
+    assert put(Coral(used, **there), dataclasses.replace(usual, device="cpu"))[:3] == ("cpu", None, "cpu")
