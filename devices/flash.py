@@ -14,7 +14,7 @@ from devices.plan import Plan, Refused, Step, keeps_settings, plan
 from devices.sites import open_site
 from devices.transports.base import digest
 from edge_runtime.audited import is_audited
-from edge_runtime.backends.device import CPU, check_device
+from edge_runtime.backends.device import CPU, EDGETPU, check_device
 from edge_runtime.bundle import Bundle, read_bundle, read_file
 from edge_runtime.device_trust import ROOT_KEY, TRUST_FILE, open_device_trust, read_trust_file
 from edge_runtime.disk import read
@@ -212,6 +212,12 @@ def flash_card(
         )
     # What only the board knows is not asked here: its processor, unless its accelerator was named.
     device = check_device(wanted.device or CPU)
+    if device == EDGETPU and f"{possible[0]}-{EDGETPU}" not in variants:
+        raise Refused(
+            "not-compiled",
+            f"The Edge TPU runs what was compiled for it, and the bundle has {', '.join(variants)}. Export with "
+            "edgetpu_compiler on PATH and seal it again, or choose --device cpu.",
+        )
     opened.check_policy(None, None)
     if opened.site is not None and opened.site.architecture != chosen.architecture:
         raise Refused(

@@ -19,15 +19,16 @@ import tiny_models
 from edge_tpu import COMPILED
 
 from devices.facts import Facts, Installed, Wanted
-from devices.flash import flash
+from devices.flash import flash, flash_card
 from devices.service import CONFIG
 from edge_runtime import Perturber
-from edge_runtime.errors import BundleRefused
+from edge_runtime.errors import BadInput, BundleRefused
 from edge_runtime.manifest import PRIVACY_FILES, PRIVACY_MEMBER, check_manifest
 from edge_runtime.policy import Demand, Policy
 from edge_runtime.trust import Trust, public_key_line, read_public_key
 from trainer.audit import column
 from trainer.audit.perturbing import Subject
+from trainer.cli import main
 from trainer.export.trust_file import TrustFolder
 from trainer.export.zipapp import build_zipapp
 
@@ -208,3 +209,29 @@ def test_a_flash_writes_the_accelerator_into_the_settings_and_says_what_nobody_m
     used = Installed("00", 0, root, 1, (bundles.trusted().key,), service=True, device="edgetpu")
     assert put(Coral(used, **there), Wanted())[:3] == ("edgetpu", None, None)
     assert put(Coral(used, **there), dataclasses.replace(usual, device="cpu"))[:3] == ("cpu", None, "cpu")
+
+
+def test_a_card_for_an_edge_tpu_needs_what_was_compiled_for_it(made, tiny, tmp_path):
+    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
+    folder = TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase=SECRET).folder
+    (tmp_path / "card").mkdir()
+    wanted = Wanted("camera:0", ("mqtts://broker/hall",), device="edgetpu")
+
+    def put(bundle):
+        where = f"dir:{tmp_path}/card"
+        return flash_card(
+            bundle.path, where, "coral-dev-board", trust=folder, wanted=wanted, root="/opt/edgeveil", dry_run=True
+        )
+
+    assert put(made).plan.device == "edgetpu"
+    with pytest.raises(BadInput, match="edgetpu_compiler on PATH"):
+        put(tiny)
+
+
+@pytest.mark.parametrize("words", [["audit", "a.veil"], ["bench", "a.veil", "--against", "mobilenet-v1"]])
+def test_a_device_is_a_boards(words, monkeypatch, capfd):
+    monkeypatch.setattr(sys, "argv", ["edgeveil", *words, "--device", "cuda"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "name the board with --on" in capfd.readouterr().err
