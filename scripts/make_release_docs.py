@@ -31,6 +31,10 @@ TARGETS: dict[str, dict[str, tuple[str, float]]] = {
         "kept.access-points": (">=", 0.40),
         "kept.strongest": (">=", 0.50),
     },
+    "depth": {
+        "label_accuracy_of_raw": (">=", 0.98),
+        "attack_over_chance_points": ("<=", 3.0),
+    },
 }
 HEAD = """\
 # Releases: what the int8 artefact leaks, and what it keeps

@@ -5,6 +5,9 @@
     edgeveil export runs/mnist-release --for workstation --out exports/mnist-release
     python scripts/measure_release.py runs/mnist-release --export exports/mnist-release --artefact tflite-int8
 
+Of a release that is held, the code is drawn from P(c | y-hat): what is counted there is y-hat, each reading standing
+for a whole track.
+
 With ``--export`` the codes are those of that artefact through the edge runtime, else those of Keras. Strata of the null
 and the number of configurations tried are those of the recipe's ``[certificate]``. ``scripts/reproduce_release.py``
 does all of this for several seeds.
@@ -27,17 +30,30 @@ from trainer.perturbers.base import KerasRunner
 from trainer.recipe import Certificate
 from trainer.run import Run
 
-SENT = {"name": "sent", "kind": "code", "tensor": "code", "shape": [], "dtype": "int64"}  # c, before any channel
 KERAS = "keras"
+
+
+def holds(run: Run) -> bool:
+    """Whether all that leaves of x is y-hat, of a track or as it is: codes are drawn from P(c | y-hat), x or no x."""
+    stream = run.perturber().stream
+    return stream is not None and stream["hold"] != "frame"
+
+
+def told(run: Run, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What of ``outputs`` depends on x and nothing else does: the code c', or where it is held, y-hat."""
+    return outputs["label" if holds(run) else "code"]
 
 
 def pipeline(run: Run, export: ExportFolder | None, artefact: str) -> Pipeline:
     """The release of a run, on Keras or as one artefact of its export; an output ``sent`` says c."""
-    if export is not None and artefact != KERAS:
-        manifest = {**export.manifest, "outputs": [*export.manifest["outputs"], SENT]}
-        return load_pipeline(manifest, export.members, artefact)
     fitted = run.perturber()
-    description: dict[str, Any] = {**fitted.description(), "outputs": [*fitted.outputs, SENT]}
+    label = next(output["tensor"] for output in fitted.outputs if output["kind"] == "label")
+    tensor = label if holds(run) else "code"  # before any channel
+    sent = {"name": "sent", "kind": "code", "tensor": tensor, "shape": [], "dtype": "int64"}
+    if export is not None and artefact != KERAS:
+        manifest = {**export.manifest, "outputs": [*export.manifest["outputs"], sent]}
+        return load_pipeline(manifest, export.members, artefact)
+    description: dict[str, Any] = {**fitted.description(), "outputs": [*fitted.outputs, sent]}
     runners = {name: KerasRunner(model) for name, model in fitted.models.items()}
     return Pipeline(description, tables=dict(fitted.tables), runners=runners)
 
@@ -49,13 +65,13 @@ def measured(run: Run, through: Pipeline, *, tried: int | None = None) -> tuple[
 
     def perturb(x: np.ndarray) -> Mapping[str, np.ndarray]:
         outputs.append(in_chunks(through.run, x))
-        return outputs[-1]
+        return {**outputs[-1], "code": told(run, outputs[-1])}
 
     found = measure(
         dataset,
         perturb,
-        codes=len(dataset.y_names) * run.recipe.perturber.codes,
-        channel=run.perturber().tables.get("channel"),
+        codes=len(dataset.y_names) * (1 if holds(run) else run.recipe.perturber.codes),
+        channel=None if holds(run) else run.perturber().tables.get("channel"),
         strata=strata_of(dataset, asked.strata),
         tried=asked.tried if tried is None else tried,
     )

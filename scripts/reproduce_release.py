@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure_release import KERAS, measured, pipeline
+from measure_release import KERAS, measured, pipeline, told
 from scipy import stats
 
 from edge_runtime.errors import LimitNotMet
@@ -76,7 +76,7 @@ def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
         found[artefact], outputs = measured(run, through)
         right[artefact], sent[artefact] = outputs["label"] == test.y, outputs["sent"]
         if artefact == SHIPS:
-            found[artefact]["same_x"] = same_x(through, test.x[:AGAIN_ROWS])
+            found[artefact]["same_x"] = same_x(run, through, test.x[:AGAIN_ROWS])
     return {
         "seed": seed,
         "limit_met": run.facts["limit_met"],
@@ -138,9 +138,9 @@ def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any
     }
 
 
-def same_x(through: Any, x: np.ndarray) -> dict[str, Any]:
+def same_x(run: Run, through: Any, x: np.ndarray) -> dict[str, Any]:
     """Whether readings released again and again ever send another code: if not, all releases tell what one tells."""
-    codes = np.stack([through.run(x)["code"] for _ in range(AGAIN)])
+    codes = np.stack([told(run, through.run(x)) for _ in range(AGAIN)])
     return {"releases": AGAIN, "rows": len(x), "rows_with_several_codes": int((codes != codes[0]).any(axis=0).sum())}
 
 

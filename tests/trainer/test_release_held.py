@@ -1,10 +1,16 @@
 """A release for a stream: from recipe to what leaves of a track, and what a recipe may not ask for."""
 
 import copy
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tomllib
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+import measure_release
+import reproduce_release
 
 from edge_runtime.errors import BadInput
 from edge_runtime.frames import RawFrame
@@ -55,6 +61,17 @@ def test_a_held_release_says_one_word_for_a_track(tmp_path):
     assert len(np.unique(code[:, 2:])) > 4  # tracks draw for themselves
     shown = {row.tobytes() for row in run.dataset().for_training().x}
     assert all(row.astype(test.x.dtype).tobytes() in shown for row in frame[:, 4])
+
+
+def test_what_is_counted_of_a_held_release_is_its_word(tmp_path, monkeypatch):
+    run, perturber = held(tmp_path, codes=4)
+    monkeypatch.setattr(run, "perturber", lambda: perturber)
+    through = measure_release.pipeline(run, None, measure_release.KERAS)
+    found, outputs = measure_release.measured(run, through)
+    assert found["codes_used"] == len(run.dataset().y_names) < len(np.unique(outputs["code"]))
+    assert (outputs["sent"] == outputs["label"]).all()
+    again = reproduce_release.same_x(run, through, run.dataset().part("test").x[:40])
+    assert again["rows_with_several_codes"] == 0
 
 
 def test_a_held_release_ships_and_holds_on_the_interpreter(tmp_path):
