@@ -21,7 +21,7 @@ import pytest
 import tiny_models
 from edge_tpu import COMPILED
 
-from edge_runtime import Perturber, board, config, facts, inside, isolation, keep
+from edge_runtime import Perturber, board, cli, config, facts, inside, isolation, keep, keep_cli
 from edge_runtime.backends import open_backend
 from edge_runtime.backends.device import NoDevice
 from edge_runtime.backends.onnx import ran_where
@@ -236,6 +236,25 @@ def test_a_release_is_tried_on_the_device_that_will_run_it(made, library):
     refused(edge(*words, "--device", "edgetpu", EDGE_TPU="absent", LD_LIBRARY_PATH=library), code=4)
 
 
+class Stop(Exception):
+    """Raised where a test has seen enough."""
+
+
+def test_what_keeps_the_service_reads_its_device(tmp_path, monkeypatch):
+    (tmp_path / "edge.json").write_text('{"device": "myriad"}')
+    asked = []
+
+    def halves(*words):
+        asked.append(words[-1])
+        raise Stop
+
+    monkeypatch.setattr(keep, "halves", halves)
+    words = ["keep", "start", "--root", str(tmp_path), "--config", str(tmp_path / "edge.json"), "--pid-file"]
+    with pytest.raises(Stop):
+        keep_cli._keep(cli._parser().parse_args([*words, str(tmp_path / "none.pid")]))
+    assert asked == ["myriad"]
+
+
 @pytest.mark.parametrize(("named", "tried"), [(None, "edgetpu"), ("cpu", "cpu")])
 def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, named, tried):
     (tmp_path / "edge.json").write_text('{"device": "edgetpu"}')
@@ -246,9 +265,20 @@ def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, n
     monkeypatch.setattr(
         board.subprocess, "run", lambda command, **_: done.append(command) or argparse.Namespace(returncode=0)
     )
-    device = board._device_of(argparse.Namespace(device=named))
-    with board._making_way(device):
-        board.trial("/opt/edgeveil", device=device)("/opt/edgeveil/releases/1", None)
+    (tmp_path / "a.veil").write_bytes(b"")
+
+    class Releases:
+        def install(self, _data, trial, again):
+            trial("/opt/edgeveil/releases/1", None)
+            return True
+
+        def state(self):
+            return argparse.Namespace(committed="1", floor=0)
+
+    monkeypatch.setattr(board, "open_releases", lambda _root: Releases())
+    words = ["install", str(tmp_path / "a.veil"), *(["--device", named] if named else [])]
+    arguments = cli._parser().parse_args(words)
+    arguments.call(arguments)
     (trial,) = (one for one in done if type(one) is list)
     assert trial[trial.index("--frames") + 2 :] == ([] if tried == "cpu" else ["--device", "edgetpu"])
     stops = [] if tried == "cpu" else ["is-active", "stop", trial, "start"]
