@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+
+MOST_LISTED = 10_000  # choices of people; of 18 out of 38 there are 33 billion
 
 
 class Linkage(NamedTuple):
@@ -19,10 +22,18 @@ class Linkage(NamedTuple):
 def splits(people: int, *, unseen: int, count: int, seed: int = 0) -> list[tuple[int, ...]]:
     """``count`` different choices of ``unseen`` of ``people``, everybody left out as evenly often as can be."""
     rng = np.random.default_rng(seed)
-    choices = list(combinations(range(people), unseen))
-    order = [choices[i] for i in rng.permutation(len(choices))]
     often = np.zeros(people, int)
     taken: list[tuple[int, ...]] = []
+    if math.comb(people, unseen) > MOST_LISTED:
+        while len(taken) < count:
+            # Who was left out least often, ties by lot: among so many choices the same comes up twice once in an age.
+            choice = tuple(sorted(np.lexsort((rng.random(people), often))[:unseen].tolist()))
+            if choice not in taken:
+                taken.append(choice)
+                often[list(choice)] += 1
+        return taken
+    choices = list(combinations(range(people), unseen))
+    order = [choices[i] for i in rng.permutation(len(choices))]
     while order and len(taken) < count:
         best = min(range(len(order)), key=lambda i: (often[list(order[i])].sum(), i))
         taken.append(order.pop(best))
