@@ -114,7 +114,7 @@ def perturber(model: Any, spec: dict[str, Any], precision: str) -> Perturber:
             {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": spec["shape"], "dtype": spec["dtype"]}
         ],
         "models": {"generator": {"macs": cost.macs, "parameters": cost.parameters, "artefacts": {artefact: entry}}},
-        "privacy": {"speaks_of": {}},
+        "privacy": {"file": None, "speaks_of": {}},
     }
     pipeline = Pipeline(manifest, tables={}, runners={"generator": open_backend("tflite", data, entry, threads=1)})
     return Perturber(Bundle(manifest, {}, "", "", False), pipeline, artefact, 0.0)
