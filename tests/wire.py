@@ -49,10 +49,12 @@ class Faults:
 
 @dataclass
 class Board:
-    """``port`` is what a workstation opens; ``bytes`` counts what went over the cable, both ways."""
+    """``port`` is what a workstation opens; ``bytes`` counts what went over the cable, both ways, ``spoilt`` reads of
+    it that came out otherwise."""
 
     port: str
     bytes: int = 0
+    spoilt: int = 0
     cuts: int = 0
     dead_until: float = 0.0
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -120,6 +122,7 @@ def _carry(source: int, target: int, faults: Faults, made: Board, *, from_board:
             if time.monotonic() < made.dead_until:
                 continue  # nothing passes, and what was under way is gone
             out = _spoilt(data, faults, rng)
+            made.spoilt += out != data
             if from_board and faults.noise_every and made.bytes >= next_noise:
                 next_noise += faults.noise_every
                 half = len(out) // 2
