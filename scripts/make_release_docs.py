@@ -45,8 +45,9 @@ two that count z beside y and code: one learned on the second slice, one on othe
 leaves is a function of the code and fresh noise, so in the long run nothing that is trained on x' does better; what
 networks trained on x' reach stands below. An attack's share of right answers is known here to about one point (WiFi)
 or one and a half (faces), 0.6 for MNIST. Kept is the correlation within y between x and x'; label-only
-keeps 0. Settings were chosen on validation (docs/results/privacy/choice-*.json). The release on depth is a stream's: its
-code is drawn from P(c | y-hat) whatever x is, so there the word is counted, each reading standing for a whole track.
+keeps 0. Settings were chosen on validation (docs/results/privacy/choice-*.json). The release on depth is a
+stream's: its code is drawn from P(c | y-hat) whatever x is, so there the word is counted, each reading standing for a
+whole track.
 """
 
 
