@@ -5,24 +5,46 @@ making, other int8), so what it lets out was measured only where ``edgeveil audi
 that audit lies in the same document, under ``others``, and names the device in its section ``on_board``.
 """
 
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from edge_runtime import strict_json
+from edge_runtime import machine, strict_json
 from edge_runtime.backends.device import CPU
 
+Place = Tuple[Optional[str], str]  # a board by its model (None: it has none) and its processor's architecture
 
-def parts_on(document: Mapping[str, Any], artefact: str, device: Optional[str]) -> List[Mapping[str, Any]]:
+
+def here() -> Place:
+    """The kind of machine that this is, as an audit on a board names it."""
+    found = machine.facts()
+    return found["board"], found["architecture"]
+
+
+def parts_on(
+    document: Mapping[str, Any], artefact: str, device: Optional[str], place: Optional[Place] = None
+) -> List[Mapping[str, Any]]:
     """The audits in a bundle's audit document that speak of ``artefact`` on ``device``, or on any for None.
 
-    Raises ``LookupError``, ``TypeError`` or ``AttributeError`` for a document that is none.
+    Two boards' accelerators of one name are not one: of an accelerator, audits of another kind of board than ``place``
+    are left out; None takes them all. Raises ``LookupError``, ``TypeError`` or ``AttributeError`` for a document that
+    is none.
     """
     parts = [document] + document.get("others", [])
     mine = [part for part in parts if artefact in part["speaks_of"]]
-    return [part for part in mine if device in (None, part.get("on_board", {}).get("device", CPU))]
+    if device is None:
+        return mine
+    there = [(part, part.get("on_board", {})) for part in mine]
+    return [
+        part
+        for part, board in there
+        if board.get("device", CPU) == device
+        and (device == CPU or place in (None, (board["board"], board["architecture"])))
+    ]
 
 
-def is_audited(manifest: Mapping[str, Any], members: Dict[str, bytes], artefact: str, device: str) -> bool:
-    """Whether the privacy card of a verified bundle speaks of ``artefact`` on ``device``."""
+def is_audited(
+    manifest: Mapping[str, Any], members: Dict[str, bytes], artefact: str, device: str, place: Optional[Place] = None
+) -> bool:
+    """Whether the privacy card of a verified bundle speaks of ``artefact`` on ``device``; as ``parts_on``."""
     privacy = manifest["privacy"]
     if privacy["file"] is None or artefact not in privacy["speaks_of"]:
         return False
@@ -30,6 +52,6 @@ def is_audited(manifest: Mapping[str, Any], members: Dict[str, bytes], artefact:
     if device == CPU and b'"on_board"' not in data:
         return True  # of a long document nothing needs to be read
     try:
-        return bool(parts_on(strict_json.loads(data), artefact, device))
+        return bool(parts_on(strict_json.loads(data), artefact, device, place))
     except (strict_json.BadJson, LookupError, TypeError, AttributeError):
         return False

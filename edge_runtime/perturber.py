@@ -4,7 +4,7 @@ import collections
 import sys
 from typing import Any, Callable, Dict, List
 
-from edge_runtime.audited import is_audited
+from edge_runtime.audited import here, is_audited
 from edge_runtime.backends.choice import FORMATS, NoBackend, backends_for
 from edge_runtime.backends.device import CPU, EDGETPU, NoDevice, check_device, suits
 from edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
@@ -58,7 +58,7 @@ class Perturber(object):
         chosen, pipeline = _choose(verified, artefact, backend, threads, check_device(device))
         try:
             if trust.policy is not None:
-                trust.policy.check(verified.manifest, verified.members, chosen, device)
+                trust.policy.check(verified.manifest, verified.members, chosen, device, here())
             worst = self_test(pipeline, verified.manifest, verified.members, chosen)
         except BaseException:
             pipeline.close()
@@ -219,7 +219,7 @@ def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: 
         "manifest_sha256": bundle.manifest_sha256,
         "key": bundle.key,
         "development": bundle.development,
-        "audited": is_audited(bundle.manifest, bundle.members, artefact, device),
+        "audited": is_audited(bundle.manifest, bundle.members, artefact, device, here()),
         "artefact": artefact,
         "device": device,
         "artefact_sha256": {name: model["artefacts"][artefact]["sha256"] for name, model in models.items()},

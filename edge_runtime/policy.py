@@ -15,7 +15,7 @@ import os
 from typing import Any, Dict, List, NamedTuple, NoReturn, Optional
 
 from edge_runtime import strict_json
-from edge_runtime.audited import parts_on
+from edge_runtime.audited import Place, parts_on
 from edge_runtime.disk import read
 from edge_runtime.errors import BadInput, BundleRefused
 from edge_runtime.manifest import NO_MODEL
@@ -39,18 +39,20 @@ class Policy(object):
         members: Dict[str, bytes],
         artefact: Optional[str] = None,
         device: Optional[str] = None,
+        place: Optional[Place] = None,
     ) -> None:
         """Raise ``BundleRefused`` where a verified bundle does not meet the demands.
 
         ``artefact``: the one that runs, and ``device`` what runs it: the audit must be of what that lets out. None
-        where that is not known yet: then one of the bundle's must meet them, on any device.
+        where that is not known yet: then one of the bundle's must meet them, on any device. ``place``: the kind of
+        machine that has the device, None for any.
         """
         for demand in self.demands:
             _hides(manifest["perturber"]["sensitive"], demand)
             if not demand.audited:
                 continue
             names = [artefact] if artefact is not None else (manifest["preference"] or [NO_MODEL])
-            problems = [_not_met(name, device, manifest, members, demand) for name in names]
+            problems = [_not_met(name, device, place, manifest, members, demand) for name in names]
             if None not in problems:
                 _refuse(str(problems[0]))
 
@@ -111,7 +113,12 @@ def _hides(hidden: str, demand: Demand) -> None:
 
 
 def _not_met(
-    artefact: str, device: Optional[str], manifest: Dict[str, Any], members: Dict[str, bytes], demand: Demand
+    artefact: str,
+    device: Optional[str],
+    place: Optional[Place],
+    manifest: Dict[str, Any],
+    members: Dict[str, bytes],
+    demand: Demand,
 ) -> Optional[str]:
     """Why the privacy card does not show what is demanded of this artefact; None where it does."""
     privacy = manifest["privacy"]
@@ -119,7 +126,7 @@ def _not_met(
         return "{} must be audited, and no audit in it speaks of {}".format(ascii(demand.sensitive), artefact)
     try:
         document = strict_json.loads(members[privacy["file"]])
-        parts = parts_on(document, artefact, device)
+        parts = parts_on(document, artefact, device, place)
         if not parts:
             return "{} must be audited, and no audit in it speaks of {} on {} (edgeveil audit --on, --device)".format(
                 ascii(demand.sensitive), artefact, device

@@ -297,6 +297,7 @@ class Service(object):
             "say": lambda text: self.log.say("sink", message=text),
             "privacy": self.bundle.members.get(manifest["privacy"]["file"]),
             "notes": self.status.notes(),
+            "runs": {name: self.info[name] for name in ("artefact", "device") if name in self.info},
         }
         sinks: Dict[str, Any] = {}
         try:

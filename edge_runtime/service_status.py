@@ -55,12 +55,22 @@ class Status(object):
             isolation=service.isolation,
             memory_locked=bool(facts.get("locked")),
         )
+        if self._not_audited():
+            # The inside says it too, where nobody hears it.
+            self.log.say("audit", message=self._not_audited())
         if service.isolation == CONVENTION:
             self.log.say(
                 "isolation",
                 message="*** ISOLATION BY CONVENTION ONLY: neither a network namespace nor a seccomp filter could be "
                 "had, so nothing but its own code keeps the inside off the network. ***",
             )
+
+    def _not_audited(self) -> str:
+        """That an accelerator runs what was audited, if at all, on a processor alone; empty where that is not so."""
+        from edge_runtime.perturber import NOT_AUDITED_ON
+
+        info = self.service.info
+        return NOT_AUDITED_ON.format(**info) if info.get("device", CPU) != CPU and not info.get("audited") else ""
 
     def notes(self) -> List[str]:
         """What nobody who looks at the stream should overlook."""
@@ -70,10 +80,8 @@ class Status(object):
             notes.append("Simulated: this source is made up by a program.")
         if service.source.get("raw_on_network"):
             notes.append("Raw pictures reach this device over a network: whoever listens there sees them.")
-        if service.info.get("device", CPU) != CPU and not service.info.get("audited"):
-            from edge_runtime.perturber import NOT_AUDITED_ON
-
-            text = NOT_AUDITED_ON.format(**service.info)
+        if self._not_audited():
+            text = self._not_audited()
             notes.append(text[0].upper() + text[1:] + ".")
         if service.isolation == CONVENTION:
             notes.append("Nothing but its own code keeps the process with the raw pictures off the network.")

@@ -79,6 +79,11 @@ class ONNXRuntime(Backend):
         self._infer([np.zeros(tensor.shape, tensor.dtype) for tensor in self._inputs])
         with open(self._session.end_profiling(), "rb") as file:
             counts, on_cpu = ran_where(json.loads(file.read().decode("utf-8")))
+        if not counts:
+            raise NoDevice(
+                "{} was asked for, and this onnxruntime's profile does not say where operations ran: choose --device "
+                "cpu, or another version of it".format(self.device)
+            )
         if on_cpu and not may_use_cpu(self.device):
             raise NoDevice(
                 "{} was asked for, and {} of {} operations would run on the processor ({}). Say --device {},cpu to "
@@ -97,7 +102,7 @@ class ONNXRuntime(Backend):
 
     def placement(self):
         """As ``Backend.placement``: of the CPU provider alone, all; else what a profile of the opened model counted."""
-        counts = self._counts or {_CPU: "all"}
+        counts = {_CPU: "all"} if self._counts is None else self._counts
         devices = [name.replace("ExecutionProvider", "") for name in self._session.get_providers() if name in counts]
         said_by = "the session's providers" if self._counts is None else "ONNX Runtime's profile of one run on zeros"
         graph = "onnxruntime {}, {}".format(

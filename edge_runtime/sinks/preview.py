@@ -46,7 +46,7 @@ class PreviewSink(Sink):
         self._slots = capture["slots"] if capture else 1
         audit = settings.get("privacy")
         self._files = files(
-            card_lines(manifest, json.loads(audit.decode("utf-8")) if audit else None),
+            card_lines(manifest, json.loads(audit.decode("utf-8")) if audit else None, **settings.get("runs", {})),
             settings.get("notes", ()),
             self._slots,
         )

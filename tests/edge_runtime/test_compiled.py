@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import bundles
 import edge_tpu
@@ -22,6 +23,8 @@ from devices.facts import Facts, Installed, Wanted
 from devices.flash import flash, flash_card
 from devices.service import CONFIG
 from edge_runtime import Perturber
+from edge_runtime import audited as audit_of
+from edge_runtime.card import card_lines
 from edge_runtime.errors import BadInput, BundleRefused
 from edge_runtime.manifest import PRIVACY_FILES, PRIVACY_MEMBER, check_manifest
 from edge_runtime.policy import Demand, Policy
@@ -74,14 +77,16 @@ def test_the_source_of_a_compiled_file_is_there(made):
 
 
 def audited(made, folder, *parts):
-    """The bundle with an audit for each (artefact, device or None for a workstation, accuracy of the best attack)."""
+    """The bundle with an audit for each (artefact, device or None for a workstation, accuracy of the best attack), and
+    what kind of board it was made on, where that is not this one."""
 
     def change(manifest, members):
         documents = []
-        for artefact, device, accuracy in parts:
+        for artefact, device, accuracy, *place in parts:
             one = bundles.audit_document(manifest, artefact, members)
             one["worst_adaptive"]["accuracy"] = accuracy
-            documents.append(one if device is None else {**one, "on_board": {"device": device}})
+            there = dict(zip(("board", "architecture"), place or audit_of.here(), strict=True), device=device)
+            documents.append(one if device is None else {**one, "on_board": there})
         main, *others = documents
         members[PRIVACY_MEMBER] = json.dumps({**main, "others": others}).encode()
         members[PRIVACY_FILES["card"]], members[PRIVACY_FILES["page"]] = b"{}", b"<!doctype html>"
@@ -104,9 +109,28 @@ def test_an_audit_speaks_of_the_device_it_was_made_on(made, library, tmp_path, c
         with Perturber.open(one.path, trust=one.trust, device=device) as opened:
             assert opened.info["audited"] is expected
         assert ("nobody has measured what leaks when " in capfd.readouterr().err) is not expected
+    other = audited(made, tmp_path / "other", (COMPILED, "edgetpu", 0.7, "Coral Dev Board", "aarch64"))
+    with Perturber.open(other.path, trust=other.trust, device="edgetpu") as opened:
+        assert opened.info["audited"] is False  # by another board's Edge TPU, of another make perhaps
     elsewhere = audited(made, tmp_path / "elsewhere", ("onnx-float32", "cuda", 0.6))
     with Perturber.open(elsewhere.path, trust=elsewhere.trust, artefact="onnx-float32") as opened:
         assert opened.info["audited"] is False
+
+
+def test_the_card_in_the_preview_is_of_what_runs(made, tmp_path):
+    parts = ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7), (COMPILED, "edgetpu", 0.9, "another board", "arm")
+    one = audited(made, tmp_path, *parts)
+    with zipfile.ZipFile(one.path) as file:
+        document = json.loads(file.read(PRIVACY_MEMBER))
+    for runs, told in (
+        ({}, "60.0 %"),
+        ({"artefact": "tflite-int8", "device": "cpu"}, "60.0 %"),
+        ({"artefact": COMPILED, "device": "edgetpu"}, "70.0 %"),
+        ({"artefact": "tflite-float32", "device": "cuda"}, "leaks when tflite-float32 runs on cuda"),
+    ):
+        text = str(card_lines(one.manifest, document, **runs))
+        assert told in text
+        assert sum(f"{number} %" in text for number in ("60.0", "70.0", "90.0")) == (told.endswith("%"))
 
 
 @edge_tpu.needed

@@ -194,7 +194,7 @@ def test_a_bundle_is_held_to_it_as_a_whole_and_then_by_what_was_chosen(tmp_path)
     asked = []
 
     class Asked(Policy):
-        def check(self, manifest, members, artefact=None, device="cpu"):
+        def check(self, manifest, members, artefact=None, device=None, place=None):
             asked.append(artefact)
 
     trust = Trust([bundles.trusted()], policy=Asked([]))

@@ -69,14 +69,19 @@ def test_a_track_is_judged_by_attackers_that_did_not_see_it():
 
 
 # Of 18 out of 38 there are too many choices to list.
-@pytest.mark.parametrize(("number", "unseen"), [(8, 3), (38, 18), (38, 19)])
-def test_splits_leave_everybody_out_equally_often(number, unseen):
-    found = people.splits(number, unseen=unseen, count=16)
-    assert found == people.splits(number, unseen=unseen, count=16)
-    assert len(set(found)) == 16
+@pytest.mark.parametrize(("number", "unseen", "count"), [(8, 3, 16), (38, 18, 16), (38, 19, 16)])
+def test_splits_leave_everybody_out_equally_often(number, unseen, count):
+    found = people.splits(number, unseen=unseen, count=count)
+    assert found == people.splits(number, unseen=unseen, count=count)
+    assert len(set(found)) == count
     assert {len(set(choice)) for choice in found} == {unseen}
     often = np.bincount(np.concatenate(found), minlength=number)
     assert often.max() - often.min() <= 1
+
+
+def test_many_splits_come_to_an_end_where_the_fairest_choice_was_taken():
+    for seed in range(60):
+        assert len(set(people.splits(20, unseen=5, count=120, seed=seed))) == 120
 
 
 def test_the_worst_person_is_found():

@@ -26,8 +26,9 @@ def splits(people: int, *, unseen: int, count: int, seed: int = 0) -> list[tuple
     taken: list[tuple[int, ...]] = []
     if math.comb(people, unseen) > MOST_LISTED:
         while len(taken) < count:
-            # Who was left out least often, ties by lot: among so many choices the same comes up twice once in an age.
-            choice = tuple(sorted(np.lexsort((rng.random(people), often))[:unseen].tolist()))
+            # Who was left out least often, ties by lot. Where that leaves one choice, and it was taken, anybody's.
+            first = tuple(sorted(np.lexsort((rng.random(people), often))[:unseen].tolist()))
+            choice = first if first not in taken else tuple(sorted(rng.permutation(people)[:unseen].tolist()))
             if choice not in taken:
                 taken.append(choice)
                 often[list(choice)] += 1

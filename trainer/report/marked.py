@@ -15,7 +15,10 @@ _PART = re.compile(r"(<!-- recorded: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.D
 
 
 def filled(text: str, makers: Mapping[str, Callable[[], Any]]) -> str:
-    """``text`` with every marked part made anew. Raises ``BadInput`` for a part that nobody makes."""
+    """``text`` with every marked part made anew. Raises ``BadInput`` for a part that nobody makes, and
+    where one that is made has no place."""
+
+    missing = [name for name in makers if f"<!-- recorded: {name} -->" not in text]
 
     def made(match: re.Match[str]) -> str:
         name = match[2]
@@ -23,4 +26,7 @@ def filled(text: str, makers: Mapping[str, Callable[[], Any]]) -> str:
             raise BadInput(f"There is no table called {name}; there are {', '.join(makers)}.")
         return f"{match[1]}{makers[name]()}{match[3]}"
 
-    return _PART.sub(made, text)
+    out = _PART.sub(made, text)
+    if missing:
+        raise BadInput(f"The page has no part for {', '.join(missing)}: put <!-- recorded: NAME --> and <!-- end -->.")
+    return out
