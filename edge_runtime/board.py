@@ -188,8 +188,11 @@ def _making_way(device):
     stop, start = [INIT_SCRIPT, "stop"], [INIT_SCRIPT, "start"]
     runs = [INIT_SCRIPT, "status"]
     if os.path.isdir(SYSTEMD):
-        stop, start = (["systemctl", what, "edgeveil.service"] for what in ("stop", "start"))
-        runs = ["systemctl", "--quiet", "is-active", "edgeveil.service"]
+        # Both halves by name: the one that is inside has the accelerator, also while the other is still starting, and
+        # stop waits for what it names alone.
+        both = ["edgeveil.service", "edgeveil-inside.service"]
+        stop, start = ["systemctl", "stop"] + both, ["systemctl", "start", both[0]]
+        runs = ["systemctl", "--quiet", "is-active"] + both
     if device == CPU or _called(runs) != 0:
         yield
         return
@@ -198,7 +201,8 @@ def _making_way(device):
     try:
         yield
     finally:
-        _called(start)
+        if _called(start) != 0:
+            _say("the service, which stood aside for the trial, did not start again: see edgeveil logs or its journal")
 
 
 def _called(command):

@@ -258,12 +258,12 @@ def test_what_keeps_the_service_reads_its_device(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("named", "tried"), [(None, "edgetpu"), ("cpu", "cpu")])
-def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, named, tried):
+def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, capsys, named, tried):
     (tmp_path / "edge.json").write_text('{"device": "edgetpu"}')
     monkeypatch.setattr(config, "DEFAULT_PATH", str(tmp_path / "edge.json"))
     monkeypatch.setattr(facts, "SYSTEMD", str(tmp_path))
     done = []
-    monkeypatch.setattr(board, "_called", lambda command: done.append(command[-2]) or 0)
+    monkeypatch.setattr(board, "_called", lambda command: done.append(" ".join(command)) or int("start" in command))
     monkeypatch.setattr(
         board.subprocess, "run", lambda command, **_: done.append(command) or argparse.Namespace(returncode=0)
     )
@@ -283,5 +283,7 @@ def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, n
     arguments.call(arguments)
     (trial,) = (one for one in done if type(one) is list)
     assert trial[trial.index("--frames") + 2 :] == ([] if tried == "cpu" else ["--device", "edgetpu"])
-    stops = [] if tried == "cpu" else ["is-active", "stop", trial, "start"]
-    assert done == (stops or [trial])
+    both = "edgeveil.service edgeveil-inside.service"
+    around = [f"systemctl --quiet is-active {both}", f"systemctl stop {both}"], ["systemctl start edgeveil.service"]
+    assert done == ([trial] if tried == "cpu" else [*around[0], trial, *around[1]])
+    assert ("did not start again" in capsys.readouterr().err) == (tried != "cpu")
