@@ -172,10 +172,15 @@ def flash(
     if units:
         wanted = replace(wanted, service_files={path: digest(content) for path, content in units.items()})
         made = plan(facts, _facts(opened), opened.profile, wanted, trust=opened.trust, site=opened.site)
+    there = facts.edgeveil.device if facts.edgeveil else None
+    if made.device != CPU and there in (None, CPU) and not wanted.update_from and service.updates_itself(facts):
+        raise BadInput(
+            f"This board looks for newer releases by itself, and what does so may not open the {made.device} that it "
+            "would try them on: say --update-from again, as it was said then, or --device cpu."
+        )
     opened.check_policy(made.artefact, made.device)
     show("\n".join([made.text(), *opened.not_audited(made.artefact, made.device)]))
     if not dry_run:
-        there = facts.edgeveil.device if facts.edgeveil else None
         # Named only where that is news: a runtime of before there was a choice knows no such word.
         named = None if kept or (made.device == CPU and there in (None, CPU)) else made.device
         board.carry_out(made, opened.payload(units), replace(wanted, device=named), progress)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from devices.facts import Facts
 from devices.profiles import Camera, Service
 from edge_runtime import config
 from edge_runtime.backends.device import CPU, hears_of_usb
@@ -56,6 +57,12 @@ def enabling(files: Mapping[str, bytes]) -> list[list[str]]:
 def executable(path: str) -> bool:
     """Whether a file of the service is a program."""
     return path.startswith("/etc/init.d/")
+
+
+def updates_itself(facts: Facts) -> bool:
+    """Whether what looks for newer releases is on this board already."""
+    there = facts.edgeveil.service_files if facts.edgeveil else {}
+    return UNIT_FOLDER + UPDATE in there
 
 
 def update_files(

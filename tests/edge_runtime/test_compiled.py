@@ -233,6 +233,13 @@ def test_a_flash_writes_the_accelerator_into_the_settings_and_says_what_nobody_m
     used = Installed("00", 0, root, 1, (bundles.trusted().key,), service=True, device="edgetpu")
     assert put(Coral(used, **there), Wanted())[:3] == ("edgetpu", None, None)
     assert put(Coral(used, **there), dataclasses.replace(usual, device="cpu"))[:3] == ("cpu", None, "cpu")
+    # What looks for releases was told then what it may open.
+    files = {"/etc/systemd/system/edgeveil-update.service": "00"}
+    updating = dataclasses.replace(used, device="cpu", service_files=files)
+    with pytest.raises(BadInput, match="say --update-from again"):
+        put(Coral(updating, **there))
+    again = dataclasses.replace(usual, update_from="https://releases.example/hall")
+    assert put(Coral(updating, **there), again)[0] == "edgetpu"
 
 
 def test_a_card_for_an_edge_tpu_needs_what_was_compiled_for_it(made, tiny, tmp_path):
