@@ -13,7 +13,7 @@ import pytest
 from edge_tpu import COMPILED
 
 from devices.rows import Rows
-from edge_runtime import Perturber, audit_rows
+from edge_runtime import Perturber, audit_rows, perturber
 from edge_runtime.bundle import read_bundle
 from edge_runtime.errors import BundleRefused
 from edge_runtime.policy import Demand, Policy
@@ -75,6 +75,9 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     assert set(read_bundle(str(card), trust).manifest["privacy"]["speaks_of"]) == {"tflite-int8", COMPILED}
     assert f"{COMPILED} on a stand-in, its edgetpu" in inspect(card, keys).text()
     trust.policy = Policy([Demand(subject.manifest["perturber"]["sensitive"], None, True)])
+    with pytest.raises(BundleRefused, match="no audit in it speaks of"):
+        Perturber.open(str(card), trust=trust, device="edgetpu")  # this is not the board that it was made on
+    monkeypatch.setattr(perturber, "here", lambda: (place["board"], place["architecture"]))
     with Perturber.open(str(card), trust=trust, device="edgetpu") as opened:
         assert opened.info["audited"] is True
     with pytest.raises(BundleRefused, match="must be audited"):
