@@ -24,7 +24,7 @@ class Installed:
     service: bool = False
     service_files: Mapping[str, str | None] = field(default_factory=dict)  # path -> SHA-256
     service_active: bool = True
-    device: str | None = None  # what the settings of its service have run the model
+    device: str | None = None  # what the settings of its service have run the model; "": they cannot be read
 
 
 @dataclass(frozen=True)

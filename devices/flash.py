@@ -173,7 +173,9 @@ def flash(
         wanted = replace(wanted, service_files={path: digest(content) for path, content in units.items()})
         made = plan(facts, _facts(opened), opened.profile, wanted, trust=opened.trust, site=opened.site)
     there = facts.edgeveil.device if facts.edgeveil else None
-    if made.device != CPU and there in (None, CPU) and not wanted.update_from and service.updates_itself(facts):
+    # Where the service is left out, its settings stay, and with them what updates are tried on.
+    news = wanted.service and made.device != CPU and there != made.device
+    if news and not wanted.update_from and service.updates_itself(facts):
         raise BadInput(
             f"This board looks for newer releases by itself, and what does so may not open the {made.device} that it "
             "would try them on: say --update-from again, as it was said then, or --device cpu."

@@ -215,7 +215,14 @@ def _on_what(
                 "--device goes into the settings of the board's service, which are kept as they are without --source "
                 "and --sink: give these too.",
             )
-        asked: str | None = (facts.edgeveil.device if facts.edgeveil else None) or CPU
+        there = facts.edgeveil.device if facts.edgeveil else None
+        if there == "":
+            raise Refused(
+                "settings-unread",
+                "The settings of the board's service say what runs the model, and cannot be read: log in as one who "
+                "may sudo without a password, or give --source and --sink for new ones.",
+            )
+        asked: str | None = there or CPU
     else:
         asked = wanted.device
     if asked is not None:

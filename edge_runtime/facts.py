@@ -15,9 +15,10 @@ import sys
 BITS = 64 if sys.maxsize > 2**32 else 32
 USB = "/sys/bus/usb/devices"
 SYSTEMD, INIT_SCRIPT = "/run/systemd/system", "/etc/init.d/edgeveil"
+SETTINGS = "/etc/edgeveil/edge.json"
 SERVICE_FILES = (
     INIT_SCRIPT,
-    "/etc/edgeveil/edge.json",
+    SETTINGS,
     "/etc/systemd/system/edgeveil.service",
     "/etc/systemd/system/edgeveil-inside.service",
     "/etc/systemd/system/edgeveil-recover.service",
@@ -101,26 +102,26 @@ def _devices():
         providers = importlib.import_module("onnxruntime").get_available_providers()
         words = (("CUDAExecutionProvider", "cuda"), ("TensorrtExecutionProvider", "tensorrt"))
         found += [word for name, word in words if name in providers]
-    except Exception:  # noqa: S110
+    except Exception:  # noqa: S110 - then it cannot be asked for
         pass
     try:
         library = importlib.import_module("openvino")
         library = library if hasattr(library, "Core") else importlib.import_module("openvino.runtime")
         found += ["myriad"] if any(name.startswith("MYRIAD") for name in library.Core().available_devices) else []
-    except Exception:  # noqa: S110
+    except Exception:  # noqa: S110 - then it cannot be asked for
         pass
     return found
 
 
 def _settings_device():
-    """What the service's settings have run the model; None where there are none."""
-    path = "/etc/edgeveil/edge.json"
+    """What the service's settings have run the model; None where there are none, "" where they cannot be read."""
+    path = SETTINGS
     if not os.path.exists(path):
         return None
     try:
-        return json.loads(_text(path) or _as_root(["cat", path]) or "{}").get("device", "cpu")
+        return json.loads(_text(path) or _as_root(["cat", path]) or "").get("device", "cpu")
     except (ValueError, AttributeError):
-        return None
+        return ""
 
 
 def _edgeveil(root):
@@ -171,7 +172,7 @@ def _writable(place):
 def _runs(command):
     try:
         with open(os.devnull, "r+b") as nothing:
-            return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603
+            return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603 - words of ours
     except OSError:
         return False
 
@@ -191,7 +192,7 @@ def _as_root(command):
     """What a command prints as root by sudo; None where that cannot be had."""
     try:
         with open(os.devnull, "r+b") as nothing:
-            said = subprocess.check_output(["sudo", "-n"] + command, stdin=nothing, stderr=nothing)  # noqa: S603
+            said = subprocess.check_output(["sudo", "-n"] + command, stdin=nothing, stderr=nothing)  # noqa: S603 - ours
         return said.decode("utf-8", "replace")
     except (OSError, subprocess.CalledProcessError):
         return None

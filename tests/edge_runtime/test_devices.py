@@ -287,3 +287,13 @@ def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, c
     around = [f"systemctl --quiet is-active {both}", f"systemctl stop {both}"], ["systemctl start edgeveil.service"]
     assert done == ([trial] if tried == "cpu" else [*around[0], trial, *around[1]])
     assert ("did not start again" in capsys.readouterr().err) == (tried != "cpu")
+
+
+def test_settings_of_a_board_that_cannot_be_read_are_no_processor(tmp_path, monkeypatch):
+    path = tmp_path / "edge.json"
+    monkeypatch.setattr(facts, "SETTINGS", str(path))
+    monkeypatch.setattr(facts, "_as_root", lambda _: None)
+    assert facts._settings_device() is None
+    for text, device in (("{}", "cpu"), ('{"device": "edgetpu"}', "edgetpu"), ("", ""), ("[]", "")):
+        path.write_text(text)
+        assert facts._settings_device() == device
