@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -69,6 +70,10 @@ def _one(_row: Row) -> float:
     return 1.0
 
 
+def _on(name: str, row: Row) -> float:
+    return float(kind(row) == name)
+
+
 def _model(row: Row) -> str:
     return row.model
 
@@ -85,10 +90,7 @@ EFFECTS = (
     Effect("usb 2", lambda r: float(r.usb == "2"), lambda r: r.runtime, 0.5),
     Effect("threads", _threads, lambda _: "", 0.7),
     Effect("network", _one, _model, 0.2),
-    *(
-        Effect(f"network on {name}", lambda r, name=name: float(kind(r) == name), _model, 0.3)  # type: ignore[misc]
-        for name in ("cpu", "gpu", "vpu", "edgetpu")
-    ),
+    *(Effect(f"network on {name}", partial(_on, name), _model, 0.3) for name in ("cpu", "gpu", "vpu", "edgetpu")),
     Effect("network there", _one, lambda r: (r.model, r.group), 0.1),
     Effect("noise", _one, id, 0.1),
 )

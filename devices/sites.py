@@ -113,7 +113,7 @@ def _download(
         command += ["--platform", platform]
     if find_links is not None:
         command += ["--no-index", "--find-links", str(find_links)]
-    done = subprocess.run([*command, *requirements], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([*command, *requirements], capture_output=True, text=True, check=False)  # noqa: S603 - pip, and words of ours
     if done.returncode:
         problem = [line for line in done.stderr.splitlines() if "ERROR" in line][-1:] or ["pip failed"]
         raise BadInput(

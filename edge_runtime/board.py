@@ -167,7 +167,7 @@ def _update(arguments):
     sys.stdout.write("{} {}\n".format("now runs" if changed else "runs already:", releases.state().committed))
     if changed and os.path.isdir("/run/systemd/system"):
         # What runs still runs the old one; a board without the service has nothing to restart.
-        code = subprocess.call(["systemctl", "try-restart", "edgeveil.service"], stdin=subprocess.DEVNULL)  # noqa: S607
+        code = subprocess.call(["systemctl", "try-restart", "edgeveil.service"], stdin=subprocess.DEVNULL)  # noqa: S607 - found as every shell would
         if code:
             raise DeviceFailed("the new release is installed, but its service was not restarted (code {})".format(code))
 
@@ -208,7 +208,7 @@ def _making_way(device):
 def _called(command):
     """The exit code of a command of the system's; 127 where there is none."""
     try:
-        return subprocess.call(  # noqa: S603
+        return subprocess.call(  # noqa: S603 - words of ours
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
     except OSError:

@@ -180,7 +180,8 @@ def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
     from trainer.audit.document import environment
 
     versions, machine = environment()
-    listener, done = Listener(), {}  # type: ignore[var-annotated]
+    listener = Listener()
+    done: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = bench_stream.bundle(folder)
