@@ -90,7 +90,13 @@ class SshTransport:
                 channel.sendall(data)
             channel.shutdown_write()
             out, err = _drain(channel, timeout_s)
-            return Completed(channel.recv_exit_status(), out, err)
+            code = channel.recv_exit_status()
+        if code < 0:
+            raise DeviceFailed(
+                f"{command[0]} ended on {self.name} without an exit code: it was killed there (out of memory?), or the "
+                "line broke. Try again."
+            )
+        return Completed(code, out, err)
 
     def put(self, data: bytes, path: str, progress: Progress = lambda *_: None) -> None:
         """Make ``path`` have exactly these bytes. Raises ``DeviceFailed`` where they do not arrive."""
@@ -139,20 +145,28 @@ class SshTransport:
             ) from None
 
 
+LEFT_OPEN_S = 2.0  # a process left behind may hold the outputs open; after this silence nobody waits for it
+
+
 def _drain(channel: Any, timeout_s: float) -> tuple[bytes, bytes]:
-    """Both outputs until the command has ended; read in turns, so that neither fills up and holds the other."""
+    """Both outputs, read in turns, so that neither fills up and holds the other.
+
+    The far side closes the channel once the command has ended and all it printed was sent. Its exit code alone does not
+    say so: output may still come after it.
+    """
     out, err = [], []
-    end = time.monotonic() + timeout_s
+    begun = heard = time.monotonic()
     while True:
-        ended = channel.exit_status_ready()
+        closed = channel.closed  # looked at before the outputs, which are complete by then
         while channel.recv_ready():
             out.append(channel.recv(BLOCK))
+            heard = time.monotonic()
         while channel.recv_stderr_ready():
             err.append(channel.recv_stderr(BLOCK))
-        if ended and not channel.recv_ready() and not channel.recv_stderr_ready():
+            heard = time.monotonic()
+        now = time.monotonic()
+        if closed or (channel.exit_status_ready() and now - heard > LEFT_OPEN_S):
             return b"".join(out), b"".join(err)
-        if channel.closed and not ended:
-            raise EOFError
-        if time.monotonic() > end:
+        if now - begun > timeout_s:
             raise socket.timeout
         time.sleep(0.005)

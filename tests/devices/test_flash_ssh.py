@@ -1,15 +1,18 @@
 """A bundle over a real sshd: flashed, left alone, replaced, refused, gone back from; nothing of it is a mock."""
 
+import itertools
 import json
 import subprocess
 import sys
+import time
+import types
 
 import bundles
 import pytest
 import sshd
 
 from devices.execute import Board
-from devices.transports import open_transport
+from devices.transports import open_transport, ssh
 from devices.transports.base import digest, read_back
 from edge_runtime.errors import BadInput, DeviceFailed
 from edge_runtime.trust import public_key_line
@@ -184,6 +187,31 @@ def test_much_output_on_both_sides_and_the_exit_code(line):
 def test_a_command_that_takes_too_long(line):
     with pytest.raises(DeviceFailed, match="took too long"):
         line.run(["sleep", "20"], timeout_s=0.5)
+
+
+def test_what_is_printed_after_the_end_is_read_too(line):
+    assert line.run(["sh", "-c", "(sleep 0.3; echo late) & exit 3"]) == (3, b"late\n", b"")
+
+
+def test_who_was_left_behind_with_the_outputs_is_not_waited_for(line):
+    begun = time.monotonic()
+    assert line.run(["sh", "-c", "echo begun; sleep 30 & exit 3"]) == (3, b"begun\n", b"")
+    assert time.monotonic() - begun < 15
+
+
+@pytest.mark.parametrize("victim", ["$$", "$PPID"])
+def test_an_end_without_an_exit_code_is_no_exit_code(line, victim):
+    with pytest.raises(DeviceFailed, match=r"ended on .* without an exit code"):
+        line.run(["sh", "-c", f"kill -9 {victim}; sleep 5"])
+
+
+def test_an_end_between_two_looks_is_an_end():
+    """The code and the close come while the first round of looking is under way."""
+    looks = itertools.count()
+    channel = type("Channel", (types.SimpleNamespace,), {"closed": property(lambda _self: next(looks) > 0)})(
+        recv_ready=lambda: False, recv_stderr_ready=lambda: False, exit_status_ready=lambda: next(looks) > 0
+    )
+    assert ssh._drain(channel, 5) == (b"", b"")
 
 
 def test_a_line_that_breaks_is_said(server):

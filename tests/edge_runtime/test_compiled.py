@@ -10,12 +10,15 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 import zipfile
 
 import bundles
+import cv2
 import edge_tpu
 import numpy as np
 import pytest
+import sink_parts
 import tiny_models
 from edge_tpu import COMPILED
 
@@ -118,8 +121,8 @@ def test_an_audit_speaks_of_the_device_it_was_made_on(made, library, tmp_path, c
 
 
 def test_the_card_in_the_preview_is_of_what_runs(made, tmp_path):
-    parts = ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7), (COMPILED, "edgetpu", 0.9, "another board", "arm")
-    one = audited(made, tmp_path, *parts)
+    parts = [("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7), (COMPILED, "edgetpu", 0.65)]
+    one = audited(made, tmp_path, *parts, (COMPILED, "edgetpu", 0.9, "another board", "arm"))
     with zipfile.ZipFile(one.path) as file:
         document = json.loads(file.read(PRIVACY_MEMBER))
     for runs, told in (
@@ -130,7 +133,37 @@ def test_the_card_in_the_preview_is_of_what_runs(made, tmp_path):
     ):
         text = str(card_lines(one.manifest, document, **runs))
         assert told in text
-        assert sum(f"{number} %" in text for number in ("60.0", "70.0", "90.0")) == (told.endswith("%"))
+        assert sum(f"{number} %" in text for number in ("60.0", "65.0", "70.0", "90.0")) == (told.endswith("%"))
+
+
+@edge_tpu.needed
+def test_the_page_of_a_service_shows_what_was_measured_on_its_accelerator(made, library, tmp_path):
+    one = audited(made, tmp_path / "b", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7))
+    (tmp_path / "in").mkdir()
+    cv2.imwrite(str(tmp_path / "in" / "0.png"), np.zeros(tiny_models.SHAPE, np.uint8))
+    port = sink_parts.free_port()
+    words = ["run", one.path, "--trust", one.trust, "--device", "edgetpu", "--source", f"images:{tmp_path}/in"]
+    words += ["--repeat", "--sink", f"preview:{port}", "--health", "off"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edge_runtime", *map(str, words)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": str(library)},
+        stderr=subprocess.DEVNULL,
+    )
+
+    def page():
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
+                return answer.read().decode()
+        except OSError:
+            return ""
+
+    try:
+        assert sink_parts.eventually(page, 60)
+        assert "70.0 %" in page()
+        assert "60.0 %" not in page()
+    finally:
+        process.terminate()
+        process.wait(20)
 
 
 @edge_tpu.needed
@@ -138,11 +171,15 @@ def test_an_owners_limit_is_held_by_what_was_measured_on_the_device(made, librar
     ctypes.CDLL(str(library / edge_tpu.LIBRARY))
     both = audited(made, tmp_path / "both", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7))
     here = audited(made, tmp_path / "here", ("tflite-int8", None, 0.6))
+    other = audited(
+        made, tmp_path / "other", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.6, "another board", "aarch64")
+    )
     for one, most, device, problem in (
         (both, 0.1, "cpu", None),
         (both, 0.1, "edgetpu", "beats chance"),
         (both, 0.2, "edgetpu", None),
         (here, 0.2, "edgetpu", "no audit in it speaks of " + COMPILED),
+        (other, 0.2, "edgetpu", "no audit in it speaks of " + COMPILED),
     ):
         trust = Trust.open(one.trust)
         trust.policy = Policy([Demand(one.manifest["perturber"]["sensitive"], most, True)])

@@ -188,6 +188,19 @@ def test_operations_on_the_processor_are_refused_unless_they_were_allowed(tiny, 
     assert found["kernels"]["CPUExecutionProvider"] > 3
 
 
+def test_a_profile_that_says_nothing_of_where_operations_ran_is_no_proof(tiny, monkeypatch):
+    from edge_runtime.backends import onnx
+
+    def session(model, options, device, precision):
+        return onnx.onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(onnx, "_on_gpu", session)
+    monkeypatch.setattr(onnx, "ran_where", lambda _events: ({}, []))
+    for device in ("cuda", "cuda,cpu"):
+        with pytest.raises(NoDevice, match="does not say where operations ran"):
+            tiny_models.backend(tiny.manifest, tiny.members, "onnx-float32", device=device)
+
+
 def test_a_profile_is_read_by_operation():
     kernel = {"cat": "Node", "args": {"provider": "CUDAExecutionProvider", "op_name": "Conv"}}
     events = [{"cat": "Session", "name": "model_run", "args": {}}, {**kernel, "name": "a_kernel_time"}]

@@ -153,6 +153,14 @@ def test_an_empty_scene_sends_as_much_as_a_full_one(perturber, on_fault):
     assert len(calls) == 6  # as much is computed for nobody as for two
 
 
+def test_the_blank_frame_of_an_empty_place_stays_as_it_is(perturber):
+    live = loop(perturber, [], Counters(), slots=2, on_fault="flat")
+    live._blank[:] = 7  # a range that begins elsewhere than at 0
+    live.flat()
+    live.run(Given(reading(0), reading(1)))
+    assert (live._blank == 7).all()
+
+
 def test_a_late_result_is_dropped(perturber):
     sent, counters = [], Counters()
     live = loop(perturber, sent, counters, max_latency_s=1e-9)
