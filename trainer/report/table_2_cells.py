@@ -167,7 +167,8 @@ def _seed(record: Record) -> list[str]:
     audit = record["audit"]
     best = audit["worst_adaptive"]
     rates = (audit["target"], table_2.strongest(audit, "fixed"), best)
-    return [record["row"], str(record["seed"]), *(percent(table_2.spread([rate])) for rate in rates), best["name"]]
+    shares = (percent(table_2.spread([rate])) for rate in rates)
+    return [record["row"], str(record["seed"]), *shares, best["name"], audit["budget"]]
 
 
 def _name(mine: Sequence[Record], name: str, about: Mapping[str, Any]) -> str:
