@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 
 from trainer.audit.intervals import Interval, mean
-from trainer.report import fig_7, loop, streams, table_2, table_2_cells, unseen
+from trainer.report import fig_7, loop, recipes, streams, table_2, table_2_cells, unseen
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -19,6 +19,7 @@ FIG_7, FIG_7_PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs
 PICTURE = Path("docs/frontier-fig-7.svg")
 UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results-unseen.md")
 BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/capture-loop.md")
+RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results-recipes.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results-streams.md")
 
 
@@ -107,6 +108,18 @@ def unseen_page(record: dict[str, Any]) -> str:
     return templates().get_template("results-unseen.md.j2").render(sets=unseen.sections(record))
 
 
+def recipes_page(record: dict[str, Any]) -> str:
+    """The page on what each recipe takes as Markdown."""
+    made_with = {
+        f"* {row['machine']['cores']} cores, {row['machine']['architecture']}; "
+        + ", ".join(f"{name} {version}" for name, version in sorted(row["versions"].items()))
+        + "."
+        for row in record["rows"]
+    }
+    template = templates().get_template("results-recipes.md.j2")
+    return template.render(rows=list(recipes.rows(record)), made_with=sorted(made_with))
+
+
 def releases(root: Path = Path()) -> dict[str, dict[str, Any]]:
     """The records of releases, by data set."""
     found = {data: root / RELEASES.format(data) for data in table_2.PAPER}
@@ -120,6 +133,7 @@ def main() -> None:
         (STREAMS, STREAMS_PAGE, streams_page),
         (FIG_7, FIG_7_PAGE, fig_7_page),
         (UNSEEN, UNSEEN_PAGE, unseen_page),
+        (RECIPES, RECIPES_PAGE, recipes_page),
     )
     for record, target, make in pages:
         if record.is_file():

@@ -87,7 +87,7 @@ def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
             "codes_changed": float((sent[SHIPS] != sent[KERAS]).mean()),
         },
         "sha256": hashes(export),
-        "cost": export.manifest["models"]["encoder"].get("cost"),
+        "cost": {name: export.manifest["models"]["encoder"][name] for name in ("macs", "parameters")},
         "training_s": run.facts["wall_time_s"],
         "wall_time_s": round(time.monotonic() - started, 1),
         **dict(zip(("versions", "machine"), environment(), strict=True)),

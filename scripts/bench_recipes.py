@@ -1,0 +1,95 @@
+"""How long each recipe takes here, from the command to the trained perturber, and what it then costs a board.
+
+Each recipe is `edgeveil train RECIPE` at its full budget, in a process of its own on all cores of this machine, and
+then `edgeveil export` (not timed). Written recipe by recipe: run again, the script goes on with those that are missing;
+a name on the command line is timed anew. It begins once the machine is quiet; what was timed while something else ran
+is recorded as INVALID, and missing the next time. Records docs/results/bench/recipes.json.
+
+    EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py
+    EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py wifi-release faces-release
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from devices import quiet
+from edge_runtime import machine
+from edge_runtime.errors import LimitNotMet
+from edge_runtime.files import write_atomic
+from trainer.audit.document import environment
+from trainer.progress import say
+from trainer.recipe import Recipe
+
+RESULT = Path("docs/results/bench/recipes.json")
+
+
+def edgeveil(*words: object, ends: tuple[int, ...] = (0,)) -> int:
+    """One command of the workstation's; its exit code. Raises ``SystemExit`` with another than ``ends``."""
+    code = subprocess.run([sys.executable, "-m", "trainer.cli", *map(str, words)], check=False).returncode
+    if code not in ends:
+        raise SystemExit(code)
+    return code
+
+
+def timed(recipe: str, folder: Path) -> dict[str, Any]:
+    """Train and export one recipe in ``folder``."""
+    watch = quiet.Watch()
+    edgeveil("train", recipe, "--out", folder / "run", ends=(0, LimitNotMet.exit_code))
+    use = watch.use()
+    edgeveil("export", folder / "run", "--for", "workstation", "--out", folder / "export")
+    run = json.loads((folder / "run/run.json").read_text())
+    models = json.loads((folder / "export/manifest.json").read_text())["models"].values()
+    reasons = use.reasons()
+    versions, on = environment()
+    return {
+        "recipe": recipe,
+        "verdict": "INVALID" if reasons else "VALID",
+        "reasons": reasons,
+        "wall_s": round(use.seconds, 1),
+        "use": use.document(),
+        "stages_s": run["wall_time_s"],
+        "limit_met": run["limit_met"],
+        "macs": sum(model["macs"] for model in models),
+        "parameters": sum(model["parameters"] for model in models),
+        "seed": run["seed"],
+        "load": machine.load(),
+        "versions": versions,
+        "machine": on,
+    }
+
+
+def main() -> int:
+    """Time what is missing, or what is named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "recipes", nargs="*", metavar="RECIPE", help="to time anew; left out: those without a valid row"
+    )
+    parser.add_argument("--record", type=Path, default=RESULT)
+    parser.add_argument("--anyway", action="store_true", help="time on a busy machine too; the rows are INVALID then")
+    asked = parser.parse_args()
+    if unknown := set(asked.recipes) - set(Recipe.names()):
+        parser.error(f"recipes that come along were expected (edgeveil recipe list); came {', '.join(sorted(unknown))}")
+    rows = (
+        {row["recipe"]: row for row in json.loads(asked.record.read_text())["rows"]} if asked.record.is_file() else {}
+    )
+    asked.record.parent.mkdir(parents=True, exist_ok=True)
+    for name in asked.recipes or Recipe.names():
+        if not asked.recipes and rows.get(name, {}).get("verdict") == "VALID":
+            continue
+        quiet.begin(anyway=asked.anyway)
+        say(f"{name}: timed")
+        with tempfile.TemporaryDirectory() as folder:
+            rows[name] = timed(name, Path(folder))
+        document = {"kind": "recipes", "what": __doc__.splitlines()[0], "rows": [rows[one] for one in sorted(rows)]}
+        write_atomic(str(asked.record), (json.dumps(document, indent=1) + "\n").encode())
+        say(f"{name}: {rows[name]['wall_s']:.0f} s, {rows[name]['verdict']}")
+    return 0 if all(row["verdict"] == "VALID" for row in rows.values()) else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())
