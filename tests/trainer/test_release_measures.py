@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trainer.audit.collateral import kept, within
-from trainer.audit.releases import measure
-from trainer.datasets.base import Dataset, InputSpec, Slices
+from trainer.audit.releases import crossed, measure
+from trainer.datasets.base import Dataset, InputSpec, Part, Slices
 
 
 def dataset(n: int = 3000) -> Dataset:
@@ -48,6 +48,17 @@ def test_a_leak_shows_in_every_line_and_none_in_none():
     assert leaky["pooled"][-1]["label_only"]["accuracy"] < 0.7
     assert clean["kept"]["size"] > 0.7 > leaky["kept"]["size"]
     assert "for readings drawn like the calibration data (1,000 readings counted)" in clean["sentence"]
+
+
+def test_frames_of_one_recording_do_not_count_for_each_other():
+    recording = np.arange(400) // 20
+    z = recording % 2  # nothing of x tells z, and each recording has a code of its own
+    part = Part(np.zeros((400, 1)), np.zeros(400, np.int64), z, recording, np.arange(400))
+    prior, rng = np.full((1, 2), 0.5), np.random.default_rng(0)
+    p = crossed(part, recording, prior, codes=20, rng=rng)
+    assert np.ptp(p) == 0  # no other fold has the code
+    alone = Part(part.x, part.y, z, None, part.index)
+    assert (crossed(alone, recording, prior, codes=20, rng=rng).argmax(axis=1) == z).all()
 
 
 def test_tracks_that_cannot_be_made_are_said():
