@@ -47,7 +47,7 @@ def test_every_point_of_the_figure_is_a_recipe_that_can_be_trained():
     for kinds, axis in reproduce_fig_7.SWEEPS.values():
         recipes = [Recipe.find(f"wifi-{kind}") for kind in kinds]
         asked += points(recipes, [axis, Axis("seed", (0, 1))])
-    assert len(asked) == 2 * (4 * 5 + 3 + 3)
+    assert len(asked) == 2 * (4 * 5 + 3 * 4 + 3 + 3)
     assert len({one.name for one in asked}) == len(asked)
 
 
@@ -67,6 +67,18 @@ def test_lines_run_from_little_given_up_to_much_and_the_page_has_every_point():
     assert page.count("| wifi-prgan target_accuracy=0.9 |") == 2
     assert "not trained: it diverged" in page
     assert "**8.0 [6.0, 9.0]** random forest | 68.0 |" in page
+
+
+def test_settings_that_chose_the_same_checkpoint_are_one_row():
+    rows = [point(str(floor), "prgan", 0.9, 0.25, 0.86) for floor in (0.92, 0.86, 0.83)]
+    for row, floor in zip(rows, (0.92, 0.86, 0.83), strict=True):
+        row["settings"] = {"limits.target_accuracy": floor}
+    rows.append({**point("other", "prgan", 0.9, 0.25, 0.86), "seed": 1})
+    shown = list(fig_7.cells(frontier(*rows)))
+    assert [cells[:2] for cells in shown] == [
+        ["wifi-prgan target_accuracy=0.92, 0.86, 0.83: one checkpoint", "0"],
+        ["wifi-prgan target_accuracy=0.9", "1"],
+    ]
 
 
 def test_the_picture_is_the_same_for_the_same_points(tmp_path):

@@ -52,13 +52,14 @@ def lines(frontier: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def cells(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The rows of a table, one for each point; what failed says why."""
+    """The rows of a table, one for each checkpoint that was chosen; what failed says why."""
     for rows in lines(frontier).values():
-        for row in rows:
+        for same in _same(rows):
+            row = same[0]
             given, fixed, leak = (lost(row, of) for of in ("target", "fixed", "leak"))
             chance = row["raw"]["sensitive"]["accuracy"] - row["chance"]["majority"]
             yield [
-                _name(row),
+                _name(row) if len(same) == 1 else _names(same),
                 str(row["seed"]),
                 _points(given),
                 _points(fixed),
@@ -123,7 +124,25 @@ def _all(found: Mapping[str, list[Mapping[str, Any]]]) -> list[Mapping[str, Any]
 
 def _name(row: Mapping[str, Any]) -> str:
     """The recipe and what was set in it; the seed has a column of its own."""
-    return label({**row, "settings": {key: value for key, value in row["settings"].items() if key != "seed"}})
+    return label({**row, "settings": _set(row)})
+
+
+def _same(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Points of one recipe and seed with the same rates to the last row: another setting, the same checkpoint."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        key = (row["recipe"], row["seed"], sorted(_set(row)), *(row[of] for of in ("target", "fixed", "leak")))
+        found.setdefault(repr(key), []).append(row)
+    return list(found.values())
+
+
+def _set(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row["settings"].items() if key != "seed"}
+
+
+def _names(rows: Sequence[Mapping[str, Any]]) -> str:
+    values = {key: ", ".join(f"{_set(row)[key]}" for row in rows) for key in _set(rows[0])}
+    return f"{label({**rows[0], 'settings': values})}: one checkpoint"
 
 
 def _points(value: Lost) -> str:
