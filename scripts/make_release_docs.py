@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from trainer.report import synthesis
+
 RECORDS = Path("docs/results/privacy")
 PAGE = Path("docs/results-releases.md")
 # What the int8 artefact should meet: name in the record, at most or at least, factor and digits to show.
@@ -47,6 +49,11 @@ better; what networks trained on x' reach stands below. How well each seed's att
 the correlation within y between x and x'; label-only keeps 0. Settings were chosen on validation
 (docs/results/privacy/choice-*.json). The release on depth is a stream's: its code is drawn from P(c | y-hat) whatever x
 is, so there the word is counted, each reading standing for a whole track.
+
+The same codes can be drawn as donors (real readings), centroids (means of many people's) or by a decoder (nobody's
+record): docs/results/privacy/synthesis.json (scripts/measure_synthesis.py), the mean over seeds and in brackets the
+ends of their 95 % intervals. What is *trained on x'* is tried on clean test readings (y and classes in %, numbers as
+the correlation within y); half right is what a discriminator gets of perfect pictures, and it proves nothing of donors.
 """
 
 
@@ -60,8 +67,8 @@ def row(name: str, target: tuple[str, float], value: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def section(data: str, record: dict[str, Any]) -> str:
-    """One data set: its table, and int8 beside Keras."""
+def section(data: str, record: dict[str, Any], ways: dict[str, Any]) -> str:
+    """One data set: its table, int8 beside Keras, networks on x', and ways to make x' out of the same codes."""
     lines = [
         f"## {data}",
         "",
@@ -84,6 +91,8 @@ def section(data: str, record: dict[str, Any]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *networks(record)]
+    if made := list(synthesis.lines(ways, data)):
+        lines += ["", f"How x' is made ({data}); label-only is in [Table 5](results-table-2.md):", "", *made]
     again = [one["artefacts"]["tflite-int8"]["same_x"] for one in record["seeds"]]
     changed = sum(one["rows_with_several_codes"] for one in again)
     lines += [
@@ -135,7 +144,9 @@ def networks(record: dict[str, Any]) -> list[str]:
 def page(root: Path = Path()) -> str:
     """The page on the records under ``root``, as Markdown."""
     found = {data: root / RECORDS / f"release-{data}.json" for data in TARGETS}
-    parts = [section(data, json.loads(path.read_text())) for data, path in found.items() if path.is_file()]
+    ways = root / RECORDS / "synthesis.json"
+    made = json.loads(ways.read_text()) if ways.is_file() else {"rows": []}
+    parts = [section(data, json.loads(path.read_text()), made) for data, path in found.items() if path.is_file()]
     return "\n".join([HEAD, *parts])
 
 
