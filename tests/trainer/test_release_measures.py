@@ -50,15 +50,36 @@ def test_a_leak_shows_in_every_line_and_none_in_none():
     assert "for readings drawn like the calibration data (1,000 readings counted)" in clean["sentence"]
 
 
+def sessions(people: int, each: int, frames: int = 12) -> Part:
+    """So many sessions of everybody, of one class of y."""
+    session = np.repeat(np.arange(people * each), frames)
+    rows = np.arange(len(session))
+    return Part(np.zeros((len(rows), 1)), np.zeros(len(rows), np.int64), session % people, session, rows)
+
+
+def count(part: Part, code: np.ndarray) -> dict[str, float]:
+    people = int(part.z.max()) + 1
+    prior, rng = np.full((1, people), 1 / people), np.random.default_rng(0)
+    return crossed(part, code, prior, codes=int(code.max()) + 1, chance=1 / people, rng=rng)
+
+
 def test_frames_of_one_recording_do_not_count_for_each_other():
-    recording = np.arange(400) // 20
-    z = recording % 2  # nothing of x tells z, and each recording has a code of its own
-    part = Part(np.zeros((400, 1)), np.zeros(400, np.int64), z, recording, np.arange(400))
-    prior, rng = np.full((1, 2), 0.5), np.random.default_rng(0)
-    p = crossed(part, recording, prior, codes=20, rng=rng)
-    assert np.ptp(p) == 0  # no other fold has the code
-    alone = Part(part.x, part.y, z, None, part.index)
-    assert (crossed(alone, recording, prior, codes=20, rng=rng).argmax(axis=1) == z).all()
+    part = sessions(people=5, each=14)
+    own = part.cluster  # nothing tells z, and each recording has a code of its own
+    assert count(part, own)["accuracy"] == pytest.approx(0.2, abs=0.06)
+    alone = Part(part.x, part.y, part.z, None, part.index)
+    assert count(alone, own)["accuracy"] == 1
+
+
+def test_few_recordings_do_not_make_an_attack_weaker_than_a_guess():
+    part = sessions(people=5, each=3)
+    nothing = count(part, np.zeros(len(part), np.int64))
+    assert nothing["null"] < 0.1  # left out, a recording's own person is missing from the counts
+    assert nothing["accuracy"] == pytest.approx(0.2, abs=0.06)
+    assert nothing["auc"] == pytest.approx(0.5, abs=0.06)
+    assert count(part, part.z)["accuracy"] > 0.9
+    two_thirds = np.where(part.cluster % 3 > 0, 1 + part.z, 0)
+    assert count(part, two_thirds)["accuracy"] > nothing["accuracy"] + 0.2
 
 
 def test_tracks_that_cannot_be_made_are_said():

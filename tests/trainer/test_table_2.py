@@ -115,4 +115,4 @@ def test_the_record_of_a_release_stands_in_the_table(row):
     release["seeds"][0]["networks"] = document(best=0.6, fixed=0.5)
     cells = line(script().table_2_page([record("mnist", row, 0)], {"mnist": release}), "**release**")
     assert cells[2] == "50.0 [48.0, 52.0]"
-    assert cells[5].endswith("; networks 60.0 [58.0, 62.0]")
+    assert cells[5].endswith("; networks (quick) 60.0 [58.0, 62.0]")

@@ -15,6 +15,7 @@ The first is tighter for small f. Which one is used is decided by the chance lev
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -205,13 +206,26 @@ def null_distribution(
     cluster: np.ndarray | None = None,
     strata: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Plug-in accuracy and bits (shuffles, 2) where z is shuffled within strata; by whole clusters where that can be.
+    """Plug-in accuracy and bits (shuffles, 2) where z is shuffled within strata (``shuffled_labels``)."""
+    shape = (classes[0], len(q), classes[1])
+    found = np.empty((shuffles, 2))
+    for i, shuffled in enumerate(
+        shuffled_labels(z, y if strata is None else strata, shuffles=shuffles, rng=rng, cluster=cluster)
+    ):
+        counts = through(count(y, code, shuffled, shape=shape), q)
+        found[i] = bayes_accuracy(counts), information(counts)
+    return found
+
+
+def shuffled_labels(
+    z: np.ndarray, strata: np.ndarray, *, shuffles: int, rng: np.random.Generator, cluster: np.ndarray | None
+) -> Iterator[np.ndarray]:
+    """z (n,) shuffled within ``strata`` (n,), again and again; by whole clusters where that can be.
 
     Frames of a recording share y and z. Such clusters swap their z as a whole, for rows shuffled one by one would make
     the null of independent rows, which is too small. Where a cluster has several y or z, its rows are shuffled.
     """
-    strata = y if strata is None else strata
-    unit = np.arange(len(y))
+    unit = np.arange(len(z))
     if cluster is not None:
         numbered = np.unique(cluster, return_inverse=True)[1].reshape(-1)
         first = np.unique(numbered, return_index=True)[1]
@@ -221,12 +235,8 @@ def null_distribution(
     of_unit, stratum = z[first], strata[first]
     order = np.argsort(stratum, kind="stable")
     pieces = np.split(order, np.flatnonzero(np.diff(stratum[order])) + 1)
-    shape = (classes[0], len(q), classes[1])
-    found = np.empty((shuffles, 2))
-    for i in range(shuffles):
+    for _ in range(shuffles):
         shuffled = of_unit.copy()
         for piece in pieces:
             shuffled[piece] = of_unit[rng.permutation(piece)]
-        counts = through(count(y, code, shuffled[unit], shape=shape), q)
-        found[i] = bayes_accuracy(counts), information(counts)
-    return found
+        yield shuffled[unit]

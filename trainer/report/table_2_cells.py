@@ -114,7 +114,8 @@ def _release(release: Record) -> list[str]:
     )
     best = f"**{100 * over['attack']['mean']:.1f}**, worst seed {100 * over['attack']['worst']:.1f}"
     if tried:
-        best += f"; networks {percent(table_2.spread([found['worst_adaptive'] for found in tried]))}"
+        budgets = ", ".join(sorted({found["budget"] for found in tried}))
+        best += f"; networks ({budgets}) {percent(table_2.spread([found['worst_adaptive'] for found in tried]))}"
     return [
         "**release** (counting attacks, [its own page](results-releases.md))",
         f"{100 * right:.1f}",

@@ -115,20 +115,27 @@ def measure(
         "fixed": None if fixed is None else {name: getattr(fixed, name) for name in ("accuracy", "low", "high")},
     }
     part = dataset.part("test")
+    chance = metrics.chance(dataset.theta, counted, part.y, part.z)
     code = next((o["name"] for o in fitted.outputs if o["kind"] == "code"), None)
     if code is not None or fitted.kind == FLOOR:
         values = outputs[code if code is not None else "label"].astype(np.int64)[first:]
         codes = int(outputs[code if code is not None else "label"].max()) + 1
         rng = np.random.default_rng([seed, 2])
-        p = crossed(part, values, counted, codes=codes, rng=rng)
-        rate = intervals.rate(p.argmax(axis=1) == part.z, part.cluster)
+        rate = crossed(part, values, counted, codes=codes, chance=chance.majority, rng=rng)
         # Codes tell less on the rows they were learned on than elsewhere, so they are counted on test folds too.
-        if rate.estimate > leak["accuracy"]:
-            leak = {"name": "code counts, crossed", **interval(rate), "auc": metrics.auc_within_y(p, part.y, part.z)}
+        if rate["accuracy"] > leak["accuracy"]:
+            leak = {"name": "code counts, crossed", **rate}
         shape = (len(dataset.y_names), codes, len(dataset.z_names))
         bits = certificate.information(certificate.count(part.y, values, part.z, shape=shape))
         null = certificate.null_distribution(
-            part.y, values, part.z, q=np.eye(codes), classes=(shape[0], shape[2]), shuffles=60, rng=rng
+            part.y,
+            values,
+            part.z,
+            q=np.eye(codes),
+            classes=(shape[0], shape[2]),
+            shuffles=60,
+            rng=rng,
+            cluster=part.cluster,
         )[:, 1]
         over = {"estimate": bits - null.mean(), "null": null.mean(), "null_95": np.quantile(null, 0.95)}
         document["bits_over_null"] = over
@@ -141,7 +148,7 @@ def measure(
             **document,
             "perturber": fitted.kind,
             "rows": len(part),
-            "chance": metrics.chance(dataset.theta, counted, part.y, part.z)._asdict(),
+            "chance": chance._asdict(),
             "leak": leak,
             "target": interval(intervals.rate(right, part.cluster)),
             "raw": raw_rates(dataset, two),
