@@ -145,7 +145,9 @@ class SshTransport:
             ) from None
 
 
-LEFT_OPEN_S = 2.0  # a process left behind may hold the outputs open; after this silence nobody waits for it
+# A process left behind may hold the outputs open. What is still printed after the exit code is waited for until it has
+# been silent for so long, and for so long at most.
+SILENT_S, LEFT_OPEN_S = 1.0, 5.0
 
 
 def _drain(channel: Any, timeout_s: float) -> tuple[bytes, bytes]:
@@ -155,9 +157,11 @@ def _drain(channel: Any, timeout_s: float) -> tuple[bytes, bytes]:
     say so: output may still come after it.
     """
     out, err = [], []
-    begun = heard = time.monotonic()
+    heard = begun = time.monotonic()
+    ended = None
     while True:
-        closed = channel.closed  # looked at before the outputs, which are complete by then
+        # Looked at before the outputs, which are complete by then where the channel is closed.
+        closed, coded = channel.closed, channel.exit_status_ready()
         while channel.recv_ready():
             out.append(channel.recv(BLOCK))
             heard = time.monotonic()
@@ -165,8 +169,11 @@ def _drain(channel: Any, timeout_s: float) -> tuple[bytes, bytes]:
             err.append(channel.recv_stderr(BLOCK))
             heard = time.monotonic()
         now = time.monotonic()
-        if closed or (channel.exit_status_ready() and now - heard > LEFT_OPEN_S):
+        if coded and ended is None:
+            ended = now
+        left_open = ended is not None and (now - max(ended, heard) > SILENT_S or now - ended > LEFT_OPEN_S)
+        if closed or left_open:
             return b"".join(out), b"".join(err)
-        if now - begun > timeout_s:
+        if ended is None and now - begun > timeout_s:
             raise socket.timeout
         time.sleep(0.005)
