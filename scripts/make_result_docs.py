@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import reproduce_fig_7
 
 from trainer.audit.intervals import Interval, mean
 from trainer.report import fig_7, loop, recipes, streams, table_2, table_2_cells, unseen
@@ -100,7 +101,16 @@ def table_2_page(records: list[dict[str, Any]], releases: dict[str, dict[str, An
 
 def fig_7_page(record: dict[str, Any]) -> str:
     """The page on figure 7 as Markdown; its picture is drawn beside it."""
-    return templates().get_template("results-fig-7.md.j2").render(record=record, rows=list(fig_7.cells(record)))
+    kinds = {row.get("perturber") for row in record["points"]}
+    found = {(row["recipe"], key) for row in record["points"] for key in row["settings"]}
+    missing = [
+        f"{kind} along {axis.key}"
+        for swept, axis in reproduce_fig_7.SWEEPS.values()
+        for kind in swept
+        if (f"wifi-{kind}", axis.key) not in found
+    ]
+    template = templates().get_template("results-fig-7.md.j2")
+    return template.render(record=record, rows=list(fig_7.cells(record)), kinds=kinds, missing=missing)
 
 
 def unseen_page(record: dict[str, Any]) -> str:

@@ -59,7 +59,7 @@ def cells(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
             given, fixed, leak = (lost(row, of) for of in ("target", "fixed", "leak"))
             chance = row["raw"]["sensitive"]["accuracy"] - row["chance"]["majority"]
             yield [
-                _name(row) if len(same) == 1 else _names(same),
+                _names(same) + ("" if row.get("limit_met", True) else " (no checkpoint kept the floor)"),
                 str(row["seed"]),
                 _points(given),
                 _points(fixed),
@@ -69,7 +69,7 @@ def cells(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
             ]
     for row in frontier["points"]:
         if "failed" in row:
-            yield [_name(row), str(row["seed"]), f"not trained: {row['failed']}", "", "", "", ""]
+            yield [_names([row]), str(row["seed"]), f"not trained: {row['failed']}", "", "", "", ""]
 
 
 def draw(frontier: Mapping[str, Any], out: Path) -> None:
@@ -98,20 +98,22 @@ def draw(frontier: Mapping[str, Any], out: Path) -> None:
 
 
 def _line(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]], of: str) -> None:
-    x, y = (np.array([lost(row, name) for row in rows]).T * 100 for name in ("target", of))
+    """The points of one kind, joined along each axis they were swept on; hollow where no checkpoint kept the floor."""
     several = len({row["seed"] for row in rows}) > 1
-    axes.errorbar(
-        x[0],
-        y[0],
-        xerr=_around(x),
-        yerr=_around(y),
-        fmt="s" if kind == "label-only" else "o" if several else "o-",
-        color=COLOURS[kind],
-        markersize=4,
-        linewidth=1,
-        elinewidth=0.8,
-        label=NAMES[kind],
-    )
+    drawn = {"color": COLOURS[kind], "markersize": 4, "linewidth": 1, "elinewidth": 0.8}
+    for swept in dict.fromkeys(tuple(_set(row)) for row in rows):
+        mine = [row for row in rows if tuple(_set(row)) == swept]
+        x, y = (np.array([lost(row, name) for row in mine]).T * 100 for name in ("target", of))
+        if not several:
+            axes.plot(x[0], y[0], "-", color=COLOURS[kind], linewidth=1)
+        for kept in (True, False):
+            some = np.array([row.get("limit_met", True) is kept for row in mine])
+            if some.any():
+                shape = "s" if kind == "label-only" else "o"
+                face = COLOURS[kind] if kept else "white"
+                ends = {"xerr": _around(x[:, some]), "yerr": _around(y[:, some])}
+                axes.errorbar(x[0, some], y[0, some], **ends, fmt=shape, markerfacecolor=face, **drawn)
+    axes.plot([], [], "s" if kind == "label-only" else "o-", color=COLOURS[kind], markersize=4, label=NAMES[kind])
 
 
 def _around(values: np.ndarray) -> np.ndarray:
@@ -120,11 +122,6 @@ def _around(values: np.ndarray) -> np.ndarray:
 
 def _all(found: Mapping[str, list[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
     return [row for rows in found.values() for row in rows]
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    """The recipe and what was set in it; the seed has a column of its own."""
-    return label({**row, "settings": _set(row)})
 
 
 def _same(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
@@ -141,8 +138,9 @@ def _set(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The recipe and what was set in it, all of ``rows`` in one; the seed has a column of its own."""
     values = {key: ", ".join(f"{_set(row)[key]}" for row in rows) for key in _set(rows[0])}
-    return f"{label({**rows[0], 'settings': values})}: one checkpoint"
+    return label({**rows[0], "settings": values}) + (": one checkpoint" if len(rows) > 1 else "")
 
 
 def _points(value: Lost) -> str:
