@@ -2,8 +2,9 @@
 
 Each recipe is `edgeveil train RECIPE` at its full budget, in a process of its own on all cores of this machine, and
 then `edgeveil export` (not timed). Written recipe by recipe: run again, the script goes on with those that are missing;
-a name on the command line is timed anew. It begins once the machine is quiet; what was timed while something else ran
-is recorded as INVALID, and missing the next time. Records docs/results/bench/recipes.json.
+a recipe that was changed since, or is named on the command line, is timed anew. It begins once the machine is quiet;
+what was timed while something else ran is recorded as INVALID where nothing valid stands, and missing the next time.
+Records docs/results/bench/recipes.json.
 
     EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py
     EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py wifi-release faces-release
@@ -36,6 +37,22 @@ def edgeveil(*words: object, ends: tuple[int, ...] = (0,)) -> int:
     return code
 
 
+def settings(recipe: str) -> dict[str, Any]:
+    """All that the recipe says."""
+    return Recipe.find(recipe).model_dump(mode="json", exclude_none=True)
+
+
+def read(record: Path) -> dict[str, dict[str, Any]]:
+    """The rows of the record by recipe, those of recipes that are as they were."""
+    rows = json.loads(record.read_text())["rows"] if record.is_file() else []
+    return {row["recipe"]: row for row in rows if row["settings"] == settings(row["recipe"])}
+
+
+def valid(row: dict[str, Any] | None) -> bool:
+    """Whether it was timed on a quiet machine."""
+    return row is not None and row["verdict"] == "VALID"
+
+
 def timed(recipe: str, folder: Path) -> dict[str, Any]:
     """Train and export one recipe in ``folder``."""
     watch = quiet.Watch()
@@ -48,6 +65,7 @@ def timed(recipe: str, folder: Path) -> dict[str, Any]:
     versions, on = environment()
     return {
         "recipe": recipe,
+        "settings": settings(recipe),
         "verdict": "INVALID" if reasons else "VALID",
         "reasons": reasons,
         "wall_s": round(use.seconds, 1),
@@ -74,21 +92,21 @@ def main() -> int:
     asked = parser.parse_args()
     if unknown := set(asked.recipes) - set(Recipe.names()):
         parser.error(f"recipes that come along were expected (edgeveil recipe list); came {', '.join(sorted(unknown))}")
-    rows = (
-        {row["recipe"]: row for row in json.loads(asked.record.read_text())["rows"]} if asked.record.is_file() else {}
-    )
     asked.record.parent.mkdir(parents=True, exist_ok=True)
     for name in asked.recipes or Recipe.names():
-        if not asked.recipes and rows.get(name, {}).get("verdict") == "VALID":
+        if not asked.recipes and valid(read(asked.record).get(name)):
             continue
         quiet.begin(anyway=asked.anyway)
         say(f"{name}: timed")
         with tempfile.TemporaryDirectory() as folder:
-            rows[name] = timed(name, Path(folder))
-        document = {"kind": "recipes", "what": __doc__.splitlines()[0], "rows": [rows[one] for one in sorted(rows)]}
-        write_atomic(str(asked.record), (json.dumps(document, indent=1) + "\n").encode())
-        say(f"{name}: {rows[name]['wall_s']:.0f} s, {rows[name]['verdict']}")
-    return 0 if all(row["verdict"] == "VALID" for row in rows.values()) else 3
+            new = timed(name, Path(folder))
+        say(f"{name}: {new['wall_s']:.0f} s, {new['verdict']}")
+        rows = read(asked.record)
+        if valid(new) or not valid(rows.get(name)):
+            rows[name] = new
+            document = {"kind": "recipes", "what": __doc__.splitlines()[0], "rows": [rows[one] for one in sorted(rows)]}
+            write_atomic(str(asked.record), (json.dumps(document, indent=1) + "\n").encode())
+    return 0 if all(valid(row) for row in read(asked.record).values()) else 3
 
 
 if __name__ == "__main__":

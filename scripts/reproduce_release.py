@@ -176,7 +176,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for runs and exports")
     parser.add_argument("--record", type=Path, required=True)
     parser.add_argument("--networks", choices=sorted(BUDGETS), help="let networks attack x' too, and how hard")
-    parser.add_argument("--again", action="store_true", help="measure seeds on record anew, from the runs in --out")
+    parser.add_argument(
+        "--again", action="store_true", help="measure seeds on record anew; runs that are not in --out are made"
+    )
     asked = parser.parse_args()
     load_tensorflow()
     recipe = Recipe.find(asked.recipe)

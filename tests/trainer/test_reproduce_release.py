@@ -93,3 +93,37 @@ def test_networks_are_added_to_what_is_on_record_and_asked_for_once(tmp_path, mo
     found = json.loads(record.read_text())["seeds"][0]
     assert found["networks"]["worst_adaptive"]["accuracy"] == 0.6
     assert "not the one on record" in capsys.readouterr().err  # another artefact than the record's was attacked
+
+
+def test_a_thorough_attack_is_not_replaced_by_a_quick_one(tmp_path, monkeypatch):
+    thorough = {**attacked(0.6), "budget": "thorough"}
+    record = recorded(tmp_path, {**seed(0.61, 0.8), "seed": 0, "sha256": {"tflite-int8": "cd"}, "networks": thorough})
+    monkeypatch.setattr(reproduce_release, "networks", lambda *_words: pytest.fail("attacked again"))
+    again(monkeypatch, tmp_path, record, "--networks", "quick")
+    assert json.loads(record.read_text())["seeds"][0]["networks"] == thorough
+
+
+@pytest.mark.parametrize(("now", "kept"), [("cd", True), ("ef", False)])
+def test_what_is_measured_again_keeps_networks_of_the_same_artefact_alone(tmp_path, monkeypatch, now, kept):
+    old = {**seed(0.61, 0.8), "seed": 0, "sha256": {"tflite-int8": "cd"}, "networks": attacked(0.6)}
+    record = recorded(tmp_path, {**seed(0.59, 0.8), "seed": 1, "sha256": {"tflite-int8": "ab"}}, old)
+    new = {**seed(0.63, 0.9), "seed": 0, "sha256": {"tflite-int8": now}}
+    monkeypatch.setattr(reproduce_release, "seed_record", lambda *_words: dict(new))
+    again(monkeypatch, tmp_path, record, "--again")
+    found = json.loads(record.read_text())
+    assert [one["seed"] for one in found["seeds"]] == [0, 1]
+    assert ("networks" in found["seeds"][0]) == kept
+    assert found["over_seeds"]["kept.ink"]["seeds"] == [0.9, 0.8]
+
+
+def recorded(folder: Path, *seeds: dict) -> Path:
+    settings = Recipe.find("digits-release").model_dump(mode="json", exclude={"seed"}, exclude_none=True)
+    (folder / "record.json").write_text(json.dumps({"recipe": "digits-release", "settings": settings, "seeds": seeds}))
+    return folder / "record.json"
+
+
+def again(monkeypatch, folder: Path, record: Path, *options: str) -> None:
+    monkeypatch.setattr(reproduce_release, "load_tensorflow", lambda: None)
+    words = ["x", "digits-release", "--seeds", "0", "--out", str(folder), "--record", str(record)]
+    monkeypatch.setattr(sys, "argv", [*words, *options])
+    reproduce_release.main()

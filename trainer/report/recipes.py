@@ -43,8 +43,8 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         *("-" if seconds is None else f"{seconds:.0f}" for seconds in stages),
         f"{row['use']['own_cores']:.2f}",
         "yes" if row["limit_met"] else "no",
-        f"{cost.macs / 1e6:.3g}" if cost.macs else "-",
-        f"{cost.parameters / 1e3:.3g}" if cost.parameters else "-",
+        f"{cost.macs / 1e6:,.3f}" if cost.macs else "-",
+        f"{cost.parameters / 1e3:,.1f}" if cost.parameters else "-",
         _share(cost, paper) if paper and cost.macs else "-",
     ]
 
