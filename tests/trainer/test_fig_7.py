@@ -27,6 +27,7 @@ def point(name: str, kind: str, target: float, fixed: float, best: float) -> dic
         "settings": {"limits.target_accuracy": 0.9},
         "seed": 0,
         "perturber": kind,
+        "data": "wifi",
         "raw": {"target": rate(0.95), "sensitive": rate(0.88)},
         "chance": {"majority": 0.2},
         "target": rate(target),

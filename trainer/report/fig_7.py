@@ -104,7 +104,7 @@ def _line(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]], of: str) -> N
     for swept in dict.fromkeys(tuple(_set(row)) for row in rows):
         mine = [row for row in rows if tuple(_set(row)) == swept]
         x, y = (np.array([lost(row, name) for row in mine]).T * 100 for name in ("target", of))
-        if not several:
+        if not several and kind != "label-only":
             axes.plot(x[0], y[0], "-", color=COLOURS[kind], linewidth=1)
         for kept in (True, False):
             some = np.array([row.get("limit_met", True) is kept for row in mine])
@@ -138,7 +138,12 @@ def _set(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The recipe and what was set in it, all of ``rows`` in one; the seed has a column of its own."""
+    """The recipe and what was set in it, all of ``rows`` in one; the seed has a column of its own.
+
+    Label-only has nothing to set, and stands once for each pair of data and classifiers.
+    """
+    if rows[0].get("perturber") == "label-only":
+        return f"label-only on {rows[0]['data']}"
     values = {key: ", ".join(f"{_set(row)[key]}" for row in rows) for key in _set(rows[0])}
     return label({**rows[0], "settings": values}) + (": one checkpoint" if len(rows) > 1 else "")
 
