@@ -78,6 +78,7 @@ def streams_page(record: dict[str, Any]) -> str:
             lengths=streams.LENGTHS,
             over=over,
             excess=excess,
+            by_worst=list(streams.by_worst_person(record, "held", "T=16")),
             **{name: functools.partial(getattr(streams, name), record) for name in ("best", "linkage", "per_split")},
         )
     )

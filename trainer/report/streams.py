@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ BASELINE = {
     "learned": "learned, people permuted",
 }
 LENGTHS = ("T=1", "T=4", "T=16", "linked")
+WORST = (0.75, 0.85)  # shares of y-hat right of the worst person never seen, between which splits are put together
 POPULATIONS = ("calibrated", "unseen")
 
 Record = Mapping[str, Any]
@@ -59,6 +60,20 @@ def over_baseline(record: Record, population: str, way: str, length: str) -> Int
             ]
         )
     )
+
+
+def by_worst_person(record: Record, way: str, length: str) -> Iterator[tuple[str, int, Interval]]:
+    """``over_baseline`` of people never seen, by how often y-hat is right of the worst of them: range, splits, mean."""
+    found = per_split(record, "unseen", "held_right", "worst_person")
+    for low, high in zip((0.0, *WORST), (*WORST, 1.0), strict=True):
+        splits = {
+            name: split
+            for (name, split), right in zip(record["splits"].items(), found, strict=True)
+            if low <= right < high or (high == 1.0 and right == 1.0)
+        }
+        if len(splits) > 1:
+            what = f"{100 * low:.0f} to {100 * high:.0f}"
+            yield what, len(splits), over_baseline({**record, "splits": splits}, "unseen", way, length)
 
 
 def per_split(record: Record, population: str, *keys: str) -> np.ndarray:
