@@ -154,7 +154,9 @@ class Release(Section):
         "drew from the code and noise.",
     )
     fewest_subjects: int = Field(
-        default=10, ge=2, description="centroid: at least so many different people in each mean."
+        default=10,
+        ge=2,
+        description="centroid: at least so many different people in each mean; readings where no people are named.",
     )
     donors: int = Field(
         default=16, ge=1, le=256, description="donor, decoder: pictures of each code to draw from; a power of two."
