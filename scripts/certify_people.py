@@ -50,7 +50,7 @@ def certify_split(
             f"{recipe.name}: the data do not say who is who, so people cannot be split. Give `subject` of each row."
         )
     asked = recipe.certificate or Certificate()
-    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
+    rows = dataset.slices.rows()
     perturbed = perturbing.through(opened.subject, opened.run, dataset, rows)
     strata, stream = strata_of(dataset, asked.strata), opened.subject.manifest.get("stream")
     found = certified(dataset, perturbed, asked, strata, asked.tried * splits, seed, stream)

@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from measure_release import measured, pipeline
 from reproduce_release import SHIPS, hashes, made
 
@@ -25,7 +24,6 @@ from edge_runtime.errors import BadInput, LimitNotMet
 from edge_runtime.files import write_atomic
 from trainer.audit import collateral, perturbing
 from trainer.audit.document import environment
-from trainer.datasets.base import Dataset
 from trainer.export import export as export_run
 from trainer.export.folder import ExportFolder
 from trainer.export.quiet import load_tensorflow
@@ -82,7 +80,7 @@ def row(recipe: Recipe, way: str, seed: int, out: Path) -> dict[str, Any]:
     dataset = run.dataset()
     found, _ = measured(run, pipeline(run, export, SHIPS))
     left = perturbing.through(
-        perturbing.Subject(export.manifest, export.members, SHIPS), run, dataset, _rows(dataset)
+        perturbing.Subject(export.manifest, export.members, SHIPS), run, dataset, dataset.slices.rows()
     ).released
     return {
         "label_accuracy": found["label_accuracy"],
@@ -100,12 +98,8 @@ def beside(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
     run, _ = made(recipe, seed, out)
     dataset = run.dataset()
     floor = from_classifier(dataset.for_training(), run.classifiers()["target"])
-    outputs = perturbing.in_chunks(floor.perturb, dataset.x[_rows(dataset)])
+    outputs = perturbing.in_chunks(floor.perturb, dataset.x[dataset.slices.rows()])
     return {"collateral": collateral.beside(dataset, outputs["frame"], outputs["label"], "quick", seed)}
-
-
-def _rows(dataset: Dataset) -> np.ndarray:
-    return np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
 
 
 def _read(record: Path) -> list[dict[str, Any]]:

@@ -88,7 +88,7 @@ def split(
     stranger = classifiers(other, folder, budget=asked.budget)
     dataset = stranger.dataset()
     two = {"target": run.classifiers()["target"], "sensitive": stranger.classifiers()["sensitive"]}
-    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
+    rows = dataset.slices.rows()
     ways = {
         "prgan": run.perturber(),
         **{name: ROWS[name](run, np.random.default_rng(number)) for name in ("original", "label-only")},

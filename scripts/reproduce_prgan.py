@@ -71,7 +71,7 @@ def of_a_comparison(name: str, run: Run, budget: str, seed: int) -> dict[str, An
     load_tensorflow()
     dataset, classifiers = run.dataset(), run.classifiers()
     fitted = ROWS[name](run, np.random.default_rng([seed, 7]))
-    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
+    rows = dataset.slices.rows()
     outputs = perturbing.in_chunks(fitted.perturb, dataset.x[rows])
     left = perturbing.releases(fitted.outputs, outputs, dataset, rows)
     found = examine(dataset, left, classifiers, BUDGETS[budget], seed, lambda _rows: None)

@@ -125,7 +125,7 @@ def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any
     started = time.monotonic()
     run, export = made(recipe, seed, out)
     dataset = run.dataset()
-    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
+    rows = dataset.slices.rows()
     left = perturbing.through(perturbing.Subject(export.manifest, export.members, SHIPS), run, dataset, rows).released
     families = tuple(family for family in adversaries() if family.name in NETWORKS or family.kind != "adaptive")
     tries = replace(BUDGETS[budget], every_family=True, confirm=True)

@@ -30,7 +30,7 @@ def section(run: Run, sent: np.ndarray) -> dict:
 
 def rows(run: Run) -> np.ndarray:
     slices = run.dataset().slices
-    return run.dataset().x[np.concatenate([slices.classifiers, slices.perturber, slices.test])]
+    return run.dataset().x[slices.rows()]
 
 
 def test_vectors_sent_as_they_are_hide_nothing(run):

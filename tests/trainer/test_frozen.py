@@ -38,7 +38,7 @@ def test_your_own_data_stay_unless_the_recipe_says_they_are_public(opened, tmp_p
 def test_the_set_is_what_left_with_labels_slices_and_where_it_comes_from(opened, tmp_path):
     path = frozen.write_frozen(public(opened), tmp_path / "set.npz")
     dataset = opened.run.dataset()
-    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
+    rows = dataset.slices.rows()
     with np.load(path, allow_pickle=False) as file:
         assert set(file.files) == {"x", "y", "z", "slice", "theta", "about"}
         assert np.array_equal(file["z"], dataset.z[rows])

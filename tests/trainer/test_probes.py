@@ -39,7 +39,7 @@ def people(count: int, each: int, *, seed: int = 0, who: float = 1.0) -> tuple[D
         cluster=subject,
         cluster_kind="subject",
     )
-    return dataset, np.concatenate([slices.classifiers, slices.perturber, slices.test])
+    return dataset, slices.rows()
 
 
 def sent(dataset: Dataset, rows: np.ndarray, x: np.ndarray) -> Released:

@@ -82,7 +82,7 @@ def audit(
     strata = strata_of(dataset, asked.strata)  # before the slow part
 
     # Under a trial budget the slices hold only some of the rows.
-    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
+    rows = dataset.slices.rows()
     parts = (len(adversaries()) + 2) * (1 if label_only else 2)
     with progress(f"audit of {artefact}", total=parts) as advance:
 

@@ -74,7 +74,7 @@ def beside(dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, 
     for value in np.unique(label):
         rows = pool.index[pool.y == value]
         drawn[label == value] = rng.choice(rows, int((label == value).sum()))
-    raw = _by_slice(dataset, dataset.x[_all_rows(dataset)])
+    raw = _by_slice(dataset, dataset.x[dataset.slices.rows()])
     reader = Reader(dataset, raw["training"], known, effort, seed)
     return {
         "raw": {"train_on_it": reader.score(raw["test"])},
@@ -133,18 +133,13 @@ def _row(
 
 
 def _by_slice(dataset: Dataset, frames: np.ndarray) -> dict[str, Shown]:
-    rows, u = _all_rows(dataset), dataset.unit(frames)
+    rows, u = dataset.slices.rows(), dataset.unit(frames)
     first, second = len(dataset.slices.classifiers), len(rows) - len(dataset.slices.test)
     return {
         "training": Shown(u[:second], rows[:second]),
         "second": Shown(u[first:second], rows[first:second]),
         "test": Shown(u[second:], rows[second:]),
     }
-
-
-def _all_rows(dataset: Dataset) -> np.ndarray:
-    slices = dataset.slices
-    return np.concatenate([slices.classifiers, slices.perturber, slices.test])
 
 
 def _alike(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[str, Any] | None:

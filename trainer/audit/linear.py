@@ -31,7 +31,7 @@ def predictors(recipe: Recipe, dataset: Dataset, sent: np.ndarray, *, seed: int)
     first two and measured on the test slice; only ``e_utility.largest_error`` is over all of them.
     """
     slices = dataset.slices
-    rows = np.concatenate([slices.classifiers, slices.perturber, slices.test])
+    rows = slices.rows()
     first = len(rows) - len(slices.test)
     x, sent = dataset.x[rows].astype(np.float64), sent.astype(np.float64)
     hidden, kept = confidential(dataset, rows), wanted(dataset, rows)

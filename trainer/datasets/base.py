@@ -43,6 +43,10 @@ class Slices:
     perturber: np.ndarray  # trains the perturber
     test: np.ndarray  # reported on, once
 
+    def rows(self) -> np.ndarray:
+        """Row numbers of all three, one after the other in this order."""
+        return np.concatenate([self.classifiers, self.perturber, self.test])
+
 
 @dataclass(frozen=True)
 class Labels:

@@ -64,16 +64,12 @@ def over_baseline(record: Record, population: str, way: str, length: str) -> Int
 
 def by_worst_person(record: Record, way: str, length: str) -> Iterator[tuple[str, int, Interval]]:
     """``over_baseline`` of people never seen, by how often y-hat is right of the worst of them: range, splits, mean."""
-    found = per_split(record, "unseen", "held_right", "worst_person")
-    for low, high in zip((0.0, *WORST), (*WORST, 1.0), strict=True):
-        splits = {
-            name: split
-            for (name, split), right in zip(record["splits"].items(), found, strict=True)
-            if low <= right < high or (high == 1.0 and right == 1.0)
-        }
-        if len(splits) > 1:
-            what = f"{100 * low:.0f} to {100 * high:.0f}"
-            yield what, len(splits), over_baseline({**record, "splits": splits}, "unseen", way, length)
+    group = np.searchsorted(WORST, per_split(record, "unseen", "held_right", "worst_person"), side="right")
+    for number, (low, high) in enumerate(zip((0.0, *WORST), (*WORST, 1.0), strict=True)):
+        splits = {key: split for (key, split), at in zip(record["splits"].items(), group, strict=True) if at == number}
+        if len(splits) > 1:  # one has no interval
+            over = over_baseline({**record, "splits": splits}, "unseen", way, length)
+            yield f"{100 * low:.0f} to {100 * high:.0f}", len(splits), over
 
 
 def per_split(record: Record, population: str, *keys: str) -> np.ndarray:

@@ -86,7 +86,7 @@ def measure(
     dataset: Dataset, fitted: FittedPerturber, two: Mapping[str, Any], *, attacks: str, seed: int
 ) -> dict[str, Any]:
     """Leakage, utility and what is kept, of ``fitted`` on the test slice; ``two`` are D_y and D_z."""
-    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test])
+    rows = dataset.slices.rows()
     outputs = in_chunks(fitted.perturb, dataset.x[rows])
     left = releases(fitted.outputs, outputs, dataset, rows)
     first = len(left) - len(dataset.slices.test)
