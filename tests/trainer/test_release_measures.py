@@ -79,7 +79,9 @@ def test_few_recordings_do_not_make_an_attack_weaker_than_a_guess():
     assert nothing["auc"] == pytest.approx(0.5, abs=0.06)
     assert count(part, part.z)["accuracy"] > 0.9
     two_thirds = np.where(part.cluster % 3 > 0, 1 + part.z, 0)
-    assert count(part, two_thirds)["accuracy"] > nothing["accuracy"] + 0.2
+    found = count(part, two_thirds)
+    assert found["low"] > nothing["accuracy"] + 0.1
+    assert found["low"] < found["accuracy"] < found["high"]
 
 
 def test_tracks_that_cannot_be_made_are_said():

@@ -8,13 +8,15 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_runs import small_recipe, write_npz
 
 from edge_runtime.errors import BadInput, DeviceFailed
+from trainer.datasets.base import Part
 from trainer.recipe import Recipe
 from trainer.report.frontier import as_text, draw
-from trainer.sweep import engines, run
+from trainer.sweep import engines, measuring, run
 from trainer.sweep.axes import Axis, parse, points
 
 
@@ -181,3 +183,13 @@ def test_a_sweep_on_a_ray_cluster(recipe_file, tmp_path, monkeypatch):
     frontier = run.sweep([Recipe.find(recipe_file)], [], tmp_path / "out", engine="ray", jobs=1, attacks="codes")
     assert [row["recipe"] for row in frontier["points"]] == ["label-only", "small-label-only"]
     assert all(row["target"]["accuracy"] > 0.9 for row in frontier["points"])
+
+
+def test_bits_of_recordings_are_over_a_null_of_whole_recordings():
+    recording = np.arange(400) // 20
+    z = recording % 2  # nothing tells z, and each recording has a code of its own
+    part = Part(np.zeros((400, 1)), np.zeros(400, np.int64), z, recording, np.arange(400))
+    found = measuring.over_null(part, recording, (1, 20, 2), np.random.default_rng(0))
+    assert found["estimate"] == pytest.approx(0, abs=1e-9)
+    alone = Part(part.x, part.y, z, None, part.index)
+    assert measuring.over_null(alone, recording, (1, 20, 2), np.random.default_rng(0))["estimate"] > 0.9

@@ -30,7 +30,7 @@ from trainer.audit.problem import BUDGETS, Problem, Released, cut
 from trainer.audit.registry import adversaries
 from trainer.audit.releases import crossed
 from trainer.classifiers import train_classifiers
-from trainer.datasets.base import Dataset
+from trainer.datasets.base import Dataset, Part
 from trainer.linear_classifiers import train_linear
 from trainer.perturbers.base import FittedPerturber
 from trainer.perturbers.label_only import from_classifier
@@ -126,19 +126,7 @@ def measure(
         if rate["accuracy"] > leak["accuracy"]:
             leak = {"name": "code counts, crossed", **rate}
         shape = (len(dataset.y_names), codes, len(dataset.z_names))
-        bits = certificate.information(certificate.count(part.y, values, part.z, shape=shape))
-        null = certificate.null_distribution(
-            part.y,
-            values,
-            part.z,
-            q=np.eye(codes),
-            classes=(shape[0], shape[2]),
-            shuffles=60,
-            rng=rng,
-            cluster=part.cluster,
-        )[:, 1]
-        over = {"estimate": bits - null.mean(), "null": null.mean(), "null_95": np.quantile(null, 0.95)}
-        document["bits_over_null"] = over
+        document["bits_over_null"] = over_null(part, values, shape, rng)
     frames = test.x
     right = logits(two["target"], dataset.unit(frames)).argmax(axis=1) == part.y
     distance = (dataset.unit(part.x) - dataset.unit(frames)).reshape(len(part), -1)
@@ -156,6 +144,22 @@ def measure(
             "distance": float(np.linalg.norm(distance, axis=1).mean()),
         }
     )
+
+
+def over_null(part: Part, code: np.ndarray, shape: tuple[int, int, int], rng: np.random.Generator) -> dict[str, float]:
+    """Bits about z that codes (n,) tell beyond y, less what they seem to tell of z dealt anew to whole clusters."""
+    bits = certificate.information(certificate.count(part.y, code, part.z, shape=shape))
+    null = certificate.null_distribution(
+        part.y,
+        code,
+        part.z,
+        q=np.eye(shape[1]),
+        classes=(shape[0], shape[2]),
+        shuffles=60,
+        rng=rng,
+        cluster=part.cluster,
+    )[:, 1]
+    return {"estimate": bits - null.mean(), "null": null.mean(), "null_95": np.quantile(null, 0.95)}
 
 
 def correlation(value: float, units: int) -> dict[str, float]:
