@@ -53,6 +53,12 @@ def test_a_code_that_never_occurs_sends_what_the_others_send():
     assert q[2] == pytest.approx(joint.sum(axis=1) / joint.sum())
 
 
+def test_a_z_that_alone_has_a_rare_code_does_not_stop_the_solver():
+    joint = np.array([[100.0, 50.0, 50.0], [0.0, 0.0, 2.0], [0.0, 0.0, 1.0]])
+    q = channel.least_noise(joint, 1 - np.eye(3), bound=0.0)
+    assert channel.posterior_shift(joint, q) < 1e-3
+
+
 def test_a_negative_bound_is_refused():
     with pytest.raises(BadInput, match="must be 0 or more; got -1"):
         channel.least_noise(*example(), bound=-1.0)
