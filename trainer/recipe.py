@@ -36,7 +36,7 @@ class Data(Section):
     )
     target: Name = Field(
         description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
-        '"building"; faces "light"; depth "action"; overhead "direction"; for npz: its name.'
+        '"building"; faces "light"; depth "action", "movement"; overhead "direction"; for npz: its name.'
     )
     sensitive: Name = Field(
         description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build".'

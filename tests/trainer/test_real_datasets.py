@@ -95,6 +95,17 @@ def test_depth_keeps_recordings_whole_and_the_unseen_apart(real):
 
 
 @pytest.mark.data
+def test_movement_is_what_moves_the_whole_body(real):
+    action = depth.load(target="action", sensitive="person")
+    found = depth.load(target="movement", sensitive="person")
+    assert (action.y_names, found.y_names) == (("arms", "walk", "sit", "step"), ("walk", "sit", "step"))
+    whole = action.y > 0
+    assert (found.y == action.y[whole] - 1).all()
+    assert (found.x == action.x[whole]).all()
+    assert len(np.unique(found.session)) == len(np.unique(action.session[whole]))
+
+
+@pytest.mark.data
 def test_standing_position_does_not_give_a_person_away(real):
     found = depth.load(target="action", sensitive="person")
     person = found.x[..., 0] > 0
