@@ -58,28 +58,39 @@ def templates() -> jinja2.Environment:
 
 def streams_page(record: dict[str, Any]) -> str:
     """The page on streams as Markdown."""
+    looked_at = record["settings"]["looked_at"]
 
-    def over(population: str, way: str) -> str:
-        known = way in streams.BASELINE
-        return interval(streams.over_baseline(record, population, way, "T=16")) if known else ""
+    def of_target(found: dict[str, Any]) -> dict[str, Any]:
+        def over(population: str, way: str, *, without: int = 0) -> str:
+            if way not in streams.BASELINE:
+                return ""
+            left = streams.without_first(found, without)
+            if len(left["splits"]) < 2:
+                return "too few splits"
+            return interval(streams.over_baseline(left, population, way, "T=16"))
 
-    def excess(population: str) -> str:
-        plug_in, null = (streams.per_split(record, population, "certificate", key) for key in ("plug_in", "null"))
-        return interval(mean(plug_in - null))
+        def excess(population: str) -> str:
+            plug_in, null = (streams.per_split(found, population, "certificate", key) for key in ("plug_in", "null"))
+            return interval(mean(plug_in - null))
+
+        return {
+            "splits": found["splits"],
+            "over": over,
+            "excess": excess,
+            "by_worst": list(streams.by_worst_person(found, "held", "T=16")),
+            **{name: functools.partial(getattr(streams, name), found) for name in ("best", "linkage", "per_split")},
+        }
 
     return (
         templates()
         .get_template("results-streams.md.j2")
         .render(
             record=record,
-            splits=record["splits"],
+            looked_at=looked_at,
+            targets={name: of_target(found) for name, found in record["targets"].items()},
             populations=streams.POPULATIONS,
             ways=streams.WAYS,
             lengths=streams.LENGTHS,
-            over=over,
-            excess=excess,
-            by_worst=list(streams.by_worst_person(record, "held", "T=16")),
-            **{name: functools.partial(getattr(streams, name), record) for name in ("best", "linkage", "per_split")},
         )
     )
 
@@ -111,7 +122,8 @@ def fig_7_page(record: dict[str, Any]) -> str:
         if (f"wifi-{kind}", axis.key) not in found
     ]
     template = templates().get_template("results-fig-7.md.j2")
-    return template.render(record=record, rows=list(fig_7.cells(record)), kinds=kinds, missing=missing)
+    tables = {"rows": list(fig_7.cells(record)), "over_seeds": list(fig_7.over_seeds(record))}
+    return template.render(record=record, kinds=kinds, missing=missing, **tables)
 
 
 def unseen_page(record: dict[str, Any]) -> str:

@@ -65,7 +65,7 @@ def test_lines_run_from_little_given_up_to_much_and_the_page_has_every_point():
     found = frontier(*rows)
     assert [row["point"] for row in fig_7.lines(found)["prgan"]] == ["a", "b"]
     page = make_result_docs.fig_7_page(found)
-    assert page.count("| wifi-prgan target_accuracy=0.9 |") == 2
+    assert page.split("## Seed by seed")[1].count("| wifi-prgan target_accuracy=0.9 |") == 2
     assert "not trained: it diverged" in page
     assert "**8.0 [6.0, 9.0]** random forest | 68.0 |" in page
 
@@ -80,6 +80,20 @@ def test_settings_that_chose_the_same_checkpoint_are_one_row():
         ["wifi-prgan target_accuracy=0.92, 0.86, 0.83: one checkpoint", "0"],
         ["wifi-prgan target_accuracy=0.9", "1"],
     ]
+
+
+def test_seeds_of_one_setting_are_one_row_of_the_mean_the_least_and_the_most():
+    rows = [point("a", "prgan", 0.9, 0.25, 0.86), point("b", "prgan", 0.86, 0.25, 0.80)]
+    rows[1]["seed"] = 1
+    rows.append({**point("c", "prgan", 0.8, 0.1, 0.7), "settings": {"limits.target_accuracy": 0.8}})
+    shown = {cells[0]: cells[1:] for cells in fig_7.over_seeds(frontier(*rows))}
+    assert shown["wifi-prgan target_accuracy=0.9"] == [
+        "2",
+        "7.0 (5.0 to 9.0)",
+        "63.0 (63.0 to 63.0)",
+        "5.0 (2.0 to 8.0)",
+    ]
+    assert shown["wifi-prgan target_accuracy=0.8"][0] == "1"
 
 
 def test_the_picture_is_the_same_for_the_same_points(tmp_path):

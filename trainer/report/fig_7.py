@@ -72,6 +72,17 @@ def cells(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
             yield [_names([row]), str(row["seed"]), f"not trained: {row['failed']}", "", "", "", ""]
 
 
+def over_seeds(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The rows of a table, one for each setting: the mean over its seeds, and the least and most of them."""
+    for rows in lines(frontier).values():
+        settings = dict.fromkeys(_names([row]) for row in rows)
+        for name in settings:
+            seeds = [row for row in rows if _names([row]) == name]
+            rates = [[lost(row, of).mean for row in seeds] for of in ("target", "fixed", "leak")]
+            spread = [f"{100 * np.mean(one):.1f} ({100 * min(one):.1f} to {100 * max(one):.1f})" for one in rates]
+            yield [name, str(len(seeds)), *spread]
+
+
 def draw(frontier: Mapping[str, Any], out: Path) -> None:
     """Two panels, SVG: the fixed adversary and the best attack found. The same points are the same bytes."""
     import matplotlib
@@ -113,7 +124,8 @@ def _line(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]], of: str) -> N
                 face = COLOURS[kind] if kept else "white"
                 ends = {"xerr": _around(x[:, some]), "yerr": _around(y[:, some])}
                 axes.errorbar(x[0, some], y[0, some], **ends, fmt=shape, markerfacecolor=face, **drawn)
-    axes.plot([], [], "s" if kind == "label-only" else "o-", color=COLOURS[kind], markersize=4, label=NAMES[kind])
+    joined = "o" if several else "o-"
+    axes.plot([], [], "s" if kind == "label-only" else joined, color=COLOURS[kind], markersize=4, label=NAMES[kind])
 
 
 def _around(values: np.ndarray) -> np.ndarray:

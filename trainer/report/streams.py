@@ -1,4 +1,7 @@
-"""What docs/results/privacy/streams.json says, put together over its splits of people."""
+"""What docs/results/privacy/streams.json says of a target, put together over its splits of people.
+
+A ``Record`` here is one of the file's ``targets``.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +73,11 @@ def by_worst_person(record: Record, way: str, length: str) -> Iterator[tuple[str
         if len(splits) > 1:  # one has no interval
             over = over_baseline({**record, "splits": splits}, "unseen", way, length)
             yield f"{100 * low:.0f} to {100 * high:.0f}", len(splits), over
+
+
+def without_first(record: Record, number: int) -> Record:
+    """The same without its first splits of people: those that settings were chosen on."""
+    return {**record, "splits": dict(list(record["splits"].items())[number:])}
 
 
 def per_split(record: Record, population: str, *keys: str) -> np.ndarray:
