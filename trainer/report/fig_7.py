@@ -80,7 +80,7 @@ def over_seeds(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
             seeds = [row for row in rows if _names([row]) == name]
             rates = [[lost(row, of).mean for row in seeds] for of in ("target", "fixed", "leak")]
             spread = [f"{100 * np.mean(one):.1f} ({100 * min(one):.1f} to {100 * max(one):.1f})" for one in rates]
-            yield [name, str(len(seeds)), *spread]
+            yield [name, str(len({row["seed"] for row in seeds})), *spread]
 
 
 def draw(frontier: Mapping[str, Any], out: Path) -> None:
