@@ -250,7 +250,7 @@ def _start(half: Half, more: Dict[str, str]) -> Any:
         env=dict(environment, **more),
         preexec_fn=become,  # this process has one thread
     )
-    os.set_blocking(process.stderr.fileno(), False)  # type: ignore[union-attr]
+    os.set_blocking(process.stderr.fileno(), False)  # type: ignore[union-attr]  # a PIPE
     return process
 
 

@@ -235,7 +235,7 @@ class _Console:
         lines = [packed[at : at + TYPED] for at in range(0, len(packed), TYPED)]
         # Others on the board may write to /tmp too: what runs are bytes whose SHA-256 was seen to be right.
         sha = hashlib.sha256(program).hexdigest()
-        place = f"/tmp/.edgeveil-{sha[:16]}"  # noqa: S108
+        place = f"/tmp/.edgeveil-{sha[:16]}"  # noqa: S108 - the comment above
         start = (
             'python3 -c \'import base64,hashlib,zlib;s=zlib.decompress(base64.b64decode(b"".join('
             f'open("{place}/%d"%n,"rb").read()for n in range({len(lines)}))));'

@@ -1,10 +1,12 @@
 """The channel as it ships: integers that sum to a power of two, and a bound on the posterior that they keep."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from edge_runtime.draw import Channel
-from edge_runtime.errors import BadInput
+from edge_runtime.errors import BadInput, LimitNotMet
 from trainer.perturbers.release import channel
 
 
@@ -57,6 +59,12 @@ def test_a_z_that_alone_has_a_rare_code_does_not_stop_the_solver():
     joint = np.array([[100.0, 50.0, 50.0], [0.0, 0.0, 2.0], [0.0, 0.0, 1.0]])
     q = channel.least_noise(joint, 1 - np.eye(3), bound=0.0)
     assert channel.posterior_shift(joint, q) < 1e-3
+
+
+def test_a_solver_that_gives_up_is_an_error_that_says_what_to_set(monkeypatch):
+    monkeypatch.setattr("scipy.optimize.linprog", lambda *_, **__: SimpleNamespace(x=None, message="Time is up."))
+    with pytest.raises(LimitNotMet, match=r"`perturber.bound` = 0.1.*Time is up\. Set another bound"):
+        channel.least_noise(*example(), bound=0.1)
 
 
 def test_a_negative_bound_is_refused():

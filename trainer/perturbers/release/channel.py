@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
+from edge_runtime.errors import BadInput, LimitNotMet
 
 TOTAL_BITS = 16  # every row of the shipped table sums to 2**16
 SLACK = 1e-7  # what constraints may be missed by
@@ -36,7 +36,7 @@ def least_noise(joint: np.ndarray, distance: np.ndarray, *, bound: float, keep_m
     row c. For every c' and z, |log P(z|c') - log P(z)| <= ``bound`` (natural logarithm), which is linear in Q:
     e^-bound P(z) P(c') <= P(z, c') <= e^bound P(z) P(c'). ``keep_marginal`` asks that c' be distributed as c, so that
     models trained on releases meet readings as they are. Solved by HiGHS. The independent channel always satisfies all
-    constraints. Raises ``BadInput`` for a negative bound, ``ArithmeticError`` where the solver fails.
+    constraints. Raises ``BadInput`` for a negative bound, ``LimitNotMet`` where the solver fails.
     """
     from scipy.optimize import linprog
     from scipy.sparse import coo_matrix, kron, vstack
@@ -69,7 +69,10 @@ def least_noise(joint: np.ndarray, distance: np.ndarray, *, bound: float, keep_m
         options={"primal_feasibility_tolerance": TOLERANCE},
     )
     if found.x is None:
-        raise ArithmeticError(f"the linear program of the channel was not solved: {found.message}")
+        raise LimitNotMet(
+            f"The linear program of the channel was not solved at `perturber.bound` = {bound:g}, although it has a "
+            f'solution: {found.message} Set another bound, or `channel = "independent"`, and train into another folder.'
+        )
     q = np.clip(found.x.reshape(k, k), 0, None)
     # A code that never occurs has a free row; it sends what the others send.
     q[p_c == 0] = p_c
