@@ -45,6 +45,7 @@ class Faults:
     cuts: tuple[int, ...] = ()  # pulled for a moment after so many bytes
     noise: bytes = b""  # a kernel message that comes now and then from the board
     noise_every: int = 0
+    words: dict[bytes, int] = field(default_factory=dict)  # so often this word comes out otherwise, then no more
 
 
 @dataclass
@@ -109,7 +110,7 @@ def _own_terminal() -> None:
 def _carry(source: int, target: int, faults: Faults, made: Board, *, from_board: bool) -> None:
     """One direction; each has a thread, so that a full buffer on one side never holds the other."""
     rng = random.Random(faults.seed + from_board)  # noqa: S311 - faults, not secrets
-    free, next_noise = 0.0, faults.noise_every
+    free, next_noise, words = 0.0, faults.noise_every, dict(faults.words)
     while not made.stopped.is_set():
         if not select.select([source], [], [], 0.02)[0]:
             continue
@@ -122,6 +123,9 @@ def _carry(source: int, target: int, faults: Faults, made: Board, *, from_board:
             if time.monotonic() < made.dead_until:
                 continue  # nothing passes, and what was under way is gone
             out = _spoilt(data, faults, rng)
+            for word in [word for word, left in words.items() if left and word in out]:
+                words[word] -= 1
+                out = out.replace(word, b"#" * len(word), 1)
             made.spoilt += out != data
             if from_board and faults.noise_every and made.bytes >= next_noise:
                 next_noise += faults.noise_every

@@ -29,6 +29,7 @@ PIECE = 24 * 1024  # bytes of a file that are acknowledged together: what a rebo
 TRIES = 8  # logins in a row that fail
 TYPED = 160  # characters of one line that is typed
 _END_OF_OURS = b"\r# " + HANG_UP + b"\0\r"  # to a shell it is a remark: no control character that ends one is in it
+_BACK_TO_THE_SHELL = b"\x03" + _END_OF_OURS  # out of an open quote, out of a command, out of our program
 _LOGIN, _PASSWORD = re.compile(rb"(?i)login: ?$"), re.compile(rb"(?i)password: ?$")
 _PROMPT = re.compile(rb"[$#] ?$")
 
@@ -221,7 +222,8 @@ class _Console:
             elif self._is_shell():
                 return
             else:
-                self._write(b"\r")
+                # Maybe our program still runs there and did not get the first of these whole.
+                self._write(_END_OF_OURS)
         raise DeviceFailed(
             "No login and no shell was seen on the console in 120 s. Is the speed right, is the board up?"
         )
@@ -270,7 +272,8 @@ class _Console:
                 return True
             if re.search(rb"(Error|rror:|not found)", self._seen) and _PROMPT.search(self._seen.rstrip(b"\r\n")):
                 break
-        self._write(b"\x03\r")
+        # What was lost may be no more than the word that it is there: it would take all that is typed for noise.
+        self._write(_BACK_TO_THE_SHELL)
         return False
 
     def _until(self, text: str, want: bytes) -> None:
@@ -303,7 +306,7 @@ class _Console:
         while time.monotonic() < end and b"end-" + mark.encode() not in self._seen:
             self._listen(0.2)
         if b"end-" + mark.encode() not in self._seen:
-            self._write(b"\x03\r")
+            self._write(_BACK_TO_THE_SHELL)
             self._listen(0.3)
         return self._seen
 

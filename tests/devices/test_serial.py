@@ -20,6 +20,7 @@ from devices.transports import serial
 from devices.transports.serial import SerialTransport
 from edge_runtime import serial_link
 from edge_runtime.errors import BadInput, DeviceFailed
+from edge_runtime.serial_agent import HANG_UP, READY
 from edge_runtime.serial_link import BLOCK, LineBroken, Link, cobs, frame, uncobs
 from edge_runtime.trust import public_key_line
 from trainer.cli import main
@@ -139,6 +140,20 @@ def test_a_file_survives_a_cable_that_flips_drops_inserts_and_is_pulled(tmp_path
         console.close()
     assert (tmp_path / "there").read_bytes() == data
     assert seen[-1] == len(data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [{READY: 1}, {READY: 1, HANG_UP: 2}], ids=["ready", "ready-and-hang-up"])
+def test_a_program_whose_first_word_was_lost_gives_the_console_back(tmp_path, words):
+    with wire.board(tmp_path) as board:
+        SerialTransport(board.port).close()
+    said = []
+    with wire.board(tmp_path, wire.Faults(words=words)) as board:
+        console = SerialTransport(board.port, say=said.append)
+        assert console.run(["echo", "there"]).out == b"there\n"
+        console.close()
+        assert board.spoilt >= sum(words.values())  # a shell repeats what is typed
+    assert not said
 
 
 def test_a_program_that_somebody_else_put_there_is_not_run(tmp_path):
