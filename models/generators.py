@@ -13,13 +13,14 @@ NOISE_CHANNELS = 4  # that a noise input adds to a conv generator where its reso
 
 
 def conv_generator(
-    shape: tuple[int, int, int], *, width: int, halvings: int, blocks: int, noise: int = 0
+    shape: tuple[int, int, int], *, width: int, halvings: int, blocks: int, noise: int = 0, returns: bool = False
 ) -> keras.Model:
     """Encoder, residual blocks at low resolution, decoder; what it makes is added to the input and clipped to [0, 1].
 
     ``shape`` (height, width, channels). The last convolution starts near zero, so that training starts from the
     identity: Acc(D_y) is high at once, and what has to be found is a change that hides z (section 5.1). With ``noise``
-    there is a second input of that name, (noise,), uniform in [0, 1), which joins before the blocks.
+    there is a second input of that name, (noise,), uniform in [0, 1), which joins before the blocks. ``returns`` is
+    ``UnitClip``'s.
     """
     image = keras.Input(shape, name="image")
     sizes = [shape[:2]]
@@ -48,17 +49,19 @@ def conv_generator(
     small = keras.initializers.RandomNormal(stddev=0.01, seed=0)
     x = layers.Conv2D(shape[2], 3, padding="same", kernel_initializer=small, name="change")(x)
     x = layers.Activation("tanh", name="change_tanh")(x)  # bounded, so that int8 has a fixed scale for it
-    output = UnitClip(name="output")(layers.Add(name="changed")([image, x]))
+    output = UnitClip(returns=returns, name="output")(layers.Add(name="changed")([image, x]))
     return keras.Model(image if drawn is None else [image, drawn], output, name="generator")
 
 
-def mlp_generator(features: int, *, width: int, blocks: int, latent: int | None = None, noise: int = 0) -> keras.Model:
+def mlp_generator(
+    features: int, *, width: int, blocks: int, latent: int | None = None, noise: int = 0, returns: bool = False
+) -> keras.Model:
     """Dense layers on a vector of ``features``.
 
     Without ``latent`` what they make is added to the input and clipped to [0, 1]. With it nothing of the input goes
     past the layers: they narrow to ``latent`` numbers, and what is made of these ends in a sigmoid, which has a slope
     everywhere, where a clipped bit would never turn again. With ``noise`` there is a second input of that name,
-    (noise,), uniform in [0, 1); it joins at the narrowest place.
+    (noise,), uniform in [0, 1); it joins at the narrowest place. ``returns`` is ``UnitClip``'s.
     """
     vector = keras.Input((features,), name="features")
     drawn = keras.Input((noise,), name="noise") if noise else None
@@ -77,5 +80,5 @@ def mlp_generator(features: int, *, width: int, blocks: int, latent: int | None 
         small = keras.initializers.RandomNormal(stddev=0.01, seed=0)
         x = layers.Dense(features, kernel_initializer=small, name="change")(x)
         x = layers.Activation("tanh", name="change_tanh")(x)
-        output = UnitClip(name="output")(layers.Add(name="changed")([vector, x]))
+        output = UnitClip(returns=returns, name="output")(layers.Add(name="changed")([vector, x]))
     return keras.Model(vector if drawn is None else [vector, drawn], output, name="generator")

@@ -35,12 +35,39 @@ class ResizeNearest(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="edgeveil")
 class UnitClip(keras.layers.Layer):
-    """min(relu(x), 1): into the unit cube with two operations that every int8 runtime has."""
+    """min(relu(x), 1): into the unit cube with two operations that every int8 runtime has.
 
-    def call(self, inputs: Any) -> Any:
+    What was clipped has no slope, and a generator that has once made everything black learns nothing any more. With
+    ``returns`` a step that leads back into the cube has the slope it would have inside; only in training, so that what
+    is exported is the same.
+    """
+
+    def __init__(self, *, returns: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.returns = returns
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Clip each value on its own."""
-        return tf.minimum(tf.nn.relu(inputs), 1.0)
+        return _clip_that_returns(inputs) if self.returns and training else _clip(inputs)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """The input's."""
         return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        """What ``from_config`` needs."""
+        return {**super().get_config(), "returns": self.returns}
+
+
+def _clip(x: Any) -> Any:
+    return tf.minimum(tf.nn.relu(x), 1.0)
+
+
+@tf.custom_gradient
+def _clip_that_returns(x: Any) -> Any:
+    def slope(upstream: Any) -> Any:
+        # Descent goes against the slope: below 0 a negative one leads back, above 1 a positive one.
+        further_out = ((x < 0.0) & (upstream > 0.0)) | ((x > 1.0) & (upstream < 0.0))
+        return tf.where(further_out, 0.0, upstream)
+
+    return _clip(x), slope

@@ -123,6 +123,8 @@ def _generated(kind: str, dataset: Dataset, apart: float) -> str:
         more = (
             "\nlatent = 16           # all goes through so few numbers: what passes x by is what a new adversary reads"
         )
+    if "latent" not in more:
+        more += '\nclip = "returns"      # a value pushed out of the range finds back, or all may end up black'
     coarse = np.dtype(spec.dtype).kind in "iu" and float(np.max(spec.span)) <= 4
     return GENERATOR.format(
         kind=kind,

@@ -3,9 +3,11 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from models import classifiers, discriminators
 from models.generators import conv_generator, mlp_generator
+from models.layers import UnitClip
 from trainer.datasets.base import InputSpec
 from trainer.export.count import keras_macs
 from trainer.perturbers.prgan import build_generator
@@ -123,3 +125,35 @@ def test_nothing_goes_past_a_narrow_place():
     v = np.asarray(model([u, drawn]))
     assert np.abs(v - v[0]).max() == 0
     assert 0 < v.min() < v.max() < 1
+
+
+def test_a_clip_that_returns_has_a_slope_wherever_a_step_leads_back():
+    x = tf.constant([-0.5, 0.5, 1.5])
+
+    def slopes(clip, sign):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = sign * tf.reduce_sum(clip(x, training=True))
+        return tape.gradient(loss, x).numpy().tolist()
+
+    # Descent makes x larger where the slope is negative.
+    assert slopes(UnitClip(returns=True), -1) == [-1, -1, 0]
+    assert slopes(UnitClip(returns=True), 1) == [0, 1, 1]
+    assert slopes(UnitClip(), -1) == [0, -1, 0]
+    for training in (False, True):
+        assert UnitClip(returns=True)(x, training=training).numpy().tolist() == [0, 0.5, 1]
+
+
+def test_a_generator_whose_clip_returns_comes_back_from_black():
+    """Against adversaries that learn it is driven there in some 40 steps, and stayed for good."""
+    keras.utils.set_random_seed(0)
+    generator = conv_generator((8, 8, 1), width=8, halvings=1, blocks=1, noise=2, returns=True)
+    generator.get_layer("change").bias.assign([-2.0])
+    u, noise = tf.random.uniform((16, 8, 8, 1), 0.1, 0.9, seed=1), tf.random.uniform((16, 2), seed=2)
+    assert float(tf.reduce_max(generator([u, noise]))) == 0
+    optimizer = keras.optimizers.Adam(1e-2)
+    for _ in range(150):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(generator([u, noise], training=True) - u))
+        optimizer.apply(tape.gradient(loss, generator.trainable_variables), generator.trainable_variables)
+    assert float(loss) < 0.02

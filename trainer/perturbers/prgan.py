@@ -138,10 +138,12 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
             f'The data are {spec.kind}s of shape {spec.shape} and the generator is "{section.architecture}": '
             'vectors take "mlp", images "conv".'
         )
+    returns = section.clip == "returns"
     if section.architecture == "mlp":
         return mlp_generator(
-            spec.shape[0], width=section.width, blocks=section.blocks, latent=section.latent, noise=noise
-        )
+            spec.shape[0], width=section.width, blocks=section.blocks, latent=section.latent, noise=noise,
+            returns=returns,
+        )  # fmt: skip
     height, width, channels = spec.shape
     if min(height, width) < 2**section.halvings:
         raise BadInput(
@@ -149,7 +151,9 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
             f"pixels: take at most {min(height, width).bit_length() - 1}."
         )
     shape = (height, width, channels)
-    return conv_generator(shape, width=section.width, halvings=section.halvings, blocks=section.blocks, noise=noise)
+    return conv_generator(
+        shape, width=section.width, halvings=section.halvings, blocks=section.blocks, noise=noise, returns=returns
+    )
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: PrGan, terms: Terms) -> Any:

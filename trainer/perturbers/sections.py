@@ -36,6 +36,11 @@ class Generator(Section):
         le=4096,
         description="mlp only: everything goes through so many numbers. Left out: what is made is added to u.",
     )
+    clip: Literal["returns"] | None = Field(
+        default=None,
+        description='"returns": in training a value that was clipped has a slope wherever a step leads back into the '
+        "range, so that a generator which has made everything black can leave that again. Left out: it has none.",
+    )
 
 
 class _Generated(Section):
