@@ -71,10 +71,7 @@ def _train(run: Run) -> Run:
     if run.facts["budget"] == "quick":
         say(f"{missed} Under the quick budget that ends nothing: it is a trial.")
         return run
-    raise LimitNotMet(
-        f"{missed} Train on with --resume and a larger `budget.epochs`; or, in another folder, with more "
-        "`budget.classifier_epochs`, a smaller `perturber.distance` or a smaller `limits.target_accuracy`."
-    )
+    raise LimitNotMet(f"{missed} {_advice(recipe)}")
 
 
 def _missed(run: Run, judgement: Judgement) -> str:
@@ -93,6 +90,19 @@ def _missed(run: Run, judgement: Judgement) -> str:
             "people it never saw its errors tell who they are. Add people, more `perturber.copies`, or merge classes."
         )
     return " ".join(said)
+
+
+def _advice(recipe: Recipe) -> str:
+    """What to do next, of what this recipe has: a trained perturber can go on, a generator may lie beyond an edge."""
+    generator = getattr(recipe.perturber, "generator", None)
+    changes = ["more `budget.classifier_epochs`"]
+    if generator is not None:
+        changes.append("a smaller `perturber.distance`")
+        if generator.clip is None and generator.latent is None:
+            changes.append('`perturber.generator.clip = "returns"`')
+    in_epochs = generator is not None or recipe.perturber.kind == "release"
+    train_on = "Train on with --resume and a larger `budget.epochs`; or, in" if in_epochs else "In"
+    return f"{train_on} another folder, with {', '.join(changes)} or a smaller `limits.target_accuracy`."
 
 
 def judge_validation(run: Run, fitted: FittedPerturber) -> Judgement:

@@ -13,8 +13,9 @@ from small_runs import small_recipe, write_npz
 from edge_runtime.errors import BadInput, LimitNotMet
 from trainer.perturbers import prgan
 from trainer.perturbers.epochs import check_converging
+from trainer.recipe import Recipe
 from trainer.run import Run
-from trainer.train import train
+from trainer.train import _advice, train
 
 
 def weights(run):
@@ -213,3 +214,21 @@ def test_the_embedded_default_meets_its_limits(tmp_path):
     found = run.facts["validation"]
     assert found["target_accuracy"] >= 0.95
     assert found["sensitive_accuracy"] <= 0.75  # 120 rows: four standard deviations above the prior's 0.6 are 0.78
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "unsaid"),
+    [
+        ("mnist-prgan", ["--resume", "perturber.distance", 'generator.clip = "returns"'], []),
+        ("depth-prgan", ["--resume", "perturber.distance"], ["clip"]),
+        ("wifi-minimax", ["--resume", "perturber.distance"], ["clip"]),
+        ("depth-release", ["--resume"], ["perturber.distance", "clip"]),
+        ("mnist-label-only", ["In another folder"], ["--resume", "perturber.distance", "clip"]),
+    ],
+)
+def test_what_to_do_next_names_keys_that_the_recipe_has(name, said, unsaid):
+    advice = _advice(Recipe.find(name))
+    assert [word for word in said if word not in advice] == []
+    assert [word for word in unsaid if word in advice] == []
+    assert "`budget.classifier_epochs`" in advice
+    assert advice.endswith("a smaller `limits.target_accuracy`.")
