@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 LOGIN = """
-import getpass, os, signal, sys
+import getpass, os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 while True:
     name = input("edgepi login: ")
     if getpass.getpass("Password: ") == sys.argv[1] and name == "pi":
         break
+    time.sleep(float(sys.argv[2]))
     print("\\nLogin incorrect\\n")
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
@@ -45,7 +46,7 @@ class Faults:
     cuts: tuple[int, ...] = ()  # pulled for a moment after so many bytes
     noise: bytes = b""  # a kernel message that comes now and then from the board
     noise_every: int = 0
-    words: dict[bytes, int] = field(default_factory=dict)  # so often this word comes out otherwise, then no more
+    words: dict[bytes, int] = field(default_factory=dict)  # so often, each way, this word comes out otherwise
 
 
 @dataclass
@@ -62,15 +63,20 @@ class Board:
 
 
 @contextlib.contextmanager
-def board(folder: Path, faults: Faults | None = None, *, password: str | None = None) -> Iterator[Board]:
-    """A shell on a pseudo-terminal (behind a login where there is a ``password``), at the far end of a cable."""
+def board(
+    folder: Path, faults: Faults | None = None, *, password: str | None = None, delay_s: float = 0.0
+) -> Iterator[Board]:
+    """A shell on a pseudo-terminal (behind a login where there is a ``password``), at the far end of a cable.
+
+    ``delay_s`` is how long the login takes to say that it failed: 3 s on most boards.
+    """
     faults = faults or Faults()
     near, port = pty.openpty()
     tty.setraw(port)
     far, console = pty.openpty()
     shell = ["bash", "--norc", "--noprofile", "-i"]
     if password is not None:
-        shell = [sys.executable, "-c", LOGIN, password]
+        shell = [sys.executable, "-c", LOGIN, password, str(delay_s)]
     environment = {**os.environ, "HOME": str(folder), "PS1": "$ ", "TERM": "dumb"}
 
     def start() -> subprocess.Popen:

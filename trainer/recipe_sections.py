@@ -115,15 +115,16 @@ def section(kind: str, dataset: Dataset, *, apart: float) -> Section:
 
 def _generated(kind: str, dataset: Dataset, apart: float) -> str:
     spec, image = dataset.input, dataset.input.kind == "image"
-    more = ""
+    more, clipped = "", True
     if image:
         side = min(spec.shape[:2])
         more = f"\nhalvings = {1 if side < 16 else 2 if side < 64 else 3}"
     elif kind == "minimax":
+        clipped = False
         more = (
             "\nlatent = 16           # all goes through so few numbers: what passes x by is what a new adversary reads"
         )
-    if "latent" not in more:
+    if clipped:
         more += '\nclip = "returns"      # a value pushed out of the range finds back, or all may end up black'
     coarse = np.dtype(spec.dtype).kind in "iu" and float(np.max(spec.span)) <= 4
     return GENERATOR.format(

@@ -71,7 +71,8 @@ def _train(run: Run) -> Run:
     if run.facts["budget"] == "quick":
         say(f"{missed} Under the quick budget that ends nothing: it is a trial.")
         return run
-    raise LimitNotMet(f"{missed} {_advice(recipe)}")
+    target_missed = judgement.target_accuracy < recipe.limits.target_accuracy
+    raise LimitNotMet(f"{missed} {_advice(recipe, target_missed=target_missed)}")
 
 
 def _missed(run: Run, judgement: Judgement) -> str:
@@ -92,17 +93,24 @@ def _missed(run: Run, judgement: Judgement) -> str:
     return " ".join(said)
 
 
-def _advice(recipe: Recipe) -> str:
-    """What to do next, of what this recipe has: a trained perturber can go on, a generator may lie beyond an edge."""
-    generator = getattr(recipe.perturber, "generator", None)
-    changes = ["more `budget.classifier_epochs`"]
+def _advice(recipe: Recipe, *, target_missed: bool) -> str:
+    """What to do next, by the keys that this recipe has and what it missed."""
+    perturber = recipe.perturber
+    generator = getattr(perturber, "generator", None)
+    own = generator is not None or perturber.kind == "release" or getattr(perturber, "network", "target") != "target"
+    changes = [] if recipe.classifiers.architecture == "linear" else ["more `budget.classifier_epochs`"]
     if generator is not None:
         changes.append("a smaller `perturber.distance`")
         if generator.clip is None and generator.latent is None:
             changes.append('`perturber.generator.clip = "returns"`')
-    in_epochs = generator is not None or recipe.perturber.kind == "release"
-    train_on = "Train on with --resume and a larger `budget.epochs`; or, in" if in_epochs else "In"
-    return f"{train_on} another folder, with {', '.join(changes)} or a smaller `limits.target_accuracy`."
+    if target_missed:
+        changes.append("a smaller `limits.target_accuracy`")
+    ways = ["train longer, with --resume and a larger `budget.epochs`"] if own else []
+    if changes:
+        *others, last = changes
+        ways.append("in another folder, take " + (f"{', '.join(others)} or {last}" if others else last))
+    said = "; or, ".join(ways)
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 def judge_validation(run: Run, fitted: FittedPerturber) -> Judgement:

@@ -201,7 +201,7 @@ class _Console:
 
     def log_in(self, user: str, password: str | None) -> None:
         """Get to a shell. Raises ``BadInput`` for a password that is missing or wrong, ``DeviceFailed`` for silence."""
-        asked = 0
+        asked, named = 0, False
         end = time.monotonic() + 120
         self._write(b"\r")
         while time.monotonic() < end:
@@ -209,16 +209,17 @@ class _Console:
             while len(self._seen) != len(self._listen(0.5)):
                 pass
             if self._asks(_LOGIN):
-                self._seen = b""
-                self._write(user.encode() + b"\r")
+                named = True
+                self._answer(user)
+            elif self._asks(_PASSWORD) and not named:
+                self._answer("")  # asked for by what was taken for a name, and was typed to find a shell
             elif self._asks(_PASSWORD):
-                asked += 1
+                asked, named = asked + 1, False
                 if password is None:
                     raise BadInput(f"The console asks for the password of {user}. Give it with --password-file.")
                 if asked > 3:
                     raise BadInput(f"The console does not take the password of {user}.")
-                self._seen = b""
-                self._write(password.encode() + b"\r")
+                self._answer(password)
             elif self._is_shell():
                 return
             else:
@@ -274,6 +275,7 @@ class _Console:
                 break
         # What was lost may be no more than the word that it is there: it would take all that is typed for noise.
         self._write(_BACK_TO_THE_SHELL)
+        self._listen(0.3)
         return False
 
     def _until(self, text: str, want: bytes) -> None:
@@ -282,6 +284,14 @@ class _Console:
             if want in self._command(text):
                 return
         raise DeviceFailed("The console garbles what is typed. Check the speed, the cable and its ground.")
+
+    def _answer(self, text: str, wait_s: float = 10.0) -> None:
+        """Type what was asked for, and wait for what comes next: a login takes seconds to say that it failed."""
+        self._seen = b""
+        self._write(text.encode() + b"\r")
+        end = time.monotonic() + wait_s
+        while time.monotonic() < end and not any(self._asks(one) for one in (_LOGIN, _PASSWORD, _PROMPT)):
+            self._listen(0.2)
 
     def _asks(self, pattern: re.Pattern[bytes]) -> bool:
         return pattern.search(self._seen[-200:].rstrip(b"\r\n")) is not None

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import termios
+import time
 import zlib
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from devices.transports import serial
 from devices.transports.serial import SerialTransport
 from edge_runtime import serial_link
 from edge_runtime.errors import BadInput, DeviceFailed
-from edge_runtime.serial_agent import HANG_UP, READY
+from edge_runtime.serial_agent import HANG_UP, READY, SILENCE_S
 from edge_runtime.serial_link import BLOCK, LineBroken, Link, cobs, frame, uncobs
 from edge_runtime.trust import public_key_line
 from trainer.cli import main
@@ -85,6 +86,15 @@ def test_a_console_with_a_login(tmp_path):
         assert console.run(["no-such-command"]).code == 127
         with pytest.raises(DeviceFailed, match="took longer than"):
             console.run(["sleep", "5"], timeout_s=0.3)
+        console.close()
+
+
+@pytest.mark.slow
+def test_a_login_that_takes_its_time_to_say_no(tmp_path):
+    """What was typed to end our program is a wrong name to it, and it lets nobody try again at once."""
+    with wire.board(tmp_path, password=SECRET, delay_s=3) as board:
+        console = SerialTransport(board.port, user="pi", password=SECRET)
+        assert console.run(["echo", "in"]).out == b"in\n"
         console.close()
 
 
@@ -154,6 +164,18 @@ def test_a_program_whose_first_word_was_lost_gives_the_console_back(tmp_path, wo
         console.close()
         assert board.spoilt >= sum(words.values())  # a shell repeats what is typed
     assert not said
+
+
+@pytest.mark.slow
+def test_a_program_that_was_left_behind_is_ended_though_the_first_word_to_it_is_lost(tmp_path):
+    with wire.board(tmp_path, wire.Faults(words={HANG_UP: 2})) as board:
+        left = SerialTransport(board.port)  # says it once as well
+        left._hang_up()
+        begun = time.monotonic()
+        console = SerialTransport(board.port)
+        assert console.run(["echo", "there"]).out == b"there\n"
+        console.close()
+        assert time.monotonic() - begun < SILENCE_S / 2
 
 
 def test_a_program_that_somebody_else_put_there_is_not_run(tmp_path):

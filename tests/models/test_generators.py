@@ -58,11 +58,12 @@ def test_outputs_lie_in_the_unit_cube_whatever_the_weights():
 
 
 def test_a_saved_generator_comes_back_the_same(tmp_path):
-    model = conv_generator((8, 8, 1), width=8, halvings=1, blocks=1)
+    model = conv_generator((8, 8, 1), width=8, halvings=1, blocks=1, returns=True)
     model.save(tmp_path / "generator.keras")
     again = keras.models.load_model(tmp_path / "generator.keras")
     u = np.random.default_rng(0).random((3, 8, 8, 1), np.float32)
     np.testing.assert_array_equal(np.asarray(model(u)), np.asarray(again(u)))
+    assert again.get_layer("output").returns
 
 
 def test_resize_repeats_each_value():

@@ -43,6 +43,9 @@ def test_every_kind_of_perturber_can_be_asked_for(kind, tmp_path):
     assert (recipe.name, recipe.perturber.kind) == (f"small-{kind}", kind)
     datasets.load(recipe.with_budget("quick"))
     assert (recipe.certificate is not None) == (kind == "release")
+    generator = getattr(recipe.perturber, "generator", None)
+    # What nothing is clipped in has no such key.
+    assert generator is None or (generator.clip == "returns") == (generator.latent is None)
 
 
 @pytest.mark.slow

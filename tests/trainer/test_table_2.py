@@ -47,7 +47,7 @@ def test_the_committed_page_is_what_the_committed_records_say():
     assert (ROOT / made.TABLE_2_PAGE).read_text() == page, "run scripts/make_result_docs.py"
 
 
-def test_pr_gan_kept_y_on_every_seed_of_every_data_set():
+def test_pr_gan_and_ngp_kept_y_on_every_seed_of_every_data_set():
     """A generator that has gone black hides z as well as any: the mean of a row would not tell."""
     records = [one for one in table_2.read(ROOT / make_result_docs.TABLE_2) if one["row"] in ("prgan", "ngp")]
     assert len(records) == 24

@@ -223,12 +223,19 @@ def test_the_embedded_default_meets_its_limits(tmp_path):
         ("depth-prgan", ["--resume", "perturber.distance"], ["clip"]),
         ("wifi-minimax", ["--resume", "perturber.distance"], ["clip"]),
         ("depth-release", ["--resume"], ["perturber.distance", "clip"]),
-        ("mnist-label-only", ["In another folder"], ["--resume", "perturber.distance", "clip"]),
+        ("depth-label-only", ["In another folder", "classifier_epochs"], ["--resume", "perturber.distance", "clip"]),
     ],
 )
 def test_what_to_do_next_names_keys_that_the_recipe_has(name, said, unsaid):
-    advice = _advice(Recipe.find(name))
+    advice = _advice(Recipe.find(name), target_missed=True)
     assert [word for word in said if word not in advice] == []
     assert [word for word in unsaid if word in advice] == []
-    assert "`budget.classifier_epochs`" in advice
-    assert advice.endswith("a smaller `limits.target_accuracy`.")
+    assert advice.endswith(" or a smaller `limits.target_accuracy`.")
+    assert "limits" not in _advice(Recipe.find(name), target_missed=False)
+
+
+def test_what_to_do_next_is_a_sentence():
+    assert _advice(Recipe.find("depth-release"), target_missed=False) == (
+        "Train longer, with --resume and a larger `budget.epochs`; or, in another folder, take more "
+        "`budget.classifier_epochs`."
+    )

@@ -39,8 +39,16 @@ class Generator(Section):
     clip: Literal["returns"] | None = Field(
         default=None,
         description='"returns": in training a value that was clipped has a slope wherever a step leads back into the '
-        "range, so that a generator which has made everything black can leave that again. Left out: it has none.",
+        "range, so that a generator which has made everything black can leave that again. Left out: it has none. With "
+        "`latent` nothing is clipped.",
     )
+
+    @field_validator("clip")
+    @classmethod
+    def _clips(cls, clip: str | None, info: ValidationInfo) -> str | None:
+        if clip is not None and info.data.get("latent") is not None:
+            raise ValueError("no such key beside `latent`, where nothing is clipped")
+        return clip
 
 
 class _Generated(Section):
