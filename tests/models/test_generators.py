@@ -11,6 +11,7 @@ from models.layers import UnitClip
 from trainer.datasets.base import InputSpec
 from trainer.export.count import keras_macs
 from trainer.perturbers.prgan import build_generator
+from trainer.perturbers.sections import Generator
 from trainer.recipe import Recipe
 from trainer.report.recipes import TABLE_3
 
@@ -158,3 +159,19 @@ def test_a_generator_whose_clip_returns_comes_back_from_black():
             loss = tf.reduce_mean(tf.square(generator([u, noise], training=True) - u))
         optimizer.apply(tape.gradient(loss, generator.trainable_variables), generator.trainable_variables)
     assert float(loss) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("spec", "architecture"),
+    [
+        (InputSpec("image", (8, 8, 1), "uint8", 0.0, 255.0), "conv"),
+        (InputSpec("vector", (6,), "uint8", 0.0, 1.0), "mlp"),
+    ],
+)
+@pytest.mark.parametrize("noise", [0, 3])
+def test_the_recipes_clip_is_the_generators(spec, architecture, noise):
+    def made(clip):
+        section = Generator(architecture=architecture, width=8, halvings=1, blocks=1, clip=clip)
+        return build_generator(spec, section, noise=noise).get_layer("output").returns
+
+    assert (made("returns"), made(None)) == (True, False)
