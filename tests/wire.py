@@ -25,7 +25,10 @@ import getpass, os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 while True:
     name = input("edgepi login: ")
-    if getpass.getpass("Password: ") == sys.argv[1] and name == "pi":
+    right = getpass.getpass("Password: ") == sys.argv[1]
+    with open("tried", "a") as tried:
+        tried.write(("right " if right else "wrong ") + name + "\\n")
+    if right and name == "pi":
         break
     time.sleep(float(sys.argv[2]))
     print("\\nLogin incorrect\\n")

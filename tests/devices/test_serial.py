@@ -96,6 +96,10 @@ def test_a_login_that_takes_its_time_to_say_no(tmp_path):
         console = SerialTransport(board.port, user="pi", password=SECRET)
         assert console.run(["echo", "in"]).out == b"in\n"
         console.close()
+    *others, ours = (tmp_path / "tried").read_text().splitlines()
+    assert ours == "right pi"
+    assert others
+    assert not any(one.startswith("right") for one in others)  # no password for a name that is not ours
 
 
 @pytest.mark.parametrize(("given", "says"), [(None, "asks for the password"), ("wrong", "does not take the password")])
