@@ -9,12 +9,11 @@ What is released, how often and of what is signed in the bundle; nothing here ca
 import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from edge_runtime import strict_json
-from edge_runtime.backends.device import WORDS, check_device
-from edge_runtime.errors import BadInput
-from edge_runtime.logs import KINDS
+from edgeveil.edge_runtime.device import WORDS, check_device
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.paths import DEFAULT_PATH
 
-DEFAULT_PATH = "/etc/edgeveil/edge.json"
 _MOST_BYTES = 1 << 20
 # Each lets something of the raw picture further than it goes otherwise: for a person at the device, while there.
 FLAGS_ALONE = ("aim", "accept-raw-on-network")
@@ -143,3 +142,6 @@ def merged(flags: Dict[str, Any], file: Dict[str, Any]) -> Dict[str, Any]:
             )
         )
     return result
+
+
+KINDS = ("memory", "text", "json")

@@ -7,6 +7,11 @@
      |    +-- BundleRefused    2   a bundle that is not exactly what a trusted key signed
      +-- LimitNotMet       3   it worked, and the result is worse than the limit that was set
      +-- DeviceFailed      4   the device or its environment failed
+     |    +-- SourceFailed     4   no more frames will come from this source
+     |         +-- Disconnected    it went away; opening it again later may help
+     |         +-- Stalled         it is there and gives nothing new; opening it again may help
+     |         +-- Unsupported     it cannot give what the bundle asks for; only a person can help
+     |              +-- Missing    2   a library or program for it is not installed
      +-- PrivacyStop      70   stopped so that nothing more leaves
     FrameDropped               one frame could not be perturbed; counted, never shown
 
@@ -50,6 +55,28 @@ class DeviceFailed(EdgeVeilError):
     """The device or its environment failed: no backend, no space, no camera."""
 
     exit_code = 4
+
+
+class SourceFailed(DeviceFailed):
+    """The source broke down: no more frames will come."""
+
+
+class Disconnected(SourceFailed):
+    """The device was unplugged or the connection closed. To open it again after a while may help."""
+
+
+class Stalled(SourceFailed):
+    """The device is there and gives nothing new. To open it again may help."""
+
+
+class Unsupported(SourceFailed):
+    """The device cannot give frames as the bundle needs them. To open it again will not help."""
+
+
+class Missing(Unsupported):
+    """What the source is read with is not installed. The user cures it: exit code 2."""
+
+    exit_code = 2
 
 
 class PrivacyStop(EdgeVeilError):

@@ -9,7 +9,7 @@ from typing import Mapping, Optional
 
 import numpy as np
 
-from edge_runtime.errors import PrivacyStop
+from edgeveil.edge_runtime.errors import PrivacyStop
 
 # Held by pipeline.py alone; a test looks for any other use.
 _PIPELINE = object()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import keras
 from keras import layers
 
-from models.classifiers import small
+from edgeveil.models.classifiers import small
 
 MOMENTUM = 0.9  # of BatchNorm: what it has seen must follow a generator that changes
 

@@ -7,7 +7,7 @@ import math
 import keras
 from keras import layers
 
-from models.layers import ResizeNearest, UnitClip
+from edgeveil.models.layers import ResizeNearest, UnitClip
 
 NOISE_CHANNELS = 4  # that a noise input adds to a conv generator where its resolution is lowest
 

@@ -18,19 +18,20 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-from edge_runtime.errors import DeviceFailed, EdgeVeilError
-from trainer.audit import audit, save
-from trainer.export import export
-from trainer.export.folder import ExportFolder
-from trainer.export.seal import keygen, seal
-from trainer.export.zipapp import build_zipapp
-from trainer.perturbers.label_only import from_classifier
-from trainer.recipe import Recipe
-from trainer.report import comparison
-from trainer.report.html import through, write_report
-from trainer.report.sentence import sentence
-from trainer.run import Run
-from trainer.train import train
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
+from edgeveil.trainer.audit.audit import audit
+from edgeveil.trainer.audit.document import save
+from edgeveil.trainer.audit.verdict import sentence
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.perturbers.label_only import from_classifier
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.report import comparison
+from edgeveil.trainer.report.run_page import through, write_report
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.sealing.seal import keygen, seal
+from edgeveil.trainer.sealing.zipapp import build_zipapp
+from edgeveil.trainer.train import train
 
 PROFILES = ["coral-dev-board", "raspberry-pi3-ncs2", "jetson-nano", "raspberry-pi-cpu", "workstation"]
 ARTEFACT = "tflite-int8"

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_runtime.errors import BadInput, LimitNotMet
-from trainer.classifiers import train_classifiers
-from trainer.datasets.base import PARTS, Dataset
-from trainer.export.quiet import load_tensorflow
-from trainer.linear_classifiers import train_linear
-from trainer.perturbers import fit_function
-from trainer.perturbers.base import FittedPerturber
-from trainer.perturbers.judge import Judgement, judge
-from trainer.progress import say
-from trainer.recipe import Recipe
-from trainer.run import Run
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.trainer.datasets.base import PARTS, Dataset
+from edgeveil.trainer.perturbers import fit_function
+from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+from edgeveil.trainer.training.checkpoint_score import Judgement, judge
+from edgeveil.trainer.training.classifiers import train_classifiers
+from edgeveil.trainer.training.linear_classifiers import train_linear
 
 
 def train(

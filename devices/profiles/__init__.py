@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from devices.profiles.profile import (
+from edgeveil.devices.profiles.profile import (
     ARTEFACTS,
     Backend,
     Calibration,
@@ -19,7 +19,7 @@ from devices.profiles.profile import (
     TfliteLimits,
     parse,
 )
-from edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput
 
 __all__ = [
     "ARTEFACTS",

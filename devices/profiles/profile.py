@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edge_runtime.backends.device import backends_on, check_device
-from edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.device import backends_on, check_device
+from edgeveil.edge_runtime.errors import BadInput
 
 ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
 _RUNS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from devices.transports.base import Completed, Progress, Transport
-from edge_runtime.errors import BadInput
+from edgeveil.devices.transports.base import Completed, Progress, Transport
+from edgeveil.edge_runtime.errors import BadInput
 
 __all__ = ["Completed", "Progress", "Transport", "open_transport"]
 
@@ -21,7 +21,7 @@ def open_transport(
     """
     url = urlsplit(target)
     if url.scheme == "ssh" and url.hostname:
-        from devices.transports.ssh import SshTransport
+        from edgeveil.devices.transports.ssh import SshTransport
 
         if url.password:
             raise BadInput("A password does not belong into a target, where others can read it. Use --password-file.")
@@ -34,7 +34,7 @@ def open_transport(
             password=password,
         )
     if url.scheme == "serial" and url.path:
-        from devices.transports.serial import SerialTransport
+        from edgeveil.devices.transports.serial import SerialTransport
 
         return SerialTransport.of(url, password=password)
     raise BadInput(

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from edge_runtime.errors import DeviceFailed
+from edgeveil.edge_runtime.errors import DeviceFailed
 
 Progress = Callable[[int, int], None]  # (bytes there, bytes in all)
 

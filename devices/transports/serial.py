@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs
 
-import edge_runtime.serial_agent
-import edge_runtime.serial_link
-from devices.transports.base import Completed, Progress, digest, read_back
-from edge_runtime.errors import BadInput, DeviceFailed
-from edge_runtime.serial_agent import HANG_UP, READY
-from edge_runtime.serial_link import LineBroken, Link
+import edgeveil.devices.agents.serial_agent
+import edgeveil.devices.agents.serial_link
+from edgeveil.devices.agents.serial_agent import HANG_UP, READY
+from edgeveil.devices.agents.serial_link import LineBroken, Link
+from edgeveil.devices.transports.base import Completed, Progress, digest, read_back
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
 PIECE = 24 * 1024  # bytes of a file that are acknowledged together: what a reboot costs at most
 TRIES = 8  # logins in a row that fail
@@ -335,9 +335,10 @@ def _program() -> bytes:
     import ast
 
     link, agent = (
-        Path(str(module.__file__)).read_text() for module in (edge_runtime.serial_link, edge_runtime.serial_agent)
+        Path(str(module.__file__)).read_text()
+        for module in (edgeveil.devices.agents.serial_link, edgeveil.devices.agents.serial_agent)
     )
-    tree = ast.parse(link + agent.replace("from edge_runtime.serial_link import LineBroken, Link\n", ""))
+    tree = ast.parse(link + agent.replace("from edgeveil.devices.agents.serial_link import LineBroken, Link\n", ""))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if (

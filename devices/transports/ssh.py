@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from devices.transports.base import Completed, Progress, digest, read_back
-from edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.devices.transports.base import Completed, Progress, digest, read_back
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
 CONNECT_S = 15.0
 BLOCK = 32 * 1024

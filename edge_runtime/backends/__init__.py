@@ -1,5 +1,5 @@
 """The interpreters that run an artefact: each behind the same four methods, none imported until it is asked for."""
 
-from edge_runtime.backends.choice import available, open_backend
+from edgeveil.edge_runtime.backends.select import available, open_backend
 
 __all__ = ["available", "open_backend"]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from edge_runtime.errors import BadInput, FrameDropped
-from edge_runtime.lookup import Flow, Looked, held, through
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.lut import Flow, Looked, held, through
 
 
 class Backend(object):

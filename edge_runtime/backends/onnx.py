@@ -10,8 +10,8 @@ from typing import Dict
 import numpy as np
 import onnxruntime
 
-from edge_runtime.backends.base import Backend, placed
-from edge_runtime.backends.device import CPU, CUDA, TENSORRT, NoDevice, accelerator, may_use_cpu
+from edgeveil.edge_runtime.backends.base import Backend, placed
+from edgeveil.edge_runtime.device import CPU, CUDA, TENSORRT, NoDevice, accelerator, may_use_cpu
 
 _DTYPES = {
     "tensor(float)": "float32",

@@ -9,9 +9,9 @@ from typing import Any, Dict
 
 import openvino
 
-from edge_runtime.backends.base import Backend, placed
-from edge_runtime.backends.device import CPU, MYRIAD, OPENVINO, NoDevice, accelerator, may_use_cpu
-from edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.backends.base import Backend, placed
+from edgeveil.edge_runtime.device import CPU, MYRIAD, OPENVINO, NoDevice, accelerator, may_use_cpu
+from edgeveil.edge_runtime.errors import BadInput
 
 
 def _core_and_version():

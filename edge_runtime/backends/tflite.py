@@ -4,8 +4,8 @@ import ctypes
 import importlib
 from typing import Dict, Set
 
-from edge_runtime.backends.base import Backend, placed
-from edge_runtime.backends.device import EDGETPU, EDGETPU_OPERATION, NoDevice
+from edgeveil.edge_runtime.backends.base import Backend, placed
+from edgeveil.edge_runtime.device import EDGETPU, EDGETPU_OPERATION, NoDevice
 
 EDGETPU_LIBRARY = "libedgetpu.so.1"  # the name it is installed under (google-coral/libedgetpu, Makefile)
 _CURE = "or choose --device cpu and an artefact that was not compiled"

@@ -2,8 +2,8 @@
 
 import importlib
 
-from edge_runtime.errors import BadInput
-from edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.sinks.base import Sink
 
 __all__ = ["Sink", "open_sink"]
 
@@ -11,15 +11,15 @@ _FILES = {
     "npz": ("npz", "NpzSink"),
     "images": ("images", "ImagesSink"),
     "video": ("video", "VideoSink"),
-    "csv": ("lines", "CsvSink"),
+    "csv": ("text", "CsvSink"),
 }
 _ROTATING = {"npz": ".npz", "images": "", "video": ".avi"}
 _LIVE = {
-    "mqtt": ("mqtt", "MqttSink"),
-    "mqtts": ("mqtt", "MqttSink"),
-    "http": ("http", "HttpSink"),
-    "https": ("http", "HttpSink"),
-    "tcp": ("tcp", "TcpSink"),
+    "mqtt": ("network.mqtt", "MqttSink"),
+    "mqtts": ("network.mqtt", "MqttSink"),
+    "http": ("network.http", "HttpSink"),
+    "https": ("network.http", "HttpSink"),
+    "tcp": ("network.tcp", "TcpSink"),
 }
 
 
@@ -33,7 +33,7 @@ def open_sink(text, outputs, manifest=None, options=None):
     the kind needs is not installed or the place cannot be written to.
     """
     if not isinstance(text, str):
-        from edge_runtime.sinks.several import open_several
+        from edgeveil.edge_runtime.sinks.group import open_several
 
         return open_several(text, lambda one: open_sink(one, outputs, manifest, options))
     kind, colon, place = text.partition(":")
@@ -41,7 +41,7 @@ def open_sink(text, outputs, manifest=None, options=None):
         module, name = _LIVE[kind]
         return _class(module, name)(text, outputs, manifest, dict(options or {}))
     if kind == "preview" and colon and place:
-        return _class("preview", "PreviewSink")(place, outputs, manifest, dict(options or {}))
+        return _class("preview.sink", "PreviewSink")(place, outputs, manifest, dict(options or {}))
     if kind in _FILES and colon and place:
         return _file_sink(kind, place, outputs, manifest)
     # What stands behind the colon may hold a password.
@@ -52,12 +52,12 @@ def open_sink(text, outputs, manifest=None, options=None):
 
 
 def _file_sink(kind, place, outputs, manifest):
-    from edge_runtime.sinks.place import Known, rotation, split
+    from edgeveil.edge_runtime.sinks.uri import Known, rotation, split
 
     module, name = _FILES[kind]
     known: Known = {"rotate": rotation} if kind in _ROTATING else {}
     if kind == "video":
-        from edge_runtime.sinks import video
+        from edgeveil.edge_runtime.sinks import video
 
         known.update(fps=video.rate, codec=video.codec)
     path, settings = split(place, known) if known else (place, {})
@@ -71,8 +71,8 @@ def _file_sink(kind, place, outputs, manifest):
 
     if limits is None:
         return make(path)
-    from edge_runtime.sinks.rotating import RotatingSink
-    from edge_runtime.wire import Format
+    from edgeveil.edge_runtime.sinks.network.wire import Format
+    from edgeveil.edge_runtime.sinks.rotating import RotatingSink
 
     # npz holds every output and the index; of the others the main one is most of it.
     size = Format(outputs).payload_bytes + 8
@@ -80,4 +80,4 @@ def _file_sink(kind, place, outputs, manifest):
 
 
 def _class(module, name):
-    return getattr(importlib.import_module("edge_runtime.sinks." + module), name)
+    return getattr(importlib.import_module("edgeveil.edge_runtime.sinks." + module), name)

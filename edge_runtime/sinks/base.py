@@ -2,8 +2,8 @@
 
 from typing import Dict, Optional
 
-from edge_runtime.errors import PrivacyStop
-from edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.errors import PrivacyStop
+from edgeveil.edge_runtime.frames import PerturbedFrame
 
 
 class Sink(object):
@@ -32,7 +32,7 @@ class Sink(object):
     def local(self, counters: Dict[str, int], aim: Dict[str, int], latency_ms: Optional[float] = None) -> None:
         """What a page on this device may show beside the stream; it goes to no other sink.
 
-        ``counters`` are frames dropped inside, by reason; ``aim`` is the record of ``edge_runtime.aim``, empty unless
+        ``counters`` are frames dropped inside, by reason; ``aim`` is the record of ``capture.camera_aid``, empty unless
         it was switched on; ``latency_ms`` is how long the last frame took from the source to its release.
         """
 

@@ -4,10 +4,10 @@ import os
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from edge_runtime.files import write_atomic
-from edge_runtime.sinks.base import Sink
-from edge_runtime.sources.images import opencv
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 
 
 class ImagesSink(Sink):

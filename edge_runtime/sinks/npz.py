@@ -8,9 +8,9 @@ import zipfile
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from edge_runtime.files import WriteFailed, atomic_path, writing
-from edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
 
 
 def _scratch(path):

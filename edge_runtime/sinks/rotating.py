@@ -10,10 +10,10 @@ import re
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from edge_runtime.errors import BadInput
-from edge_runtime.files import WriteFailed, writing
-from edge_runtime.sinks.base import Sink
-from edge_runtime.sinks.room import need
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.storage.atomic import WriteFailed, writing
+from edgeveil.edge_runtime.storage.free_space import need
 
 # The longest time between two self-tests: at a privacy stop, what was closed since then may not be what it should.
 SUSPECT_S = 3600.0

@@ -5,11 +5,11 @@ import os
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from edge_runtime.files import WriteFailed, atomic_path, writing
-from edge_runtime.sinks.base import Sink
-from edge_runtime.sinks.room import need
-from edge_runtime.sources.images import opencv
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
+from edgeveil.edge_runtime.storage.free_space import need
 
 CODECS = ("FFV1", "MJPG")
 

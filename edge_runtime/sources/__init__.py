@@ -2,31 +2,32 @@
 
 import importlib
 
-from edge_runtime.errors import BadInput
-from edge_runtime.sources.base import Disconnected, Missing, Source, SourceFailed, Stalled, Unsupported, expected
+from edgeveil.edge_runtime.camera_address import on_network
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.sensor import expected
+from edgeveil.edge_runtime.sources.base import Source
 
-__all__ = ["Disconnected", "Missing", "Source", "SourceFailed", "Stalled", "Unsupported", "on_network", "open_source"]
+__all__ = ["Source", "on_network", "open_source"]
 
 # kind: module, class, whether it needs a place behind the colon
 _KINDS = {
-    "csv": ("lines", "LinesSource", True),
-    "arff": ("lines", "ArffSource", True),
+    "csv": ("text", "LinesSource", True),
+    "arff": ("text", "ArffSource", True),
     "npz": ("npz", "NpzSource", True),
     "images": ("images", "ImagesSource", True),
     "simulate": ("simulate", "SimulatedSource", True),
     "video": ("video", "VideoSource", True),
-    "camera": ("camera", "CameraSource", True),
-    "libcamera": ("libcamera", "LibcameraSource", False),
-    "gst": ("gst", "GstSource", True),
-    "kinect": ("kinect", "KinectSource", False),
-    "openni": ("openni", "OpenNISource", False),
-    "realsense": ("realsense", "RealSenseSource", False),
+    "camera": ("cameras.camera", "CameraSource", True),
+    "libcamera": ("cameras.libcamera", "LibcameraSource", False),
+    "gst": ("cameras.gst", "GstSource", True),
+    "kinect": ("cameras.kinect", "KinectSource", False),
+    "openni": ("cameras.openni", "OpenNISource", False),
+    "realsense": ("cameras.realsense", "RealSenseSource", False),
     "wifi": ("wifi", "WifiSource", True),
-    "http": ("http", "HttpSource", True),
-    "https": ("http", "HttpsSource", True),
-    "rtsp": ("rtsp", "RtspSource", True),
+    "http": ("network.http", "HttpSource", True),
+    "https": ("network.http", "HttpsSource", True),
+    "rtsp": ("network.rtsp", "RtspSource", True),
 }
-ON_NETWORK = ("http", "https", "rtsp")
 _REPLAYED = ("images", "video")  # files that can be played at the pace they were recorded at
 
 
@@ -48,13 +49,8 @@ def open_source(text, spec, capture=None, *, realtime=False, repeat=False):
         problem = "expected a recording ({}) to play in real time or again and again; {}: is none. Leave that out."
         raise BadInput(problem.format(", ".join(name + ":" for name in _REPLAYED), kind))
     module, name, _ = _KINDS[kind]
-    make = getattr(importlib.import_module("edge_runtime.sources." + module), name)
+    make = getattr(importlib.import_module("edgeveil.edge_runtime.sources." + module), name)
     sensor = expected(spec, capture)
     if kind in _REPLAYED:
         return make(place, sensor, realtime=realtime, repeat=repeat)
     return make(place, sensor)
-
-
-def on_network(text):
-    """Whether raw frames of the source that ``text`` names come over a network: another process fetches those."""
-    return text.partition(":")[0] in ON_NETWORK

@@ -8,7 +8,7 @@ import math
 import re
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput
 
 _QUOTED_OR_PLAIN = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,{}'"]+"""
 _ATTRIBUTE = re.compile(r"@attribute\s+(" + _QUOTED_OR_PLAIN + r")\s+(\{.*\}|\S+)\s*(?:\S.*)?$", re.IGNORECASE)

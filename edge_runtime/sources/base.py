@@ -1,43 +1,12 @@
-"""What every source is: opened by its constructor, asked for one frame after the other, closed.
-
-::
-
-    SourceFailed           no more frames will come from this one
-     +-- Disconnected      the device or the connection went away; opening it again later may help
-     +-- Stalled           it is there and gives nothing new; opening it again may help
-     +-- Unsupported       it cannot give what the bundle asks for; only a person can help
-          +-- Missing      a library or program for it is not installed (exit code 2)
-"""
+"""What every source is: opened by its constructor, asked for one frame after the other, closed."""
 
 import time
 import zlib
-from typing import Any, Dict, Optional
+from typing import Optional
 
-from edge_runtime.errors import DeviceFailed
+from edgeveil.edge_runtime.errors import Stalled
 
 STALL_S = 5.0  # a camera that gives nothing, or the same picture again and again, for so long is stalled
-
-
-class SourceFailed(DeviceFailed):
-    """The source broke down: no more frames will come."""
-
-
-class Disconnected(SourceFailed):
-    """The device was unplugged or the connection closed. To open it again after a while may help."""
-
-
-class Stalled(SourceFailed):
-    """The device is there and gives nothing new. To open it again may help."""
-
-
-class Unsupported(SourceFailed):
-    """The device cannot give frames as the bundle needs them. To open it again will not help."""
-
-
-class Missing(Unsupported):
-    """What the source is read with is not installed. The user cures it: exit code 2."""
-
-    exit_code = 2
 
 
 class Source(object):
@@ -72,23 +41,6 @@ class Source(object):
 
     def __exit__(self, *_):
         self.close()
-
-
-def expected(spec: Dict[str, Any], capture: Optional[Dict[str, Any]]) -> Dict[str, Any]:
-    """What the sensor must give: the frame of the manifest's ``capture``, else the pipeline's own ``input``.
-
-    ``kind`` is "image" with ``shape`` (height, width, channels), or "vector" with (features,); ``dtype``; ``unit_mm``,
-    how long one step of a depth reading is, or None; ``access_points``, in their order, or None.
-    """
-    frame = spec if capture is None else capture["frame"]
-    shape = list(frame["shape"])
-    return {
-        "kind": "vector" if len(shape) == 1 else "image",
-        "shape": shape + [1] if len(shape) == 2 else shape,
-        "dtype": frame["dtype"],
-        "unit_mm": None if capture is None else frame["unit_mm"],
-        "access_points": None if capture is None else capture["access_points"],
-    }
 
 
 def now_ns():

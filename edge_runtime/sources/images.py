@@ -4,29 +4,20 @@ In order of their names; or, as the TUM RGB-D recordings have it, in that of ``d
 folder, whose lines are a time in seconds and a file, ``#`` before what is not.
 """
 
-import importlib
 import math
 import os
 from typing import List, Tuple
 
 import numpy as np
 
-from edge_runtime.errors import BadInput, FrameDropped
-from edge_runtime.frames import RawFrame
-from edge_runtime.sources.base import Missing, Pace, Source, now_ns
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.sources.base import Pace, Source, now_ns
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")
 LISTS = ("depth.txt", "rgb.txt")
 FPS = 30.0  # of a folder without times
-
-
-def opencv():
-    """The OpenCV module; raises ``Missing``."""
-    try:
-        return importlib.import_module("cv2")
-    except ImportError:
-        problem = "images are read and written by OpenCV, which is not here: pip install opencv-python-headless"
-    raise Missing(problem)
 
 
 class ImagesSource(Source):

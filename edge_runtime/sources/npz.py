@@ -5,9 +5,9 @@ import zipfile
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from edge_runtime.frames import RawFrame
-from edge_runtime.sources.base import Source, SourceFailed, now_ns
+from edgeveil.edge_runtime.errors import BadInput, SourceFailed
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.sources.base import Source, now_ns
 
 READ = 1 << 16  # bytes at a time; more than any header has
 

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from edge_runtime.frames import RawFrame
-from edge_runtime.simulation import FLOOR_MM, Scene
-from edge_runtime.sources.base import Pace, Source, Unsupported, now_ns
+from edgeveil.edge_runtime.errors import BadInput, Unsupported
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.sources.base import Pace, Source, now_ns
+from edgeveil.edge_runtime.sources.simulated_scene import FLOOR_MM, Scene
 
 DEFAULTS = {"seed": 0, "people": 2, "fps": 30.0}
 

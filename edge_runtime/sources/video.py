@@ -2,11 +2,12 @@
 
 import os
 
-from edge_runtime.errors import BadInput
-from edge_runtime.frames import RawFrame
-from edge_runtime.sources.base import Pace, Source, SourceFailed, now_ns
-from edge_runtime.sources.images import FPS, SUFFIXES, opencv
-from edge_runtime.sources.pictures import fit, fits, need_image
+from edgeveil.edge_runtime.errors import BadInput, SourceFailed
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.sources.base import Pace, Source, now_ns
+from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
+from edgeveil.edge_runtime.sources.images import FPS, SUFFIXES
 
 ENDS_EARLY = 0.9  # of the frames that a film says it has; some say a few too many
 

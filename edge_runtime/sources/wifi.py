@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from edge_runtime.errors import BadInput, FrameDropped
-from edge_runtime.frames import RawFrame
-from edge_runtime.sources.base import Disconnected, Source, Stalled, Unsupported, now_ns
-from edge_runtime.sources.hints import missing
+from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Stalled, Unsupported
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.sources.base import Source, now_ns
+from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 
 SCAN_S = 30.0
 BUSY = 240  # what iw exits with while another scan is running: -EBUSY as a byte

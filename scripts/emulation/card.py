@@ -9,7 +9,7 @@ import struct
 import tempfile
 from pathlib import Path
 
-from emulation import running, trees, vm
+from scripts.emulation import running, trees, vm
 
 SECTOR, MIB = 512, 2**20
 BOOT_AT, BOOT_SIZE = MIB, 96 * MIB

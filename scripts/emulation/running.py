@@ -12,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from emulation.trees import NoBoard, run
+from scripts.emulation.trees import NoBoard, run
 
 
 def key(folder: Path, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from emulation import running, trees
+from scripts.emulation import running, trees
 
 # qemu's own default processor has what no Raspberry Pi 3 has, and computes int8 wrongly with it (ai-edge-litert 2.3).
 PROCESSOR = "cortex-a53"

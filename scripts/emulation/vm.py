@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from emulation import running, trees
+from scripts.emulation import running, trees
 
 # What the root disk and the network card need before there is a root; udev loads the rest.
 MODULES = ("virtio_mmio", "virtio_blk", "ext4")

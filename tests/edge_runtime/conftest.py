@@ -1,8 +1,8 @@
 """The real bundles that the tests of the runtime share."""
 
-import edge_tpu
 import pytest
-import tiny_models
+
+from tests.support import edge_tpu, tiny_models
 
 
 @pytest.fixture(scope="session")

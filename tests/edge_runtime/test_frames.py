@@ -1,4 +1,4 @@
-"""edge_runtime.frames: the privacy boundary is a type."""
+"""edgeveil.edge_runtime.frames: the privacy boundary is a type."""
 
 import ast
 import copy
@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import edge_runtime
-from edge_runtime import PerturbedFrame, PrivacyStop, RawFrame
-from edge_runtime.frames import _PIPELINE
-from edge_runtime.sinks.base import Sink
+from edgeveil import edge_runtime
+from edgeveil.edge_runtime.api import PerturbedFrame, PrivacyStop, RawFrame
+from edgeveil.edge_runtime.frames import _PIPELINE
+from edgeveil.edge_runtime.sinks.base import Sink
 
 SECRET = 171  # in hexadecimal ab
 
@@ -134,16 +134,16 @@ def uses(name):
 
 
 def test_nothing_but_the_pipeline_holds_the_token_that_makes_perturbed_frames():
-    assert uses("_PIPELINE") == {"frames.py", "pipeline.py", "record.py"}
+    assert uses("_PIPELINE") == {"frames.py", "pipeline/pipeline.py", "ipc/record.py"}
 
 
 def test_nothing_but_the_pipeline_and_the_identity_check_opens_a_raw_frame():
     assert uses("_data") == {
         "frames.py",
-        "pipeline.py",
-        "identity.py",
-        "capture.py",
-        "live.py",
-        "fetch.py",
-        "whole_loop.py",
+        "pipeline/pipeline.py",
+        "pipeline/passthrough.py",
+        "capture/crops.py",
+        "loop/live.py",
+        "sources/network/process.py",
+        "bench/loop_rate.py",
     }

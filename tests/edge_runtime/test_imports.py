@@ -3,13 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import edge_runtime
-
-ROOT = Path(__file__).parents[2]
+from edgeveil.edge_runtime import api
+from tests.support.checkout import ROOT
 
 LIST = """
 import json, sys
@@ -27,31 +25,46 @@ def loaded(first, then):
 
 
 def test_import_pulls_in_nothing_but_numpy_and_the_standard_library():
-    foreign = {name.partition(".")[0] for name in loaded("", "import edge_runtime")}
-    assert foreign - set(sys.stdlib_module_names) == {"edge_runtime", "numpy"}
+    foreign = {name.partition(".")[0] for name in loaded("", "import edgeveil.edge_runtime.api")}
+    assert foreign - set(sys.stdlib_module_names) == {"edgeveil", "numpy"}
 
 
 def test_import_leaves_heavy_parts_of_the_standard_library_alone():
-    loads = loaded("import numpy", "import edge_runtime")
+    loads = loaded("import numpy", "import edgeveil.edge_runtime.api")
     for name in ("argparse", "logging", "zipfile", "asyncio", "socket", "tempfile", "subprocess", "hashlib"):
         assert name not in loads
 
 
 @pytest.mark.parametrize(
-    "module", ["cli", "bench", "loop", "inside", "service", "bundle", "selftest", "sources", "sinks", "backends"]
+    "module",
+    [
+        "cli.main",
+        "bench.protocol",
+        "loop.batch",
+        "inside.process",
+        "outside.service",
+        "bundle.reader",
+        "pipeline.self_test",
+        "sources",
+        "sinks",
+        "backends",
+    ],
 )
 def test_no_module_needs_more_until_it_is_asked(module):
-    foreign = {name.partition(".")[0] for name in loaded("import numpy", f"import edge_runtime.{module}")}
-    assert foreign - set(sys.stdlib_module_names) <= {"edge_runtime", "numpy"}
+    foreign = {name.partition(".")[0] for name in loaded("import numpy", f"import edgeveil.edge_runtime.{module}")}
+    assert foreign - set(sys.stdlib_module_names) <= {"edgeveil", "numpy"}
 
 
 def test_verifying_and_running_on_numpy_loads_nothing_else(tmp_path):
-    import bundles
+    from tests.support import bundles
 
     made = bundles.make_bundle(tmp_path)
-    then = f"import edge_runtime; edge_runtime.Perturber.open({str(made.path)!r}, trust={str(made.trust)!r})"
+    then = (
+        "from edgeveil.edge_runtime.api import Perturber\n"
+        f"Perturber.open({str(made.path)!r}, trust={str(made.trust)!r})"
+    )
     foreign = {name.partition(".")[0] for name in loaded("import numpy", then)}
-    assert foreign - set(sys.stdlib_module_names) <= {"edge_runtime", "numpy"}
+    assert foreign - set(sys.stdlib_module_names) <= {"edgeveil", "numpy"}
 
 
 def test_the_recorded_ratio_is_below_the_limit():
@@ -62,8 +75,8 @@ def test_the_recorded_ratio_is_below_the_limit():
 def test_the_public_face_is_what_all_says():
     public = {
         name
-        for name, value in vars(edge_runtime).items()
+        for name, value in vars(api).items()
         if not name.startswith("_") and not hasattr(value, "__path__") and type(value).__name__ != "module"
     }
-    assert public | {"__version__"} == set(edge_runtime.__all__)
-    assert edge_runtime.__all__ == sorted(edge_runtime.__all__)
+    assert public == set(api.__all__)
+    assert api.__all__ == sorted(api.__all__)

@@ -8,18 +8,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-import bundles
-import edge_tpu
 import jsonschema
 import numpy as np
 import pytest
-import tiny_models
 
-from trainer.export.zipapp import build_zipapp
+from edgeveil.trainer.sealing.zipapp import build_zipapp
+from tests.support import bundles, edge_tpu, tiny_models
+from tests.support.checkout import PACKAGES, ROOT
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.pythons
 
 # environment: the artefacts it can run and the backend that does; tiny_models.VARIANTS less these must be refused
@@ -38,7 +35,7 @@ NUMPY_ALONE = ("py38", "py310", "py312", "py313")
 
 
 def _script():
-    spec = importlib.util.spec_from_file_location("pythons", ROOT / "scripts/pythons.py")
+    spec = importlib.util.spec_from_file_location("pythons", ROOT / "scripts/environments/pythons.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -78,7 +75,8 @@ def test_every_environment_is_tried():
 @pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
 def test_importing_needs_numpy_alone(name, app):
     code = (
-        f"import sys; sys.path.insert(0, {str(app)!r}); import numpy; before = set(sys.modules); import edge_runtime; "
+        f"import sys; sys.path.insert(0, {str(app)!r}); import numpy; before = set(sys.modules); "
+        "import edgeveil.edge_runtime.api; "
         "print(sorted({m.partition('.')[0] for m in set(sys.modules) - before}), sys.version_info[:2])"
     )
     done = subprocess.run([str(python_of(name)), "-I", "-c", code], capture_output=True, text=True, check=False)
@@ -170,9 +168,9 @@ REFERENCE = """
 import hashlib, io, json, sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
-from edge_runtime.bundle import read_bundle
-from edge_runtime.pipeline import load_pipeline
-from edge_runtime.trust import Trust
+from edgeveil.edge_runtime.bundle.reader import read_bundle
+from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.edge_runtime.bundle.trust import Trust
 bundle = read_bundle(sys.argv[2], Trust.open(sys.argv[3]))
 golden = bundle.manifest["golden"]
 load = lambda file: np.load(io.BytesIO(bundle.members[file]))
@@ -187,9 +185,9 @@ OWN = """
 import io, sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
-from edge_runtime.backends import open_backend
-from edge_runtime.bundle import read_bundle
-from edge_runtime.trust import Trust
+from edgeveil.edge_runtime.backends import open_backend
+from edgeveil.edge_runtime.bundle.reader import read_bundle
+from edgeveil.edge_runtime.bundle.trust import Trust
 bundle = read_bundle(sys.argv[2], Trust.open(sys.argv[3]))
 rng = np.random.RandomState(0)
 for variant in sys.argv[4].split():
@@ -250,10 +248,13 @@ def test_training_and_every_board_cut_the_same_patches(name):
     manifest = bundles.captured_example()[0]
     manifest["input"].update(shape=[180, 180, 1], high=255.0)
     text = json.dumps({key: manifest[key] for key in ("input", "capture")})
-    environment = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    environment = {"PYTHONPATH": str(PACKAGES), "OPENBLAS_NUM_THREADS": "1"}
     here, there = (
         subprocess.run(
-            [str(python), str(ROOT / "tests/edge_patches.py"), text], env=environment, capture_output=True, check=True
+            [str(python), str(ROOT / "tests/support/edge_patches.py"), text],
+            env=environment,
+            capture_output=True,
+            check=True,
         ).stdout
         for python in (sys.executable, python_of(name))
     )

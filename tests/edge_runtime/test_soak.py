@@ -1,22 +1,15 @@
-"""scripts/soak.py for twenty seconds, and what half an hour of it recorded."""
+"""soak for twenty seconds, and what half an hour of it recorded."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from scripts.reproduce.runtime import soak
+from tests.support.checkout import ROOT
 
 
 @pytest.mark.slow
-def test_a_short_soak_accounts_for_every_frame(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    spec = importlib.util.spec_from_file_location("soak", ROOT / "scripts/soak.py")
-    soak = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "soak", soak)
-    spec.loader.exec_module(soak)
+def test_a_short_soak_accounts_for_every_frame():
     document = soak.soak(20)
     assert document["exit_code"] == 0
     assert document["unaccounted"] == 0

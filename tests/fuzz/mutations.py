@@ -7,15 +7,16 @@ import functools
 import json
 from typing import Any
 
-import bundles
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hostile_bundles.raw_zip import Entry, write
 from hypothesis import strategies as st
 
-from edge_runtime.archive import MAX_MEMBERS
-from edge_runtime.bundle import signature_member, signed_message
-from edge_runtime.ed25519 import L
-from edge_runtime.trust import Key, Trust
+from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.manifest.names import MAX_MEMBERS
+from edgeveil.edge_runtime.signing.ed25519 import L
+from edgeveil.edge_runtime.signing.keys import Key
+from tests.hostile_bundles.raw_zip import Entry, write
+from tests.support import bundles
 
 
 def _good() -> list[tuple[bundles.Manifest, bundles.Members]]:

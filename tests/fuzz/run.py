@@ -29,7 +29,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 RECORD = ROOT / "docs" / "results" / "fuzz.json"
-sys.path[:0] = [str(HERE.parent), str(ROOT)]
+sys.path[:0] = [str(ROOT)]
 
 
 class Tracer:
@@ -86,14 +86,14 @@ def mutated(buffer: bytes, other: bytes, rng: random.Random) -> bytes:
 
 def fuzz(seconds: float, seed: int, folder: Path) -> dict[str, Any]:
     """Run for some seconds; what is worth keeping goes into ``folder`` as bundles. Returns the counts."""
-    from fuzz.mutations import GOOD_BYTES, candidates
-    from fuzz.target import SUBJECT, outcome
     from hypothesis import HealthCheck, given, settings
 
-    import edge_runtime
+    from edgeveil import edge_runtime
+    from tests.fuzz.mutations import GOOD_BYTES, candidates
+    from tests.fuzz.target import SUBJECT, outcome
 
     root = Path(edge_runtime.__file__).parent
-    tracer = Tracer({str(root / f"{name}.py") for name in SUBJECT if name != "ed25519"})
+    tracer = Tracer({str(root / f"{name}.py") for name in SUBJECT if name != "signing/ed25519"})
     counts: collections.Counter[str] = collections.Counter()
     current = b""
 
@@ -146,9 +146,9 @@ def replay(folder: Path) -> dict[str, Any]:
     """Read every bundle in ``folder`` under ``coverage``; per file what was reached. For a fresh process."""
     import coverage
 
-    measure = coverage.Coverage(data_file=None, branch=True, config_file=False, source_pkgs=["edge_runtime"])
+    measure = coverage.Coverage(data_file=None, branch=True, config_file=False, source_pkgs=["edgeveil.edge_runtime"])
     measure.start()
-    from fuzz.target import SUBJECT, outcome
+    from tests.fuzz.target import SUBJECT, outcome
 
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("finding"):

@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import bundles
 import pytest
-from fuzz.mutations import GOOD, GOOD_BYTES, candidates, spoiled_bytes
-from fuzz.target import ROOT, SUBJECT, outcome
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.errors import BundleRefused
+from tests.fuzz.mutations import GOOD, GOOD_BYTES, candidates, spoiled_bytes
+from tests.fuzz.target import ROOT, SUBJECT, outcome
+from tests.support import bundles
 
 RUN = Path(__file__).with_name("run.py")
 
@@ -39,7 +39,7 @@ def test_good_bundles_are_accepted(number):
 
 def test_the_target_can_fail(monkeypatch):
     """With the check of what leaves taken out, the target notices by itself that the raw reading leaves."""
-    from edge_runtime import manifest_flow
+    from edgeveil.edge_runtime.manifest import dataflow
 
     manifest, members = bundles.artefact_example()
     # Not audited: else the audit's hash of the stages would refuse it before.
@@ -49,18 +49,18 @@ def test_the_target_can_fail(monkeypatch):
     manifest["stages"][3]["input"] = "u"
     data = bundles.sealed(manifest, members)
     assert outcome(data) == "raw-passthrough"
-    monkeypatch.setattr(manifest_flow.Flow, "_take", lambda self, name, at, kinds: self._values[name])
+    monkeypatch.setattr(dataflow.Flow, "_take", lambda self, name, at, kinds: self._values[name])
     with pytest.raises(AssertionError, match="raw reading leaves"):
         outcome(data)
 
 
 def test_an_error_of_another_kind_is_a_finding(monkeypatch):
-    import edge_runtime.bundle
+    import edgeveil.edge_runtime.bundle.reader
 
-    monkeypatch.setattr(edge_runtime.bundle, "check_manifest", lambda manifest: manifest["nothing"])
+    monkeypatch.setattr(edgeveil.edge_runtime.bundle.reader, "check_manifest", lambda manifest: manifest["nothing"])
     with pytest.raises(KeyError):
         outcome(GOOD_BYTES[0])
-    monkeypatch.setattr(edge_runtime.bundle, "check_manifest", lambda manifest: _refuse("two\nlines"))
+    monkeypatch.setattr(edgeveil.edge_runtime.bundle.reader, "check_manifest", lambda manifest: _refuse("two\nlines"))
     with pytest.raises(AssertionError, match="short, printable"):
         outcome(GOOD_BYTES[0])
 

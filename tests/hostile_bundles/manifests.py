@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import bundles
-from hostile_bundles.museum import changed, exhibit, good, signed_text
-
-from edge_runtime.manifest import MAX_MANIFEST_BYTES
+from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES
+from tests.hostile_bundles.museum import changed, exhibit, good, signed_text
+from tests.support import bundles
 
 
 def _text() -> str:

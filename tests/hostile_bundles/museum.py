@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import bundles
-from hostile_bundles.raw_zip import Entry
-
-from edge_runtime.bundle import signature_member, signed_message
-from edge_runtime.trust import Key, Trust
+from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.signing.keys import Key
+from tests.hostile_bundles.raw_zip import Entry
+from tests.support import bundles
 
 Built = bytes | tuple[bytes, Trust]
 

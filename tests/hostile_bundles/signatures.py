@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-import bundles
-from hostile_bundles.museum import changed, exhibit, good, key_named
-
-from edge_runtime import ed25519
-from edge_runtime.archive import pack
-from edge_runtime.bundle import signature_member, signed_message
-from edge_runtime.policy import Demand, Policy
-from edge_runtime.trust import Trust
+from edgeveil.edge_runtime.bundle.archive import pack
+from edgeveil.edge_runtime.bundle.policy import Demand, Policy
+from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.signing import ed25519
+from tests.hostile_bundles.museum import changed, exhibit, good, key_named
+from tests.support import bundles
 
 NEUTRAL = (1).to_bytes(32, "little")  # the encoding of the point (0, 1), of order 1
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-import bundles
 import pytest
-from hostile_bundles import manifests, museum, signatures, zips
-from hostile_bundles.raw_zip import write
 
-from edge_runtime.bundle import read_bundle
-from edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.bundle.reader import read_bundle
+from edgeveil.edge_runtime.errors import BundleRefused
+from tests.hostile_bundles import manifests, museum, signatures, zips
+from tests.hostile_bundles.raw_zip import write
+from tests.support import bundles
 
 ROOMS = (zips, signatures, manifests)
 

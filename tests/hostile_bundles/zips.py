@@ -6,11 +6,10 @@ import stat
 import struct
 import zlib
 
-import bundles
-from hostile_bundles.museum import entries, exhibit, good, good_bytes
-from hostile_bundles.raw_zip import Entry, write
-
-from edge_runtime.archive import MAX_BUNDLE_BYTES, MAX_MEMBERS
+from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS
+from tests.hostile_bundles.museum import entries, exhibit, good, good_bytes
+from tests.hostile_bundles.raw_zip import Entry, write
+from tests.support import bundles
 
 ARTEFACT = 2  # the third entry is an artefact
 

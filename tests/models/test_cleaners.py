@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from trainer.audit.predictors import e_utility, promised
-from trainer.perturbers.cleaner import algorithm1
+from edgeveil.trainer.linear.cleaner import algorithm1
+from edgeveil.trainer.linear.predictor_metrics import e_utility, promised
 
 
 @pytest.mark.parametrize(("features", "wanted"), [(30, 1), (30, 5), (16, 13)])
 def test_graph_keeps_the_promise(tmp_path, features, wanted):
     import keras
 
-    from models.cleaners import linear_cleaner
+    from edgeveil.models.cleaners import linear_cleaner
 
     rng = np.random.default_rng(0)
     a_d, a_c = rng.normal(size=(features, wanted)) / features, rng.normal(size=(features, 3))
@@ -33,6 +33,6 @@ def test_graph_keeps_the_promise(tmp_path, features, wanted):
 
 
 def test_nothing_in_it_trains():
-    from models.cleaners import linear_cleaner
+    from edgeveil.models.cleaners import linear_cleaner
 
     assert linear_cleaner(np.eye(4, 2), np.eye(4, 2), 0.1).trainable_variables == []

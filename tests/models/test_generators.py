@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from models import classifiers, discriminators
-from models.generators import conv_generator, mlp_generator
-from models.layers import UnitClip
-from trainer.datasets.base import InputSpec
-from trainer.export.count import keras_macs
-from trainer.perturbers.prgan import build_generator
-from trainer.perturbers.sections import Generator
-from trainer.recipe import Recipe
-from trainer.report.recipes import TABLE_3
+from edgeveil.models import classifiers, discriminators
+from edgeveil.models.generators import conv_generator, mlp_generator
+from edgeveil.models.layers import UnitClip
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.graphs.macs import keras_macs
+from edgeveil.trainer.perturbers.prgan import build_generator
+from edgeveil.trainer.recipe.perturber import Generator
+from edgeveil.trainer.recipe.schema import Recipe
+from scripts.reproduce.pages.recipe_times_page import TABLE_3
 
 SHAPES = {"mnist": (28, 28, 1), "wifi": (520,), "faces": (48, 42, 1), "depth": (40, 32, 1)}
 
@@ -68,7 +68,7 @@ def test_a_saved_generator_comes_back_the_same(tmp_path):
 
 
 def test_resize_repeats_each_value():
-    from models.layers import ResizeNearest
+    from edgeveil.models.layers import ResizeNearest
 
     x = np.arange(4, dtype=np.float32).reshape(1, 2, 2, 1)
     wide = np.asarray(ResizeNearest(4, 4)(x))[0, :, :, 0]

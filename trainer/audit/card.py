@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainer.audit.column import board_name, title
-from trainer.report.sentence import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
+from edgeveil.trainer.audit.board_column import board_name, title
+from edgeveil.trainer.audit.verdict import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
 
 SCHEMA = 1
 STATEMENT = (
@@ -111,7 +111,7 @@ def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, st
 
 
 def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any]) -> Iterator[str]:
-    from trainer.audit.limits import sentences
+    from edgeveil.trainer.audit.limits import sentences
 
     audit = documents[0]
     if manifest["perturber"]["substituted"]:

@@ -12,13 +12,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from edge_runtime.errors import BadInput
-from edge_runtime.files import write_atomic
-from trainer.audit import column
-from trainer.audit.attack import Findings, Row
-from trainer.audit.intervals import Interval
-from trainer.audit.learning_curve import Curve
-from trainer.audit.perturbing import KERAS
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.attacks.learning_curve import Curve
+from edgeveil.trainer.attacks.run_all import Findings, Row
+from edgeveil.trainer.audit import board_column
+from edgeveil.trainer.audit.subject import KERAS
+from edgeveil.trainer.measures.intervals import Interval
 
 SCHEMA = 1
 CHOSEN_ON = "validation rows cut from the first two slices; reported on test"
@@ -123,17 +123,17 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
     path = Path(folder) / "audit.json"
     main = json.loads(path.read_bytes())
     kept = [other for other in main.get("others", []) if "on_board" not in other]
-    whole = {**main, "others": [*kept, *column.joined(document, columns(path))]}
+    whole = {**main, "others": [*kept, *board_column.joined(document, columns(path))]}
     write_atomic(str(path), _bytes(whole))
     return path
 
 
 def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: label-only beside the perturber, and every non-adaptive number called that."""
-    from trainer.audit.limits import sentences
-    from trainer.audit.linear import as_lines
-    from trainer.audit.lines import HEAD, attack, beside, probes
-    from trainer.report.sentence import sentence
+    from edgeveil.trainer.audit.limits import sentences
+    from edgeveil.trainer.audit.sections.linear_section import as_lines
+    from edgeveil.trainer.audit.text import HEAD, attack, beside, probes
+    from edgeveil.trainer.audit.verdict import sentence
 
     data, raw = document["data"], document["raw"]
     lines = [
@@ -154,7 +154,7 @@ def as_text(document: Mapping[str, Any]) -> str:
             *beside(part),
         ]
     lines += ["", *probes(document)]
-    lines += ["", *column.as_lines(document), *([""] if "on_board" in document else [])]
+    lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
     lines += [document["certificate"]["sentence"]]
     if "population_free" in document["certificate"]:
         lines.append(document["certificate"]["population_free"])
@@ -174,7 +174,7 @@ def as_text(document: Mapping[str, Any]) -> str:
 
 
 def _useful(document: Mapping[str, Any]) -> Iterator[str]:
-    from trainer.report.card import score, useful
+    from edgeveil.trainer.audit.sections.retained_table import score, useful
 
     table = useful(document)
     if table is None:

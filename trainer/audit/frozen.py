@@ -22,10 +22,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from edge_runtime.files import atomic_path
-from trainer.audit import perturbing
-from trainer.audit.opening import Opened
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.trainer.audit import subject as perturbing
+from edgeveil.trainer.audit.open import Opened
 
 SCHEMA = 1
 # What the publishers of each data set say; those without an entry, and those that may not be passed on as they like,

@@ -6,25 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from trainer.datasets import (
-    depth,
-    digits,
-    faces,
-    mnist,
-    npz,
-    overhead,
-    prior,
-    scene,
-    slicing,
-    wifi,
-    wifi_strength,
-    wq,
-)
-from trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
-from trainer.datasets.captured import captured
-from trainer.datasets.readings import Readings, unbounded
-from trainer.recipe import Recipe
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets import prior, slicing
+from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
+from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wifi_strength, wq
+from edgeveil.trainer.datasets.loaders.captured import captured
+from edgeveil.trainer.datasets.readings import Readings, unbounded
+from edgeveil.trainer.recipe.schema import Recipe
 
 LOADERS = {
     "digits": digits,

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from edge_runtime.preprocess import to_raw, to_unit
+from edgeveil.edge_runtime.pipeline.preprocess import to_raw, to_unit
 
 SliceName = Literal["classifiers", "perturber", "test"]
 PARTS: tuple[SliceName, ...] = ("classifiers", "perturber", "test")

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from trainer.datasets.base import Labels
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Labels
 
 Attribute = tuple[tuple[str, ...], Callable[[np.ndarray], np.ndarray]]
 

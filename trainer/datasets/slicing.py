@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from trainer.datasets.base import Part, Slices
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Part, Slices
 
 SLICES = 3
 FEWEST_ROWS = 5  # of each class of y and of z in each slice: below that a hold-out of it may be empty

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edge_runtime.errors import BadInput
-from edge_runtime.files import write_atomic
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 
 _FOLDERS = ("artefacts", "tables", "golden")
 # What may lie in an export folder ("compiled" in one of an earlier version): nothing else of the user's is ever removed
@@ -39,7 +39,7 @@ class ExportFolder:
     @classmethod
     def open(cls, folder: Path) -> ExportFolder:
         """Read and check the folder. Raises ``BadInput`` where it is not one that ``edgeveil export`` wrote."""
-        from edge_runtime.manifest import check_manifest, referenced_files
+        from edgeveil.edge_runtime.manifest.schema import check_manifest, referenced_files
 
         folder = Path(folder)
         manifest, report = _json(folder / "manifest.json"), _json(folder / "export.json")
@@ -71,7 +71,7 @@ class ExportFolder:
 
     def text(self) -> str:
         """What was exported, for a terminal: boards first, then parity with Keras."""
-        from trainer.export.parity import table
+        from edgeveil.trainer.export.parity import table
 
         lines = [f"{self.manifest['name']}: {', '.join(self.manifest['preference'])}"]
         lines += [

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from edge_runtime import preprocess
-from edge_runtime.errors import BadInput
-from trainer.datasets.base import InputSpec
-from trainer.export.running import Running, at_unit, recorded_draws
-from trainer.perturbers.base import FittedPerturber
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.pipeline import preprocess
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.export.runners import Running, at_unit, recorded_draws
+from edgeveil.trainer.runs.fitted import FittedPerturber
 
 SEED = 20211109
 KEPT = 8
@@ -220,7 +220,7 @@ def _changed(spec: InputSpec, x: np.ndarray, out: np.ndarray, allowed: float) ->
     """Which readings differ from what a model that does nothing would give by more than rounding and ``allowed``."""
     same = preprocess.to_raw(spec.dtype, spec.low, spec.high)(preprocess.to_unit(spec.dtype, spec.low, spec.high)(x))
     whole = np.dtype(spec.dtype).kind in "iu"
-    slack = spec.span * (0.0 if whole else 1 / 510)  # as edge_runtime.identity has it
+    slack = spec.span * (0.0 if whole else 1 / 510)  # as edgeveil.edge_runtime.pipeline.passthrough has it
     beyond = np.abs(out.astype(np.float64) - same) - slack
     return beyond.reshape(len(x), -1).max(axis=1) > allowed
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from devices.profiles import OnnxLimits, Profile, TfliteLimits
-from edge_runtime.errors import BadInput
-from trainer.export.graph import Graph, Op, Tensor
+from edgeveil.devices.profiles import OnnxLimits, Profile, TfliteLimits
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.graphs.graph import Graph, Op, Tensor
 
 
 @dataclass(frozen=True)

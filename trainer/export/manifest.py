@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from devices.profiles import Profile
-from edge_runtime.manifest import NO_MODEL, check_manifest
-from edge_runtime.pipeline import load_pipeline
-from edge_runtime.selftest import self_test
-from trainer.export import kinds
-from trainer.export.count import keras_macs
-from trainer.export.golden import Golden
-from trainer.export.made import Made
-from trainer.perturbers.base import FittedPerturber
-from trainer.run import Run
+from edgeveil.devices.profiles import Profile
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL, check_manifest
+from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.edge_runtime.pipeline.self_test import self_test
+from edgeveil.trainer.export import variants
+from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.golden import Golden
+from edgeveil.trainer.graphs.macs import keras_macs
+from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.run import Run
 
 __all__ = ["NO_MODEL", "build"]
 
@@ -127,15 +127,15 @@ def _golden(
 def _facts(profile: Profile, names: Sequence[str]) -> dict[str, list[str]]:
     facts = profile.facts()
     # A pipeline without models has nothing for a board to choose from.
-    mine = [name for name in names if kinds.runs_on(name, facts["artefacts"])]
-    backends = [*facts["backends"], "numpy"] if kinds.NUMPY in mine else facts["backends"]
+    mine = [name for name in names if variants.runs_on(name, facts["artefacts"])]
+    backends = [*facts["backends"], "numpy"] if variants.NUMPY in mine else facts["backends"]
     return {"artefacts": sorted(mine, key=lambda name: _place(name, facts["artefacts"])), "backends": backends}
 
 
 def _place(name: str, preferred: Sequence[str]) -> tuple[int, int]:
     """The board's own order; numpy last, several frames at a time after one."""
-    at = preferred.index(kinds.base(name)) if kinds.base(name) in preferred else len(preferred)
-    return kinds.batch(name), at
+    at = preferred.index(variants.base(name)) if variants.base(name) in preferred else len(preferred)
+    return variants.batch(name), at
 
 
 def _versions() -> dict[str, str]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from devices.profiles import Profile
-from trainer.export import golden, manifest, parity, running
-from trainer.export.count import keras_macs
-from trainer.export.made import Made
-from trainer.perturbers.base import FittedPerturber
-from trainer.run import Run
+from edgeveil.devices.profiles import Profile
+from edgeveil.trainer.export import golden, manifest, parity, runners
+from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.graphs.macs import keras_macs
+from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.run import Run
 
 PARITY_ROWS = 256
 REFERENCE_ROWS = 64  # reference kernels are twenty times slower
@@ -30,10 +30,10 @@ def measure(
     """
     dataset, target = run.dataset(), run.classifiers()["target"]
     x = run.validation().x[:PARITY_ROWS]
-    draws = running.recorded_draws(fitted, len(x), np.random.default_rng([run.recipe.seed, 3]))
+    draws = runners.recorded_draws(fitted, len(x), np.random.default_rng([run.recipe.seed, 3]))
     candidates = golden.candidates(fitted)
 
-    keras = running.on_keras(fitted)
+    keras = runners.on_keras(fitted)
     expected = keras.run(x, draws)
     runs: list[Outputs] = [keras.run(candidates.x, candidates.draws)]
     flows = [golden.contested(fitted, keras)]
@@ -41,8 +41,8 @@ def measure(
     tolerances: dict[str, golden.Tolerance] = {}
     rows = []
     for one in made:
-        fast = running.on_backend(fitted, one.entries, one.data)
-        plain = running.on_backend(fitted, one.entries, one.data, kernels="reference")
+        fast = runners.on_backend(fitted, one.entries, one.data)
+        plain = runners.on_backend(fitted, one.entries, one.data, kernels="reference")
         got = fast.run(x, draws)
         on = f"{fast.info['backend']} {fast.info['version']}"
         rows.append({"artefact": one.name, "backend": on, **parity.compare(fitted, dataset, target, expected, got)})

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from trainer.datasets.base import Dataset
-from trainer.perturbers.base import FittedPerturber
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.runs.fitted import FittedPerturber
 
 
 def compare(

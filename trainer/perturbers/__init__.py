@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 KINDS = {
-    "prgan": "trainer.perturbers.prgan",
-    "ngp": "trainer.perturbers.prgan",
-    "ap": "trainer.perturbers.prgan",
-    "minimax": "trainer.perturbers.minimax",
-    "label-only": "trainer.perturbers.label_only",
-    "release": "trainer.perturbers.release",
-    "cleaner": "trainer.perturbers.cleaning",
-    "noise": "trainer.perturbers.noising",
-    "laplace": "trainer.perturbers.laplace",
+    "prgan": "edgeveil.trainer.perturbers.prgan",
+    "ngp": "edgeveil.trainer.perturbers.prgan",
+    "ap": "edgeveil.trainer.perturbers.prgan",
+    "minimax": "edgeveil.trainer.perturbers.minimax",
+    "label-only": "edgeveil.trainer.perturbers.label_only",
+    "release": "edgeveil.trainer.perturbers.codebook.fit",
+    "cleaner": "edgeveil.trainer.perturbers.linear_cleaner",
+    "noise": "edgeveil.trainer.perturbers.linear_noise",
+    "laplace": "edgeveil.trainer.perturbers.laplace",
 }
 
 

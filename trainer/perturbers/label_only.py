@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from trainer import classifiers
-from trainer.datasets.base import Dataset
-from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
-from trainer.perturbers.release.channel import donors_within
-from trainer.perturbers.release.synthesis import check_consent
-from trainer.perturbers.sections import LabelOnly
-from trainer.run import Run
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.perturbers.codebook.channel import donors_within
+from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
+from edgeveil.trainer.recipe.perturber import LabelOnly
+from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.training import classifiers
 
 
 def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> FittedPerturber:

@@ -5,7 +5,7 @@ steps is added, k with probability proportional to exp(-|k| / scale): two readin
 any x' with probabilities that differ by a factor of at most exp(eps), eps = levels / scale. All values may differ, so
 for whole readings it is eps times their number. What leaves the range is brought back to its end, which tells no more.
 
-The board draws the noise in exact integers (``edge_runtime.draw.discrete_laplace``); here OpenDP says what it is worth.
+The board draws the noise in exact integers (``random_draws.discrete_laplace``); here OpenDP says what it is worth.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from trainer.classifiers import predict
-from trainer.datasets.base import Dataset, InputSpec
-from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
-from trainer.perturbers.sections import Laplace
-from trainer.progress import progress
-from trainer.run import Run
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.progress import progress
+from edgeveil.trainer.recipe.perturber import Laplace
+from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.training.classifiers import predict
 
 SWEPT = np.geomspace(10.0, 0.01, 61)  # from little noise to much; five in every factor of 1.8
 DENOMINATOR = 2**10  # scales are whole multiples of 1/1024, so that a float holds them exactly

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from trainer.datasets.base import Dataset, Part
-from trainer.perturbers import fresh
-from trainer.perturbers.base import FittedPerturber
-from trainer.perturbers.epochs import Judged, run_epochs
-from trainer.perturbers.judge import judge
-from trainer.perturbers.prgan import adam, build_generator, fitted, hinge_loss, mean, med_cross_entropy
-from trainer.perturbers.sections import Minimax
-from trainer.perturbers.straight_through import identity, straight_through
-from trainer.run import Run
+from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.perturbers import adversarial_score
+from edgeveil.trainer.perturbers.prgan import adam, build_generator, fitted, hinge_loss, mean, med_cross_entropy
+from edgeveil.trainer.recipe.perturber import Minimax
+from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.training.checkpoint_score import judge
+from edgeveil.trainer.training.epochs import Judged, run_epochs
+from edgeveil.trainer.training.straight_through import identity, straight_through
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,11 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> Fi
         shown = {"acc_y": found.target_accuracy, "distance": found.distance}
         if number % section.judge_every and number != budget.epochs:
             return Judged(measured, None, shown)
-        seen = _some(to_fit, fresh.SMALL.rows, draw)
+        seen = _some(to_fit, adversarial_score.SMALL.rows, draw)
         made = dataset.as_sent(generate(networks.generator, dataset.unit(seen.x), section.noise, draw))
-        accuracy = fresh.fresh_accuracy(dataset, seen, _raw(dataset, made), to_choose, _raw(dataset, sent))
+        accuracy = adversarial_score.fresh_accuracy(dataset, seen, _raw(dataset, made), to_choose, _raw(dataset, sent))
         measured["fresh_accuracy"] = accuracy
-        return Judged(measured, fresh.rank(found, accuracy, **rule), shown | {"fresh acc_z": accuracy})
+        return Judged(measured, adversarial_score.rank(found, accuracy, **rule), shown | {"fresh acc_z": accuracy})
 
     ships = {"generator": networks.generator}
     run_epochs(run, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
@@ -129,8 +129,8 @@ def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Netw
     """All networks for readings of ``dataset``. Raises ``BadInput`` where the generator does not go with them."""
     import keras
 
-    from models import adversaries
-    from models.discriminators import conv_discriminator, mlp_discriminator
+    from edgeveil.models import adversaries
+    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
 
     keras.utils.set_random_seed(seed)
     spec = dataset.input
@@ -220,6 +220,6 @@ def _some(part: Part, rows: int, rng: np.random.Generator) -> Part:
 
 
 def _raw(dataset: Dataset, v: np.ndarray) -> np.ndarray:
-    from edge_runtime.preprocess import to_raw
+    from edgeveil.edge_runtime.pipeline.preprocess import to_raw
 
     return to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)(v)

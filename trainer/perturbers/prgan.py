@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from trainer.classifiers import predict
-from trainer.datasets.base import Dataset, InputSpec
-from trainer.perturbers.base import FittedPerturber, frame_output, output_stage, preprocess_stage
-from trainer.perturbers.epochs import Judged, run_epochs
-from trainer.perturbers.judge import judge
-from trainer.perturbers.sections import Generator, PrGan
-from trainer.perturbers.straight_through import identity, straight_through
-from trainer.run import Run
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.recipe.perturber import Generator, PrGan
+from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.training.checkpoint_score import judge
+from edgeveil.trainer.training.classifiers import predict
+from edgeveil.trainer.training.epochs import Judged, run_epochs
+from edgeveil.trainer.training.straight_through import identity, straight_through
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def build(spec: InputSpec, section: PrGan, classifiers: dict[str, Any], *, seed:
     """All networks for readings of ``spec``. Raises ``BadInput`` where the generator does not go with them."""
     import keras
 
-    from models.discriminators import conv_discriminator, mlp_discriminator
+    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
 
     keras.utils.set_random_seed(seed)
     generator = build_generator(spec, section.generator)
@@ -131,7 +131,7 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
 
     Raises ``BadInput`` where the section and the readings do not go together.
     """
-    from models.generators import conv_generator, mlp_generator
+    from edgeveil.models.generators import conv_generator, mlp_generator
 
     if (section.architecture == "mlp") != (spec.kind == "vector"):
         raise BadInput(

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edge_runtime.errors import BadInput
-from edge_runtime.files import write_atomic
-from trainer.report.bench_tables import (
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.report.bench_tables import (
     bench_table,
     both_table,
     estimator_table,
@@ -26,8 +26,8 @@ from trainer.report.bench_tables import (
     side_table,
     start_table,
 )
-from trainer.report.marked import filled
-from trainer.report.pictures import INKS
+from edgeveil.trainer.report.marked import filled
+from edgeveil.trainer.report.pictures import INKS
 
 SCHEMA = 3
 KINDS = ("bench", "side-by-side", "tables", "harness", "repeat", "start", "estimator")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainer.audit import column, linear
-from trainer.report.card import probe, score
+from edgeveil.trainer.audit import board_column
+from edgeveil.trainer.audit.sections import linear_section
+from edgeveil.trainer.audit.sections.retained_table import score
+from edgeveil.trainer.report.card_page import probe
 
 
 def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
@@ -18,7 +20,7 @@ def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
     for part in card["artefacts"]:
         if len(card["artefacts"]) > 1:
             yield ""
-            yield f"  {column.title(part)}: {part['verdict']}"
+            yield f"  {board_column.title(part)}: {part['verdict']}"
         yield from _numbers(part, card["target"]["name"], card["sensitive"]["name"])
     yield "  not tested:"
     yield from (f"    {line}" for line in card["not_tested"])
@@ -33,7 +35,7 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
     floor = part["label_only"]
     worst = floor["worst_adaptive"]
     yield f"  label-only, the floor (adaptive, {worst['name']}): {score(worst)}{_beside(worst)}"
-    yield from (f"  {line}" for line in column.as_lines(part))
+    yield from (f"  {line}" for line in board_column.as_lines(part))
     yield f"  keeps {target}: {score(part['target'])}; label-only {score(floor['target'])}"
     yield "  adversaries that were never shown what leaves; one who retrains may do better:"
     for row in part["adversaries"]:
@@ -51,7 +53,7 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
         for row in rows:
             yield f"  {title}, {row['name']}: " + (f"not tried: {row['not_run']}" if "not_run" in row else probe(row))
     if "predictors" in part:
-        yield from (f"  {line}" if line else "" for line in linear.as_lines(part["predictors"]))
+        yield from (f"  {line}" if line else "" for line in linear_section.as_lines(part["predictors"]))
     if "diagnostic" in part:
         shift = part["diagnostic"]["gamma"]
         yield f"  {part['diagnostic']['title']}: mean {shift['perturbed']['mean']:.3f}, raw {shift['raw']['mean']:.3f}"

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from trainer.datasets.base import InputSpec
-from trainer.report.pictures import INKS
-from trainer.report.sentence import HIDDEN, percent, verdict
+from edgeveil.trainer.audit.verdict import HIDDEN, percent, verdict
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.report.pictures import INKS
 
 NAMES = {"prgan": "PR-GAN", "release": "the release"}
 GREY, GOOD, BAD = "#4a4f54", INKS[2], INKS[1]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from edge_runtime.files import atomic_path
-from trainer.report.pictures import INKS
+from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.trainer.report.pictures import INKS
 
 Row = Mapping[str, Any]
 

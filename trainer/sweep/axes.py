@@ -13,9 +13,9 @@ from typing import Any
 import tomllib
 from pydantic import BaseModel
 
-from edge_runtime.errors import BadInput
-from trainer.recipe import Recipe
-from trainer.recipe_errors import nearest
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.recipe.messages import nearest
+from edgeveil.trainer.recipe.schema import Recipe
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edge_runtime.errors import DeviceFailed
-from trainer.recipe import Recipe
+from edgeveil.edge_runtime.errors import DeviceFailed
+from edgeveil.trainer.recipe.schema import Recipe
 
 POLL_S = 0.2
 
@@ -32,8 +32,8 @@ class Task:
 
     def work(self, out: Path) -> dict[str, Any]:
         """Do it here and now."""
-        from trainer.export.quiet import load_tensorflow
-        from trainer.sweep.measuring import work
+        from edgeveil.trainer.sweep.point import work
+        from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
         load_tensorflow()
         recipe = Recipe.parse(self.recipe, origin=self.name)
@@ -83,7 +83,7 @@ def _started(task: Task, out: Path, environment: dict[str, str]) -> _Child:
     answer = tempfile.TemporaryFile()  # noqa: SIM115 - its reader closes it
     with (out / "logs" / f"{task.name}.log").open("w") as log:
         process = subprocess.Popen(  # noqa: S603 - this very program
-            [sys.executable, "-m", "trainer.sweep.worker", str(out), json.dumps(vars(task))],
+            [sys.executable, "-m", "edgeveil.trainer.sweep.worker", str(out), json.dumps(vars(task))],
             stdin=subprocess.DEVNULL,
             stdout=answer,
             stderr=log,

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edge_runtime.errors import BadInput, DeviceFailed
-from edge_runtime.files import write_atomic
-from trainer.perturbers.sections import LabelOnly
-from trainer.progress import progress, say
-from trainer.recipe import Limits, Recipe
-from trainer.sweep import engines
-from trainer.sweep.axes import Axis, Point, points
-from trainer.sweep.engines import Task
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.progress import progress, say
+from edgeveil.trainer.recipe.perturber import LabelOnly
+from edgeveil.trainer.recipe.schema import Limits, Recipe
+from edgeveil.trainer.sweep import engines
+from edgeveil.trainer.sweep.axes import Axis, Point, points
+from edgeveil.trainer.sweep.engines import Task
 
 SCHEMA = 1
 FLOOR = "label-only"

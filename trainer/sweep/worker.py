@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from trainer.sweep.engines import Task
+from edgeveil.trainer.sweep.engines import Task
 
 
 def main() -> None:

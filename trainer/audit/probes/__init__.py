@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from trainer.audit.probes import codes, copies, linkage, membership
-from trainer.audit.problem import Budget, Released
-from trainer.datasets.base import Dataset
+from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.audit.probes import codes, copies, linkage, membership
+from edgeveil.trainer.datasets.base import Dataset
 
 PROBES = {"codes": codes, "copies": copies, "linkage": linkage, "membership": membership}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trainer.audit.intervals import Interval
+from edgeveil.trainer.measures.intervals import Interval
 
 
 def row(name: str, value: Interval, *, n: int, chance: float | None, meaning: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.audit.intervals import Interval
+from edgeveil.trainer.measures.intervals import Interval
 
 DRAWS = 200
 FALSE_POSITIVES = 0.01

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from edge_runtime.errors import BadInput
-from trainer.audit import sequences
-from trainer.audit.adversaries.codes import shrunk
-from trainer.audit.certificate import count, through
-from trainer.audit.intervals import rate
-from trainer.audit.metrics import counted_prior
-from trainer.audit.probes.answer import not_run, row
-from trainer.audit.problem import Budget, Codes, Released
-from trainer.audit.sequences import Tracks
-from trainer.datasets.base import Dataset
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks import sequences
+from edgeveil.trainer.attacks.families.code_counts import shrunk
+from edgeveil.trainer.attacks.problem import Budget, Codes, Released
+from edgeveil.trainer.attacks.sequences import Tracks
+from edgeveil.trainer.audit.probes.answer import not_run, row
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.measures.attack_metrics import counted_prior
+from edgeveil.trainer.measures.certificate import count, through
+from edgeveil.trainer.measures.intervals import rate
 
 LENGTHS = (1, 4, 16)
 MOST_TRACKS = 6000  # for the forest to learn from

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from trainer.audit.intervals import rate
-from trainer.audit.probes.answer import not_run, row
-from trainer.audit.problem import Budget, Released
-from trainer.datasets.base import Dataset
+from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.audit.probes.answer import not_run, row
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.measures.intervals import rate
 
 UNCHANGED, ANY = "test frames that leave unchanged", "test frames that are some training reading"
 

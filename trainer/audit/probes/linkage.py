@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainer.audit.probes import areas
-from trainer.audit.probes.answer import not_run, row
-from trainer.audit.probes.areas import Scored
-from trainer.audit.problem import Budget, Released
-from trainer.datasets.base import Dataset
+from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.audit.probes import areas
+from edgeveil.trainer.audit.probes.answer import not_run, row
+from edgeveil.trainer.audit.probes.areas import Scored
+from edgeveil.trainer.datasets.base import Dataset
 
 AREA, EER = "linkage AUC", "linkage EER"
 RAW = "linkage AUC of raw readings"

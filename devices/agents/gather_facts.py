@@ -1,0 +1,218 @@
+"""What a board is: gathered on the board itself, printed as JSON, decided about elsewhere (``devices/plan.py``).
+
+This file is also sent alone to a board that has no EdgeVeil yet, so it imports the standard library and nothing else.
+"""
+
+import ctypes
+import hashlib
+import importlib
+import json
+import os
+import platform
+import subprocess
+import sys
+
+SYSTEMD, INIT_SCRIPT = "/run/systemd/system", "/etc/init.d/edgeveil"
+
+BITS = 64 if sys.maxsize > 2**32 else 32
+USB = "/sys/bus/usb/devices"
+SETTINGS = "/etc/edgeveil/edge.json"
+SERVICE_FILES = (
+    INIT_SCRIPT,
+    SETTINGS,
+    "/etc/systemd/system/edgeveil.service",
+    "/etc/systemd/system/edgeveil-inside.service",
+    "/etc/systemd/system/edgeveil-recover.service",
+    "/etc/systemd/system/edgeveil-update.service",
+    "/etc/systemd/system/edgeveil-update.timer",
+    "/etc/cron.d/edgeveil",
+    "/etc/cron.d/edgeveil-update",
+    "/etc/init.d/S99edgeveil",
+)
+INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
+
+
+def gather(root, accelerator=None, paths=()):
+    """A dict of facts. ``root``: where EdgeVeil lies or would; ``accelerator``: the path that shows there is one.
+
+    ``paths`` are put in front of ``sys.path`` (unpacked wheels). What cannot be found out is None.
+    """
+    sys.path[:0] = list(paths)
+    place = root
+    while not os.path.isdir(place):
+        place = os.path.dirname(place) or "/"
+    space = os.statvfs(place)
+    return {
+        "schema": 1,
+        "architecture": _architecture(),
+        "bits": BITS,
+        "board": _text("/proc/device-tree/model"),
+        "system": _os_release(),
+        "python": "{}.{}.{}".format(*sys.version_info[:3]),
+        "executable": sys.executable,
+        "glibc": platform.libc_ver()[1] or None,
+        "free_bytes": space.f_bavail * space.f_frsize,
+        "read_only": bool(space.f_flag & 1) or not _writable(place),
+        "uid": os.getuid(),
+        "sudo": os.getuid() == 0 or _runs(["sudo", "-n", "true"]),
+        "systemd": os.path.isdir(SYSTEMD),
+        "starter": _starter(),
+        "interpreters": {name.replace("_", "-"): version for name, version in _versions() if version},
+        "accelerator": None if accelerator is None else _present(accelerator),
+        "devices": _devices(),
+        "edgeveil": _edgeveil(root),
+    }
+
+
+def _starter():
+    """What starts programs at boot where there is no systemd: an init of System V, BusyBox's, or cron; else None."""
+    if os.path.exists("/etc/inittab") and os.path.exists("/usr/sbin/update-rc.d"):
+        return "sysvinit"
+    if os.path.exists("/etc/init.d/rcS"):
+        return "rcS"
+    names = [_text("/proc/{}/comm".format(name)) for name in os.listdir("/proc") if name.isdigit()]
+    return "cron" if {"cron", "crond"} & set(names) and os.path.isdir("/etc/cron.d") else None
+
+
+def _architecture():
+    """What programs here are made for: a 32-bit system may run on a 64-bit kernel, which tells its own name."""
+    machine = platform.machine()
+    return "armv7l" if machine == "aarch64" and BITS == 32 else machine
+
+
+def _present(accelerator):
+    """Whether a device file is there, or for ``usb:1a6e:089a,18d1:9302`` one of these USB devices."""
+    if not accelerator.startswith("usb:"):
+        return os.path.exists(accelerator)
+    wanted = accelerator[len("usb:") :].split(",")
+    folders = [os.path.join(USB, name) for name in (os.listdir(USB) if os.path.isdir(USB) else [])]
+    numbers = [[_text(os.path.join(folder, name)) for name in ("idVendor", "idProduct")] for folder in folders]
+    return any(":".join(number) in wanted for number in numbers if None not in number)
+
+
+def _devices():
+    """The accelerators that what is installed here can ask for, by the words of ``--device``."""
+    found = []
+    try:
+        ctypes.CDLL("libedgetpu.so.1")
+        found.append("edgetpu")
+    except OSError:
+        pass
+    # Of these, some cannot be loaded here, and older ones do not know the question.
+    try:
+        providers = importlib.import_module("onnxruntime").get_available_providers()
+        words = (("CUDAExecutionProvider", "cuda"), ("TensorrtExecutionProvider", "tensorrt"))
+        found += [word for name, word in words if name in providers]
+    except Exception:  # noqa: S110 - then it cannot be asked for
+        pass
+    try:
+        library = importlib.import_module("openvino")
+        library = library if hasattr(library, "Core") else importlib.import_module("openvino.runtime")
+        found += ["myriad"] if any(name.startswith("MYRIAD") for name in library.Core().available_devices) else []
+    except Exception:  # noqa: S110 - then it cannot be asked for
+        pass
+    return found
+
+
+def _settings_device():
+    """What the service's settings have run the model; None where there are none, "" where they cannot be read."""
+    path = SETTINGS
+    if not os.path.exists(path):
+        return None
+    try:
+        return json.loads(_text(path) or _as_root(["cat", path]) or "").get("device", "cpu")
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _edgeveil(root):
+    """What runs there: None where nothing was ever flashed."""
+    state = _json(os.path.join(root, "state.json"))
+    folder = os.path.join(root, "trust")
+    file = _json(os.path.join(folder, "trust.json"))
+    if state is None and file is None:
+        return None
+    payload = json.loads(file["payload"]) if file else {}
+    return {
+        "committed": (state or {}).get("committed"),
+        "floor": max((state or {}).get("floor", 0), payload.get("security_version", 0)),
+        "root_key": ((_text(os.path.join(folder, "root.pub")) or "").split() + ["", ""])[1] or None,
+        "trust_version": payload.get("version", 0),
+        "keys": [entry["key"] for entry in payload.get("keys", [])],
+        "revoked": payload.get("revoked", []),
+        "audience": payload.get("audience", ""),
+        "sites": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
+        "service": os.path.exists("/etc/systemd/system/edgeveil.service") or os.path.exists(INIT_SCRIPT),
+        "device": _settings_device(),
+        "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},
+        "service_active": _runs(
+            ["systemctl", "--quiet", "is-active", "edgeveil.service"]
+            if os.path.isdir(SYSTEMD)
+            else [INIT_SCRIPT, "status"]
+        ),
+    }
+
+
+def _versions():
+    for name in INTERPRETERS:
+        try:
+            yield name, getattr(importlib.import_module(name), "__version__", "unknown")
+        except Exception:  # an interpreter that is there and cannot be loaded is not there
+            yield name, None
+
+
+def _os_release():
+    fields = dict(line.split("=", 1) for line in (_text("/etc/os-release") or "").splitlines() if "=" in line)
+    return fields.get("PRETTY_NAME", "").strip('"') or None
+
+
+def _writable(place):
+    return os.access(place, os.W_OK) or os.getuid() != 0
+
+
+def _runs(command):
+    try:
+        with open(os.devnull, "r+b") as nothing:
+            return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603 - words of ours
+    except OSError:
+        return False
+
+
+def _sha256(path):
+    """None where neither we nor root by sudo can read it."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        pass
+    said = _as_root(["sha256sum", path])
+    return said.split()[0] if said else None
+
+
+def _as_root(command):
+    """What a command prints as root by sudo; None where that cannot be had."""
+    try:
+        with open(os.devnull, "r+b") as nothing:
+            said = subprocess.check_output(["sudo", "-n"] + command, stdin=nothing, stderr=nothing)  # noqa: S603 - ours
+        return said.decode("utf-8", "replace")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _text(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().rstrip("\0\n")
+    except OSError:
+        return None
+
+
+def _json(path):
+    try:
+        return json.loads(_text(path) or "null")
+    except ValueError:
+        return None
+
+
+if __name__ == "__main__":
+    print(json.dumps(gather(sys.argv[1], sys.argv[2] or None, sys.argv[3:])))

@@ -1,0 +1,92 @@
+"""Readings through a bundle on the board that will run it: sent along by ``edgeveil audit --on``, and never kept there.
+
+The runtime that is installed there verifies the bundle and runs it, one reading at a time as it does with a camera's.
+This is no command of that runtime: what it hands out for an audit (a code before its channel, the noise that was
+drawn) never leaves a board that works.
+
+    python3 - ROOT BUNDLE ARTEFACT DEVICE                       says what would run
+    python3 - ROOT BUNDLE ARTEFACT DEVICE ROWS OUT FURTHER      ROWS.npz (``x``) through it into OUT.npz
+
+FURTHER is JSON: entries of outputs as in a manifest, for what is handed out as well. One JSON document is printed.
+The keys of the board are asked and its owner's policy is not: an audit is how a bundle comes to meet that.
+"""
+
+import json
+import os
+import platform
+import sys
+import time
+from typing import Any, Dict, List
+
+
+def main(root: str, bundle: str, artefact: str, device: str, *rest: str) -> int:
+    """Do one of the two; returns an exit code as ``edgeveil-edge`` does. Nothing of a reading is ever printed."""
+    # As edgeveil-edge.pyz has it: wheels that a flash brought along come first.
+    sys.path[:0] = [os.path.join(root, "site"), os.path.join(root, "current", "edgeveil-edge.pyz")]
+    try:
+        from edgeveil.edge_runtime.errors import EdgeVeilError, describe
+    except ImportError:
+        sys.stderr.write("error: there is no EdgeVeil in {}: flash the board first\n".format(root))
+        return 2
+    try:
+        document = _done(root, bundle, artefact, device, *rest)
+    except EdgeVeilError as error:
+        sys.stderr.write("error: {}\n".format(error))
+        return error.exit_code
+    except Exception as error:
+        sys.stderr.write("error: stopped by an unexpected {}\n".format(describe(error)))
+        return 4
+    print(json.dumps(document, sort_keys=True))
+    return 0
+
+
+def _done(
+    root: str, bundle: str, artefact: str, device: str, rows: str = "", out: str = "", further: str = "[]"
+) -> Dict[str, Any]:
+    import numpy as np
+
+    from edgeveil.edge_runtime import __version__
+    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.pipeline.perturber import Perturber
+
+    trust = Trust.open(os.path.join(root, "trust"))
+    trust.policy = None
+    with Perturber.open(bundle, trust=trust, artefact=artefact, device=device) as perturber:
+        found = dict(perturber.info, edge_runtime=__version__, numpy=np.__version__, python=platform.python_version())
+        if rows:
+            begin = time.time()
+            arrays = through(perturber.manifest, perturber.pipeline, np.load(rows)["x"], json.loads(further))
+            found["seconds"] = time.time() - begin
+            with open(out, "wb") as file:
+                np.savez_compressed(file, **arrays)
+            os.chmod(out, 0o644)  # ours may be root's umask, and who fetches it is not root; its folder is closed
+    return found
+
+
+def through(manifest: Dict[str, Any], opened: Any, x: Any, further: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Raw readings x (n, ...) one at a time; every output, the ``further`` ones too, by name, each (n, ...).
+
+    ``opened`` is the manifest's pipeline, whose tables and interpreters are used. Raises ``DeviceFailed`` where a
+    reading is dropped.
+    """
+    import numpy as np
+
+    from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped
+    from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
+
+    tables = {name: opened.table(name) for name in manifest["tables"]}
+    whole = dict(manifest, outputs=list(manifest["outputs"]) + further)
+    pipeline = Pipeline(whole, tables=tables, runners=opened.runners)
+    made, reason = [], ""
+    try:
+        for at in range(len(x)):
+            made.append(pipeline.run(x[at : at + 1]))
+    except FrameDropped as drop:
+        reason = drop.reason
+    if reason:
+        raise DeviceFailed("reading {} was dropped ({}), so this board cannot be audited".format(len(made), reason))
+    return {name: np.concatenate([one[name] for one in made]) for name in made[0]}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""The board's end of a serial console: takes requests as messages, runs commands, puts files, answers.
+
+A request or answer is one line of JSON and then bytes. ``run`` runs a command with the bytes on its stdin; ``append``
+puts them into a file from a place on. Sent along by ``devices/transports/serial.py``, right behind the
+source of ``serial_link``, without its import.
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import termios
+import tty
+
+from edgeveil.devices.agents.serial_link import LineBroken, Link
+
+SILENCE_S = 90  # then whoever was there has gone, and the console is given back
+READY = b"edgeveil-serial-ready"
+HANG_UP = b"edgeveil-hang-up"  # as plain text: what asks for it may not know whether we or a shell are there
+
+
+def answer(request):
+    """What one request comes to: (facts, bytes)."""
+    head, _, data = request.partition(b"\n")
+    ask = json.loads(head.decode("utf-8"))
+    if ask["op"] == "run":
+        process = subprocess.Popen(  # noqa: S603 - whoever holds the console may do this anyway
+            ask["command"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            out, err = process.communicate(data, timeout=ask["timeout_s"])
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return {"timed_out": True}, b""
+        return {"code": process.returncode, "out": len(out)}, out + err
+    with open(ask["path"], "r+b" if ask["at"] else "wb") as file:
+        file.seek(ask["at"])
+        file.truncate()
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return {"size": ask["at"] + len(data)}, b""
+
+
+def serve(link):
+    """Answer until the other end hangs up or nothing has come for ``SILENCE_S``."""
+    while True:
+        try:
+            request = link.receive(SILENCE_S)
+            try:
+                facts, data = answer(request)
+            except (OSError, ValueError, KeyError) as error:
+                facts, data = {"error": str(error)}, b""
+            link.send(json.dumps(facts).encode("ascii") + b"\n" + data)
+        except LineBroken:
+            return
+
+
+def main():
+    """Serve on the terminal this runs in, and leave it as it was."""
+    before = termios.tcgetattr(0)
+
+    def read(seconds):
+        return os.read(0, 65536) if select.select([0], [], [], seconds)[0] else b""
+
+    def write(data):
+        while data:
+            data = data[os.write(1, data) :]
+
+    try:
+        tty.setraw(0)
+        write(b"\r\n" + READY + b"\r\n")
+        serve(Link(read, write, hang_up=HANG_UP))
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

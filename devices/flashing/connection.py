@@ -1,0 +1,41 @@
+"""How a board is reached: where EdgeVeil lies there, and what lets whoever flashes it in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.paths import ROOT
+
+if TYPE_CHECKING:
+    from edgeveil.devices.flashing.board import Board
+
+
+@dataclass(frozen=True)
+class Connection:
+    """``identity`` is a private key file, ``known_hosts`` a file of host keys, ``password_file`` holds a password."""
+
+    root: str = ROOT
+    identity: Path | None = None
+    known_hosts: Path | None = None
+    password_file: Path | None = None
+
+    def open(self, target: str, *, say: Callable[[str], None] = lambda _: None) -> Board:
+        """The board at ``target``; close it, or use it as a context manager.
+
+        Raises ``BadInput`` for a target that is none or lets nobody in, ``DeviceFailed`` where nobody answers.
+        """
+        from edgeveil.devices.flashing.board import Board
+        from edgeveil.devices.transports import open_transport
+
+        password = None
+        if self.password_file is not None:
+            try:
+                password = self.password_file.read_text().rstrip("\r\n")
+            except OSError as error:
+                raise BadInput(f"The password was expected in {self.password_file}: {error.strerror}.") from None
+        transport = open_transport(target, identity=self.identity, known_hosts=self.known_hosts, password=password)
+        return Board(transport, root=self.root, say=say)

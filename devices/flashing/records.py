@@ -1,0 +1,121 @@
+"""What the planner knows of a board, of a bundle and of what else could travel; plain records, no input or output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgeveil.edge_runtime.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What EdgeVeil there says of itself: ``committed`` is the manifest hash of what was committed, or None."""
+
+    committed: str | None = None
+    floor: int = 0
+    root_key: str | None = None
+    trust_version: int = 0
+    keys: tuple[str, ...] = ()
+    revoked: tuple[str, ...] = ()
+    audience: str = ""
+    sites: tuple[str, ...] = ()
+    service: bool = False
+    service_files: Mapping[str, str | None] = field(default_factory=dict)  # path -> SHA-256
+    service_active: bool = True
+    device: str | None = None  # what the settings of its service have run the model; "": they cannot be read
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A board as ``edge_runtime/facts.py`` found it. ``interpreters`` maps names to versions."""
+
+    architecture: str
+    python: str
+    free_bytes: int
+    read_only: bool
+    sudo: bool
+    systemd: bool
+    glibc: str | None = None
+    bits: int = 64
+    starter: str | None = None  # of programs at boot, without systemd: sysvinit, rcS, cron
+    board: str | None = None
+    system: str | None = None
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+    accelerator: bool | None = None
+    devices: tuple[str, ...] = ()  # accelerators that what is installed there can ask for, as --device has them
+    edgeveil: Installed | None = None
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Facts:
+        """From the JSON that a board printed. Raises ``BadInput`` where it is not that."""
+        try:
+            known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
+            known["devices"] = tuple(known.get("devices", ()))
+            there = known.get("edgeveil")
+            if there is not None:
+                lists = {name: tuple(value) for name, value in there.items() if isinstance(value, list)}
+                known["edgeveil"] = Installed(**{**there, **lists})
+            return cls(**known)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise BadInput(
+                f"The board's answer is not its facts ({error}). Is Python 3.6 or later there, and is it this tool's?"
+            ) from None
+
+
+@dataclass(frozen=True)
+class BundleFacts:
+    """A sealed bundle, verified on the workstation. ``artefacts`` is empty for a pipeline without models."""
+
+    sha: str
+    name: str
+    size: int
+    security_version: int
+    key: str
+    audience: str = ""
+    development: bool = False
+    artefacts: tuple[str, ...] = ()
+    profiles: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrustFacts:
+    """The trust of the owner's folder, for a first flash: by hash of its root key."""
+
+    root_key: str
+    version: int
+    keys: tuple[str, ...]
+    revoked: tuple[str, ...] = ()
+    security_version: int = 0
+    audience: str = ""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Unpacked wheels for boards that cannot install: what ``edgeveil wheels`` collected."""
+
+    name: str  # site-<hash>
+    size: int
+    architecture: str
+    python: str  # "3.11"
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+    glibc: str | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked for. ``trusted_channel``: whether whoever is at the other end was authenticated;
+    ``device``: what runs the model there, None for the profile's accelerator where it can be had, else the processor;
+    ``service_files``: the service that is to be there, by path and SHA-256; empty where the one there will do.
+    """
+
+    source: str | None = None
+    sinks: tuple[str, ...] = ()
+    service: bool = True
+    frames: int = 30
+    again: bool = False
+    trusted_channel: bool = True
+    update_from: str | None = None
+    device: str | None = None
+    service_files: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,331 @@
+"""``image:FILE`` and ``dir:FOLDER``: a card is written without root, loop device or mount, and read back.
+
+A root file system (ext4 in an image, by debugfs; a mounted one) gets the tree of ``first_boot`` and a unit that runs
+it, and loses what must not be the same on two boards. A boot partition (FAT, by mtools; a mounted one) gets the tree
+and a first run in its ``cmdline.txt``. What sets it going is written last: a card pulled out half-way does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+from edgeveil.devices.flashing import first_boot
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+
+SPARE_BYTES = 8 * 2**20
+KINDS = ("image:", "dir:")
+_TREE = "/opt/" + first_boot.TREE
+_UNITS = "/etc/systemd/system"
+
+
+class Media(Protocol):
+    """A file system that can be written: paths begin with a slash."""
+
+    name: str
+    is_root: bool  # a root file system, not a boot partition
+
+    def free_bytes(self) -> int:
+        """How much there is place for."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes, None where there is none."""
+        ...
+
+    def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
+        """Write files and symbolic links, with the folders that they need."""
+        ...
+
+    def remove(self, paths: list[str]) -> None:
+        """Remove files that may be there."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """What lies in a folder."""
+        ...
+
+    def check(self) -> None:
+        """Raise ``BadInput`` or ``DeviceFailed`` where the file system is not whole."""
+        ...
+
+
+def open_media(target: str) -> Media:
+    """The file system that ``image:FILE`` or ``dir:FOLDER`` names. Raises ``BadInput``."""
+    kind, _, place = target.partition(":")
+    path = Path(place)
+    if kind == "dir":
+        if not path.is_dir():
+            raise BadInput(f"Expected the folder of a mounted card at {place}; there is none.")
+        return Folder(path)
+    if not path.is_file():
+        raise BadInput(f"Expected an image of a card at {place}; there is no such file.")
+    ext, fat = _partitions(path)
+    if ext is not None:
+        return Ext(path, ext)
+    if fat is not None:
+        return Fat(path, fat)
+    raise BadInput(f"Expected an ext4 or FAT file system in {place}, at its beginning or by its table; there is none.")
+
+
+def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
+    """Write the tree ``files`` and set it going; returns what should be said. Raises ``BadInput``, ``DeviceFailed``."""
+    media.check()
+    needed, free = sum(map(len, files.values())) + SPARE_BYTES, media.free_bytes()
+    if free < needed:
+        problem = f"{needed >> 20} MiB free were expected in {media.name}; there are {free >> 20}."
+        raise BadInput(f"{problem} Make room there.")
+    if media.is_root:
+        return _write_root(media, files)
+    cmdline = media.read("/cmdline.txt")
+    changed = None if cmdline is None else first_boot.with_run(cmdline)
+    if changed is None:
+        raise BadInput(
+            f"Expected a root file system or a Raspberry Pi's boot partition in {media.name}: it has no cmdline.txt, "
+            "or one with another first run in it."
+        )
+    placed = {f"/{first_boot.TREE}/{name}": data for name, data in files.items()}
+    _written(media, placed)
+    _written(media, {"/cmdline.txt": changed})
+    media.check()
+    return ["a boot partition: host keys and machine id are in the other one, and stay what they are"]
+
+
+def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
+    placed = {f"{_TREE}/{name}": data for name, data in files.items()}
+    units = {f"{_UNITS}/{name}": data for name, data in first_boot.units(_TREE).items()}
+    keys = [f"{first_boot.HOST_KEYS}/{n}" for n in media.names(first_boot.HOST_KEYS) if n.startswith("ssh_host_")]
+    gone = [path for path in (*first_boot.REMOVED, *keys) if media.read(path) is not None]
+    media.remove(gone)
+    placed |= dict.fromkeys(first_boot.EMPTIED, b"")
+    _written(media, {**placed, **units})
+    wants = f"{_UNITS}/multi-user.target.wants"
+    media.write({}, links={f"{wants}/{path.rsplit('/', 1)[1]}": path for path in units})
+    left = [path for path in gone if media.read(path) is not None]
+    left += sorted(set(first_boot.units(_TREE)) - set(media.names(wants)))
+    if left:
+        raise DeviceFailed(f"{media.name} did not take all that was written: {', '.join(left)}.")
+    media.check()
+    return [f"cleared: {', '.join([*gone, *first_boot.EMPTIED])}"]
+
+
+def _written(media: Media, files: dict[str, bytes]) -> None:
+    """Write and read back."""
+    media.write(files)
+    for path, data in files.items():
+        if media.read(path) != data:
+            raise DeviceFailed(f"{path} came out different in {media.name}: no space, or its disk is bad.")
+
+
+class Folder:
+    """A file system that is mounted: ``dir:/media/rootfs`` or ``dir:/media/bootfs``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.name = folder.resolve(), str(folder)
+        self.is_root = (folder / "etc").is_dir() and (folder / "usr").is_dir()
+
+    def free_bytes(self) -> int:
+        """Bytes there is place for."""
+        return shutil.disk_usage(self._folder).free
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes, or None."""
+        place = self._place(path)
+        return place.read_bytes() if place.is_file() else None
+
+    def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
+        """Files, then links, with the folders that they need."""
+        try:
+            for path, data in files.items():
+                place = self._place(path)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with place.open("wb") as file:
+                    file.write(data)
+                    os.fsync(file.fileno())
+            for path, target in (links or {}).items():
+                place = self._place(path)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.unlink(missing_ok=True)
+                place.symlink_to(target)
+        except OSError as error:
+            raise DeviceFailed(f"{self.name} cannot be written: {error.strerror}.") from None
+
+    def remove(self, paths: list[str]) -> None:
+        """Remove what is there of these."""
+        for path in paths:
+            self._place(path).unlink(missing_ok=True)
+
+    def names(self, folder: str) -> list[str]:
+        """What lies in a folder."""
+        place = self._place(folder)
+        return sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
+
+    def check(self) -> None:
+        """Whoever mounted it checked it."""
+
+    def _place(self, path: str) -> Path:
+        """A path of the card on this machine: a link there that leads out of it is not followed."""
+        place = self._folder / path.lstrip("/")
+        if not place.parent.resolve().is_relative_to(self._folder):
+            raise BadInput(f"{path} leads out of {self.name}, through a link. That is no card to write to.")
+        return place
+
+
+class Ext:
+    """An ext4 file system in a file, from byte ``offset``, by debugfs."""
+
+    is_root = True
+
+    def __init__(self, image: Path, offset: int) -> None:
+        self.name = str(image)
+        self._image = f"{image}?offset={offset}"
+
+    def free_bytes(self) -> int:
+        """Bytes there is place for."""
+        text = _run(["dumpe2fs", "-h", self._image]).stdout.decode("utf-8", "replace")
+        found = {key: int(value) for key, value in re.findall(r"(Free blocks|Block size):\s+(\d+)", text)}
+        return found["Free blocks"] * found["Block size"]
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes, or None."""
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder, "out")
+            self._debugfs([f'dump {path} "{place}"'], write=False)
+            if "Type: regular" not in self._debugfs([f"stat {path}"], write=False):
+                return None
+            return place.read_bytes()
+
+    def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
+        """Files, then links, with the folders that they need."""
+        folders = {str(parent): None for path in (*files, *(links or {})) for parent in reversed(Path(path).parents)}
+        # Where one is there already, debugfs's mkdir leaves a stray inode behind.
+        commands = [f"mkdir {f}" for f in folders if "Type: dir" not in self._debugfs([f"stat {f}"], write=False)]
+        with tempfile.TemporaryDirectory() as folder:
+            for number, (path, data) in enumerate(files.items()):
+                place = Path(folder, str(number))
+                place.write_bytes(data)
+                place.chmod(0o755 if path.endswith(".sh") else 0o644)
+                commands += [f"rm {path}", f'write "{place}" {path}']
+            for path, target in (links or {}).items():
+                commands += [f"rm {path}", f"symlink {path} {target}"]
+            self._debugfs(commands, write=True)
+
+    def remove(self, paths: list[str]) -> None:
+        """Remove what is there of these."""
+        self._debugfs([f"rm {path}" for path in paths], write=True)
+
+    def names(self, folder: str) -> list[str]:
+        """What lies in a folder."""
+        text = self._debugfs([f"ls -p {folder}"], write=False)
+        return sorted(line.split("/")[5] for line in text.splitlines() if line.count("/") >= 6)
+
+    def check(self) -> None:
+        """Raise ``BadInput`` where it is not clean."""
+        done = _run(["e2fsck", "-fn", self._image], codes=range(256))
+        if done.returncode:
+            raise BadInput(f"The ext4 file system in {self.name} is not clean: run e2fsck on it, or use a fresh image.")
+
+    def _debugfs(self, commands: list[str], *, write: bool) -> str:
+        # What fails there is seen when it is read back: debugfs itself always ends with code 0.
+        with tempfile.NamedTemporaryFile("w", suffix=".debugfs") as script:
+            script.write("\n".join(commands) + "\n")
+            script.flush()
+            done = _run(["debugfs", *(["-w"] if write else []), "-f", script.name, self._image])
+        return done.stdout.decode("utf-8", "replace")
+
+
+class Fat:
+    """A FAT file system in a file, from byte ``offset``, by mtools."""
+
+    is_root = False
+
+    def __init__(self, image: Path, offset: int) -> None:
+        self.name = str(image)
+        self._image = f"{image}@@{offset}"
+
+    def free_bytes(self) -> int:
+        """Bytes there is place for."""
+        text = _run(["mdir", "-i", self._image, "::"]).stdout.decode("utf-8", "replace")
+        found = re.search(r"([\d ]+) bytes free", text)
+        return int(found.group(1).replace(" ", "")) if found else 0
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes, or None."""
+        done = _run(["mtype", "-i", self._image, "::" + path], codes=range(256))
+        return done.stdout if done.returncode == 0 else None
+
+    def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
+        """Files, then links, with the folders that they need."""
+        if links:
+            raise BadInput("A FAT file system has no links.")
+        folders = {str(parent): None for path in files for parent in reversed(Path(path).parents)}
+        for folder in folders:
+            if folder != "/":
+                _run(["mmd", "-i", self._image, "-D", "s", "::" + folder], codes=(0, 1))
+        with tempfile.TemporaryDirectory() as folder:
+            for path, data in files.items():
+                place = Path(folder, "in")
+                place.write_bytes(data)
+                _run(["mcopy", "-i", self._image, "-o", str(place), "::" + path], codes=(0, 1))
+
+    def remove(self, paths: list[str]) -> None:
+        """Remove what is there of these."""
+        for path in paths:
+            _run(["mdel", "-i", self._image, "::" + path], codes=(0, 1))
+
+    def names(self, folder: str) -> list[str]:
+        """What lies in a folder."""
+        done = _run(["mdir", "-i", self._image, "-b", "::" + folder], codes=(0, 1))
+        return sorted(line.rstrip("/").rsplit("/", 1)[1] for line in done.stdout.decode().splitlines() if "/" in line)
+
+    def check(self) -> None:
+        """mtools reads each file's chain of clusters when it is read back."""
+
+
+def _run(command: list[str], *, codes: range | tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin", "MTOOLS_SKIP_CHECK": "1"}
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed programs, no shell
+            command, stdin=subprocess.DEVNULL, capture_output=True, env={**environment, "LC_ALL": "C"}, timeout=600
+        )
+    except FileNotFoundError:
+        raise BadInput(f"{command[0]} was expected on this machine: apt-get install e2fsprogs mtools.") from None
+    if done.returncode not in codes:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+        raise DeviceFailed(f"{command[0]} failed with code {done.returncode}: {said[0][:200]}")
+    return done
+
+
+def _partitions(image: Path) -> tuple[int | None, int | None]:
+    """Where the last ext and the first FAT file system begin, in bytes: at 0, or as the table of an MBR says."""
+    with image.open("rb") as file:
+        head = file.read(4096)
+        if _is_ext(head):
+            return 0, None
+        if _is_fat(head):
+            return None, 0
+        ext = fat = None
+        if head[510:512] == b"\x55\xaa":
+            for place in range(446, 510, 16):
+                (start,) = struct.unpack_from("<I", head, place + 8)
+                file.seek(start * 512)
+                beginning = file.read(4096) if start else b""
+                if _is_ext(beginning):
+                    ext = start * 512
+                elif fat is None and _is_fat(beginning):
+                    fat = start * 512
+        return ext, fat
+
+
+def _is_ext(head: bytes) -> bool:
+    return head[1080:1082] == b"\x53\xef"
+
+
+def _is_fat(head: bytes) -> bool:
+    return head[510:512] == b"\x55\xaa" and (head[54:57] == b"FAT" or head[82:85] == b"FAT")

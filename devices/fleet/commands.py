@@ -1,0 +1,139 @@
+"""What is done with the boards of a fleet - flash, status, rollback - and the file that remembers how far it came."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from edgeveil.devices.flashing import sd_card
+from edgeveil.devices.flashing.board import Board, as_it_was_there
+from edgeveil.devices.flashing.flash import flash_target
+from edgeveil.devices.fleet.inventory import FleetBoard
+from edgeveil.devices.fleet.rollout import ALREADY, DONE, WELL, WOULD, Outcome
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+
+Say = Callable[[str], None]
+_KEYS = {"schema", "release", "boards"}
+
+
+@dataclass
+class Record:
+    """The last roll-out of a fleet: the release's manifest hash, and the outcome of each board that had its turn.
+
+    What a board runs is always asked of the board itself; this says who comes first when it is gone on with, and which
+    release a rollback takes back.
+    """
+
+    path: Path
+    release: str | None = None
+    boards: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, fleet: Path) -> Record:
+        """That of a fleet's file, beside it. Raises ``BadInput`` for one that is none."""
+        path = fleet.with_suffix(".state.json")
+        try:
+            document = json.loads(path.read_bytes())
+            if set(document) != _KEYS or document["schema"] != 1 or not isinstance(document["boards"], dict):
+                raise ValueError("other keys")
+        except FileNotFoundError:
+            return cls(path)
+        except (OSError, ValueError, TypeError) as error:
+            raise BadInput(f"{path} cannot be gone on with ({error}). Remove it: the boards are asked anew.") from None
+        return cls(path, document["release"], document["boards"])
+
+    def begin(self, release: str) -> None:
+        """Another release begins with nobody done."""
+        if release != self.release:
+            self.release, self.boards = release, {}
+            self._write()
+
+    def keep(self, outcome: Outcome) -> None:
+        """Remember what became of a board, on the disk."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.boards[outcome.board] = {"state": outcome.state, "said": outcome.said, "at": now}
+        self._write()
+
+    def ordered(self, boards: Sequence[FleetBoard]) -> list[FleetBoard]:
+        """The canary, then those that did not have their turn or failed, then those that are done."""
+        first, *rest = boards
+        return [first, *sorted(rest, key=lambda board: self.boards.get(board.name, {}).get("state") in WELL)]
+
+    def _write(self) -> None:
+        document = {"schema": 1, "release": self.release, "boards": self.boards}
+        write_atomic(str(self.path), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+
+
+def flashing(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBoard, Say], tuple[str, str]]:
+    """Work that brings ``bundle`` to a board."""
+
+    def work(board: FleetBoard, say: Say) -> tuple[str, str]:
+        last = time.monotonic()
+
+        def progress(there: int, total: int) -> None:
+            nonlocal last
+            if time.monotonic() - last > 0.5:
+                last = time.monotonic()
+                say(f"sends {there / 2**20:.1f} of {total / 2**20:.1f} MB")
+
+        done = flash_target(
+            bundle,
+            board.target,
+            board.connection,
+            board.profile,
+            trust=board.trust,
+            wanted=replace(board.wanted, again=again),
+            wheels=board.wheels,
+            dry_run=dry_run,
+            show=lambda text: say(text.strip().splitlines()[-1] if text.strip() else ""),
+            progress=progress,
+        )
+        if not done.plan.steps:
+            return ALREADY, f"runs {done.sha:.12} already"
+        if dry_run:
+            return WOULD, f"would {', '.join(step.kind for step in done.plan.steps)}: {done.plan.size} bytes"
+        new = f"; trusts the root key {done.root_key:.16}... from now on" if done.root_key else ""
+        return DONE, f"runs {done.sha:.12} on {done.plan.artefact}{new}"
+
+    return work
+
+
+def asking(board: FleetBoard, say: Say) -> tuple[str, str]:
+    """Work that asks a board what it runs."""
+    with _opened(board, say) as there:
+        found = _status(there)
+    failed = f"; the last trial failed: {found['reason']}" if found["failed"] else ""
+    return DONE, f"runs {found['name']} {found['committed']!s:.12}, floor {found['floor']}{failed}"
+
+
+def going_back(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
+    """Work that takes ``release`` back from a board that runs it; another board is left alone."""
+
+    def work(board: FleetBoard, say: Say) -> tuple[str, str]:
+        with _opened(board, say) as there:
+            found = _status(there)
+            if found["committed"] != release:
+                return ALREADY, f"does not run {release:.12}, but {found['committed']!s:.12}; left alone"
+            return DONE, there.rollback()
+
+    return work
+
+
+def _opened(board: FleetBoard, say: Say) -> Board:
+    if board.target.startswith(sd_card.KINDS):
+        raise BadInput(f"{board.target} is a card: it can be flashed, and its board asked when it is up.")
+    return board.connection.open(board.target, say=say)
+
+
+def _status(there: Board) -> Mapping[str, Any]:
+    printed = as_it_was_there(there.edge("status", "--root", there.root, "--json"))
+    try:
+        found = json.loads(printed)
+        return {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")}
+    except (ValueError, LookupError, TypeError):
+        raise DeviceFailed(f"{there.transport.name} answers with something that is not its status.") from None

@@ -1,0 +1,145 @@
+"""Rows of a data set through a bundle on a board: pushed in pieces, run there, fetched, and gone there at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import edgeveil.devices.agents.run_rows
+from edgeveil.devices.flashing.board import Board, as_it_was_there
+from edgeveil.devices.remote.remote_workspace import Errand, errand
+from edgeveil.devices.transports.base import digest
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.storage.atomic import atomic_path
+
+PIECE_ROWS, PIECE_BYTES = 512, 2 * 2**20  # of readings that travel together
+PIECE_S = 1800  # longest that a piece may take there
+OPEN_S = 600
+
+Advance = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a board made of rows: every output (n, ...), what ran them there, and what the board is."""
+
+    artefact: str
+    outputs: Mapping[str, np.ndarray]
+    ran: Mapping[str, Any]
+    board: Mapping[str, Any]
+
+
+def through_board(
+    board: Board,
+    bundle: bytes,
+    x: np.ndarray,
+    *,
+    artefact: str,
+    device: str = CPU,
+    further: Sequence[Mapping[str, Any]],
+    kept: Path,
+    progress: Callable[[int], contextlib.AbstractContextManager[Advance]],
+) -> Rows:
+    """Raw readings x (n, ...) through ``bundle`` on ``board``, by the runtime that is installed there.
+
+    ``artefact`` is a name, or ``auto`` for what the board would run on ``device``. ``further`` are entries of outputs
+    that are handed out as well. ``kept`` is a folder here: pieces that came back lie in it, and are not run again after
+    a lost line; remove it when all is done. ``progress(pieces)`` shows how far it is. Raises ``BadInput`` where the
+    board refuses the bundle, ``DeviceFailed`` where the board or the line fails.
+    """
+    facts = board.facts_document()
+    if not (facts["edgeveil"] or {}).get("committed"):
+        raise BadInput(f"There is no EdgeVeil on {board.transport.name}: flash it first.")
+    at_once = max(1, min(PIECE_ROWS, PIECE_BYTES // max(1, x[:1].nbytes)))
+    pieces = [x[at : at + at_once] for at in range(0, len(x), at_once)]
+    with errand(board, f"audit-{digest(bundle)}", room_bytes=len(bundle) + 2 * pieces[0].nbytes) as there:
+        place = there.bundle(bundle)
+        ran = _ran(board, OPEN_S, place, artefact, device)
+        artefact = ran["artefact"]
+        kept = kept / _key(board, bundle, ran, x, further)
+        missing = [number for number in range(len(pieces)) if not _file(kept, number).is_file()]
+        if missing:
+            board.say(_said(board, there, sum(len(pieces[number]) for number in missing), x))
+        with progress(len(pieces)) as advance:
+            for number, piece in enumerate(pieces):
+                figures = {}
+                if number in missing:
+                    figures = {
+                        "rows_a_second": _run(there, (place, artefact, device), piece, further, _file(kept, number))
+                    }
+                advance(**figures)
+    outputs = [_read(_file(kept, number)) for number in range(len(pieces))]
+    whole = {name: np.concatenate([one[name] for one in outputs]) for name in outputs[0]}
+    return Rows(artefact, whole, ran, {key: facts[key] for key in ("board", "architecture", "system", "python")})
+
+
+def _run(
+    there: Errand, what: tuple[str, str, str], x: np.ndarray, further: Sequence[Mapping[str, Any]], out: Path
+) -> float:
+    packed = io.BytesIO()
+    np.savez_compressed(packed, x=x)
+    rows = there.put(packed.getvalue())
+    made = posixpath.join(there.folder, "out.npz")
+    ran = _ran(there.board, PIECE_S, *what, rows, made, json.dumps(list(further)))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(out) as temporary:
+        Path(temporary).write_bytes(there.fetch(made))
+        for name, value in _read(Path(temporary)).items():
+            if len(value) != len(x):
+                raise DeviceFailed(f"The board answered {len(x)} readings with {len(value)} of {name}.")
+    there.remove(rows, made)
+    return len(x) / max(float(ran["seconds"]), 1e-9)
+
+
+def _ran(board: Board, limit_s: float, *arguments: str) -> dict[str, Any]:
+    source = Path(edgeveil.devices.agents.run_rows.__file__).read_bytes()
+    printed = as_it_was_there(board.script(source, board.root, *arguments, timeout_s=limit_s))
+    try:
+        return json.loads(printed)
+    except ValueError:
+        raise DeviceFailed("The board's answer is not what it ran. Try again.") from None
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, OSError) as error:
+        raise BadInput(f"{path} is not what a board made ({error}): remove it, and do this again.") from None
+
+
+def _file(kept: Path, number: int) -> Path:
+    return kept / f"{number:05d}.npz"
+
+
+def _key(
+    board: Board, bundle: bytes, ran: Mapping[str, Any], x: np.ndarray, further: Sequence[Mapping[str, Any]]
+) -> str:
+    """One board, one bundle on one interpreter, these readings: only then is a piece the same piece."""
+    described = {
+        "board": [board.transport.name, board.root],
+        "bundle": digest(bundle),
+        "ran": ran,
+        "x": [str(x.dtype), list(x.shape), hashlib.sha256(np.ascontiguousarray(x).data).hexdigest()],
+        "further": list(further),
+    }
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _said(board: Board, there: Errand, rows: int, x: np.ndarray) -> str:
+    where = "into its memory" if there.in_memory else "onto its card, which may keep what is deleted from it,"
+    size = rows * x[:1].nbytes / 2**20
+    return (
+        f"{rows:,} raw readings of the test slice ({size:.1f} MB) go to {board.transport.name}, {where} and are "
+        "removed there at the end."
+    )

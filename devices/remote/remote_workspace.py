@@ -1,0 +1,100 @@
+"""What a board needs for a while: put there, used, fetched from, and gone at the end, whatever became of it.
+
+It lies in the board's memory where there is room (``/dev/shm``): a card may keep what was deleted from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Iterator
+
+from edgeveil.devices.flashing.board import Board
+from edgeveil.devices.transports.base import Progress, check, digest, fetch, read_back
+from edgeveil.edge_runtime.errors import EdgeVeilError
+
+
+class Errand:
+    """A folder of ours on a board, for nobody else to read. ``in_memory``: it is not on the board's card."""
+
+    def __init__(self, board: Board, folder: str, in_memory: bool) -> None:
+        self.board, self.folder, self.in_memory = board, folder, in_memory
+
+    def put(self, data: bytes, progress: Progress = lambda *_: None) -> str:
+        """Bytes as a file there; what is there already is not sent again. Returns its path."""
+        path = posixpath.join(self.folder, digest(data))
+        self.board.transport.put(data, path, progress)
+        return path
+
+    def bundle(self, data: bytes, progress: Progress = lambda *_: None) -> str:
+        """A bundle's path there: that of the installed one where it is the same, bit for bit."""
+        installed = posixpath.join(self.board.root, "current", "bundle.veil")
+        if read_back(self.board.transport, installed) == (len(data), digest(data)):
+            return installed
+        return self.put(data, progress)
+
+    def fetch(self, path: str) -> bytes:
+        """The bytes of a file there, by hash."""
+        return fetch(self.board.transport, path)
+
+    def remove(self, *paths: str) -> None:
+        """Files that have done their duty."""
+        check(self.board.transport.run(["rm", "-f", *paths]), "Tidying up")
+
+
+@contextlib.contextmanager
+def errand(board: Board, key: str, *, room_bytes: int = 0) -> Iterator[Errand]:
+    """An ``Errand`` until the block ends; then nothing of it is left, and where that fails it is said.
+
+    ``key`` (letters and digits) names it, so that it is gone on with after a lost line. ``room_bytes`` is the most
+    that will lie there at a time.
+    """
+    transport = board.transport
+    command = [transport.python, "-c", _FOLDER, f"edgeveil-{key[:32]}", str(room_bytes)]
+    where, folder = check(transport.run(command), "Making a place for what is sent").decode().split()
+    try:
+        yield Errand(board, folder, where == "memory")
+    except BaseException:
+        try:
+            _end(board, folder)
+        except EdgeVeilError:
+            board.say(
+                f"What was sent to {transport.name} could not be removed: do this again, and it goes on and tidies up, "
+                f"or remove {folder} there."
+            )
+        raise
+    _end(board, folder)
+
+
+def _end(board: Board, folder: str) -> None:
+    check(board.transport.run(["rm", "-rf", folder]), f"Removing {folder}")
+
+
+# A folder of that name which is another's, or a link, or open to others, is not taken.
+_FOLDER = """
+import os, stat, sys
+name, room = sys.argv[1], int(sys.argv[2])
+def ours(place):
+    try:
+        os.makedirs(place, mode=0o700)
+    except OSError:
+        pass
+    try:
+        found = os.lstat(place)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
+try:
+    space = os.statvfs("/dev/shm")
+    memory = space.f_bavail * space.f_frsize > 2 * room
+except OSError:
+    memory = False
+place = "/dev/shm/%s-%d" % (name, os.getuid())
+if memory and ours(place):
+    print("memory", place)
+else:
+    place = os.path.join(os.path.expanduser("~"), ".cache", name)
+    if not ours(place):
+        sys.exit(place + " is not a folder for this user alone; remove it")
+    print("card", place)
+"""

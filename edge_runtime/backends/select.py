@@ -1,0 +1,104 @@
+"""Which interpreter runs an artefact here, on what device: the one asked for, or the first installed that opens it."""
+
+import importlib
+import importlib.util
+
+from edgeveil.edge_runtime import device as devices
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+
+# format -> backends in the order they are tried: name, module to look for, our module, class, what to install
+_BACKENDS = {
+    "tflite": (
+        ("ai-edge-litert", "ai_edge_litert", "tflite", "LiteRT", "ai-edge-litert"),
+        ("tflite-runtime", "tflite_runtime", "tflite", "TFLiteRuntime", 'tflite-runtime "numpy<2"'),
+        ("openvino", "openvino", "openvino", "OpenVINO", '"openvino>=2023"'),
+    ),
+    "onnx": (
+        ("onnxruntime", "onnxruntime", "onnx", "ONNXRuntime", "onnxruntime"),
+        ("openvino", "openvino", "openvino", "OpenVINO", "openvino"),
+    ),
+    "numpy": (("numpy", "numpy", "numpy_linear", "NumPy", "numpy"),),
+}
+
+FORMATS = tuple(_BACKENDS)
+KERNELS = ("production", "reference")
+
+
+class NoBackend(DeviceFailed):
+    """No interpreter here can run the artefact. The user cures it by installing one: exit code 2."""
+
+    exit_code = 2
+
+
+def available(format):
+    """The names of the installed backends for a format (``"tflite"``), the preferred one first. Imports none."""
+    return [row[0] for row in _rows(format) if importlib.util.find_spec(row[1]) is not None]
+
+
+def backends_for(format):
+    """The names of all backends that run a format, installed or not."""
+    return [row[0] for row in _rows(format)]
+
+
+def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels="production", device="cpu"):
+    """A ready backend for the artefact's bytes ``model``, described by its manifest entry ``artefact``.
+
+    ``backend`` is a name or ``"auto"``; then the first that opens the model is taken. ``kernels="reference"`` asks
+    for the interpreter's plain kernels, the same on every machine and slow. ``device`` is a word of
+    ``backends.device``. Raises ``BadInput`` for a name nobody knows, ``NoBackend`` (a ``DeviceFailed``) naming what to
+    install where nothing here can run the format, ``NoDevice`` where that device cannot be had.
+    """
+    rows = _rows(format)
+    if kernels not in KERNELS:
+        raise BadInput("expected kernels production or reference; got {!r}".format(kernels))
+    if backend != "auto":
+        rows = [row for row in rows if row[0] == backend]
+        if not rows:
+            names = ", ".join(backends_for(format))
+            raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
+    rows = _on_device(rows, format, model, kernels, device)
+    reasons = []
+    for name, probe, module, cls, _ in rows:
+        if importlib.util.find_spec(probe) is None:
+            continue
+        try:
+            found = getattr(importlib.import_module("edgeveil.edge_runtime.backends." + module), cls)
+            return found(model, artefact, threads=threads, kernels=kernels, device=device)
+        except devices.NoDevice:
+            raise
+        except Exception as error:  # every interpreter has its own; nothing of a frame exists yet
+            reasons.append("{} said: {}".format(name, _first_line(error)))
+    installs = " or ".join("pip install {}".format(row[4]) for row in rows)
+    if reasons:
+        raise NoBackend("no installed backend can run this {} artefact ({})".format(format, "; ".join(reasons)))
+    raise NoBackend("no backend for {} artefacts is installed here: {}".format(format, installs))
+
+
+def _on_device(rows, format, model, kernels, device):
+    """Those of ``rows`` that can use the device. Raises ``BadInput`` where none can, or the file is not for it."""
+    able = devices.backends_on(devices.check_device(device), format)
+    if format == "tflite":
+        devices.check_compiled(model, device)
+    if able is None:
+        return rows
+    found = [row for row in rows if row[0] in able]
+    if not found:
+        raise BadInput(
+            "the device {} does not run {} artefacts by {}: choose another artefact or backend, or --device cpu".format(
+                device, format, " or ".join(row[0] for row in rows)
+            )
+        )
+    if kernels == "reference":
+        raise BadInput("reference kernels are the processor's: leave out the device {}".format(device))
+    return found
+
+
+def _rows(format):
+    if format not in _BACKENDS:
+        raise BadInput("expected an artefact in the format tflite, onnx or numpy; got {!r}".format(format))
+    return _BACKENDS[format]
+
+
+def _first_line(error):
+    lines = str(error).strip().splitlines()
+    return "{}: {}".format(type(error).__name__, lines[0] if lines else "no message")[:300]

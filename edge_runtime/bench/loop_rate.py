@@ -1,0 +1,92 @@
+"""The whole loop's rate: frames that are there through capture, perturber, watchdog and the pipe to the outside.
+
+It is the loop of the service (``live.LiveLoop``) without ticks, so that it runs as fast as it can, and with a process
+at the pipe's other end that only empties it. Reading a camera and delivering to a broker are not in it.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, List
+
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.sources.base import Source
+
+_DRAIN = "import os\nwhile os.read(0, 1 << 20): pass"
+
+
+class Ready(Source):
+    """Frames that are there before they are asked for, each when the one before has been taken."""
+
+    live = True
+
+    def __init__(self, frames: List[RawFrame], ended: Callable[[], bool]) -> None:
+        self._frames, self._ended, self._index = frames, ended, 0
+        self.taken = threading.Lock()  # held from when a frame is given to when the model takes it
+
+    def next(self):
+        """The next one, or None when the time is up."""
+        self.taken.acquire()
+        if self._ended():
+            return None
+        self._index += 1
+        # A copy, as a driver makes one: the loop makes it zeros when it is used up.
+        return RawFrame(self._frames[self._index % len(self._frames)]._data.copy(), self._index)
+
+
+def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str, Any]:
+    """Frames a second out of the pipe, and how many there were; ``frames`` are the source's."""
+    from edgeveil.edge_runtime.capture.crops import Capture
+    from edgeveil.edge_runtime.ipc.counters import Counters
+    from edgeveil.edge_runtime.ipc.pipe import Pipe, widen
+    from edgeveil.edge_runtime.ipc.record import Layout
+    from edgeveil.edge_runtime.ipc.schedule import Schedule
+    from edgeveil.edge_runtime.loop.live import LiveLoop
+    from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
+
+    read, write = os.pipe()
+    widen(write)
+    drain = subprocess.Popen([sys.executable, "-c", _DRAIN], stdin=read)  # noqa: S603  our own text
+    os.close(read)
+    layout, pipe, counters = Layout(perturber.manifest["outputs"]), Pipe(write), Counters()
+    begun: List[float] = []
+    source = Ready(frames, lambda: bool(begun) and time.perf_counter() - begun[0] > seconds)
+    live = LiveLoop(
+        _Releasing(perturber, source),
+        Schedule(1e-9, 1, "previous", 60.0),
+        open_source=lambda: source,
+        capture=Capture(perturber.manifest),
+        send=lambda sets: pipe.write(layout.pack(sets[0], 0)),
+        counters=counters,
+        watchdog=Watchdog(60.0, put_off=lambda _: None),
+        note=lambda *_: None,
+        max_latency_s=60.0,
+        recheck_s=1e9,
+        recheck=lambda: None,
+    )
+    try:
+        live.flat()
+        begun.append(time.perf_counter())
+        live.run(source)
+        spent = time.perf_counter() - begun[0]
+    finally:
+        os.close(write)
+        drain.wait()
+    count = counters.get("sets-out")
+    return {"fps": count / spent, "count": count, "seconds": spent}
+
+
+class _Releasing(object):
+    """A perturber that says when the model has taken a frame, so that none is pushed out by the next."""
+
+    def __init__(self, perturber: Any, source: Ready) -> None:
+        self._perturber, self._source = perturber, source
+
+    def infer(self, flight: Any) -> None:
+        self._source.taken.release()
+        self._perturber.infer(flight)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._perturber, name)

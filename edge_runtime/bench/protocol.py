@@ -1,0 +1,267 @@
+"""How fast a bundle's artefact perturbs here: a protocol others can repeat, with a verdict on the figures.
+
+In this order: the first frame, apart; a warm-up until steady; the series of frames, at full speed or at a camera's
+pace, with the board's sensors read between frames; the interpreters alone; the whole loop; the golden vectors again.
+"""
+
+import os
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+import numpy as np
+
+from edgeveil.edge_runtime import __version__, machine
+from edgeveil.edge_runtime.bench import latency
+from edgeveil.edge_runtime.bench import power_meter as meter
+from edgeveil.edge_runtime.bench.sensors import Sensors
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.pipeline.perturber import Perturber
+
+SCHEMA = 3
+LEAST_COUNT = 100  # for a p99 that is more than the largest value
+LEAST_SECONDS = 1.0
+MOST_DRIFT = 0.10  # of the median, between the halves of the run
+LEAST_CPU = 0.90  # of one core's time: below, something else had it
+MOST_LOAD = 1.5  # runnable tasks a core when the run starts
+PUBLISH = latency.Floors(1024, 600.0)  # what is to be published: MLPerf's single stream asks for as much
+LOOP_SECONDS = 1.0
+WINDOWS, WINDOW_S = 5, 60.0
+RAN_ON = ("device", "kernels", "said_by")
+
+
+class Protocol(NamedTuple):
+    """How to time. ``sensors`` are places to look, ``meter`` a CSV of an external power meter."""
+
+    floors: latency.Floors = latency.Floors(300, 2.0)
+    warm_up: latency.Floors = latency.Floors(30, 0.25)
+    pace_fps: Optional[float] = None
+    sustained: bool = False
+    loop_seconds: float = LOOP_SECONDS
+    sensors: Optional[Dict[str, str]] = None
+    meter: Optional[str] = None
+
+    def check(self) -> None:
+        """Raises ``BadInput`` for what makes no sense."""
+        if self.floors.calls < 1 or self.floors.seconds < 0:
+            raise BadInput("expected at least 1 frame and 0 seconds; got {} and {}".format(*self.floors))
+        if self.pace_fps is not None and not 0 < self.pace_fps < 1e6:
+            raise BadInput("expected a pace above 0 frames a second; got {:g}".format(self.pace_fps))
+
+
+class Clocks(NamedTuple):
+    """Where time and load are read; tests give their own."""
+
+    wall: Callable[[], float] = time.perf_counter
+    cpu: Callable[[], float] = time.process_time
+    unix: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    load: Callable[[], Optional[float]] = machine.load
+
+
+USUAL, REAL = Protocol(), Clocks()
+
+
+def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REAL) -> Dict[str, Any]:
+    """The document of ``docs/schemas/bench.schema.json``, as a dict.
+
+    Frames are random readings over the range of the manifest's ``input``, perturbed one at a time. ``verdict`` is
+    ``"VALID"``, or ``"INVALID"`` with ``reasons``: then the figures are not to be quoted. Raises ``BadInput`` for a
+    protocol that makes no sense, ``DeviceFailed`` where a synthetic frame is dropped or the clock fails.
+    """
+    protocol.check()
+    frames = synthetic_frames(perturber.manifest["input"])
+    call = _perturb(perturber, frames)
+    load_before = clocks.load()
+    first = latency.take(call, latency.Floors(1, 0), clocks.wall)
+    warm = latency.warm_up(call, protocol.warm_up, clocks.wall)
+    sensors = Sensors(protocol.sensors or {}, every_s=max(1.0, protocol.floors.seconds / 1000))
+    begin, cpu_before, wall_before = clocks.unix(), clocks.cpu(), clocks.wall()
+    times = latency.take(
+        call, protocol.floors, clocks.wall, pace_fps=protocol.pace_fps, sleep=clocks.sleep, between=sensors.look
+    )
+    cpu_ratio = (clocks.cpu() - cpu_before) / max(clocks.wall() - wall_before, 1e-9)
+    end = clocks.unix()
+    steady_rss = machine.rss_bytes()
+    bare = None
+    if perturber.pipeline.runners:
+        bare_call = _interpreters(perturber)
+        latency.warm_up(bare_call, protocol.warm_up, clocks.wall)
+        few = latency.Floors(min(protocol.floors.calls, 3000), min(protocol.floors.seconds, 10.0))
+        bare = latency.figures(latency.take(bare_call, few, clocks.wall))
+    loop = _whole_loop(perturber, frames, protocol.loop_seconds)
+    parity = _parity(perturber)
+    drift = latency.drift(times)
+    reasons = _too_short(protocol, times) + _busy(protocol, cpu_ratio, load_before)
+    if abs(drift) > MOST_DRIFT:
+        reasons.append("drift: the second half ran {:+.0%} of the first; let it warm up or cool down".format(drift))
+    reasons += sensors.problems()
+    if parity["lost"]:
+        reasons.append("parity lost: the golden vectors no longer come out; what was timed is not what was audited")
+    power = _power(protocol, sensors, begin, end, len(times.took), reasons)
+    spec = perturber.manifest["input"]
+    return dict(
+        _facts(perturber),
+        schema=SCHEMA,
+        input_shape=list(spec["shape"]),
+        input_values=int(np.prod(spec["shape"])),
+        first_ms=times_ms(first),
+        latency_ms=latency.figures(times),
+        interpreter_ms=bare,
+        fps=len(times.took) / times.seconds(),
+        whole_loop=loop,
+        count=len(times.took),
+        seconds=times.seconds(),
+        began_unix=begin,
+        warm_up=warm,
+        windows=latency.windows(times, max(WINDOWS, int(times.seconds() / WINDOW_S))),
+        drift=drift,
+        pace=None if protocol.pace_fps is None else _pace(protocol.pace_fps, times),
+        sustained=protocol.sustained,
+        sensors=sensors.samples,
+        power=power,
+        parity=parity,
+        cpu_ratio=cpu_ratio,
+        load=load_before,
+        peak_rss_bytes=machine.peak_rss_bytes(),
+        steady_rss_bytes=steady_rss,
+        machine=machine.facts(),
+        verdict="INVALID" if reasons else "VALID",
+        reasons=reasons,
+    )
+
+
+def times_ms(times: latency.Times) -> float:
+    """The one call of a series, in milliseconds."""
+    return times.took[0] * 1e3
+
+
+def synthetic_frames(spec: Dict[str, Any], count: int = 16) -> List[RawFrame]:
+    """Random readings over the whole range of the manifest's ``input``; the same ones every time."""
+    rng = np.random.RandomState(0)
+    # Without a range, readings between 0 and 1 will do: time does not depend on them.
+    low, high = (np.asarray(0.0 + at if spec[end] is None else spec[end]) for at, end in enumerate(("low", "high")))
+    dtype = np.dtype(spec["dtype"])
+    frames = []
+    for index in range(count):
+        data = low + rng.random_sample(tuple(spec["shape"])) * (high - low)
+        frames.append(RawFrame((np.rint(data) if dtype.kind in "iu" else data).astype(dtype), index))
+    return frames
+
+
+def _perturb(perturber: Perturber, frames: List[RawFrame]) -> Callable[[int], None]:
+    def call(turn: int) -> None:
+        try:
+            perturber.perturb(frames[turn % len(frames)])
+        except FrameDropped as drop:
+            reason = drop.reason
+        else:
+            return
+        raise DeviceFailed("a synthetic frame was dropped ({}): this artefact does not run here".format(reason))
+
+    return call
+
+
+def _interpreters(perturber: Perturber) -> Callable[[int], None]:
+    rng = np.random.RandomState(0)
+    calls = [perturber.pipeline.runners[name].bare_call(rng) for name in _runs(perturber.manifest)]
+
+    def call(_turn: int) -> None:
+        for one in calls:
+            one()
+
+    return call
+
+
+def _runs(manifest: Dict[str, Any]) -> List[str]:
+    """The model of every artefact stage, in order: one that is used twice costs twice."""
+    return [stage["model"] for stage in manifest["stages"] if stage["stage"] == "artefact"]
+
+
+def _whole_loop(perturber: Perturber, frames: List[RawFrame], seconds: float) -> Optional[Dict[str, Any]]:
+    # Where people are cut out of a sensor's frames, made-up ones would have nobody in them.
+    if seconds <= 0 or perturber.manifest["capture"] is not None:
+        return None
+    from edgeveil.edge_runtime.bench import loop_rate
+
+    return loop_rate.measure(perturber, frames, seconds)
+
+
+def _parity(perturber: Perturber) -> Dict[str, Any]:
+    before = perturber.info["self_test"]["max_abs"]
+    try:
+        perturber.recheck()
+    except PrivacyStop:
+        return {"max_abs": before, "lost": True}
+    return {"max_abs": before, "lost": False}
+
+
+def _pace(pace_fps: float, times: latency.Times) -> Dict[str, float]:
+    return {"fps": pace_fps, "late": times.late, "late_share": times.late / len(times.took)}
+
+
+def _power(
+    protocol: Protocol, sensors: Sensors, begin: float, end: float, count: int, reasons: List[str]
+) -> Optional[Dict[str, Any]]:
+    """Watts and joules a frame, or None: not measured. A meter's file that will not do is a reason, not a figure."""
+    if protocol.meter is not None:
+        try:
+            found = meter.energy(protocol.meter, begin, end)
+        except BadInput as error:
+            reasons.append(str(error))
+            return None
+        return {"from": "meter", "watts": found["watts"], "joules_a_frame": found["joules"] / count}
+    watts = sensors.power_w()
+    if watts is None:
+        return None
+    return {"from": "sensor", "watts": watts, "joules_a_frame": watts * (end - begin) / count}
+
+
+def _too_short(protocol: Protocol, times: latency.Times) -> List[str]:
+    passed = times.seconds() if protocol.pace_fps is None else times.began[-1] + times.took[-1]
+    if len(times.took) >= LEAST_COUNT and passed >= LEAST_SECONDS:
+        return []
+    return [
+        "too short: {} frames in {:.2f} s, and {} in {:g} s are the least".format(
+            len(times.took), times.seconds(), LEAST_COUNT, LEAST_SECONDS
+        )
+    ]
+
+
+def _busy(protocol: Protocol, cpu_ratio: float, load: Optional[float]) -> List[str]:
+    cores = os.cpu_count() or 1
+    reasons = []
+    # At a camera's pace the process sleeps between frames, and has no core of its own.
+    if protocol.pace_fps is None and cpu_ratio < LEAST_CPU:
+        reasons.append("busy: this process had {:.0%} of a core; end what else runs".format(cpu_ratio))
+    if load is not None and load > MOST_LOAD * cores:
+        reasons.append("busy: load {:.1f} on {} cores before the start; end what else runs".format(load, cores))
+    return reasons
+
+
+def _facts(perturber: Perturber) -> Dict[str, Any]:
+    models = perturber.manifest["models"]
+    hashes = sorted(perturber.info["artefact_sha256"].items())
+    infos = [info for _, info in sorted(perturber.info["backends"].items())]
+    placements = [(name, runner.placement()) for name, runner in sorted(perturber.pipeline.runners.items())]
+    macs = sum(models[name]["macs"] for name in _runs(perturber.manifest))
+    return {
+        "bundle": {"name": perturber.info["name"], "manifest_sha256": perturber.info["manifest_sha256"]},
+        "artefact": perturber.artefact,
+        # One network is the rule; the others of a pipeline with several stand in "artefacts".
+        "artefact_sha256": hashes[0][1] if hashes else None,
+        "artefacts": dict(hashes),
+        "backend": infos[0]["backend"] if infos else "numpy",
+        "backend_version": infos[0]["version"] if infos else np.__version__,
+        "threads": infos[0]["threads"] if infos else 1,
+        "ran_on": [dict(model=name, **{key: one[key] for key in RAN_ON}) for name, one in placements],
+        "versions": {
+            "edge_runtime": __version__,
+            "numpy": np.__version__,
+            "driver": placements[0][1]["driver"] if placements else "not applicable",
+            "compiler": placements[0][1]["compiler"] if placements else "not applicable",
+        },
+        "macs": macs,
+        "flops": 2 * macs,
+        "parameters": sum(model["parameters"] for model in models.values()),
+    }

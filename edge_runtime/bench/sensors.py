@@ -1,0 +1,126 @@
+"""What a board says of itself while it is timed: clock, governor, temperatures, throttling, power.
+
+Where to look is a fact of the board: a profile's ``[sensors]``, handed over as JSON. A value is a file's path, or ``!``
+and a command that prints it. What does not answer is ``None``: not measured.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from edgeveil.edge_runtime.errors import BadInput
+
+NAMES = ("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw")
+MOST_SAMPLES = 3600
+LEAST_CLOCK = 0.9  # of the highest clock seen in the run: below, the board has slowed itself down
+# vcgencmd get_throttled, of what is so now: under-voltage, frequency capped, throttled, soft temperature limit.
+_PI_NOW = 0x0F
+
+
+def parse(text: Optional[str]) -> Dict[str, str]:
+    """``--sensors``: a JSON object, or the path of a file that holds one. Raises ``BadInput``."""
+    if not text:
+        return {}
+    if not text.lstrip().startswith("{"):
+        try:
+            with open(text, encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError):
+            raise BadInput("expected a JSON file of sensors in {}; it cannot be read".format(text)) from None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise BadInput('expected sensors as JSON, {"clock_khz": "/sys/..."}; see docs/benchmarks.md')
+    for name in found:
+        if name not in NAMES:
+            raise BadInput("expected sensors among {}; got {!r}".format(", ".join(NAMES), name))
+    return found
+
+
+class Sensors(object):
+    """Reads the named places, at most every ``every_s`` seconds; ``samples`` is what was seen."""
+
+    def __init__(self, places: Mapping[str, str], *, every_s: float = 1.0) -> None:
+        self._places = dict(places)
+        self._every_s = every_s
+        self._next_s = 0.0
+        self.samples: List[Dict[str, Any]] = []
+
+    def look(self, now_s: float) -> None:
+        """Take a sample where one is due; ``now_s`` is the time since the run began."""
+        if not self._places or now_s < self._next_s or len(self.samples) >= MOST_SAMPLES:
+            return
+        self._next_s = now_s + self._every_s
+        raw = {name: _read(place) for name, place in self._places.items()}
+        self.samples.append(
+            {
+                "at_s": round(now_s, 3),
+                "clock_mhz": _number(raw.get("clock_khz"), 1e-3),
+                "governor": raw.get("governor"),
+                "temperature_c": _number(raw.get("temperature_millic"), 1e-3),
+                "gpu_temperature_c": _number(raw.get("gpu_temperature_millic"), 1e-3),
+                "throttled": _throttled(raw.get("throttled")),
+                "power_w": _first(_number(raw.get("power_mw"), 1e-3), _number(raw.get("power_uw"), 1e-6)),
+            }
+        )
+
+    def problems(self) -> List[str]:
+        """Why the figures of the run are not those of a board that ran freely; empty where nothing says so."""
+        found = []
+        if any(sample["throttled"] for sample in self.samples):
+            found.append("throttled: the board says so; cool it, or give it a better supply")
+        clocks = [sample["clock_mhz"] for sample in self.samples if sample["clock_mhz"]]
+        # A governor that saves power is slow before the first frame; what counts is where the run ends.
+        if clocks and _median(clocks[-max(1, len(clocks) // 4) :]) < LEAST_CLOCK * max(clocks):
+            found.append(
+                "throttled: the clock fell from {:.0f} to {:.0f} MHz; cool it, or fix the governor".format(
+                    max(clocks), _median(clocks[-max(1, len(clocks) // 4) :])
+                )
+            )
+        return found
+
+    def power_w(self) -> Optional[float]:
+        """The mean of what the board's own sensor said; None: not measured."""
+        powers = [sample["power_w"] for sample in self.samples if sample["power_w"] is not None]
+        return sum(powers) / len(powers) if powers else None
+
+
+def _read(place: str, run: Callable[..., bytes] = subprocess.check_output) -> Optional[str]:
+    try:
+        if place.startswith("!"):
+            data = run(shlex.split(place[1:]), stderr=subprocess.DEVNULL, timeout=5)
+        else:
+            with open(os.path.expanduser(place), "rb") as file:
+                data = file.read(4096)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return data.decode("utf-8", "replace").strip() or None
+
+
+def _number(text: Optional[str], scale: float) -> Optional[float]:
+    try:
+        return None if text is None else round(float(text) * scale, 6)
+    except ValueError:
+        return None
+
+
+def _throttled(text: Optional[str]) -> Optional[bool]:
+    """Of ``throttled=0x50005`` (a Raspberry Pi), or a plain number that is not 0."""
+    match = re.search(r"(0x[0-9a-fA-F]+|\d+)\s*$", text or "")
+    if match is None:
+        return None
+    value = int(match.group(1), 0)
+    return bool(value & _PI_NOW) if "0x" in match.group(1) else bool(value)
+
+
+def _first(*values: Optional[float]) -> Optional[float]:
+    return next((value for value in values if value is not None), None)
+
+
+def _median(values: List[float]) -> float:
+    return sorted(values)[len(values) // 2]

@@ -1,0 +1,84 @@
+"""Whether an audit speaks of what runs here: of this artefact, and as this device runs it.
+
+An audit runs the artefact on a workstation's processor. An accelerator rounds otherwise (float16, an engine of its own
+making, other int8), so what it lets out was measured only where ``edgeveil audit --on BOARD --device`` ran it there:
+that audit lies in the same document, under ``others``, and names the device in its section ``on_board``.
+"""
+
+import sys
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from edgeveil.edge_runtime import machine
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.formats import strict_json
+
+Place = Tuple[Optional[str], str]  # a board by its model (None: it has none) and its processor's architecture
+
+
+def here() -> Place:
+    """The kind of machine that this is, as an audit on a board names it."""
+    found = machine.facts()
+    return found["board"], found["architecture"]
+
+
+def parts_on(
+    document: Mapping[str, Any], artefact: str, device: Optional[str], place: Optional[Place] = None
+) -> List[Mapping[str, Any]]:
+    """The audits in a bundle's audit document that speak of ``artefact`` on ``device``, or on any for None.
+
+    Two boards' accelerators of one name are not one: of an accelerator, audits of another kind of board than ``place``
+    are left out; None takes them all. Raises ``LookupError``, ``TypeError`` or ``AttributeError`` for a document that
+    is none.
+    """
+    parts = [document] + document.get("others", [])
+    mine = [part for part in parts if artefact in part["speaks_of"]]
+    if device is None:
+        return mine
+    there = [(part, part.get("on_board", {})) for part in mine]
+    return [
+        part
+        for part, board in there
+        if board.get("device", CPU) == device
+        and (device == CPU or place in (None, (board["board"], board["architecture"])))
+    ]
+
+
+def is_audited(
+    manifest: Mapping[str, Any], members: Dict[str, bytes], artefact: str, device: str, place: Optional[Place] = None
+) -> bool:
+    """Whether the privacy card of a verified bundle speaks of ``artefact`` on ``device``; as ``parts_on``."""
+    privacy = manifest["privacy"]
+    if privacy["file"] is None or artefact not in privacy["speaks_of"]:
+        return False
+    data = members[privacy["file"]]
+    if device == CPU and b'"on_board"' not in data:
+        return True  # of a long document nothing needs to be read
+    try:
+        return bool(parts_on(strict_json.loads(data), artefact, device, place))
+    except (strict_json.BadJson, LookupError, TypeError, AttributeError):
+        return False
+
+
+NOT_AUDITED_ON = (
+    "nobody has measured what leaks when {artefact} runs on {device}, and not on a workstation's processor (edgeveil "
+    "audit --on BOARD --device {device})"
+)
+
+
+def announce(bundle: Any) -> None:
+    """Say on stderr what nobody should overlook about a bundle."""
+    if bundle.development:
+        sys.stderr.write(
+            "*** DEVELOPMENT BUNDLE: {} is signed by a throw-away key. Anyone may have it. "
+            "Not for real data. ***\n".format(bundle.manifest["name"])
+        )
+    if bundle.manifest["privacy"]["file"] is None:
+        sys.stderr.write(
+            "note: {} was not audited: nobody has measured what it leaks\n".format(bundle.manifest["name"])
+        )
+
+
+def announce_device(info: Dict[str, Any], audit: bool) -> None:
+    """Say on stderr where an accelerator runs what was audited, if at all (``audit``), on a processor alone."""
+    if audit and info["device"] != CPU and not info["audited"]:
+        sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(**info)))

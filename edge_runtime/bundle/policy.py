@@ -1,0 +1,156 @@
+"""What the owner of a device demands of every bundle, whoever signed it: ``policy.json`` beside ``trust.json``.
+
+::
+
+    {"hide":[{"audited":true,"most_attack_over_chance":0.05,"sensitive":"identity"}],"schema":1}
+
+A good signature says who made a bundle, not that it hides anything. Each entry names an attribute that must be hidden,
+whether an audit must speak of the artefact that runs, and the most by which the best attack found may beat chance there
+(a share, 0.05 is 5 points; null: no limit). Chance is the better of the two on the privacy card. The first flash puts
+the file there, as root's; nothing in a bundle or a trust file changes it. What does is a newer one that the device's
+root key signed (``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
+"""
+
+import os
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional
+
+from edgeveil.edge_runtime.bundle.audit_scope import Place, parts_on
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+from edgeveil.edge_runtime.storage.filesystem import read
+
+POLICY_FILE = "policy.json"
+MAX_BYTES = 2**16
+_MOST_ENTRIES = 16
+
+Demand = NamedTuple("Demand", [("sensitive", str), ("most_attack_over_chance", Optional[float]), ("audited", bool)])
+
+
+class Policy(object):
+    """The demands of one ``policy.json``: all of them must be met."""
+
+    def __init__(self, demands: List[Demand]) -> None:
+        self.demands = demands
+
+    def check(
+        self,
+        manifest: Dict[str, Any],
+        members: Dict[str, bytes],
+        artefact: Optional[str] = None,
+        device: Optional[str] = None,
+        place: Optional[Place] = None,
+    ) -> None:
+        """Raise ``BundleRefused`` where a verified bundle does not meet the demands.
+
+        ``artefact``: the one that runs, and ``device`` what runs it: the audit must be of what that lets out. None
+        where that is not known yet: then one of the bundle's must meet them, on any device. ``place``: the kind of
+        machine that has the device, None for any.
+        """
+        for demand in self.demands:
+            _hides(manifest["perturber"]["sensitive"], demand)
+            if not demand.audited:
+                continue
+            names = [artefact] if artefact is not None else (manifest["preference"] or [NO_MODEL])
+            problems = [_not_met(name, device, place, manifest, members, demand) for name in names]
+            if None not in problems:
+                _refuse(str(problems[0]))
+
+
+def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
+    """The policy that a file's bytes say. Raises ``BadInput`` for anything else: nothing is guessed here."""
+    advice = 'Expected {{"schema":1,"hide":[...]}} in {}; '.format(path)
+    if len(data) > MAX_BYTES:
+        raise BadInput(advice + "it has more than {} bytes.".format(MAX_BYTES))
+    try:
+        document = strict_json.loads(data)
+    except strict_json.BadJson as error:
+        raise BadInput("{}{}. Correct it.".format(advice, error)) from None
+    if type(document) is not dict or sorted(document) != ["hide", "schema"] or document["schema"] != 1:
+        raise BadInput(advice + "it has other keys or another schema. Correct it.")
+    hide = document["hide"]
+    if type(hide) is not list or not 1 <= len(hide) <= _MOST_ENTRIES:
+        raise BadInput("{}'hide' is no list of 1 to {} demands. Correct it.".format(advice, _MOST_ENTRIES))
+    demands = [_demand(entry, "{} of {}".format("hide[{}]".format(place), path)) for place, entry in enumerate(hide)]
+    if len({demand.sensitive for demand in demands}) != len(demands):
+        raise BadInput(advice + "an attribute stands there twice. Leave one of them.")
+    return Policy(demands)
+
+
+def open_policy(path: str) -> Optional[Policy]:
+    """The policy at ``path``, None where there is no such file. Raises ``BadInput`` for one that cannot be read."""
+    if not os.path.lexists(path):
+        return None
+    data = read(path)
+    if data is None:
+        raise BadInput("The policy {} is there and cannot be read. Correct that: without it nothing runs.".format(path))
+    return read_policy(data, path)
+
+
+def _demand(entry: Any, at: str) -> Demand:
+    keys = ["audited", "most_attack_over_chance", "sensitive"]
+    if type(entry) is not dict or sorted(entry) != keys:
+        raise BadInput("Expected the keys {} as {}. Correct it.".format(", ".join(keys), at))
+    sensitive, most, audited = entry["sensitive"], entry["most_attack_over_chance"], entry["audited"]
+    if type(sensitive) is not str or not sensitive.strip() or not sensitive.isprintable():
+        raise BadInput("Expected the name of an attribute as 'sensitive' in {}. Correct it.".format(at))
+    if type(audited) is not bool:
+        raise BadInput("Expected true or false as 'audited' in {}. Correct it.".format(at))
+    if most is not None and (type(most) not in (int, float) or not 0 <= most <= 1):
+        raise BadInput("Expected a share from 0 to 1, or null, as 'most_attack_over_chance' in {}.".format(at))
+    if most is not None and not audited:
+        raise BadInput("A limit can be read from an audit alone: say 'audited' true in {}, or no limit.".format(at))
+    return Demand(sensitive, most, audited)
+
+
+def _hides(hidden: str, demand: Demand) -> None:
+    if hidden != demand.sensitive:
+        _refuse(
+            "it must hide {}, and {}".format(
+                ascii(demand.sensitive), "hides nothing" if not hidden else "hides {}".format(ascii(hidden))
+            )
+        )
+
+
+def _not_met(
+    artefact: str,
+    device: Optional[str],
+    place: Optional[Place],
+    manifest: Dict[str, Any],
+    members: Dict[str, bytes],
+    demand: Demand,
+) -> Optional[str]:
+    """Why the privacy card does not show what is demanded of this artefact; None where it does."""
+    privacy = manifest["privacy"]
+    if privacy["file"] is None or artefact not in privacy["speaks_of"]:
+        return "{} must be audited, and no audit in it speaks of {}".format(ascii(demand.sensitive), artefact)
+    try:
+        document = strict_json.loads(members[privacy["file"]])
+        parts = parts_on(document, artefact, device, place)
+        if not parts:
+            return "{} must be audited, and no audit in it speaks of {} on {} (edgeveil audit --on, --device)".format(
+                ascii(demand.sensitive), artefact, device
+            )
+        attribute = document["data"]["sensitive"]
+        # Where an artefact was audited twice, the worse of the two counts.
+        over = max(part["worst_adaptive"]["accuracy"] - max(part["chance"].values()) for part in parts)
+        percent = 100.0 * over
+    except (strict_json.BadJson, LookupError, TypeError, ValueError, AttributeError):
+        return "its privacy card is not one that can be read"
+    if attribute != demand.sensitive:
+        return "its audit is of {}, not of {}".format(ascii(attribute)[:60], ascii(demand.sensitive))
+    most = demand.most_attack_over_chance
+    # As the card is written: six digits behind the point.
+    if most is not None and round(over - most, 6) > 0:
+        return "the best attack found on {} beats chance at {} by {:.1f} points, and {:g} are the most".format(
+            artefact, ascii(demand.sensitive), percent, round(100.0 * most, 6)
+        )
+    return None
+
+
+def _refuse(what: str) -> NoReturn:
+    raise BundleRefused(
+        "policy-not-met",
+        "The bundle does not meet this device's policy: {}. Use one that does, or have the owner of the device "
+        "change {}.".format(what, POLICY_FILE),
+    )

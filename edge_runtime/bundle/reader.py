@@ -1,0 +1,166 @@
+"""From a file to verified bytes, or to a refusal. There is no third way, and no other way in.
+
+The order is the point (``docs/bundle-format.md``): the file is read once; its form is checked; then the signature by a
+trusted key over the manifest's exact bytes; only then is the manifest looked at; then size and SHA-256 of every member.
+What is handed out are the very bytes that were hashed. No interpreter, array reader or importer sees them before.
+"""
+
+import hashlib
+import os
+import re
+import stat
+from typing import Any, Dict, List, NamedTuple, NoReturn, Tuple, Union
+
+from edgeveil.edge_runtime.bundle.archive import read_archive
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
+from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES, check_manifest
+from edgeveil.edge_runtime.signing import ed25519
+
+MANIFEST, SIGNATURE = "manifest.json", "signature.json"
+SIGNED_PREFIX = b"edgeveil manifest 1\n"  # so that no signature of another kind of text can be passed off as one
+
+_SIGNATURE = re.compile(
+    rb'{"algorithm":"ed25519","key":"([0-9a-f]{64})","schema":1,"signature":"([0-9a-f]{128})"}'
+)  # the one spelling: a bundle has no byte that could be changed and still be the same bundle
+
+__all__ = ["Bundle", "check_manifest", "read_bundle", "read_file", "signature_member", "signed_message"]
+
+
+class Bundle(NamedTuple):
+    """What was verified. ``members`` has all files but the manifest and its signature, by name."""
+
+    manifest: Dict[str, Any]
+    members: Dict[str, bytes]
+    manifest_sha256: str
+    key: str  # of the signer, 64 hexadecimal digits
+    development: bool  # signed by a throw-away key: say so, loudly
+
+
+def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Trust) -> Bundle:
+    """Read and verify one bundle.
+
+    Raises ``BundleRefused`` (``reason`` is a word of the table in ``docs/bundle-format.md``) for anything that is not
+    exactly what a key of ``trust`` signed, ``BadInput`` for a path at which there is no file to read.
+    """
+    data = path_or_bytes if isinstance(path_or_bytes, bytes) else read_file(os.fspath(path_or_bytes))
+    members = read_archive(data)
+    manifest_bytes, signature_bytes = _first_two(members)
+    key = _check_signature(manifest_bytes, signature_bytes, trust)
+    manifest = _parse(manifest_bytes)
+    check_manifest(manifest)
+    trust.check_policy(manifest, trust.key_of(key))
+    verified = _check_members(members[2:], manifest["members"])
+    if trust.policy is not None:
+        trust.policy.check(manifest, verified)
+    return Bundle(manifest, verified, hashlib.sha256(manifest_bytes).hexdigest(), key, manifest["development"])
+
+
+def signed_message(manifest_bytes: bytes) -> bytes:
+    """What is signed: the bytes of ``manifest.json``, introduced."""
+    return SIGNED_PREFIX + manifest_bytes
+
+
+def signature_member(key: str, signature: bytes) -> bytes:
+    """The bytes of ``signature.json``. ``key``: 64 hexadecimal digits; ``signature``: 64 bytes."""
+    document = {"algorithm": "ed25519", "key": key, "schema": 1, "signature": signature.hex()}
+    return strict_json.dumps(document)
+
+
+def read_file(path: str) -> bytes:
+    """The bytes at ``path``, read once and no more of them than a bundle may have. Raises as ``read_bundle`` does."""
+    try:
+        # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise BadInput("There is no bundle to read at {}: {}.".format(path, error.strerror)) from None
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise BadInput("Expected a bundle at {}, found something that is no file. Name a .veil file.".format(path))
+        if facts.st_size > MAX_BUNDLE_BYTES:  # before a board's memory is filled with it
+            _refuse("too-large", "it has {} bytes and {} are the most allowed".format(facts.st_size, MAX_BUNDLE_BYTES))
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read(MAX_BUNDLE_BYTES + 1)  # one more than allowed: a file that grew is seen as too large
+    except OSError as error:
+        raise BadInput("The bundle {} cannot be read: {}.".format(path, error.strerror)) from None
+    finally:
+        os.close(handle)
+
+
+def _first_two(members: List[Tuple[str, bytes]]) -> Tuple[bytes, bytes]:
+    names = [name for name, _ in members]
+    for place, name, reason in ((0, MANIFEST, "no-manifest"), (1, SIGNATURE, "unsigned")):
+        if name not in names:
+            _refuse(reason, "it has no {}".format(name))
+        if names[place] != name:
+            _refuse("member-order", "member {} is {}, not {}".format(place, names[place], name))
+    (_, manifest_bytes), (_, signature_bytes) = members[:2]
+    if len(manifest_bytes) > MAX_MANIFEST_BYTES:
+        _refuse("manifest-too-large", "its manifest is larger than {} bytes".format(MAX_MANIFEST_BYTES))
+    return manifest_bytes, signature_bytes
+
+
+def _check_signature(manifest_bytes: bytes, signature_bytes: bytes, trust: Trust) -> str:
+    match = _SIGNATURE.fullmatch(signature_bytes)
+    if not match:
+        _refuse("signature-format", "its {} is not written as one of schema 1".format(SIGNATURE))
+    key = match.group(1).decode("ascii")
+    trust.key_of(key)
+    try:
+        signature = bytes.fromhex(match.group(2).decode("ascii"))
+        ed25519.verify(bytes.fromhex(key), signed_message(manifest_bytes), signature)
+    except ed25519.Rejected as rejected:
+        if rejected.reason.startswith("key-"):
+            problem = "anyone could sign with its key ({}): remove that key from the trust folder"
+            _refuse("weak-key", problem.format(rejected.reason))
+        if rejected.reason == "equation":
+            _refuse("bad-signature", "the signature is not that of its manifest by the key it names")
+        _refuse("signature-encoding", "its signature is not in the one allowed form ({})".format(rejected.reason))
+    return key
+
+
+def _parse(manifest_bytes: bytes) -> Any:
+    try:
+        return strict_json.loads(manifest_bytes)
+    except strict_json.BadJson as error:
+        _refuse(error.reason, "its manifest is no strict JSON: {}".format(error))
+
+
+def _check_members(members: List[Tuple[str, bytes]], listed: List[Dict[str, Any]]) -> Dict[str, bytes]:
+    """Exactly the listed members, in the listed order, with the listed sizes and hashes."""
+    wanted = [entry["name"] for entry in listed]
+    names = [name for name, _ in members]
+    for name in wanted:
+        if name not in names:
+            _refuse("missing-member", "the member {} is missing".format(name))
+    for name in names:
+        if name not in wanted:
+            _refuse("extra-member", "the member {} is not in the signed list".format(name))
+    if names != wanted:
+        _refuse("member-order", "its members are not in the signed order")
+    for (name, content), entry in zip(members, listed):
+        if len(content) != entry["size"]:
+            _refuse("size-mismatch", "{} has {} bytes where {} were signed".format(name, len(content), entry["size"]))
+        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+            _refuse("hash-mismatch", "{} is not what was signed".format(name))
+    return dict(members)
+
+
+def _refuse(reason: str, what: str) -> NoReturn:
+    message = "The bundle is refused: {}. Copy it again, or ask its maker for a new one."
+    raise BundleRefused(reason, message.format(what))
+
+
+def read_all(handle: int) -> bytes:
+    """A bundle's bytes from its beginning, wherever another reader of the same descriptor stands."""
+    parts: List[bytes] = []
+    place = 0
+    while True:
+        part = os.pread(handle, 1 << 22, place)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        place += len(part)

@@ -1,0 +1,97 @@
+"""Whom this device believes: a folder of public keys, and the policy that goes with them.
+
+A key file ends in ``.pub`` and has one line, ``edgeveil-ed25519 <64 hex> <name>``, with `` development`` behind it for
+a throw-away key. What is in the folder was put there by the device's owner; nothing in a bundle can add to it.
+"""
+
+import os
+from typing import Any, Dict, FrozenSet, Iterable, Optional, Union
+
+from edgeveil.edge_runtime.bundle.policy import Policy
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.formats.validate import show
+from edgeveil.edge_runtime.signing.keys import Key, read_public_key
+
+
+class Trust(object):
+    """The keys that may sign, and what a bundle by one of them must say to be taken.
+
+    ``floor``: the smallest ``security_version`` that is still taken. ``audience``: the name that bundles for this
+    device alone are made out to; bundles made out to nobody in particular are always taken. ``revoked``: keys that may
+    not sign any more, whatever else is said of them. ``policy``: what its owner demands of bundles besides, or None.
+    """
+
+    def __init__(
+        self,
+        keys: Iterable[Key],
+        *,
+        floor: int = 0,
+        audience: str = "",
+        revoked: FrozenSet[str] = frozenset(),
+        policy: Optional[Policy] = None,
+    ) -> None:
+        self.revoked, self.policy = revoked, policy
+        self.keys: Dict[str, Key] = {}
+        for key in keys:
+            known = self.keys.setdefault(key.key, key)
+            if known.development != key.development:
+                problem = "The keys {} and {} are the same, but one is called a development key. Remove one of them."
+                raise BadInput(problem.format(known.name, key.name))
+        self.floor = floor
+        self.audience = audience
+
+    @classmethod
+    def open(cls, folder: Union[str, "os.PathLike[str]"], *, floor: int = 0, audience: str = "") -> "Trust":
+        """Read every ``*.pub`` of a folder, or a device's own trust where the folder holds one (``device_trust``).
+
+        Raises ``BadInput`` for a folder without keys or a file that is no key.
+        """
+        folder = os.fspath(folder)
+        from edgeveil.edge_runtime.bundle.trust_store import is_device_trust, open_device_trust
+
+        if is_device_trust(folder):
+            return open_device_trust(folder, floor=floor)
+        advice = "Name the folder that holds the signing.pub of those who may sign (edgeveil keygen makes one)."
+        if not os.path.isdir(folder):
+            came = "a file" if os.path.exists(folder) else "nothing"
+            raise BadInput("Expected a trust folder at {}, found {} there. {}".format(folder, came, advice))
+        try:
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".pub"))
+        except OSError as error:
+            raise BadInput("The trust folder {} cannot be read: {}.".format(folder, error.strerror)) from None
+        if not names:
+            raise BadInput("The trust folder {} holds no .pub file. {}".format(folder, advice))
+        return cls([read_public_key(os.path.join(folder, name)) for name in names], floor=floor, audience=audience)
+
+    def key_of(self, public_key: str) -> Key:
+        """The trusted key of these 64 hexadecimal digits; raises ``BundleRefused`` where there is none."""
+        if public_key in self.revoked:
+            message = "This bundle is signed by the key {}..., which was revoked. Ask for one by a key that was not."
+            raise BundleRefused("revoked-key", message.format(public_key[:16]))
+        if public_key not in self.keys:
+            message = (
+                "This bundle is signed by the key {}..., which is not in the trust folder. If you know whose it is and "
+                "trust them, put their signing.pub there; else do not use the bundle."
+            )
+            raise BundleRefused("untrusted-key", message.format(public_key[:16]))
+        return self.keys[public_key]
+
+    def check_policy(self, manifest: Dict[str, Any], key: Key) -> None:
+        """Raise ``BundleRefused`` where a checked manifest says what this signer or this device does not allow."""
+        if key.development and not manifest["development"]:
+            message = "It is signed by the development key {} and does not call itself one. Seal it again."
+            raise BundleRefused("development-mismatch", message.format(key.name))
+        if manifest["development"] and not key.development:
+            message = (
+                "It calls itself a development bundle, but the trust folder does not call {} a development key. "
+                "Seal it with another key, or correct the .pub file."
+            )
+            raise BundleRefused("development-mismatch", message.format(key.name))
+        if manifest["audience"] not in ("", self.audience):
+            message = (
+                "This bundle is made out to {}, not to this device. Ask for one that is for this device or for all."
+            )
+            raise BundleRefused("other-audience", message.format(show(manifest["audience"])))
+        if manifest["security_version"] < self.floor:
+            message = "This bundle has security version {}; this device takes {} or later. Use a newer bundle."
+            raise BundleRefused("rolled-back", message.format(manifest["security_version"], self.floor))

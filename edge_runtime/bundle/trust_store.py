@@ -1,0 +1,153 @@
+"""The trust of a device: a root key that stays offline signs who may sign, who may no more, and the least version.
+
+::
+
+    FOLDER/root.pub      the root key, put there by the first flash and by nothing since
+    FOLDER/trust.json    an envelope by that key (``edgeveil.edge_runtime.signing.envelope``), of kind ``trust``
+    FOLDER/policy.json   the owner's own demands (``edgeveil.edge_runtime.bundle.policy``), where there are any
+    FOLDER/policy-signed.json   where they were changed later: an envelope by the root key, of kind ``policy``
+
+The payload has ``schema`` 1, ``version`` (a device never goes back to a smaller one), ``keys`` (``key``, ``name``,
+``development``), ``revoked`` (keys), ``security_version`` (the least that is taken) and ``audience`` (the name of this
+device or fleet). Nothing here looks at a clock: a board's may say 1970.
+"""
+
+import os
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, open_policy, read_policy
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.formats.validate import record, sequence, sha256, text, truth, whole
+from edgeveil.edge_runtime.signing.envelope import unwrap
+from edgeveil.edge_runtime.signing.keys import Key, read_public_key
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.storage.filesystem import read
+
+ROOT_KEY, TRUST_FILE, KIND = "root.pub", "trust.json", "trust"
+SIGNED_POLICY_FILE, POLICY_KIND = "policy-signed.json", "policy"
+_KEYS = ("audience", "keys", "revoked", "schema", "security_version", "version")
+
+
+class TrustFile(NamedTuple):
+    """What a verified ``trust.json`` says."""
+
+    version: int
+    keys: List[Key]
+    revoked: List[str]
+    security_version: int
+    audience: str
+
+
+def is_device_trust(folder: str) -> bool:
+    """Whether the folder holds a device's trust and not just public keys."""
+    return os.path.exists(os.path.join(folder, TRUST_FILE))
+
+
+def open_device_trust(folder: str, *, floor: int = 0) -> Trust:
+    """The ``Trust`` of a device. ``floor``: what it has risen to here. Raises ``BadInput`` or ``BundleRefused``."""
+    root = read_public_key(os.path.join(folder, ROOT_KEY))
+    data = read(os.path.join(folder, TRUST_FILE))
+    if data is None:
+        raise BadInput("Expected {} in {}; it cannot be read. Flash the trust again.".format(TRUST_FILE, folder))
+    file = read_trust_file(data, root)
+    keys = [key for key in file.keys if key.key not in file.revoked]
+    return Trust(
+        keys,
+        floor=max(floor, file.security_version),
+        audience=file.audience,
+        revoked=frozenset(file.revoked),
+        policy=open_policy(os.path.join(folder, POLICY_FILE)),
+    )
+
+
+def read_trust_file(data: bytes, root: Key) -> TrustFile:
+    """What ``trust.json`` says, once ``root`` is seen to have signed it. Raises ``BundleRefused``."""
+    payload: Dict[str, Any] = record(unwrap(KIND, data, _signed_by(root, KIND)), "trust", _KEYS)
+    whole(payload["schema"], "schema", 1, 1)
+    keys = [_key(entry, "keys[{}]".format(place)) for place, entry in enumerate(sequence(payload["keys"], "keys"))]
+    revoked = [sha256(key, "revoked[{}]".format(i)) for i, key in enumerate(sequence(payload["revoked"], "revoked"))]
+    return TrustFile(
+        whole(payload["version"], "version", 1, 2**31 - 1),
+        keys,
+        revoked,
+        whole(payload["security_version"], "security_version", 0, 2**31 - 1),
+        text(payload["audience"], "audience"),
+    )
+
+
+def update_trust(folder: str, data: bytes) -> bool:
+    """Put a newer ``trust.json`` in the place of the one that is there; False where it is the same.
+
+    Raises ``BundleRefused`` where the root key of this device did not sign it, or where it is older.
+    """
+    root = read_public_key(os.path.join(folder, ROOT_KEY))
+    new, there = read_trust_file(data, root), read(os.path.join(folder, TRUST_FILE))
+    if there == data:
+        return False
+    if there is not None and new.version <= read_trust_file(there, root).version:
+        raise BundleRefused(
+            "rolled-back",
+            "This trust file has version {}, and the device has {} already. Revoke or add on top of the newest.".format(
+                new.version, read_trust_file(there, root).version
+            ),
+        )
+    write_atomic(os.path.join(folder, TRUST_FILE), data, mode=0o644)
+    return True
+
+
+def read_signed_policy(data: bytes, root: Key) -> Tuple[int, bytes]:
+    """Version and ``policy.json`` of a policy that ``root`` signed. Raises ``BundleRefused`` or ``BadInput``."""
+    payload = record(
+        unwrap(POLICY_KIND, data, _signed_by(root, POLICY_KIND)), "policy", ("policy", "schema", "version")
+    )
+    whole(payload["schema"], "schema", 1, 1)
+    policy = strict_json.dumps(payload["policy"])
+    read_policy(policy)
+    return whole(payload["version"], "version", 1, 2**31 - 1), policy
+
+
+def update_policy(folder: str, data: bytes) -> bool:
+    """Put a newer policy in the place of the one that is there; False where it is the same.
+
+    Raises ``BundleRefused`` where the root key of this device did not sign it, or where it is older.
+    """
+    root = read_public_key(os.path.join(folder, ROOT_KEY))
+    version, policy = read_signed_policy(data, root)
+    there = read(os.path.join(folder, SIGNED_POLICY_FILE))
+    if there == data:
+        return False
+    if there is not None and version <= read_signed_policy(there, root)[0]:
+        raise BundleRefused(
+            "rolled-back",
+            "This policy has version {}, and the device has {} already. Sign a newer one.".format(
+                version, read_signed_policy(there, root)[0]
+            ),
+        )
+    # In this order: after a power cut between the two the new one holds, and may be sent again.
+    write_atomic(os.path.join(folder, POLICY_FILE), policy, mode=0o644)
+    write_atomic(os.path.join(folder, SIGNED_POLICY_FILE), data, mode=0o644)
+    return True
+
+
+def _signed_by(root: Key, kind: str) -> Any:
+    def trusted(key: str) -> None:
+        if key != root.key:
+            raise BundleRefused(
+                "untrusted-key",
+                "This {} file is signed by {:.16}..., not by this device's root key {:.16}....".format(
+                    kind, key, root.key
+                ),
+            )
+
+    return trusted
+
+
+def _key(entry: Any, at: str) -> Key:
+    record(entry, at, ("development", "key", "name"))
+    return Key(
+        sha256(entry["key"], at + ".key"),
+        text(entry["name"], at + ".name"),
+        truth(entry["development"], at + ".development"),
+    )

@@ -1,0 +1,119 @@
+"""What a person needs to aim a camera without seeing its picture: a few levels from 0 to 15, four bits each.
+
+They are computed from the raw reading and tell something about it. So they leave the inside only while aiming was
+switched on, go to the preview page of this device alone, and are as coarse as is of any use.
+"""
+
+import math
+import time
+from typing import Any, Callable, Dict, Tuple
+
+import numpy as np
+
+from edgeveil.edge_runtime.ipc.aim_levels import LEVELS, NAMES
+
+TOP, RIGHT, BOTTOM, LEFT = 1, 2, 4, 8
+AIMING_S = 900.0  # aiming ends by itself: a flag that somebody forgot is not to tell about x for years
+_EVERY_S = 0.25
+_DEPTH_MM = 8000.0  # as far as depth cameras see
+_MOST = 120  # rows and columns that are looked at, focus aside
+
+
+def aim(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
+    """The levels of one reading (height, width) or (height, width, channels) whose range is ``low`` to ``high``.
+
+    ``exposure`` is its middle value, ``dark`` and ``bright`` how much of it is at either end of the range (a depth of 0
+    is no reading), ``near`` and ``far`` where 5 and 95 % of the others lie. ``blob`` is how much stands out from the
+    background, ``cut`` at which edges it is cut off (1 top, 2 right, 4 bottom, 8 left, their sum), ``focus`` how sharp
+    it is, on a scale of its own: turn the lens until it is largest. A vector has all of them 0.
+    """
+    if raw.ndim == 3:
+        raw = raw.mean(axis=2) if raw.shape[2] > 1 else raw[:, :, 0]
+    if raw.ndim != 2 or min(raw.shape) < 8:
+        return dict.fromkeys(NAMES, 0)
+    step = [-(-size // _MOST) for size in raw.shape]
+    unit = np.clip((raw[:: step[0], :: step[1]].astype(np.float32) - low) / (high - low), 0.0, 1.0)
+    unit = np.where(np.isfinite(unit), unit, 0.0)
+    dark, bright = unit <= 0.004, unit >= 0.996
+    seen = unit[~(dark | bright)]
+    if not seen.size:
+        seen = unit
+    near, middle, far = np.percentile(seen, (5, 50, 95))
+    # The background is what most of the frame shows; a blob is what differs from it by an eighth of the range.
+    blob = np.abs(unit - middle) > 0.125
+    blob &= ~dark
+    edges = (blob[0], blob[:, -1], blob[-1], blob[:, 0])
+    cut = sum(bit for bit, edge in zip((TOP, RIGHT, BOTTOM, LEFT), edges) if edge.mean() > 0.05)
+    shares = [_level(share.mean() + 0.99 / LEVELS) if share.mean() > 0.005 else 0 for share in (dark, bright, blob)]
+    levels = [_level(value) for value in (middle, near, far, _sharpness(raw, low, high))]
+    found = (levels[0], shares[0], shares[1], levels[1], levels[2], shares[2], cut, levels[3])
+    return dict(zip(NAMES, found))
+
+
+class Aiming(object):
+    """Inside, while a person aims: levels of a reading now and then, to ``counters`` under ``aim:NAME``; -1 is none."""
+
+    def __init__(self, manifest: Dict[str, Any], counters: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        self._low, self._high = _range(manifest)
+        self._counters, self._clock = counters, clock
+        self._end_s = clock() + AIMING_S
+        self._next_s = 0.0
+
+    def look(self, raw: np.ndarray) -> None:
+        """Take the levels of this reading, if it is time; after ``AIMING_S`` there are none any more."""
+        now = self._clock()
+        if now < self._next_s:
+            return
+        if now >= self._end_s:
+            self._next_s = float("inf")
+            levels = dict.fromkeys(NAMES, -1)
+        else:
+            self._next_s = now + _EVERY_S
+            try:
+                levels = aim(raw, low=self._low, high=self._high)
+            except Exception:
+                # A reading that is none costs its own levels; the error's text may hold a part of it.
+                self._counters.add("fault:aim")
+                return
+        for name, level in levels.items():
+            self._counters.set("aim:" + name, level)
+
+
+def _range(manifest: Dict[str, Any]) -> Tuple[float, float]:
+    """Of the sensor's own readings, where ``capture`` says what those are; else of the input."""
+    capture, low, high = manifest["capture"], manifest["input"]["low"], manifest["input"]["high"]
+    if capture is not None:
+        if capture["frame"]["unit_mm"] is not None:
+            return 0.0, _DEPTH_MM / capture["frame"]["unit_mm"]
+        if capture["low"] is not None:
+            low, high = capture["low"], capture["high"]
+    if not isinstance(low, (int, float)):
+        # Each feature has its own range, or none: such a vector is not aimed.
+        return 0.0, 1.0
+    return float(low), float(high)
+
+
+def _level(value: float) -> int:
+    return int(min(max(float(value), 0.0) * LEVELS, LEVELS - 1))
+
+
+def _sharpness(raw: np.ndarray, low: float, high: float) -> float:
+    """Energy of the slopes against the variance in the middle of the frame, in octaves, 0 to 1.
+
+    An edge that is blurred over w pixels has 1/w of the energy of a sharp one, and the same variance.
+    """
+    rows, columns = raw.shape
+    tall, wide = min(rows, 2 * _MOST), min(columns, 2 * _MOST)
+    top, left = (rows - tall) // 2, (columns - wide) // 2
+    part = np.nan_to_num((raw[top : top + tall, left : left + wide].astype(np.float32) - low) / (high - low))
+    # The edge of a hole without a reading is as sharp as can be, whatever the lens does.
+    seen = (part > 0.004) & (part < 0.996)
+    if seen.sum() < 64:
+        return 0.0
+    variance = float(part[seen].var())
+    if variance < 1e-6:
+        return 0.0
+    across = np.square(np.diff(part, axis=1))[seen[:, 1:] & seen[:, :-1]]
+    down = np.square(np.diff(part, axis=0))[seen[1:] & seen[:-1]]
+    energy = float(across.sum() + down.sum()) / max(len(across), len(down), 1)
+    return (math.log(max(energy / variance, 2.0**-12), 2) + 11.0) / 12.0

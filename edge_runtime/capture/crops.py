@@ -1,0 +1,166 @@
+"""From what a sensor gives to what a pipeline takes: crops of people, measure, size and type, as the manifest says.
+
+The same code in training and on the device, numpy alone. docs/sources.md has it for people.
+"""
+
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+from edgeveil.edge_runtime.capture import resize
+from edgeveil.edge_runtime.capture.person_finder import GRID, HEAD_MM, Finder, Floor, window
+from edgeveil.edge_runtime.capture.tracker import Tracker
+from edgeveil.edge_runtime.errors import FrameDropped
+from edgeveil.edge_runtime.frames import RawFrame
+
+RED, GREEN, BLUE = 77, 150, 29  # 256 times the weights of BT.601's luma
+
+
+class Capture(object):
+    """The manifest's ``capture`` at work. ``slots`` is how many places a tick has; ``left_out`` counts people who found
+    none.
+
+    ``capture`` null, or without ``crop``: every frame is slot 0 of track 0.
+    """
+
+    def __init__(self, manifest: Dict[str, Any]) -> None:
+        capture, spec = manifest["capture"], manifest["input"]
+        self.slots = 1 if capture is None else capture["slots"]
+        self.left_out = 0
+        self._finish = self._people = None
+        if capture is None:
+            return
+        self._shape, self._dtype = tuple(capture["frame"]["shape"]), np.dtype(capture["frame"]["dtype"])
+        self._finish = _finish(capture, spec)
+        if capture["crop"] is not None:
+            self._people = _People(capture)
+
+    def frames(self, frame: RawFrame) -> List[Tuple[int, RawFrame]]:
+        """(slot, ``RawFrame`` for the pipeline) of all people in one sensor frame, or of the frame itself.
+
+        Raises ``FrameDropped`` (``shape``, ``dtype``) for a frame that is not the sensor's.
+        """
+        if self._finish is None:
+            return [(0, frame)]
+        data = frame._data
+        if data.ndim == len(self._shape) + 1 and data.shape[-1] == 1:
+            data = data[..., 0]
+        if data.shape != self._shape:
+            raise FrameDropped("shape")
+        if data.dtype != self._dtype:
+            raise FrameDropped("dtype")
+        if self._people is None:
+            return [(0, RawFrame(self._finish(data), frame.index, frame.captured_ns))]
+        crops, left_out = self._people.crops(data)
+        self.left_out += left_out
+        return [
+            (slot, RawFrame(self._finish(crop), frame.index, frame.captured_ns, track)) for track, slot, crop in crops
+        ]
+
+    @property
+    def ended(self) -> List[int]:
+        """The tracks that ended since this was last asked: let the perturber forget them."""
+        if self._people is None:
+            return []
+        tracks = self._people.tracker.ended
+        ended, tracks[:] = tracks[:], []
+        return ended
+
+    def restart(self) -> None:
+        """The source was broken off and comes anew: who was there has gone."""
+        if self._people is not None:
+            self._people.tracker.end_all()
+
+
+class _People(object):
+    """Crops of people in readings or heights above the floor, with their tracks and slots."""
+
+    def __init__(self, capture: Dict[str, Any]) -> None:
+        crop, frame = capture["crop"], capture["frame"]
+        self._size, self._shape = tuple(crop["size"]), tuple(frame["shape"][:2])
+        self._most = capture["slots"]
+        self._height = capture["measure"] == "height"
+        self._floor = Floor(self._shape, crop["floor_frames"])
+        unit = frame["unit_mm"]
+        self._head = HEAD_MM / unit
+        self._find = Finder(
+            self._shape,
+            focal_px=crop["focal_px"],
+            apart=crop["apart_mm"] / unit,
+            least_height=crop["least_height_mm"] / unit,
+            least_pixels=crop["least_pixels"],
+        )
+        self.tracker = Tracker(slots=self._most, step_px=crop["step_px"], gone_frames=crop["gone_frames"])
+
+    def crops(self, depth):
+        """[(track, slot, crop)] and how many people had no slot left."""
+        self._floor.update(depth)
+        grid = tuple(slice(GRID // 2, n // GRID * GRID, GRID) for n in self._shape)
+        sparse = depth[grid]
+        centres = self._find(sparse, self._floor.height(sparse, grid), self._head, self._most + 1)
+        crops, left_out = [], 0
+        for centre, found in zip(centres, self.tracker.update(centres)):
+            if found is None:
+                left_out += 1
+                continue
+            inside, place = window(centre, self._size, self._shape)
+            # 0 is no reading, and what lies outside the picture has none.
+            crop = np.zeros(self._size, np.uint16)
+            crop[place] = self._floor.height(depth[inside], inside) if self._height else depth[inside]
+            crops.append((found[0], found[1], crop))
+        return crops, left_out
+
+
+def _finish(capture, spec):
+    """The function from a frame or crop of the sensor's own type to the pipeline's input."""
+    scale = _scale(capture, spec)
+    shape = tuple(spec["shape"])
+    if spec["kind"] == "vector":
+        return scale
+    frame = capture["frame"]["shape"]
+    size = tuple(capture["crop"]["size"]) if capture["crop"] else tuple(frame[:2])
+    gray = len(frame) == 3 and frame[2] == 3 and shape[2] == 1
+    means = capture["resize"] == "area" and size != shape[:2]
+    fit = (resize.area if means else resize.nearest)(size, shape[:2])
+
+    def run(picture):
+        if gray:
+            picture = picture.dot(np.array([RED, GREEN, BLUE], np.uint16)) >> 8
+            picture = picture.astype(np.uint8)
+        if picture.ndim == 2:
+            picture = picture[:, :, None]
+        return np.ascontiguousarray(scale(fit(picture)))
+
+    return run
+
+
+def _scale(capture, spec):
+    """The function from readings to the input's type: low to high become the ends of the input's range.
+
+    ``depth``: 0, no reading, is as far as can be. ``seen``: 1 where the reading is within low to high, else 0.
+    """
+    measure, low, high = capture["measure"], capture["low"], capture["high"]
+    dtype = np.dtype(spec["dtype"])
+    whole = dtype.kind in "iu"
+    unit = np.float32((capture["frame"]["unit_mm"] or 1.0) if measure in ("depth", "height") else 1.0)
+
+    def ends(v):
+        v = v * np.float32(spec["high"] - spec["low"]) + np.float32(spec["low"])
+        return (np.rint(v) if whole else v).astype(dtype)
+
+    def arithmetic(x):
+        if low is None:
+            return np.rint(x).astype(dtype) if whole and x.dtype.kind == "f" else x.astype(dtype)
+        if measure == "seen":
+            return ((x >= low) & (x <= high)).astype(dtype)
+        v = (x.astype(np.float32) * unit - np.float32(low)) / np.float32(high - low)
+        v = np.minimum(np.maximum(v, np.float32(0)), np.float32(1))
+        if measure == "depth":
+            v = np.where(x == 0, np.float32(1), v)
+        return ends(v)
+
+    source = np.dtype(capture["frame"]["dtype"])
+    if source.kind != "u" or capture["resize"] == "area":
+        return arithmetic
+    # Every reading there can be, worked out once.
+    return arithmetic(np.arange(np.iinfo(source).max + 1, dtype=source)).take

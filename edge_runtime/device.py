@@ -1,0 +1,98 @@
+"""What runs an artefact, by name: the processor, or the one accelerator that was asked for, and nothing in its place.
+
+============================ ================= ===================================================================
+word                         interpreter       what runs the operations
+============================ ================= ===================================================================
+``cpu``                      all               the processor; the default
+``edgetpu``                  TFLite            the Edge TPU, by libedgetpu; what ``edgetpu_compiler`` left to the
+                                               processor when the file was made stays there
+``myriad``                   OpenVINO 2022.3   the Neural Compute Stick 2, in float16
+``cuda``                     ONNX Runtime      the GPU, in the artefact's own precision
+``tensorrt``                 ONNX Runtime      the GPU, by an engine that TensorRT builds here, float16 where the
+                                               artefact is float; what it leaves goes to the same GPU by CUDA
+``myriad,cpu`` and the like  as without it     the same, and the processor for the operations it cannot take
+``openvino:WORDS``           OpenVINO          what OpenVINO calls so: ``openvino:GPU``, ``openvino:HETERO:CPU``
+============================ ================= ===================================================================
+"""
+
+import re
+from typing import Dict, Tuple
+
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+
+CPU, EDGETPU, MYRIAD, CUDA, TENSORRT = "cpu", "edgetpu", "myriad", "cuda", "tensorrt"
+AND_CPU = ",cpu"
+OPENVINO = "openvino:"
+WORDS = (CPU, EDGETPU, MYRIAD, MYRIAD + AND_CPU, CUDA, CUDA + AND_CPU, TENSORRT, TENSORRT + AND_CPU)
+# accelerator -> format -> the backends that bring that format to it; a format that is not there it does not run
+_BACKENDS: Dict[str, Dict[str, Tuple[str, ...]]] = {
+    EDGETPU: {"tflite": ("ai-edge-litert", "tflite-runtime")},
+    MYRIAD: {"onnx": ("openvino",)},  # OpenVINO reads TFLite from 2023 on, when the stick's plugin was gone
+    CUDA: {"onnx": ("onnxruntime",)},
+    TENSORRT: {"onnx": ("onnxruntime",)},
+    OPENVINO: {"onnx": ("openvino",), "tflite": ("openvino",)},
+}
+_OPENVINO_WORDS = re.compile(r"[A-Z][A-Za-z0-9_.:,()-]{0,79}")
+# The one operation that edgetpu_compiler leaves of all that it took; only libedgetpu knows what is in it.
+EDGETPU_OPERATION = b"edgetpu-custom-op"
+
+
+class NoDevice(DeviceFailed):
+    """The device that was asked for cannot be had here; nothing ran on another one instead. Exit code 4."""
+
+
+def check_device(text):
+    """``text`` where it names a device; raises ``BadInput``."""
+    if text in WORDS or (text.startswith(OPENVINO) and _OPENVINO_WORDS.fullmatch(text[len(OPENVINO) :])):
+        return text
+    raise BadInput(
+        "expected the device {}, or {}HETERO:CPU and the like; got {!r}".format(" | ".join(WORDS), OPENVINO, text)
+    )
+
+
+def backends_on(device, format):
+    """The names of the backends that run a format on a device; None for the processor, where all that know it do."""
+    if device == CPU:
+        return None
+    return _BACKENDS[OPENVINO if device.startswith(OPENVINO) else accelerator(device)].get(format, ())
+
+
+def accelerator(device):
+    """The device without the processor that may help it: ``cuda`` of ``cuda,cpu``."""
+    return device[: -len(AND_CPU)] if device.endswith(AND_CPU) and device in WORDS else device
+
+
+def may_use_cpu(device):
+    """Whether operations may run on the processor where the accelerator cannot take them."""
+    return device == CPU or device.endswith(AND_CPU)
+
+
+def hears_of_usb(device):
+    """Whether its driver must be told that a USB device came back under another number, as the Compute Stick does.
+
+    It is told by udev, in the network namespace of the system alone. libedgetpu looks for its stick itself.
+    """
+    return accelerator(device) == MYRIAD or (device.startswith(OPENVINO) and "MYRIAD" in device)
+
+
+def suits(entry, device):
+    """Whether an artefact, by its entry in the manifest, is one for ``device``."""
+    compiled = entry.get("compiled")
+    if compiled is not None or device == EDGETPU:
+        return compiled is not None and compiled["for"] == device
+    return backends_on(device, entry["format"]) != ()
+
+
+def check_compiled(model, device):
+    """Raise ``BadInput`` where a TFLite file was not compiled for the Edge TPU and is to run there, or the reverse."""
+    compiled = EDGETPU_OPERATION in model
+    if device == EDGETPU and not compiled:
+        raise BadInput(
+            "this artefact was not compiled for the Edge TPU, which would take none of it: export with "
+            "edgetpu_compiler on PATH and seal that, or choose --device cpu"
+        )
+    if compiled and device != EDGETPU:
+        raise BadInput(
+            "this artefact was compiled for the Edge TPU and runs nowhere else: choose --device edgetpu, or another "
+            "artefact for {}".format(device)
+        )

@@ -1,0 +1,213 @@
+"""The inside: the one process that sees raw frames. Source, capture and perturber live here, and no network.
+
+It is started by ``supervise.py`` with nothing but a few pipes: no socket, no terminal, no standard input or output.
+What it lets out are records of one size (``record.py``), counters (``counters.py``), and notes: lines of JSON with a
+word, a sentence that holds no value of a frame, and what the bundle says of itself.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any, Dict, List, Optional
+
+from edgeveil.edge_runtime.bundle.reader import read_all
+from edgeveil.edge_runtime.device import hears_of_usb
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop, describe
+from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.ipc.counters import DROP, Counters
+from edgeveil.edge_runtime.ipc.notes import Notes
+from edgeveil.edge_runtime.ipc.pipe import Pipe
+from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
+from edgeveil.edge_runtime.ipc.schedule import schedule
+from edgeveil.edge_runtime.loop import batch
+from edgeveil.edge_runtime.loop.live import LiveLoop
+from edgeveil.edge_runtime.sandbox import hardening, isolation
+from edgeveil.edge_runtime.sandbox.watchdog import Watchdog, put_off_alarm
+
+# Sensors that are network interfaces themselves: in a namespace of its own, the inside would not have them.
+_NETWORK_SENSORS = ("wifi",)
+# What these read with needs shared memory that counts as files.
+_NEEDS_FILES = ("libcamera", "gst")
+
+
+def main(argv: List[str]) -> int:
+    """``argv``: one JSON object of file descriptors: settings, records, notes, counters, bundle, frames (or null)."""
+    handles = json.loads(argv[0])
+    hardening.no_core_dumps()
+    hardening.end_with_parent()
+    settings = _read_settings(handles["settings"])
+    return _run(settings, handles)
+
+
+def _run(settings: Dict[str, Any], handles: Dict[str, int]) -> int:
+    kind = settings["source"].partition(":")[0]
+    isolated = isolation.enter(namespace=kind not in _NETWORK_SENSORS and not hears_of_usb(settings["device"]))
+    notes = Notes(handles["notes"])
+    try:
+        inside = Inside(settings, Pipe(handles["records"]), notes, Counters(handles["counters"]))
+        inside.run(read_all(handles["bundle"]), isolated, handles.get("frames"))
+        code, word, message = 0, "end", ""
+    except EdgeVeilError as error:
+        code, word, message = error.exit_code, type(error).__name__, str(error)
+    except (BrokenPipeError, KeyboardInterrupt):
+        return 4  # whoever listened has gone
+    except Exception as error:
+        code, word = PrivacyStop.exit_code, type(error).__name__
+        message = "stopped by an unexpected {}; please report this line".format(describe(error))
+    notes.say("ended", code=code, word=word, message=message)
+    return code
+
+
+def alone(settings: Dict[str, Any], folder: str) -> int:
+    """An inside that a service manager started: ``settings`` as ``main`` reads them, ``folder`` where the outside is.
+
+    Returns the exit code; what is to be said is said to the outside. Raises ``BadInput`` where that is not there.
+    """
+    from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
+
+    ends = open_for_inside(folder)
+    bundle = os.open(settings["bundle"], os.O_RDONLY | os.O_CLOEXEC)
+    hardening.no_core_dumps()
+    # A manager keeps what is printed, in a journal or a log; from here on notes tell what is to be told.
+    hardening.close_outputs()
+    return _run(settings, dict(ends, bundle=bundle))
+
+
+class Inside(object):
+    """One run of the inside, from a bundle's bytes to the end of its source."""
+
+    def __init__(self, settings: Dict[str, Any], pipe: Pipe, notes: "Notes", counters: Counters) -> None:
+        self._settings, self._pipe, self._notes, self._counters = settings, pipe, notes, counters
+        self._watchdog = Watchdog(settings["hang_after_s"], put_off=self._put_off)
+        self._loop: Optional[LiveLoop] = None
+        self._stopping = False
+        self._sets = 0
+
+    def run(self, bundle: bytes, isolated: str, frames: Optional[int]) -> None:
+        """Open the bundle, tell what runs, then perturb. Raises what ends it early."""
+        from edgeveil.edge_runtime.capture.camera_aid import Aiming
+        from edgeveil.edge_runtime.capture.crops import Capture
+        from edgeveil.edge_runtime.pipeline.perturber import Perturber
+
+        settings = self._settings
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes: the outside says what to do
+        locked = hardening.lock_memory()
+        with Perturber.open(
+            bundle,
+            trust=settings["trust"],
+            backend=settings["backend"],
+            artefact=settings["artefact"],
+            threads=settings["threads"],
+            device=settings["device"],
+        ) as perturber:
+            del bundle
+            plan = schedule(perturber.manifest, settings["fps"])
+            layout = Layout(perturber.manifest["outputs"])
+            capture = Capture(perturber.manifest)
+            self._pipe.beat = lambda: self._watchdog.beat("perturb")
+            self._watchdog.beat("perturb")
+            self._watchdog.start()
+            live = LiveLoop(
+                perturber,
+                plan,
+                open_source=lambda: self._open(perturber.manifest, frames),
+                capture=capture,
+                send=lambda made: self._send(layout, made, RELEASED),
+                counters=self._counters,
+                watchdog=self._watchdog,
+                note=lambda word, text: self._notes.say("fault", word=word, message=text),
+                max_latency_s=settings["max_latency_s"],
+                recheck_s=settings["recheck_s"],
+                recheck=perturber.recheck,
+                frames=settings["frames"],
+                look=Aiming(perturber.manifest, self._counters).look if settings["aim"] else None,
+            )
+            started = time.monotonic()
+            flat = live.flat()
+            spent = time.monotonic() - started
+            self._notes.say("ready", info=perturber.info, isolation=isolated, locked=locked, set_ms=spent * 1e3)
+            self._send(layout, flat, FLAT)
+            if settings["source"].partition(":")[0] not in _NEEDS_FILES:
+                hardening.no_files()
+            source = self._first(perturber.manifest, frames)
+            self._loop = live
+            if self._stopping:
+                live.stop()
+            if source is None or source.live:
+                live.run(source)
+            else:
+                with source:
+                    self._file(source, perturber, capture, layout)
+
+    def _first(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
+        """The source, or None where it was there before and may come back."""
+        try:
+            source = self._open(manifest, frames)
+        except DeviceFailed as error:
+            if not self._settings["retry"] or error.exit_code != DeviceFailed.exit_code:
+                raise
+            self._notes.say("fault", word=type(error).__name__.lower(), message=str(error))
+            return None
+        facts = {key: getattr(source, key) for key in ("live", "simulated", "raw_on_network", "name", "size")}
+        self._notes.say("source", **facts)
+        return source
+
+    def _open(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
+        from edgeveil.edge_runtime.sources import open_source
+
+        if frames is not None:
+            from edgeveil.edge_runtime.manifest.sensor import expected
+            from edgeveil.edge_runtime.sources.network.from_pipe import FetchedSource
+
+            return FetchedSource(frames, self._settings["source"], expected(manifest["input"], manifest["capture"]))
+        options = {name: True for name in ("realtime", "repeat") if self._settings[name]}
+        return open_source(self._settings["source"], manifest["input"], manifest["capture"], **options)
+
+    def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:
+        data = b"".join(layout.pack(frame, self._sets, slot, state) for slot, frame in enumerate(made))
+        self._pipe.write(data)
+        self._sets += 1
+
+    def _file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
+        """A file keeps its numbers and has no ticks; all its frames go through, in order, as fast as they are taken."""
+
+        def refused(number: int, problem: str) -> None:
+            if self._settings["strict"]:
+                raise BadInput("line {}: {}. Correct it, or leave out --strict.".format(number, problem))
+            self._notes.say("fault", word="refused", message="line {} refused: {}".format(number, problem))
+
+        summary = batch.perturb_all(
+            source,
+            perturber,
+            lambda frame: self._pipe.write(layout.pack(frame, frame.index, frame.slot)),
+            capture=capture if perturber.manifest["capture"] else None,
+            interrupted=lambda: self._stopping,
+            progress=lambda *_: self._watchdog.beat("perturb"),
+            report=refused,
+        )
+        self._counters.add("frames-in", summary.frames_in)
+        self._counters.add("sets-out", summary.frames_out)
+        for reason, count in summary.dropped.items():
+            self._counters.add(DROP + reason, count)
+
+    def _put_off(self, seconds: float) -> None:
+        # The outside looks too: a process that is stopped does not die of its alarm.
+        self._counters.set("beat-ms", int(time.monotonic() * 1e3))
+        put_off_alarm(seconds)
+
+    def _stop(self, *_: Any) -> None:
+        self._stopping = True
+        if self._loop is not None:
+            self._loop.stop()
+
+
+def _read_settings(handle: int) -> Dict[str, Any]:
+    with os.fdopen(handle, "rb") as file:
+        return json.loads(file.read().decode("utf-8"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

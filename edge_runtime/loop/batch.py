@@ -1,0 +1,158 @@
+"""Source to perturber to sink, counting what went in, what came out and why the rest did not."""
+
+import collections
+import signal
+import threading
+import time
+from typing import Any, Callable, Dict, NamedTuple
+
+from edgeveil.edge_runtime.errors import FrameDropped, PrivacyStop
+from edgeveil.edge_runtime.frames import RawFrame
+
+Summary = NamedTuple(
+    "Summary",
+    [
+        ("frames_in", int),  # that the source gave or failed to give
+        ("frames_out", int),  # that the sink took
+        ("dropped", Dict[str, int]),  # the others, by reason
+        ("seconds", float),
+        ("stopped", str),  # "end" of the source, or "interrupted"
+    ],
+)
+
+
+def perturb_all(
+    source: Any,
+    perturber: Any,
+    emit: Callable[[Any], None],
+    *,
+    capture: Any = None,
+    interrupted: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] = lambda *_: None,
+    flush: Callable[[], None] = lambda: None,
+    report: Callable[[int, str], None] = lambda *_: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Summary:
+    """Perturb every frame of ``source`` and hand it to ``emit``, until the source ends or ``interrupted()`` says so.
+
+    This is all that sees raw frames, and ``emit`` all that leaves it. A frame that cannot be read or perturbed is
+    counted and left out. ``capture`` makes the pipeline's frames of the source's (``capture.Capture``), None where they
+    are the same: a frame is out where any of its crops is, and ``nobody`` where it has none. Of a source that comes in
+    blocks, ``report`` is called with the number of what is refused and what is wrong with it, and ``flush`` after each
+    block. What ``source``, ``perturber`` or ``emit`` raise else ends the loop: ``PrivacyStop``, ``DeviceFailed``.
+    """
+    start, out = clock(), 0
+    dropped: Dict[str, int] = collections.Counter()
+    stopped = "end"
+
+    def lost(number: int, reason: str, problem: str) -> None:
+        dropped[reason] += 1
+        report(number, problem)
+
+    def one(frame: RawFrame) -> None:
+        """One frame of the sensor, which may hold several of the pipeline's, or none."""
+        nonlocal out
+        made, reason = 0, "nobody"
+        for slot, crop in capture.frames(frame) if capture else [(0, frame)]:
+            try:
+                perturbed = perturber.perturb(crop)
+            except FrameDropped as drop:
+                reason = drop.reason
+                continue
+            emit(perturbed.at(frame.index, None, slot) if slot else perturbed)
+            made += 1
+        for track in capture.ended if capture else ():
+            perturber.forget(track)
+        if made:
+            out += 1
+        else:
+            dropped[reason] += 1
+
+    while source.blocks:
+        if interrupted():
+            stopped = "interrupted"
+            break
+        frames = source.next_block()
+        for number, problem in source.refused():
+            lost(number, "unreadable", problem)
+        if frames is None:
+            break
+        if capture:
+            for frame in frames:
+                one(frame)
+        else:
+            given = perturber.perturb_batch(frames, on_drop=lambda f, r: lost(f.index, r, "it was dropped: " + r))
+            for perturbed in given:
+                emit(perturbed)
+            out += len(given)
+        flush()
+        progress(out + sum(dropped.values()), out)
+    while not source.blocks:
+        if interrupted():
+            stopped = "interrupted"
+            break
+        try:
+            frame = source.next()
+            if frame is None:
+                break
+            one(frame)
+        except FrameDropped as drop:
+            dropped[drop.reason] += 1
+            continue
+        progress(out + sum(dropped.values()), out)
+    return Summary(out + sum(dropped.values()), out, dict(sorted(dropped.items())), clock() - start, stopped)
+
+
+def run(source: Any, perturber: Any, sink: Any, **options: Any) -> Summary:
+    """``perturb_all`` into a sink that is closed whatever happens, so that nothing perturbed is lost.
+
+    A first Ctrl-C (or SIGTERM) lets the frame in hand finish and ends the loop; a second one breaks it off, and what
+    the sink has is still kept. After a ``PrivacyStop`` the sink forgets instead: what it holds may be raw.
+    """
+    with _Interrupt() as interrupt:
+        try:
+            summary = perturb_all(
+                source, perturber, sink.write, flush=sink.flush, interrupted=interrupt.came, **options
+            )
+        except PrivacyStop:
+            interrupt.hold_off()
+            sink.discard()
+            raise
+        except BaseException:
+            interrupt.hold_off()
+            sink.close()
+            raise
+        interrupt.hold_off()
+        sink.close()
+    return summary
+
+
+class _Interrupt(object):
+    """SIGINT and SIGTERM set a mark the first time, and do what they always do the second time."""
+
+    def __init__(self) -> None:
+        self._came = False
+        self._old: Dict[int, Any] = {}
+
+    def came(self) -> bool:
+        return self._came
+
+    def hold_off(self) -> None:
+        """From now on they do nothing at all: the sink must be able to finish."""
+        for number in self._old:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _mark(self, number: int, _frame: Any) -> None:
+        self._came = True
+        signal.signal(number, self._old[number])
+
+    def __enter__(self) -> "_Interrupt":
+        # Only the main thread may set handlers; elsewhere whoever owns the process deals with signals.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._old[number] = signal.signal(number, self._mark)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)

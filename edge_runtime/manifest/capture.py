@@ -1,0 +1,114 @@
+"""The manifest's ``capture``: null where a source's frames are the pipeline's input, else how they become it."""
+
+import re
+from typing import Any, Dict
+
+from edgeveil.edge_runtime.formats.validate import one_of, real, record, refuse, sequence, shape, show, text, whole
+
+DTYPES = ("uint8", "int8", "uint16", "int16", "float32")
+MEASURES = ("value", "depth", "height", "seen")
+MAX_SLOTS = 64
+_KEYS = (
+    "frame", "access_points", "measure", "low", "high", "crop", "resize", "slots", "tick_hz", "on_fault",
+    "degraded_after_s",
+)  # fmt: skip
+_CROP_KEYS = (
+    "size", "focal_px", "least_height_mm", "least_pixels", "apart_mm", "step_px", "gone_frames", "floor_frames",
+)  # fmt: skip
+_ADDRESS = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+
+def check_capture(capture: Any, source: Dict[str, Any]) -> None:
+    """Raise ``BundleRefused`` unless ``capture`` is null or says how frames become ``source``, the checked input."""
+    if capture is None:
+        return
+    record(capture, "capture", _KEYS)
+    vector = source["kind"] == "vector"
+    frame = record(capture["frame"], "capture.frame", ("shape", "dtype", "unit_mm"))
+    size = shape(frame["shape"], "capture.frame.shape", 1 if vector else 2, 1 if vector else 3)
+    one_of(frame["dtype"], "capture.frame.dtype", DTYPES)
+    if frame["unit_mm"] is not None and not 0 < real(frame["unit_mm"], "capture.frame.unit_mm") <= 1000:
+        refuse(
+            "bad-value", "capture.frame.unit_mm", "expected above 0 and at most 1000, got {}".format(frame["unit_mm"])
+        )
+    _check_measure(capture, frame, source)
+    if vector:
+        _check_vector(capture, size, source)
+    else:
+        _check_image(capture, size, source)
+    whole(capture["slots"], "capture.slots", 1, MAX_SLOTS)
+    if capture["crop"] is None and capture["slots"] != 1:
+        refuse("bad-value", "capture.slots", "expected 1 without crops, got {}".format(capture["slots"]))
+    if not 0.01 <= real(capture["tick_hz"], "capture.tick_hz") <= 1000:
+        refuse("bad-value", "capture.tick_hz", "expected 0.01 to 1000, got {}".format(capture["tick_hz"]))
+    one_of(capture["on_fault"], "capture.on_fault", ("previous", "flat"))
+    whole(capture["degraded_after_s"], "capture.degraded_after_s", 1, 86400)
+
+
+def _check_measure(capture: Dict[str, Any], frame: Dict[str, Any], source: Dict[str, Any]) -> None:
+    measure = one_of(capture["measure"], "capture.measure", MEASURES)
+    low, high = capture["low"], capture["high"]
+    if (low is None) != (high is None):
+        refuse("bad-value", "capture.low", "expected two numbers, or null for both")
+    if low is not None and not real(low, "capture.low") < real(high, "capture.high"):
+        refuse("bad-value", "capture.low", "expected low below high, got {} and {}".format(show(low), show(high)))
+    if low is None and (measure != "value" or frame["dtype"] != source["dtype"]):
+        refuse("bad-value", "capture.low", "only values of the input's own type can do without low and high")
+    if low is not None and measure != "seen" and type(source["low"]) not in (float, int):
+        refuse("bad-value", "capture.low", "expected null for an input whose range is not two numbers")
+    if measure in ("depth", "height") and (frame["dtype"] != "uint16" or frame["unit_mm"] is None):
+        refuse("bad-value", "capture.measure", "depth is measured in uint16 of unit_mm")
+
+
+def _check_vector(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> None:
+    if size != source["shape"]:
+        refuse("bad-value", "capture.frame.shape", "expected {}, got {}".format(source["shape"], size))
+    for key in ("crop", "resize"):
+        if capture[key] is not None:
+            refuse("bad-value", "capture." + key, "expected null for a vector")
+    if capture["measure"] not in ("value", "seen"):
+        refuse("bad-value", "capture.measure", "a vector has no depth")
+    if capture["access_points"] is None:
+        return
+    names = sequence(capture["access_points"], "capture.access_points", size[0], size[0])
+    for place, name in enumerate(names):
+        at = "capture.access_points[{}]".format(place)
+        if not _ADDRESS.fullmatch(text(name, at)):
+            refuse("bad-value", at, "expected an address as 00:11:22:aa:bb:cc, got {}".format(show(name)))
+    if len(set(names)) != len(names):
+        refuse("redefined-value", "capture.access_points", "an access point is named twice")
+
+
+def _check_image(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> None:
+    if capture["access_points"] is not None:
+        refuse("bad-value", "capture.access_points", "expected null for images")
+    channels = size[2] if len(size) == 3 else 1
+    wanted = source["shape"][2]
+    gray = channels == 3 and wanted == 1 and capture["frame"]["dtype"] == "uint8"
+    if channels != wanted and not gray:
+        refuse("bad-value", "capture.frame.shape", "expected {} channels, got {}".format(wanted, channels))
+    if capture["measure"] == "seen":
+        refuse("bad-value", "capture.measure", "only access points are seen or not")
+    resize = one_of(capture["resize"], "capture.resize", ("nearest", "area"))
+    if resize == "area" and capture["measure"] != "value":
+        refuse("bad-value", "capture.resize", "a mean over pixels without a reading is no depth: expected nearest")
+    crop = capture["crop"]
+    if crop is None:
+        if capture["measure"] == "height":
+            refuse("bad-value", "capture.measure", "height is measured in crops")
+        return
+    record(crop, "capture.crop", _CROP_KEYS)
+    if capture["measure"] not in ("depth", "height"):
+        refuse("bad-value", "capture.measure", "people are found in depth: expected depth or height")
+    if channels != 1:
+        refuse("bad-value", "capture.frame.shape", "depth has one channel, got {}".format(channels))
+    window = shape(crop["size"], "capture.crop.size", 2, 2)
+    if window[0] > size[0] or window[1] > size[1]:
+        refuse("bad-value", "capture.crop.size", "expected at most the frame's {}, got {}".format(size[:2], window))
+    for key, most in (("focal_px", 10000), ("least_height_mm", 3000), ("apart_mm", 3000)):
+        if not 0 < real(crop[key], "capture.crop." + key) <= most:
+            refuse("bad-value", "capture.crop." + key, "expected above 0 and at most {}".format(most))
+    whole(crop["least_pixels"], "capture.crop.least_pixels", 1)
+    whole(crop["step_px"], "capture.crop.step_px", 1, 4096)
+    whole(crop["gone_frames"], "capture.crop.gone_frames", 0, 10000)
+    whole(crop["floor_frames"], "capture.crop.floor_frames", 2, 10**7)

@@ -1,0 +1,32 @@
+"""One hash of all that decides what a pipeline lets out, so that an audit cannot speak of another one.
+
+The hash of a model alone says little: the same encoder with another table of donors, another channel or one stage more
+lets out other things. So everything goes in that x' depends on: the input, every stage and output, the rules of
+streams and of capturing, every table, and of one variant every model's file and how its tensors are read.
+"""
+
+import hashlib
+from typing import Any, Dict, Mapping
+
+from edgeveil.edge_runtime.formats import strict_json
+
+PARTS = ("input", "stages", "outputs", "stream", "capture")
+
+
+def pipeline_sha256(manifest: Dict[str, Any], variant: str, tables: Mapping[str, str]) -> str:
+    """The SHA-256 of the pipeline of a manifest in one of its variants, 64 hexadecimal digits.
+
+    ``tables`` is the SHA-256 of each table's file, by the name of the table. Without models any variant is the same.
+    docs/bundle-format.md spells out what is hashed.
+    """
+    models = {}
+    for name, model in manifest["models"].items():
+        artefact = model["artefacts"][variant]
+        models[name] = {key: artefact[key] for key in ("sha256", "inputs", "outputs")}
+    described = {part: manifest.get(part) for part in PARTS}
+    described["models"] = models
+    described["tables"] = {
+        name: {"sha256": tables[name], "shape": table["shape"], "dtype": table["dtype"]}
+        for name, table in manifest["tables"].items()
+    }
+    return hashlib.sha256(strict_json.dumps(described)).hexdigest()

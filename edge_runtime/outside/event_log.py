@@ -1,0 +1,57 @@
+"""What happened, as events with a word and a few facts: kept in memory by default, for SD cards wear out.
+
+A fact is a number or a short text of our own making; nothing that was read from a frame is ever one.
+"""
+
+import collections
+import json
+import sys
+import time
+from typing import Any, Callable, Dict, List
+
+_KEPT = 500  # events in memory
+_LOUD = ("start", "ready", "source", "stop", "degraded", "running", "isolation", "port")
+
+
+class Log(object):
+    """``say`` events; ``kind`` "text" or "json" writes every one to stderr, "memory" only those a person waits for."""
+
+    def __init__(self, kind: str = "memory", stream: Any = None, wall: Callable[[], float] = time.time) -> None:
+        self._kind, self._stream, self._wall = kind, stream or sys.stderr, wall
+        self._kept: Any = collections.deque(maxlen=_KEPT)
+
+    def say(self, event: str, **facts: Any) -> None:
+        """One event, a word, and its facts."""
+        record = dict(facts, event=event, time=_utc(self._wall()))
+        self._kept.append(record)
+        if self._kind == "memory" and event not in _LOUD:
+            return
+        try:
+            self._stream.write((as_json if self._kind == "json" else _as_text)(record) + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            pass  # a full disk or a closed terminal is no reason to stop
+
+    def kept(self) -> List[Dict[str, Any]]:
+        """The last events, oldest first."""
+        return list(self._kept)
+
+
+def as_json(record: Dict[str, Any]) -> str:
+    """One line, in ASCII, so that no text can play tricks on a terminal."""
+    return json.dumps(record, sort_keys=True)
+
+
+def _as_text(record: Dict[str, Any]) -> str:
+    facts = dict(record)
+    time_, event, message = facts.pop("time"), facts.pop("event"), facts.pop("message", "")
+    rest = " ".join("{}={}".format(key, _word(value)) for key, value in sorted(facts.items()))
+    return " ".join(part for part in ("{} {}:".format(time_, event), ascii(message)[1:-1], rest) if part)
+
+
+def _word(value: Any) -> str:
+    return "{:.4g}".format(value) if isinstance(value, float) else ascii(value).strip("'")
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,0 +1,157 @@
+"""What a service says of itself: in its log, and on its pages of health."""
+
+from typing import Any, Dict, Iterator, List, Optional
+
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.outside import health
+from edgeveil.edge_runtime.outside.settings import address, without_secrets
+from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
+
+STALE_S = 5.0  # without anything new for so long, /readyz is red
+PORT_AGAIN_S = 30.0
+
+
+class Status(object):
+    """Reads its ``Service``, of which it only counts a port in use. ``live`` to ``metrics`` answer the pages."""
+
+    def __init__(self, service: Any) -> None:
+        self.service, self.log = service, service.log
+        self._pages: Optional[health.HealthPages] = None
+        self._again_s = 0.0
+
+    def say_what_will_run(self) -> None:
+        """On stderr the bundle with its warnings, in the log what is about to start."""
+        service = self.service
+        from edgeveil.edge_runtime.bundle.audit_scope import announce
+
+        announce(service.bundle)
+        self.log.say(
+            "start",
+            message="one process perturbs, without a network; this one sends",
+            bundle=service.bundle.manifest["name"],
+            source=without_secrets(service.settings["source"]),
+            sinks=", ".join(without_secrets(text) for text in service.settings["sink"]),
+            ticks_per_s=1 / service.plan.tick_s,
+            slots=service.plan.slots,
+            record_bytes=service.layout.size,
+        )
+        if service.settings["aim"]:
+            self.log.say(
+                "aim",
+                message="aiming is on for 15 minutes: coarse figures of the raw picture go to the preview page",
+            )
+
+    def say_ready(self, facts: Dict[str, Any]) -> None:
+        """In the log what runs, how fast, and how it is kept apart; ``facts`` are those of the inside's note."""
+        service = self.service
+        backends = ["{backend} {version}".format(**one) for one in (service.info.get("backends") or {}).values()]
+        set_s = float(facts.get("set_ms") or 0) / 1e3
+        self.log.say(
+            "ready",
+            message="{} by {}, on {}".format(
+                service.info.get("artefact"), ", ".join(backends) or "numpy", service.info.get("device")
+            ),
+            expected_per_s=min(1 / service.plan.tick_s, 1 / set_s if set_s else 1 / service.plan.tick_s),
+            isolation=service.isolation,
+            memory_locked=bool(facts.get("locked")),
+        )
+        if self._not_audited():
+            # The inside says it too, where nobody hears it.
+            self.log.say("audit", message=self._not_audited())
+        if service.isolation == CONVENTION:
+            self.log.say(
+                "isolation",
+                message="*** ISOLATION BY CONVENTION ONLY: neither a network namespace nor a seccomp filter could be "
+                "had, so nothing but its own code keeps the inside off the network. ***",
+            )
+
+    def _not_audited(self) -> str:
+        """That an accelerator runs what was audited, if at all, on a processor alone; empty where that is not so."""
+        from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON
+
+        info = self.service.info
+        return NOT_AUDITED_ON.format(**info) if info.get("device", CPU) != CPU and not info.get("audited") else ""
+
+    def notes(self) -> List[str]:
+        """What nobody who looks at the stream should overlook."""
+        service = self.service
+        notes = []
+        if service.source.get("simulated"):
+            notes.append("Simulated: this source is made up by a program.")
+        if service.source.get("raw_on_network"):
+            notes.append("Raw pictures reach this device over a network: whoever listens there sees them.")
+        if self._not_audited():
+            text = self._not_audited()
+            notes.append(text[0].upper() + text[1:] + ".")
+        if service.isolation == CONVENTION:
+            notes.append("Nothing but its own code keeps the process with the raw pictures off the network.")
+        return notes
+
+    def keep_pages(self, now: float) -> None:
+        """Open the pages where they are wanted and not open; now and then again where their port is taken."""
+        service = self.service
+        if self._pages is not None or service.settings["health"] == "off" or now < self._again_s:
+            return
+        host, port = address(service.settings["health"])
+        try:
+            self._pages = health.HealthPages(host, port, self)
+        except OSError as error:
+            self._again_s = now + PORT_AGAIN_S
+            service.counters.add("fault:port")
+            self.log.say(
+                "port",
+                message="{}:{} cannot be had: {}. The service runs without its health pages and asks again; name "
+                "another with --health, or off.".format(host, port, (error.strerror or "in use").lower()),
+            )
+
+    def live(self) -> str:
+        """An empty text while the loop turns, else what is wrong."""
+        service = self.service
+        age = service.clock() - service.turned_s
+        return "" if age < max(STALE_S, 2 * service.plan.tick_s) else "the loop has not turned for {:.0f} s".format(age)
+
+    def ready(self) -> str:
+        """An empty text while something new leaves, else what is wrong."""
+        service = self.service
+        if service.is_live is False:
+            return self.live()
+        if not service.begun or not service.counters.get("frames-out"):
+            return "nothing new has left yet"
+        age = service.clock() - service.emission.fresh_s
+        return "" if age < max(STALE_S, 3 * service.plan.tick_s) else "nothing new for {:.0f} s".format(age)
+
+    def healthz(self) -> Dict[str, Any]:
+        """What runs, how it is kept apart, and how it is."""
+        service = self.service
+        return {
+            "bundle": service.bundle.manifest["name"],
+            "info": service.info,
+            "isolation": service.isolation,
+            "source": service.source,
+            "state": service.emission.state,
+            "live": self.live() or "ok",
+            "ready": self.ready() or "ok",
+            "frames_in": service.supervisor.inside.get("frames-in"),
+            "frames_out": service.counters.get("frames-out"),
+            "dropped": service.drops(),
+            "slots": service.plan.slots,
+            "tick_s": service.plan.tick_s,
+        }
+
+    def metrics(self) -> Iterator[str]:
+        """Lines for Prometheus."""
+        service = self.service
+        gauges = {
+            "ready": float(not self.ready()),
+            "degraded": float(service.emission.state == "degraded"),
+            "tick-seconds": service.plan.tick_s,
+            "fresh-age-seconds": service.clock() - service.emission.fresh_s,
+            "isolated": float(service.isolation not in ("", CONVENTION)),
+            "set-seconds": service.supervisor.inside.get("last-busy-us") / 1e6,
+        }
+        return health.metrics(service.supervisor.inside.all(), service.counters.all(), service.sinks.counts(), gauges)
+
+    def close(self) -> None:
+        """Take the pages down."""
+        if self._pages is not None:
+            self._pages.close()

@@ -1,0 +1,19 @@
+"""Where things lie on a board, and where this code does."""
+
+import os
+from typing import Optional
+
+ROOT = "/opt/edgeveil"
+SYSTEMD, INIT_SCRIPT = "/run/systemd/system", "/etc/init.d/edgeveil"
+DEFAULT_PATH = "/etc/edgeveil/edge.json"
+LOG_FILE = "/var/log/edgeveil.log"
+
+
+def zipapp() -> Optional[str]:
+    """The zipapp that this code was loaded from; None where it was loaded from a folder."""
+    path = os.path.abspath(__file__)
+    while path != os.path.dirname(path):
+        path = os.path.dirname(path)
+        if os.path.isfile(path):
+            return path
+    return None

@@ -1,0 +1,203 @@
+"""The one door to a bundle: verified, self-tested, then frame in and perturbed frame out."""
+
+import collections
+from typing import Any, Callable, Dict, List
+
+from edgeveil.edge_runtime.backends.select import FORMATS, NoBackend, backends_for
+from edgeveil.edge_runtime.bundle.audit_scope import announce, announce_device, here, is_audited
+from edgeveil.edge_runtime.device import CPU, EDGETPU, NoDevice, check_device, suits
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
+from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
+from edgeveil.edge_runtime.pipeline.passthrough import PassThrough
+from edgeveil.edge_runtime.pipeline.pipeline import Flight, Pipeline, load_pipeline
+
+
+class Perturber(object):
+    """A bundle, ready to perturb. Made by ``Perturber.open``; use it as a context manager or ``close`` it.
+
+    ``manifest`` is the verified manifest, ``artefact`` the artefact that runs (``"numpy"`` for a pipeline without
+    models), ``info`` facts for people and reports, ``dropped`` how many frames were dropped, by reason.
+    """
+
+    def __init__(self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str = CPU) -> None:
+        self.manifest = bundle.manifest
+        self.artefact = artefact
+        self.pipeline = pipeline
+        self.dropped: Dict[str, int] = collections.Counter()
+        self.info = _info(bundle, pipeline, artefact, worst, device)
+        self._identity = PassThrough(bundle.manifest)
+        self._golden = {name: data for name, data in bundle.members.items() if name.startswith("golden/")}
+
+    @classmethod
+    def open(
+        cls, bundle, *, trust, backend: str = "auto", artefact: str = "auto", threads: int = 1, device: str = CPU
+    ) -> "Perturber":
+        """Verify a bundle and make it ready.
+
+        ``bundle`` is a path (or the bundle's bytes), ``trust`` a folder of public keys (or a ``Trust``). ``artefact``
+        and ``backend`` are names or ``"auto"``: the first artefact of the manifest's preference that an installed
+        backend can open on ``device``, a word of ``backends.device``; nothing else runs in its place. Raises
+        ``BundleRefused`` before any frame is looked at, ``BadInput`` for names that do not exist, ``DeviceFailed``
+        where no backend can run it, the device cannot be had or the self-test fails on it, ``PrivacyStop`` where raw
+        data would pass through.
+        """
+        # Loaded here, so that a program that only passes frames around does not pay for the verifier.
+        from edgeveil.edge_runtime.bundle.reader import read_bundle
+        from edgeveil.edge_runtime.bundle.trust import Trust
+        from edgeveil.edge_runtime.pipeline.self_test import self_test
+
+        trust = trust if isinstance(trust, Trust) else Trust.open(trust)
+        verified = read_bundle(bundle, trust)
+        announce(verified)
+        chosen, pipeline = _choose(verified, artefact, backend, threads, check_device(device))
+        try:
+            if trust.policy is not None:
+                trust.policy.check(verified.manifest, verified.members, chosen, device, here())
+            worst = self_test(pipeline, verified.manifest, verified.members, chosen)
+        except BaseException:
+            pipeline.close()
+            raise
+        opened = cls(verified, pipeline, chosen, worst, device)
+        announce_device(opened.info, verified.manifest["privacy"]["file"] is not None)
+        return opened
+
+    def perturb(self, frame: RawFrame) -> PerturbedFrame:
+        """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: then let nothing out."""
+        flight = self.begin(frame)
+        self.infer(flight)
+        return self.end(flight)
+
+    def begin(self, frame: RawFrame) -> Flight:
+        """The first of three parts of ``perturb``, which three threads may do, each in order: before the model."""
+        return self.pipeline.begin(frame)
+
+    def infer(self, flight: Flight) -> None:
+        """The second part: the model."""
+        self.pipeline.infer(flight)
+
+    def end(self, flight: Flight) -> PerturbedFrame:
+        """The last part: what comes after the model. Raises as ``perturb`` does."""
+        try:
+            out = self.pipeline.end(flight)
+        except FrameDropped as drop:
+            self.dropped[drop.reason] += 1
+            raise
+        self._identity.watch(flight.frame, out)
+        return out
+
+    def perturb_batch(
+        self, frames: List[RawFrame], on_drop: Callable[[RawFrame, str], None] = lambda *_: None
+    ) -> List[PerturbedFrame]:
+        """Several frames in, in order; those that were dropped are missing from the list and counted in ``dropped``.
+
+        ``on_drop`` is called with each of these and its reason.
+        """
+        out = []
+        for frame, result in zip(frames, self.pipeline.perturb_batch(frames)):
+            if isinstance(result, PerturbedFrame):
+                self._identity.watch(frame, result)
+                out.append(result)
+            else:
+                self.dropped[result] += 1
+                on_drop(frame, result)
+        return out
+
+    def recheck(self) -> None:
+        """The golden self-test again, between two frames: kernels and memory must still compute what they did.
+
+        Raises ``PrivacyStop`` where they do not: then nothing more may leave.
+        """
+        from edgeveil.edge_runtime.pipeline.self_test import self_test
+
+        try:
+            self_test(self.pipeline, self.manifest, self._golden, self.artefact)
+            return
+        except DeviceFailed as error:
+            problem = str(error)
+        raise PrivacyStop("stopped in the middle of a run: {}".format(problem))
+
+    def forget(self, track: int) -> None:
+        """A track of a stream has ended; whoever comes under its number is somebody new."""
+        self.pipeline.forget(track)
+
+    def close(self) -> None:
+        """Let the interpreters go."""
+        self.pipeline.close()
+
+    def __enter__(self) -> "Perturber":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def _choose(bundle: Any, artefact: str, backend: str, threads: int, device: str):
+    """The artefact that will run and its pipeline: the one asked for, else the first preferred one that opens."""
+    from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+
+    manifest = bundle.manifest
+    models = manifest["models"].values()
+    known = [name for kind in FORMATS for name in backends_for(kind)]
+    if backend != "auto" and backend not in known:
+        raise BadInput("expected a backend of {}, or auto; got {!r}".format(", ".join(sorted(set(known))), backend))
+    if not models:
+        if artefact not in ("auto", NO_MODEL):
+            raise BadInput("this bundle has no models, so no artefact {!r}; leave it out".format(artefact))
+        if device != CPU:
+            raise BadInput("this bundle has no models for a device {}: leave --device out".format(device))
+        return NO_MODEL, load_pipeline(manifest, bundle.members, NO_MODEL)
+    names = _suitable(manifest, device) if artefact == "auto" else [artefact]
+    reasons: Dict[str, List[str]] = {}
+    absent: Dict[str, List[str]] = {}
+    for name in names:
+        formats = {model["artefacts"][name]["format"] for model in models if name in model["artefacts"]}
+        if artefact == "auto" and backend != "auto" and any(backend not in backends_for(f) for f in formats):
+            continue
+        try:
+            return name, load_pipeline(manifest, bundle.members, name, backend=backend, threads=threads, device=device)
+        except NoDevice as error:
+            absent.setdefault(str(error), []).append(name)
+        except NoBackend as error:
+            reasons.setdefault(str(error), []).append(name)
+    if absent:
+        raise NoDevice("; ".join("{}: {}".format(", ".join(those), problem) for problem, those in absent.items()))
+    if not reasons:
+        raise BadInput(
+            "no artefact of this bundle is for the backend {!r}; it has {}".format(backend, ", ".join(names))
+        )
+    problems = ["{}: {}".format(", ".join(those), problem) for problem, those in reasons.items()]
+    raise NoBackend("nothing that was asked for can run here. {}".format("; ".join(problems)))
+
+
+def _suitable(manifest: Dict[str, Any], device: str) -> List[str]:
+    """The preferred artefacts that are for a device, in order. Raises ``BadInput`` where there is none."""
+    models = manifest["models"].values()
+    entries = {name: [model["artefacts"][name] for model in models] for name in manifest["preference"]}
+    found = [name for name, of_models in entries.items() if all(suits(entry, device) for entry in of_models)]
+    if not found:
+        raise BadInput(
+            "expected an artefact for the device {}; this bundle has {}. {}".format(
+                device,
+                ", ".join(manifest["preference"]),
+                "Export with edgetpu_compiler on PATH and seal that, or choose --device cpu"
+                if device == EDGETPU
+                else "Export for the board that has it, or choose another device",
+            )
+        )
+    return found
+
+
+def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str) -> Dict[str, Any]:
+    models = bundle.manifest["models"]
+    return {
+        "name": bundle.manifest["name"],
+        "manifest_sha256": bundle.manifest_sha256,
+        "key": bundle.key,
+        "development": bundle.development,
+        "audited": is_audited(bundle.manifest, bundle.members, artefact, device, here()),
+        "artefact": artefact,
+        "device": device,
+        "artefact_sha256": {name: model["artefacts"][artefact]["sha256"] for name, model in models.items()},
+        "backends": {name: runner.info() for name, runner in pipeline.runners.items()},
+        "self_test": {"max_abs": worst},
+    }

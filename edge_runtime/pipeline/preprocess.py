@@ -1,0 +1,84 @@
+"""To and from the unit cube: the same code in training, in the audit and on the board.
+
+``u = clip((x - low) / (high - low), 0, 1)`` in float32, and back ``x' = low + clip(v, 0, 1) * (high - low)``, rounded
+half to even where x is of an integer type. ``low`` and ``high`` are in units of x: numbers, or one per feature; both
+None for vectors without a range, which go through as they are.
+"""
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+
+
+def _ends(low, high):
+    low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):
+        raise BadInput("expected finite low < high for every feature; got another order. Correct the input section.")
+    return low, high
+
+
+def _as(dtype):
+    """Only the type changes."""
+
+    def cast(x):
+        # A value beyond float32 becomes infinite, and what a model makes of that is dropped.
+        with np.errstate(over="ignore"):
+            return x.astype(dtype)
+
+    return cast
+
+
+def to_unit(dtype, low, high):
+    """The function from raw readings (n, ...) of ``dtype`` to float32 (n, ...) in [0, 1].
+
+    One-byte readings with one range for all go through a table of 256 entries, which gives the same bits.
+    Raises ``BadInput`` where the range is empty or not finite.
+    """
+    dtype = np.dtype(dtype)
+    if low is None and high is None:
+        return _as(np.float32)
+    low, high = _ends(low, high)
+    span = high - low
+
+    def arithmetic(x):
+        u = x.astype(np.float32)
+        u -= low
+        u /= span
+        np.maximum(u, np.float32(0), out=u)
+        return np.minimum(u, np.float32(1), out=u)
+
+    if dtype != np.uint8 or low.ndim or high.ndim:
+        return arithmetic
+    return arithmetic(np.arange(256, dtype=np.uint8)).take
+
+
+def to_raw(dtype, low, high):
+    """The function from float32 (n, ...) back to readings (n, ...) of ``dtype``; values outside [0, 1] are clipped.
+
+    Raises ``BadInput`` where the range is empty, not finite or outside what an integer ``dtype`` holds.
+    """
+    dtype = np.dtype(dtype)
+    if low is None and high is None:
+        return _as(dtype)
+    low, high = _ends(low, high)
+    span = high - low
+    whole = dtype.kind in "iu"
+    if whole:
+        limits = np.iinfo(dtype)
+        if low.min() < limits.min or high.max() > limits.max:
+            raise BadInput(
+                "expected low and high within {} ({} to {}); got a wider range. Correct the output stage.".format(
+                    dtype, limits.min, limits.max
+                )
+            )
+
+    def raw(v):
+        x = np.maximum(v, np.float32(0))
+        np.minimum(x, np.float32(1), out=x)
+        x *= span
+        x += low
+        if whole:
+            np.rint(x, out=x)
+        return x.astype(dtype)
+
+    return raw

@@ -1,0 +1,122 @@
+"""Privacy noise from the operating system's generator: exact integers by rejection, never a seed.
+
+Every function takes ``random_bytes`` (count -> bytes), so that tests can feed it; the default is ``os.urandom``.
+"""
+
+import os
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+
+
+def integers(bound, count, *, random_bytes=os.urandom):
+    """``count`` independent integers, each value of 0 .. bound - 1 equally likely; int64 (count,).
+
+    ``bound`` is 1 to 2**63. Random bits are masked to the width of ``bound`` and drawn again when they lie outside it:
+    a remainder (``% bound``) would favour small values.
+    """
+    if not 1 <= bound <= 2**63:
+        raise BadInput("expected a bound of 1 to 2**63; got {}".format(bound))
+    mask = np.uint64((1 << (bound - 1).bit_length()) - 1)
+    out = np.empty(count, np.int64)
+    have = 0
+    while have < count:
+        words = np.frombuffer(random_bytes(8 * (count - have)), np.uint64) & mask
+        words = words[words < np.uint64(bound)]
+        out[have : have + len(words)] = words
+        have += len(words)
+    return out
+
+
+def uniform(shape, *, random_bytes=os.urandom):
+    """Independent floats on the 2**24 evenly spaced points of [0, 1), each exact in float32; float32 ``shape``."""
+    count = int(np.prod(shape, dtype=np.int64))
+    words = np.frombuffer(random_bytes(4 * count), np.uint32) >> np.uint32(8)
+    return (words.astype(np.float32) * np.float32(2.0**-24)).reshape(shape)
+
+
+LARGEST_SCALE = 2**40  # of numerator and denominator: no product below comes near 2**63
+
+
+def discrete_laplace(shape, *, numerator, denominator, random_bytes=os.urandom):
+    """Independent whole numbers, k with probability proportional to exp(-|k| denominator / numerator); int64 ``shape``.
+
+    Exact: integers alone, by rejection (Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy",
+    2020, algorithm 2), without a logarithm or a table that would cut the tails. How long it takes depends on what is
+    drawn and on nothing else. ``numerator / denominator`` is the scale; both are 1 to 2**40. Raises ``BadInput`` else.
+    """
+    if not (1 <= numerator <= LARGEST_SCALE and 1 <= denominator <= LARGEST_SCALE):
+        raise BadInput(
+            "expected a scale of two whole numbers of 1 to 2**40; got {} / {}".format(numerator, denominator)
+        )
+    count = int(np.prod(shape, dtype=np.int64))
+    out = np.empty(count, np.int64)
+    have = 0
+    while have < count:
+        # Two of three tries are taken; one that is not wanted any more is as good as any other.
+        values = _laplace_tries(2 * (count - have), numerator, denominator, random_bytes)[: count - have]
+        out[have : have + len(values)] = values
+        have += len(values)
+    return out.reshape(shape)
+
+
+def _laplace_tries(count, numerator, denominator, random_bytes):
+    """Of ``count`` tries those that were taken, in order."""
+    rest = integers(numerator, count, random_bytes=random_bytes)
+    rest = rest[_exponential_coins(rest, numerator, random_bytes)]
+    whole = _heads_in_a_row(len(rest), random_bytes)
+    size = (rest + numerator * whole) // denominator
+    negative = integers(2, len(size), random_bytes=random_bytes) == 1
+    # Else 0 would come from both sides and be twice as likely.
+    return np.where(negative, -size, size)[~(negative & (size == 0))]
+
+
+def _heads_in_a_row(count, random_bytes):
+    """How often a coin that shows heads with probability 1/e did so before the first tails; int64 (count,)."""
+    out = np.zeros(count, np.int64)
+    alive = np.arange(count)
+    while len(alive):
+        alive = alive[_exponential_coins(np.ones(len(alive), np.int64), 1, random_bytes)]
+        out[alive] += 1
+    return out
+
+
+def _exponential_coins(parts, of, random_bytes):
+    """Independent coins (n,), true with probability exp(-parts / of), for parts int64 (n,) of 0 to ``of``.
+
+    The place where a run of coins of probability x, x/2, x/3, ... ends is odd with probability exp(-x).
+    """
+    out = np.empty(len(parts), bool)
+    alive, k = np.arange(len(parts)), 1
+    while len(alive):
+        heads = integers(of * k, len(alive), random_bytes=random_bytes) < parts[alive]
+        out[alive[~heads]] = k % 2 == 1
+        alive, k = alive[heads], k + 1
+    return out
+
+
+class Channel(object):
+    """A noisy channel: code r leaves as code c with probability ``table[r, c] / sum(table[r])``, exactly.
+
+    ``table`` is uint32 (R, C) and every row sums to the same power of two, at most 2**32. Raises ``BadInput`` else.
+    """
+
+    def __init__(self, table):
+        if table.ndim != 2 or table.dtype != np.uint32 or not table.size:
+            raise BadInput("expected a channel table of uint32 (R, C); got {} {}".format(table.dtype, table.shape))
+        # Inverse distribution function in integers: no rounding, so no probability is off by a hair.
+        self._edges = np.cumsum(table, axis=1, dtype=np.uint64)
+        totals = self._edges[:, -1]
+        total = int(totals[0])
+        if total < 1 or total > 2**32 or total & (total - 1) or (totals != totals[0]).any():
+            raise BadInput("expected every row of a channel table to sum to the same power of two, at most 2**32")
+        self._edges = self._edges.astype(np.int64)
+        self._total = total
+        self.rows, self.columns = table.shape
+
+    def draw(self, codes, *, random_bytes=os.urandom):
+        """Codes int64 (n,) within 0 .. rows - 1 in, drawn codes int64 (n,) out."""
+        u = integers(self._total, len(codes), random_bytes=random_bytes)
+        # Every edge of the row is compared, so that the time taken does not tell which one was met.
+        return (self._edges[codes] <= u[:, None]).sum(axis=1, dtype=np.int64)

@@ -1,0 +1,64 @@
+"""The golden self-test: before the first frame, the kernels that will run are held against recorded outputs.
+
+Kernels that are wrong on one processor or in one version have been seen; they say nothing and return numbers.
+"""
+
+import io
+from typing import Any, Dict, Mapping
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+from edgeveil.edge_runtime.pipeline.passthrough import PassThrough
+from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
+
+
+def self_test(pipeline: Pipeline, manifest: Dict[str, Any], members: Mapping[str, bytes], artefact: str) -> float:
+    """Run the golden inputs through ``pipeline`` and compare with what was recorded for ``artefact``.
+
+    Frames may differ by ``tolerance.max_abs`` of the artefact (in units of x'), codes with a decoder too (in steps);
+    labels and other codes of an integer type must be the same. Returns the largest difference seen. Raises
+    ``DeviceFailed`` where it is larger, and ``PrivacyStop`` where a frame comes out as it went in and the manifest
+    does not allow that.
+    """
+    golden = manifest["golden"]
+    x = _array(members, golden["input"])
+    draws = {name: _array(members, file) for name, file in golden["draws"].items()}
+    reason, out = "", {}
+    try:
+        out = pipeline.run(x, draws)
+    except FrameDropped as drop:
+        reason = drop.reason
+    if reason:
+        raise DeviceFailed(
+            "the golden self-test of {} failed: its input was dropped ({}). "
+            "Update the interpreter, or choose another artefact or device.".format(artefact or NO_MODEL, reason)
+        )
+    allowed = max([model["artefacts"][artefact]["tolerance"]["max_abs"] for model in manifest["models"].values()] + [0])
+    recorded = golden["outputs"][artefact if manifest["models"] else NO_MODEL]
+    worst = 0.0
+    for output in manifest["outputs"]:
+        exact = output["kind"] != "frame" and np.dtype(output["dtype"]).kind in "iu" and "decoder" not in output
+        limit = 0 if exact else allowed
+        difference = _difference(out[output["name"]], _array(members, recorded[output["name"]]))
+        if not difference <= limit:
+            raise DeviceFailed(
+                "the golden self-test of {} failed: {} is off by {:g}, and {:g} was recorded as the most. This "
+                "machine's kernels compute something else: update the interpreter, or choose another artefact or "
+                "device.".format(artefact or NO_MODEL, output["name"], difference, limit)
+            )
+        worst = max(worst, difference)
+    PassThrough(manifest).check_golden(x, out)
+    return worst
+
+
+def _difference(got: np.ndarray, wanted: np.ndarray) -> float:
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return float("inf")
+    # A NaN in either makes the largest difference NaN, which no limit admits.
+    return float(np.abs(got.astype(np.float64) - wanted.astype(np.float64)).max())
+
+
+def _array(members: Mapping[str, bytes], name: str) -> np.ndarray:
+    return np.load(io.BytesIO(members[name]), allow_pickle=False)

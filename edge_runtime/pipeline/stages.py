@@ -1,0 +1,193 @@
+"""What each stage of the manifest does: a stage and its surroundings in, a function of the flow out.
+
+The *flow* maps names to arrays whose first axis is the frame (``lookup.Flow``); a compiled stage reads its inputs from
+it and adds its outputs. Every shape and range that can be checked once is checked here; what only a frame can show
+drops that frame.
+"""
+
+import functools
+from typing import Any, Dict, Tuple
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.lut import Looked, through
+from edgeveil.edge_runtime.pipeline import preprocess, random_draws
+from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
+
+
+def _preprocess(stage, context):
+    source, target = stage["input"], stage["output"]
+    function = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
+    one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]) or stage["low"] is None)
+    if context.dtype == np.uint8 and one_range:
+        function = functools.partial(Looked, function(np.arange(256, dtype=np.uint8)))
+
+    def run(flow):
+        flow[target] = function(flow[source])
+
+    return run
+
+
+def _draw(stage, context):
+    target, random_bytes = stage["output"], context.random_bytes
+    if stage["distribution"] == "uniform":
+        shape = tuple(stage["shape"])
+
+        def run(flow):
+            flow[target] = random_draws.uniform((len(flow[context.input]),) + shape, random_bytes=random_bytes)
+
+    elif stage["distribution"] == "laplace":
+        shape, scale = tuple(stage["shape"]), {key: stage[key] for key in ("numerator", "denominator")}
+        random_draws.discrete_laplace((0,), **scale)  # a scale that is none is refused before the first frame
+
+        def run(flow):
+            n = len(flow[context.input])
+            flow[target] = random_draws.discrete_laplace((n,) + shape, random_bytes=random_bytes, **scale)
+
+    else:
+        source = stage["input"]
+        channel = random_draws.Channel(context.table(stage["table"]))
+
+        def run(flow):
+            flow[target] = channel.draw(_codes(flow[source], channel.rows), random_bytes=random_bytes)
+
+    return run
+
+
+def _table(stage, _context):
+    if stage["op"] == "argmax_within":
+        return _argmax_within(stage)
+    source, target = stage["input"], stage["output"]
+
+    def run(flow):
+        flow[target] = flow[source].reshape(len(flow[source]), -1).argmax(axis=1).astype(np.int64, copy=False)
+
+    return run
+
+
+def _argmax_within(stage):
+    """The largest of a row's values within one of ``groups`` equal groups; numbered over the whole row, so that the
+    code tells its group."""
+    source, group, groups, target = stage["input"], stage["group"], stage["groups"], stage["output"]
+
+    def run(flow):
+        values = flow[source].reshape(len(flow[source]), -1)
+        size, rest = divmod(values.shape[1], groups)
+        if rest or not size:
+            raise FrameDropped("shape")
+        chosen = _codes(flow[group], groups)
+        within = values.reshape(-1, groups, size)[np.arange(len(values)), chosen].argmax(axis=1)
+        flow[target] = chosen * size + within.astype(np.int64, copy=False)
+
+    return run
+
+
+def _hold(stage, context):
+    source, target = stage["input"], stage["output"]
+    if stage["op"] == "majority":
+        groups = stage["groups"]
+
+        def run(flow):
+            flow[target] = context.holding.majority(target, _codes(flow[source], groups), groups)
+
+    else:
+        by = stage["by"]
+
+        def run(flow):
+            flow[target] = context.holding.keep(target, flow[source], flow[by])
+
+    return run
+
+
+def _synthesis(stage, context):
+    source, target, table = stage["input"], stage["output"], context.table(stage["table"])
+
+    def run(flow):
+        flow[target] = table[_codes(flow[source], len(table))]
+
+    return run
+
+
+def _add(stage, _context):
+    """Noise of whole steps on a grid of ``levels`` steps from 0 to 1; what would leave the grid stays at its end."""
+    source, noise, target = stage["input"], stage["noise"], stage["output"]
+    levels = np.int64(stage["levels"])
+
+    def run(flow):
+        steps = flow[noise]
+        if steps.dtype != np.int64 or steps.shape != flow[source].shape:
+            raise FrameDropped("shape")
+        place = np.rint(flow[source] * np.float32(levels)).astype(np.int64)
+        # Cut first, so that no sum can wrap around; what is cut would end there in any case.
+        place += np.minimum(np.maximum(steps, -levels), levels)
+        place = np.minimum(np.maximum(place, 0), levels)
+        flow[target] = place.astype(np.float32) / np.float32(levels)
+
+    return run
+
+
+def _output(stage, _context):
+    source, target = stage["input"], stage["output"]
+    function = preprocess.to_raw(stage["dtype"], stage["low"], stage["high"])
+    one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]))
+    function = through(function) if one_range else function
+
+    def run(flow):
+        flow[target] = function(flow.held(source) if one_range else flow[source])
+
+    return run
+
+
+def _quantise(stage, _context):
+    source, target, dtype = stage["input"], stage["output"], np.dtype(stage["dtype"])
+    scale, limits = np.float32(stage["scale"]), np.iinfo(dtype)
+
+    def run(flow):
+        q = np.rint(flow[source] / scale)
+        # A code beyond the range saturates; to drop it would tell that it was large.
+        flow[target] = np.minimum(np.maximum(q, limits.min), limits.max).astype(dtype)
+
+    return run
+
+
+def _codes(codes, count):
+    # A negative code would index from the end without a word.
+    if codes.dtype.kind not in "iu" or codes.ndim != 1 or (codes < 0).any() or (codes >= count).any():
+        raise FrameDropped("code-range")
+    return codes.astype(np.int64, copy=False)
+
+
+_KINDS: Dict[str, Tuple[Any, str, Tuple[str, ...]]] = {
+    "preprocess": (_preprocess, "", ()),
+    "artefact": (ModelStage, "", ()),
+    "draw": (_draw, "distribution", ("uniform", "channel", "laplace")),
+    "table": (_table, "op", ("argmax", "argmax_within")),
+    "hold": (_hold, "op", ("majority", "keep")),
+    "synthesis": (_synthesis, "op", ("row",)),
+    "add": (_add, "", ()),
+    "output": (_output, "", ()),
+    "quantise": (_quantise, "", ()),
+}
+
+
+def compile_stage(stage, context):
+    """One stage of the manifest as a function ``run(flow)``.
+
+    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``random_bytes``
+    and ``holding``. Raises ``BadInput``.
+    """
+    kind = stage.get("stage")
+    if kind not in _KINDS:
+        raise BadInput("expected a stage of {}; got {!r}".format(", ".join(sorted(_KINDS)), kind))
+    make, key, known = _KINDS[kind]
+    if key and stage[key] not in known:
+        raise BadInput("expected {} of a {} stage to be {}; got {!r}".format(key, kind, " or ".join(known), stage[key]))
+    return make(stage, context)
+
+
+def reads_and_writes(stage):
+    """The names a stage takes from the flow and the names it adds to it: two lists."""
+    if stage.get("stage") == "artefact":
+        return list(stage["inputs"].values()), list(stage["outputs"].values())
+    return [stage[key] for key in ("input", "group", "by", "noise") if key in stage], [stage["output"]]

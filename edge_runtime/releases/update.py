@@ -1,0 +1,279 @@
+"""``edgeveil-edge update --from https://...|dir:...``: a board behind a router fetches its own new releases.
+
+The place holds an *index*, an envelope (``signing.envelope``) of kind ``index`` by a key that may sign bundles:
+
+::
+
+    {"schema":1,"name":...,"version":7,"releases":[
+      {"name":...,"manifest_sha256":...,"sha256":...,"size":...,"security_version":...,"url":"mnist-7.veil"}]}
+
+The index says what to fetch and nothing more: the bundle itself is verified, tried and taken back as every other one.
+``version`` only rises; the last one taken is remembered, so that nobody can serve last year's index for ever. What was
+fetched so far lies in ``ROOT/incoming`` and is gone on with by a range request. No clock is asked.
+"""
+
+import hashlib
+import os
+import re
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.formats.validate import identifier, record, sequence, sha256, text, whole
+from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
+from edgeveil.edge_runtime.signing.envelope import MAX_BYTES, unwrap
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.storage.filesystem import names, read
+
+INDEX_FILE, KIND, INCOMING, SEEN_FILE = "index.json", "index", "incoming", "index-seen.json"
+TIMEOUT_S = 30.0
+BLOCK = 64 * 1024
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
+_ENTRY = ("manifest_sha256", "name", "security_version", "sha256", "size", "url")
+
+Entry = NamedTuple(
+    "Entry",
+    [
+        ("name", str),
+        ("manifest_sha256", str),
+        ("sha256", str),
+        ("size", int),
+        ("security_version", int),
+        ("url", str),
+    ],
+)
+Index = NamedTuple("Index", [("name", str), ("version", int), ("releases", List[Entry])])
+
+
+def read_index(data: bytes, trust: Trust) -> Index:
+    """What an index says, once a key that may sign bundles is seen to have signed it. Raises ``BundleRefused``."""
+    payload: Dict[str, Any] = record(
+        unwrap(KIND, data, trust.key_of), "index", ("name", "releases", "schema", "version")
+    )
+    whole(payload["schema"], "schema", 1, 1)
+    releases = [
+        _entry(entry, "releases[{}]".format(place))
+        for place, entry in enumerate(sequence(payload["releases"], "releases", 1, 256))
+    ]
+    return Index(identifier(payload["name"], "name"), whole(payload["version"], "version", 1, 2**31 - 1), releases)
+
+
+def update(
+    root: str,
+    place: str,
+    trust: Trust,
+    install: Callable[[bytes], bool],
+    *,
+    committed: Optional[str],
+    say: Callable[[str], None] = lambda _: None,
+) -> bool:
+    """Fetch what the index at ``place`` offers this board and hand it to ``install``; whether anything new runs.
+
+    ``trust`` is the device's, with its floor; ``committed`` the manifest hash of what runs. Raises ``BadInput`` for a
+    place that is none, ``DeviceFailed`` where the line broke (then the next call goes on), ``BundleRefused`` for what
+    is not what was signed, and whatever ``install`` raises.
+    """
+    source = _open(place)
+    index = read_index(source.small(INDEX_FILE), trust)
+    seen_path = os.path.join(root, SEEN_FILE)
+    seen = _seen(seen_path).get(index.name, 0)
+    if index.version < seen:
+        raise BundleRefused(
+            "rolled-back",
+            "The index at {} has version {}, and this board has seen {} already: somebody serves an old one.".format(
+                source.shown, index.version, seen
+            ),
+        )
+    entry = index.releases[0]  # the newest; what stands below it is for people
+    if entry.security_version < trust.floor:
+        raise BundleRefused(
+            "rolled-back",
+            "The index offers security version {}; this board takes {} or later.".format(
+                entry.security_version, trust.floor
+            ),
+        )
+    if entry.manifest_sha256 == committed:
+        _remember(seen_path, index)
+        return False
+    data = _fetched(os.path.join(root, INCOMING), source, entry, say)
+    _remember(seen_path, index)
+    changed = install(data)
+    _tidy(os.path.join(root, INCOMING))
+    return changed
+
+
+def _entry(entry: Any, at: str) -> Entry:
+    record(entry, at, _ENTRY)
+    url = text(entry["url"], at + ".url")
+    if not _FILE.fullmatch(url):
+        raise BundleRefused("bad-value", "The index names {!a}, which is no file beside it. Make it anew.".format(url))
+    return Entry(
+        identifier(entry["name"], at + ".name"),
+        sha256(entry["manifest_sha256"], at + ".manifest_sha256"),
+        sha256(entry["sha256"], at + ".sha256"),
+        whole(entry["size"], at + ".size", 1, MAX_BUNDLE_BYTES),
+        whole(entry["security_version"], at + ".security_version", 0, 2**31 - 1),
+        url,
+    )
+
+
+def _fetched(folder: str, source: Any, entry: Entry, say: Callable[[str], None]) -> bytes:
+    """The bundle's bytes, by way of a part that outlives a broken line. Raises ``DeviceFailed``, ``BundleRefused``."""
+    if not os.path.isdir(folder):
+        os.mkdir(folder, 0o700)
+    part = os.path.join(folder, entry.sha256 + ".part")
+    for name in names(folder):
+        if name != os.path.basename(part):
+            os.unlink(os.path.join(folder, name))
+    size = os.path.getsize(part) if os.path.exists(part) else 0
+    if size > entry.size:
+        os.unlink(part)
+        size = 0
+    if size < entry.size:
+        say("fetching {} ({} of {} bytes are there)".format(entry.name, size, entry.size))
+        with open(part, "r+b" if size else "wb") as file:
+            source.copy(entry.url, file, size, entry.size)
+        size = os.path.getsize(part)
+    if size < entry.size:
+        raise DeviceFailed(
+            "{} broke off after {} of {} bytes; what came is kept, and the next update goes on.".format(
+                source.shown, size, entry.size
+            )
+        )
+    data = read(part) or b""
+    if hashlib.sha256(data).hexdigest() != entry.sha256:
+        os.unlink(part)
+        raise BundleRefused(
+            "hash-mismatch",
+            "What {} sent as {} is not what the index says; it was thrown away. The next update begins anew.".format(
+                source.shown, entry.url
+            ),
+        )
+    return data
+
+
+def _seen(path: str) -> Dict[str, int]:
+    data = read(path)
+    if data is None:
+        return {}
+    try:
+        document = strict_json.loads(data)
+        return {str(name): int(version) for name, version in document.items()}
+    except (ValueError, AttributeError, TypeError):
+        raise DeviceFailed("{} is damaged: remove it, and look at what this board runs.".format(path)) from None
+
+
+def _remember(path: str, index: Index) -> None:
+    seen = _seen(path)
+    if seen.get(index.name) != index.version:
+        seen[index.name] = index.version
+        write_atomic(path, strict_json.dumps(seen), mode=0o644)
+
+
+def _tidy(folder: str) -> None:
+    for name in names(folder):
+        os.unlink(os.path.join(folder, name))
+
+
+def _open(place: str) -> Any:
+    kind, _, rest = place.partition(":")
+    if kind == "dir" and rest:
+        return _Folder(rest)
+    if kind in ("https", "http") and rest.startswith("//"):
+        return _Server(place)
+    raise BadInput("Expected --from https://HOST/FOLDER or dir:FOLDER; got {!a}.".format(place[:80]))
+
+
+class _Folder(object):
+    """A folder, such as a stick that was put in."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self.shown = folder, folder
+
+    def small(self, name: str) -> bytes:
+        """A whole small file."""
+        data = read(os.path.join(self._folder, name))
+        if data is None:
+            raise BadInput("Expected {} in {}; it cannot be read.".format(name, self._folder))
+        return data[: MAX_BYTES + 1]
+
+    def copy(self, name: str, file: Any, begin: int, size: int) -> None:
+        """Append what follows byte ``begin``, up to ``size`` bytes in all."""
+        try:
+            with open(os.path.join(self._folder, name), "rb") as source:
+                source.seek(begin)
+                _pour(source, file, begin, size)
+        except OSError as error:
+            raise DeviceFailed("{} in {} cannot be read: {}.".format(name, self._folder, error.strerror)) from None
+
+
+class _Server(object):
+    """A folder on a web server. Plain http is for a network of one's own: what comes is signed either way."""
+
+    def __init__(self, url: str) -> None:
+        import urllib.parse
+
+        parts = urllib.parse.urlsplit(url)
+        self._url = url.rstrip("/") + "/"
+        self.shown = "{}://{}".format(parts.scheme, parts.hostname)
+
+    def small(self, name: str) -> bytes:
+        """A whole small file."""
+        with self._ask(name, 0) as answer:
+            try:
+                return answer.read(MAX_BYTES + 1)
+            except Exception as error:
+                raise self._broke(error) from None
+
+    def copy(self, name: str, file: Any, begin: int, size: int) -> None:
+        """Append what follows byte ``begin``, by a range request; from the beginning where the server knows none."""
+        with self._ask(name, begin) as answer:
+            if begin and not _goes_on(answer, begin):
+                begin = 0
+                file.truncate(0)
+            file.seek(begin)
+            try:
+                _pour(answer, file, begin, size)
+            except Exception as error:
+                raise self._broke(error) from None
+
+    def _ask(self, name: str, begin: int) -> Any:
+        import urllib.error
+        import urllib.request
+
+        # Spelled out, for a proxy that squeezes what it passes on would count other bytes.
+        headers = {"Accept-Encoding": "identity"}
+        if begin:
+            headers["Range"] = "bytes={}-".format(begin)
+        try:
+            request = urllib.request.Request(self._url + name, headers=headers)  # noqa: S310 - http and https alone
+            return urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
+        except urllib.error.HTTPError as error:
+            raise DeviceFailed("{} answers {} when asked for {}.".format(self.shown, error.code, name)) from None
+        except Exception as error:
+            raise self._broke(error) from None
+
+    def _broke(self, error: BaseException) -> DeviceFailed:
+        reason = getattr(error, "reason", None) or error
+        return DeviceFailed(
+            "The line to {} broke ({}); what came is kept, and the next update goes on.".format(
+                self.shown, str(reason)[:120] or type(error).__name__
+            )
+        )
+
+
+def _goes_on(answer: Any, begin: int) -> bool:
+    """Whether an answer is what was asked for and not the whole file, or another part of it."""
+    return answer.status == 206 and str(answer.headers.get("Content-Range", "")).startswith("bytes {}-".format(begin))
+
+
+def _pour(source: Any, file: Any, begin: int, size: int) -> None:
+    """Copy until ``size`` bytes are there or no more come; no server can fill the disk."""
+    left = size - begin
+    while left:
+        block = source.read(min(BLOCK, left))
+        if not block:
+            return
+        file.write(block)
+        left -= len(block)

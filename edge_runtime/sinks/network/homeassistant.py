@@ -1,0 +1,70 @@
+"""Labels as events, and what Home Assistant needs to show them without being told by hand.
+
+A label leaves with every tick, whether it changed or not, in a message whose size is always the same: who sees
+encrypted bytes pass by does not learn when it changes. Home Assistant looks at changes by itself.
+"""
+
+import json
+import re
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from edgeveil.edge_runtime.sinks.network.wire import Record
+
+
+class Labels(object):
+    """The label outputs of a bundle, under ``topic``. ``prefix`` is Home Assistant's, None says nothing to it."""
+
+    def __init__(
+        self, topic: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], prefix: Optional[str]
+    ) -> None:
+        self._topic, self._prefix = topic, prefix
+        self._names = [o["name"] for o in outputs if o["kind"] == "label"]
+        self._classes = list(manifest["perturber"]["target_classes"]) if manifest else []
+        self._target = manifest["perturber"]["target"] if manifest else "label"
+        capture = manifest.get("capture") if manifest else None
+        self._slots = capture["slots"] if capture else 1
+        self._sizes: Dict[str, int] = {}
+        self.any = bool(self._names)
+
+    def events(self, record: Record) -> Iterator[Tuple[str, bytes]]:
+        """Topic and message of each label of a record."""
+        for name in self._names:
+            yield self._where(name, record.slot), self._message(record, name)
+
+    def discovery(self) -> Iterator[Tuple[str, Dict[str, Any]]]:
+        """Retained topic and document of each label and slot, as Home Assistant's MQTT discovery wants them."""
+        if not self._prefix:
+            return
+        node = "edgeveil_" + re.sub(r"[^A-Za-z0-9_-]", "_", self._topic)
+        for name in self._names:
+            for slot in range(self._slots):
+                thing = "{}_{}".format(re.sub(r"[^A-Za-z0-9_-]", "_", name), slot)
+                document = {
+                    "name": "{} {}".format(self._target, slot + 1) if self._slots > 1 else self._target,
+                    "unique_id": "{}_{}".format(node, thing),
+                    "object_id": "{}_{}".format(node, thing),
+                    "state_topic": self._where(name, slot),
+                    "value_template": "{{ value_json.name }}" if self._classes else "{{ value_json.label }}",
+                    "availability_topic": self._topic + "/status",
+                    "availability_template": "{{ 'online' if value_json.state == 'running' else 'offline' }}",
+                    "device": {"identifiers": [node], "name": self._topic, "manufacturer": "EdgeVeil"},
+                    "origin": {"name": "EdgeVeil"},
+                }
+                if self._classes:
+                    document.update(device_class="enum", options=self._classes)
+                yield "{}/sensor/{}/{}/config".format(self._prefix, node, thing), document
+
+    def _where(self, name: str, slot: int) -> str:
+        return "{}/label/{}/{}".format(self._topic, name, slot)
+
+    def _message(self, record: Record, name: str) -> bytes:
+        label = int(record.outputs[name])
+        called = self._classes[label] if 0 <= label < len(self._classes) else None
+        document = {"id": record.id, "label": label, "name": called, "tick": record.index, "tick_ns": record.tick_ns}
+        data = json.dumps(document, sort_keys=True).encode("utf-8")
+        # Spaces behind a document are still JSON; numbers of ticks and records only grow, and have room to.
+        return data.ljust(self._padded(), b" ")
+
+    def _padded(self) -> int:
+        longest = max([len(json.dumps(name)) for name in self._classes] or [0])
+        return 192 + longest

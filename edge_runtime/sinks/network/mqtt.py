@@ -1,0 +1,183 @@
+"""``mqtt://HOST/TOPIC`` and ``mqtts://``: every record as one message with quality of service 1, through paho-mqtt.
+
+A record is done when the broker has acknowledged it. What was under way when a connection broke is sent again, under
+the same id (``wire.Record.id``): who counts by id counts each frame once. Each connection has a client of its own, so
+that the spool alone knows what has arrived.
+"""
+
+import collections
+import hashlib
+import importlib
+import json
+import os
+import re
+import threading
+from typing import Any, Deque, Dict, Optional
+
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.sinks.network import homeassistant
+from edgeveil.edge_runtime.sinks.network.sink import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.network.tls import FILES, context
+from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
+
+UNDER_WAY = 20  # messages that wait for their acknowledgement at most
+NEWS_S = 10.0  # a label older than that is history, and in the record alone
+
+
+class NeedsPaho(DeviceFailed):
+    """paho-mqtt is not installed. The user cures it: exit code 2."""
+
+    exit_code = 2
+
+
+def paho() -> Any:
+    """The client module, of paho-mqtt 1.6 (Python 3.6) or 2; raises ``NeedsPaho``."""
+    try:
+        return importlib.import_module("paho.mqtt.client")
+    except ImportError:
+        problem = "MQTT needs paho-mqtt, which is not here: pip install 'paho-mqtt>=1.6,<3'"
+    raise NeedsPaho(problem)
+
+
+def _discovery(text: str) -> Optional[str]:
+    if text == "off":
+        return None
+    return _topic(text)
+
+
+def _topic(text: str) -> str:
+    if not re.fullmatch(r"[^+#\x00-\x1f$/][^+#\x00-\x1f]{0,199}", text) or text.endswith("/") or "//" in text:
+        raise BadInput("expected a topic as hall/door, without + and #; got {!r}".format(text))
+    return text
+
+
+class MqttSink(NetworkSink):
+    """Publishes to TOPIC, and retained to TOPIC/format and TOPIC/status; labels to TOPIC/label/NAME/SLOT."""
+
+    def __init__(self, text, outputs, manifest, settings):
+        secure = text.startswith("mqtts:")
+        known: Known = dict(OPTIONS, user=str, password_file=str, client_id=str, discovery=_discovery)
+        known.update(FILES if secure else {})
+        host, port, path, options = address(text, 8883 if secure else 1883, known)
+        self._topic = _topic(path[1:])
+        self._paho = paho()
+        self._user = options.get("user") or os.environ.get("EDGEVEIL_MQTT_USERNAME")
+        self._password = secret(
+            options.get("password_file"), os.environ.get("EDGEVEIL_MQTT_PASSWORD"), "the password for the broker"
+        )
+        if self._password and not self._user:
+            raise BadInput("a password for the broker needs user=NAME, or EDGEVEIL_MQTT_USERNAME")
+        if self._password and not secure and host not in LOOPBACK:
+            raise BadInput("the password would cross the network in the clear: use mqtts://")
+        self._secure = context(options) if secure else None
+        self._address = (host, port)
+        # The same one after a restart, so that the broker ends the old connection, and its last will, first.
+        self._client_id = options.get("client_id") or "edgeveil-" + hashlib.sha256(path.encode()).hexdigest()[:12]
+        self._client: Any = None
+        self._heard = threading.Event()
+        self._answer: Optional[str] = None
+        self._acknowledged: Deque[int] = collections.deque()
+        self._gone = threading.Event()
+        self._labels = homeassistant.Labels(self._topic, outputs, manifest, options.get("discovery", "homeassistant"))
+        name = "{}://{}:{}/{}".format("mqtts" if secure else "mqtt", host, port, self._topic)
+        super(MqttSink, self).__init__(name, outputs, manifest, dict(settings, **options))
+        self._start()
+
+    def _connect(self) -> None:
+        self._heard.clear()
+        self._gone.clear()
+        self._acknowledged.clear()
+        self._client = client = self._new_client()
+        client.connect(self._address[0], self._address[1], keepalive=30)
+        client.loop_start()
+        if not self._heard.wait(TIMEOUT_S):
+            raise ConnectionLost("the broker does not answer")
+        if self._answer:
+            raise ConnectionLost("the broker refuses the connection ({})".format(self._answer))
+        self._publish(self._topic + "/format", _json(self._format.document), retain=True)
+        for topic, document in self._labels.discovery():
+            self._publish(topic, _json(document), retain=True)
+
+    def _new_client(self) -> Any:
+        settings = {"client_id": self._client_id, "reconnect_on_failure": False}
+        if hasattr(self._paho, "CallbackAPIVersion"):
+            settings["callback_api_version"] = self._paho.CallbackAPIVersion.VERSION2
+        client = self._paho.Client(**settings)
+        if self._user:
+            client.username_pw_set(self._user, self._password)
+        if self._secure:
+            client.tls_set_context(self._secure)
+        client.will_set(self._topic + "/status", _json({"state": "offline", "since_ns": None}), qos=1, retain=True)
+        client.max_inflight_messages_set(UNDER_WAY + 4)
+        client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
+        client.on_publish = self._on_publish
+        return client
+
+    # Called in paho's thread, which holds locks of its own: they note what happened, and wake ours.
+    def _on_connect(self, client: Any, _userdata: Any, _flags: Any, code: Any, *_: Any) -> None:
+        if client is self._client:
+            self._answer = None if code == 0 else str(code)
+            self._heard.set()
+
+    def _on_disconnect(self, client: Any, *_: Any) -> None:
+        if client is self._client:
+            self._gone.set()
+            self._spool.wake()
+
+    def _on_publish(self, client: Any, _userdata: Any, number: int, *_: Any) -> None:
+        if client is self._client:
+            self._acknowledged.append(number)
+            self._spool.wake()
+
+    def _pump(self) -> None:
+        under_way: Dict[int, Any] = {}
+        while not self._stop.is_set():
+            self._tell_news()
+            while self._acknowledged:
+                entry = under_way.pop(self._acknowledged.popleft(), None)
+                if entry is not None:
+                    self._spool.done(entry)
+                    self._backoff.worked()
+            if self._gone.is_set():
+                raise ConnectionLost("the broker has gone")
+            if len(under_way) == UNDER_WAY:
+                self._gone.wait(0.01)
+                continue
+            entry = self._spool.take(0.5)
+            if entry is not None:
+                record = entry.record()
+                under_way[self._publish(self._topic, record)] = entry
+                if self._labels.any and self._spool.age_s(entry) < NEWS_S:
+                    for topic, message in self._labels.events(self._format.decode(record)):
+                        self._publish(topic, message)
+        self._tell_news()
+
+    def _publish(self, topic: str, data: bytes, *, retain: bool = False) -> int:
+        sent = self._client.publish(topic, data, qos=1, retain=retain)
+        if sent.rc not in (self._paho.MQTT_ERR_SUCCESS, self._paho.MQTT_ERR_NO_CONN):
+            raise ConnectionLost("the broker takes no message ({})".format(self._paho.error_string(sent.rc)))
+        return sent.mid
+
+    def _tell(self, document: Dict[str, Any]) -> None:
+        self._publish(self._topic + "/status", _json(document), retain=True)
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is None:
+            return
+        if self._stop.is_set() and not self._cut and client.is_connected():
+            # An orderly end has no last will: say it, and give it a moment to leave.
+            offline = client.publish(self._topic + "/status", _json({"state": "offline", "since_ns": None}), 1, True)
+            for _ in range(50):
+                if self._gone.wait(0.02) or offline.is_published():
+                    break
+        client.disconnect()
+        client.loop_stop()
+
+    def _socket_now(self) -> Any:
+        client = self._client
+        return client.socket() if client is not None else None
+
+
+def _json(document: Dict[str, Any]) -> bytes:
+    return json.dumps(document, sort_keys=True).encode("utf-8")

@@ -1,0 +1,179 @@
+"""What sinks on the network share: a thread of their own that empties a spool, and comes back when a connection breaks.
+
+The loop hands frames over and goes on, whatever the network does.
+"""
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+from typing import Any, Dict, List, Optional
+
+from edgeveil.edge_runtime.backoff import Backoff
+from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.network import wire
+from edgeveil.edge_runtime.sinks.network.spool import Spool
+from edgeveil.edge_runtime.sinks.uri import Known, duration_s, size_bytes
+
+OPTIONS: Known = {"spool": str, "spool_size": size_bytes, "ttl": duration_s}
+DRAIN_S = 2.0  # what close() waits for the network; a service has five seconds in all
+TIMEOUT_S = 10.0
+
+
+class ConnectionLost(Exception):
+    """The far side cannot be reached or has gone; the message says which, and never holds a secret."""
+
+
+class NetworkSink(Sink):
+    """A sink whose frames go through a spool. A subclass gives ``_connect``, ``_send``, ``_tell`` and ``_disconnect``.
+
+    ``place`` is what people are told: the address without anything secret. ``settings`` are the options of the text.
+    """
+
+    live = True
+
+    def __init__(
+        self, place: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+    ) -> None:
+        self.place = place
+        self._format = wire.Format(outputs, manifest)
+        self._say_text = settings.get("say") or (lambda text: sys.stderr.write("note: {}\n".format(text)))
+        folder = settings.get("spool")
+        self._spool = Spool(
+            most_bytes=settings.get("spool_size") or (256 if folder else 16) * 10**6,
+            ttl_s=settings.get("ttl") or 3600.0,
+            folder=folder,
+            accept=self._format.mine,
+            say=self._say,
+        )
+        self._backoff = Backoff(**settings.get("backoff", {}))
+        self._hurry = threading.Event()
+        self._stop, self._connected, self._connections, self._failures = threading.Event(), False, 0, 0
+        self._news: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
+        self._state = self._news
+        self._cut = self._failing = False
+        self._thread = threading.Thread(target=self._work, name="sink " + place, daemon=True)
+
+    def _start(self) -> None:
+        """To be called when the subclass is ready."""
+        self._thread.start()
+
+    def _write(self, frame: Any) -> None:
+        self._spool.put(self._format.encode(frame, self._spool.stream, self._spool.next_number))
+
+    def announce(self, state: str, tick_ns: Optional[int]) -> None:
+        """Passed on as soon as there is a connection; only the last one counts."""
+        self._state = self._news = {"state": state, "since_ns": tick_ns}
+        self._spool.wake()
+
+    def counts(self) -> Dict[str, int]:
+        """The spool's, and ``connected`` (0 or 1), ``connections`` and ``failures`` so far."""
+        return dict(
+            self._spool.counts(),
+            connected=int(self._connected),
+            connections=self._connections,
+            failures=self._failures,
+        )
+
+    def close(self) -> None:
+        """Send what waits, for some seconds; the rest stays in a spool on the disk, or is gone and counted."""
+        end, failures = time.monotonic() + DRAIN_S, self._failures
+        # A far side that is away gets one more chance, now.
+        self._hurry.set()
+        while not self._spool.wait_empty(0.05) and time.monotonic() < end and self._failures == failures:
+            pass
+        self._end()
+        self._spool.close()
+        lost = self._spool.counts()["lost"]
+        if lost:
+            self._say("{}: {} frames never arrived".format(self.place, lost))
+
+    def discard(self) -> None:
+        """Nothing more leaves, not even what a library holds; what waited is forgotten, on the disk too."""
+        self._stop.set()
+        self._cut = True
+        connection = self._socket_now()
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._spool.discard()
+        self._end()
+
+    def _end(self) -> None:
+        self._stop.set()
+        self._hurry.set()
+        self._spool.wake()
+        if self._thread.is_alive():
+            self._thread.join(0.7)
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._connect()
+                self._connected, self._news = True, self._state
+                self._connections += 1
+                if self._failing:
+                    self._say("{}: connected again".format(self.place))
+                    self._failing = False
+                self._pump()
+            except Exception as error:
+                self._failures += 1
+                if not self._failing and not self._stop.is_set():
+                    self._say("{}: {}. Frames wait, and it is tried again.".format(self.place, _reason(error)))
+                    self._failing = True
+            self._connected = False
+            with contextlib.suppress(Exception):
+                self._disconnect()
+            self._spool.give_back()
+            if not self._stop.is_set():
+                self._hurry.wait(self._backoff.next_s())
+
+    def _pump(self) -> None:
+        while not self._stop.is_set():
+            self._tell_news()
+            entry = self._spool.take(1.0)
+            if entry is None:
+                self._check()
+                continue
+            if self._send(entry.record()):
+                self._spool.done(entry)
+            else:
+                self._spool.refused(entry)
+            self._backoff.worked()
+        self._tell_news()
+
+    def _tell_news(self) -> None:
+        news, self._news = self._news, None
+        if news is not None:
+            self._tell(news)
+
+    def _say(self, text: str) -> None:
+        self._say_text(text)
+
+    def _connect(self) -> None:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """Called while there is nothing to send: raises ``ConnectionLost`` where the far side has gone."""
+
+    def _send(self, record: bytes) -> bool:
+        """Deliver one record; False where nobody will ever take it. Raises ``OSError`` or ``ConnectionLost``."""
+        raise NotImplementedError
+
+    def _tell(self, document: Dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _disconnect(self) -> None:
+        raise NotImplementedError
+
+    def _socket_now(self) -> Optional[socket.socket]:
+        """The connection, where there is one."""
+        raise NotImplementedError
+
+
+def _reason(error: BaseException) -> str:
+    # Of an error nobody thought of, the kind alone: its text could hold anything.
+    known = isinstance(error, (ConnectionLost, OSError))
+    text = (getattr(error, "strerror", None) or str(error) if known else "") or type(error).__name__
+    return text[:1].lower() + text[1:].rstrip(".")

@@ -1,0 +1,260 @@
+"""Perturbed records that wait for a network: bounded, with a time to live, in memory or on a disk.
+
+The loop puts records in and never waits. A sender takes the oldest, says when it has arrived, or gives back what was
+under way when its connection broke. What does not fit or is too old is dropped, oldest first, and counted.
+
+On a disk (``spool_disk``) a record is only written when it has waited for ``write_after_s``, or when the spool is
+closed: while the network works, a memory card is left alone. What a power cut or ``kill -9`` takes is these seconds.
+"""
+
+import collections
+import os
+import threading
+import time
+from typing import Callable, Deque, Dict, Optional
+
+from edgeveil.edge_runtime.sinks.network.spool_disk import Segments, Stored
+
+
+class Entry(object):
+    """One record and where it is: in memory (``data``), on the disk (``stored``), or nowhere any more (``gone``)."""
+
+    __slots__ = ("born_s", "data", "gone", "number", "size", "stored")
+
+    def __init__(self, number: int, data: Optional[bytes], stored: Optional[Stored], size: int, born_s: float) -> None:
+        self.number, self.data, self.stored, self.size, self.born_s = number, data, stored, size, born_s
+        self.gone = False
+
+    def record(self) -> bytes:
+        """The bytes, of an entry that was taken."""
+        return self.data or b""
+
+
+class Spool(object):
+    """Records in, oldest first out. One thread puts, one takes.
+
+    ``most_bytes`` bounds all that waits, ``memory_bytes`` the part that is in memory; ``ttl_s`` is how long a record is
+    worth sending. ``folder`` is where a spool on the disk lives, for it alone; None is memory. ``accept`` is asked of
+    each record found there from an earlier run. ``stream`` are eight bytes drawn for this run: with ``next_number``
+    they name a record.
+
+    Raises ``BadInput`` where the folder is in use, ``WriteFailed`` where it cannot be made.
+    """
+
+    def __init__(
+        self,
+        *,
+        most_bytes: int,
+        ttl_s: float,
+        memory_bytes: int = 2**24,
+        folder: Optional[str] = None,
+        accept: Callable[[bytes], bool] = lambda _: True,
+        say: Callable[[str], None] = lambda _: None,
+        write_after_s: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._most_bytes, self._ttl_s, self._clock, self._wall = most_bytes, ttl_s, clock, wall
+        self._memory_bytes = min(memory_bytes, most_bytes) if folder else most_bytes
+        self._write_after_s, self._write_again_s, self._say = write_after_s, 0.0, say
+        self._ready = threading.Condition()
+        self._waiting: Deque[Entry] = collections.deque()
+        self._flying: Dict[int, Entry] = collections.OrderedDict()
+        self._unwritten: Deque[Entry] = collections.deque()
+        self._bytes = self._in_memory = 0
+        self._counts = dict.fromkeys(("put", "done", "full", "expired", "lost", "unlike", "restored", "disk_errors"), 0)
+        self.stream, self.next_number, self._number = os.urandom(8), 0, 0
+        self._closed = self._woken = False
+        self._disk = Segments(folder) if folder else None
+        if self._disk:
+            self._restore(self._disk, accept)
+
+    def put(self, record: bytes) -> None:
+        """Take a record; returns at once."""
+        with self._ready:
+            self.next_number += 1
+            self._add(Entry(self._number, record, None, len(record), self._clock()))
+            self._counts["put"] += 1
+            self._expire()
+            self._shrink()
+            self._write_old(self._clock() - self._write_after_s)
+            self._ready.notify_all()
+
+    def take(self, timeout_s: float = 0.0) -> Optional[Entry]:
+        """The oldest record that waits, its bytes by ``record()``; None where there is none in that time, or ``wake``.
+
+        It is under way from now on, until ``done`` or ``give_back``.
+        """
+        with self._ready:
+            self._expire()
+            if not self._waiting and not self._woken and timeout_s > 0:
+                self._ready.wait(timeout_s)
+            self._woken = False
+            while self._waiting and not self._closed:
+                entry = self._waiting.popleft()
+                if entry.gone:
+                    continue
+                self._flying[entry.number] = entry
+                if entry.data is not None:
+                    return entry
+                entry.data = self._disk.read(entry.stored) if self._disk and entry.stored else None
+                if entry.data is not None:
+                    self._in_memory += entry.size
+                    return entry
+                self._leave(entry, "lost")
+            return None
+
+    def done(self, entry: Entry) -> None:
+        """It has arrived."""
+        with self._ready:
+            if not entry.gone:
+                self._leave(entry, "done")
+                self._ready.notify_all()
+
+    def refused(self, entry: Entry) -> None:
+        """Nobody will ever take it: counted as lost."""
+        with self._ready:
+            if not entry.gone:
+                self._leave(entry, "lost")
+
+    def give_back(self) -> None:
+        """What was under way waits again, in its old order, before all others."""
+        with self._ready:
+            entries, self._flying = list(self._flying.values()), collections.OrderedDict()
+            for entry in sorted(entries, key=lambda e: e.number, reverse=True):
+                if entry.stored is not None:
+                    entry.data, self._in_memory = None, self._in_memory - entry.size
+                self._waiting.appendleft(entry)
+            self._expire()
+            self._shrink()
+
+    def wake(self) -> None:
+        """Let ``take`` return, for its caller has something else to do."""
+        with self._ready:
+            self._woken = True
+            self._ready.notify_all()
+
+    def wait_empty(self, timeout_s: float) -> bool:
+        """Whether all has arrived, or does within that time."""
+        end = self._clock() + timeout_s
+        with self._ready:
+            while self._waiting or self._flying:
+                left = end - self._clock()
+                if left <= 0:
+                    return False
+                self._ready.wait(min(left, 0.1))
+            return True
+
+    def age_s(self, entry: Entry) -> float:
+        """How long this record has waited, in seconds."""
+        return self._clock() - entry.born_s
+
+    def counts(self) -> Dict[str, int]:
+        """``put``, ``restored`` from an earlier run; of these ``done``, dropped as ``full``, ``expired``, ``lost``.
+
+        ``waiting`` is the rest. ``unlike`` counts what an earlier bundle left, ``disk_errors`` failed writes.
+        """
+        with self._ready:
+            waiting = sum(not e.gone for e in self._waiting) + len(self._flying)
+            return dict(self._counts, waiting=waiting, waiting_bytes=self._bytes)
+
+    def close(self) -> None:
+        """On a disk: write what still waits, for the next run. In memory: it is gone, counted as lost."""
+        with self._ready:
+            self._closed = True
+            if self._disk:
+                self._write_old(float("inf"), again=True)
+                self._disk.close()
+            for entry in list(self._flying.values()) + [e for e in self._waiting if not e.gone and not e.stored]:
+                if not entry.stored:
+                    self._leave(entry, "lost")
+
+    def discard(self) -> None:
+        """Forget everything, on the disk too, and let nothing more be taken."""
+        with self._ready:
+            self._closed = True
+            for entry in list(self._flying.values()) + [e for e in self._waiting if not e.gone]:
+                self._leave(entry, "lost")
+            self._waiting.clear()
+            self._unwritten.clear()
+            if self._disk:
+                self._disk.discard()
+                self._disk.close()
+
+    def _restore(self, disk: Segments, accept: Callable[[bytes], bool]) -> None:
+        now, wall = self._clock(), self._wall()
+        for found in disk.found():
+            if not accept(found.data):
+                self._counts["unlike"] += 1
+                disk.forget(found.stored)
+                continue
+            # A board without a battery may believe that it is 1970: then a record is as young as can be.
+            age_s = max(0.0, wall - found.wall_s)
+            self._add(Entry(self._number, None, found.stored, len(found.data), now - age_s))
+            self._counts["restored"] += 1
+        self._expire()
+        self._shrink()
+
+    def _add(self, entry: Entry) -> None:
+        self._number += 1
+        self._waiting.append(entry)
+        self._bytes += entry.size
+        if entry.data is not None:
+            self._in_memory += entry.size
+            if self._disk:
+                self._unwritten.append(entry)
+
+    def _leave(self, entry: Entry, why: str) -> None:
+        entry.gone = True
+        self._flying.pop(entry.number, None)
+        self._bytes -= entry.size
+        if entry.data is not None:
+            entry.data, self._in_memory = None, self._in_memory - entry.size
+        if entry.stored and self._disk:
+            self._disk.forget(entry.stored)
+        self._counts[why] += 1
+
+    def _expire(self) -> None:
+        oldest_s = self._clock() - self._ttl_s
+        while self._waiting and (self._waiting[0].gone or self._waiting[0].born_s < oldest_s):
+            entry = self._waiting.popleft()
+            if not entry.gone:
+                self._leave(entry, "expired")
+
+    def _shrink(self) -> None:
+        while self._bytes > self._most_bytes and self._waiting:
+            entry = self._waiting.popleft()
+            if not entry.gone:
+                self._leave(entry, "full")
+        if self._in_memory <= self._memory_bytes:
+            return
+        # There is a disk, or the bound above would have held: it gets what memory does not hold, or that is dropped.
+        self._write_old(float("inf"))
+        for entry in self._waiting:
+            if self._in_memory <= self._memory_bytes:
+                break
+            if entry.data is not None:
+                self._leave(entry, "full")
+
+    def _write_old(self, born_before_s: float, again: bool = False) -> None:
+        if not self._disk or (self._clock() < self._write_again_s and not again):
+            return
+        behind_s = self._wall() - self._clock()
+        while self._unwritten and (self._unwritten[0].gone or self._unwritten[0].born_s <= born_before_s):
+            entry = self._unwritten.popleft()
+            if entry.gone or entry.data is None:
+                continue
+            try:
+                entry.stored = self._disk.append(entry.data, behind_s + entry.born_s)
+            except OSError as error:
+                # Whatever was written of it is cut off again; it stays in memory, and the disk gets some time.
+                self._unwritten.appendleft(entry)
+                self._counts["disk_errors"] += 1
+                self._write_again_s = self._clock() + 5.0
+                self._say(
+                    "the spool in {} cannot be written to ({}): records wait in memory, the oldest are dropped when it "
+                    "is full. Free some space there.".format(self._disk.folder, str(error.strerror).lower())
+                )
+                return
+            if entry.number not in self._flying:
+                entry.data, self._in_memory = None, self._in_memory - entry.size

@@ -1,0 +1,58 @@
+"""``tcp://HOST:PORT``: length-prefixed records on one connection. What the format is comes first."""
+
+import json
+import select
+import socket
+import struct
+from typing import Any, Dict, Optional
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.sinks.network.sink import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.uri import address
+
+_LENGTH = struct.Struct(">I")
+
+
+class TcpSink(NetworkSink):
+    """Each message is four bytes of length (big-endian) and that many bytes: JSON, beginning with ``{``, or a record.
+
+    Nothing comes back over the connection, so what the system had taken when it broke may be lost, or come again.
+    """
+
+    def __init__(self, text, outputs, manifest, settings):
+        host, port, path, options = address(text, 0, OPTIONS)
+        if not port or path not in ("", "/"):
+            raise BadInput("expected tcp://HOST:PORT; got no port, or a path behind it")
+        self._address = (host, port)
+        self._socket: Any = None
+        super(TcpSink, self).__init__("tcp://{}:{}".format(host, port), outputs, manifest, dict(settings, **options))
+        self._start()
+
+    def _connect(self) -> None:
+        self._socket = socket.create_connection(self._address, TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._message(json.dumps(self._format.document, sort_keys=True).encode("utf-8"))
+
+    def _send(self, record: bytes) -> bool:
+        self._check()
+        self._message(record)
+        return True
+
+    def _tell(self, document: Dict[str, Any]) -> None:
+        self._message(json.dumps(dict(document, kind="edgeveil-status"), sort_keys=True).encode("utf-8"))
+
+    def _check(self) -> None:
+        readable = select.select([self._socket], [], [], 0)[0]
+        if readable and not self._socket.recv(4096):
+            raise ConnectionLost("the far side has closed the connection")
+
+    def _message(self, data: bytes) -> None:
+        self._socket.sendall(_LENGTH.pack(len(data)) + data)
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+
+    def _socket_now(self) -> Optional[socket.socket]:
+        return self._socket

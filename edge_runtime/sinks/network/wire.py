@@ -1,0 +1,78 @@
+"""What crosses the network: one record of fixed size a frame. ``docs/sinks.md`` says the same for who reads it.
+
+A record tells which tick it is of, which place in that tick it fills, and the outputs of the manifest as they are. Its
+size depends on the bundle alone, so that who sees encrypted bytes pass by learns nothing from how many there are.
+"""
+
+import hashlib
+import json
+import struct
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+
+MAGIC = b"EVF1"
+NO_TICK = -(2**63)
+# magic, format, stream, number in the stream, tick, tick_ns, slot, 0, bytes that follow
+_HEADER = struct.Struct(">4s4s8sQqqHHI")
+HEADER_BYTES = _HEADER.size
+
+Record = NamedTuple(
+    "Record",
+    [
+        ("id", str),  # the stream and the number in it: the same record sent twice has the same
+        ("index", int),
+        ("tick_ns", Optional[int]),
+        ("slot", int),
+        ("outputs", Dict[str, Any]),
+    ],
+)
+
+
+class Format(object):
+    """How the frames of one bundle are written and read.
+
+    ``outputs`` are the manifest's, ``manifest`` the whole of it where it is at hand. ``document`` is what a receiver
+    is told before the first record; ``key``, four bytes in every record, stands for it.
+    """
+
+    def __init__(self, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]] = None) -> None:
+        bundle = {name: manifest[name] for name in ("name", "created", "security_version")} if manifest else None
+        self.outputs = [{name: o[name] for name in ("name", "kind", "shape", "dtype")} for o in outputs]
+        document = {"schema": 1, "kind": "edgeveil-format", "record": "EVF1", "outputs": self.outputs, "bundle": bundle}
+        self.key = hashlib.sha256(json.dumps(document, sort_keys=True).encode("utf-8")).digest()[:4]
+        self.document: Dict[str, Any] = dict(document, key=self.key.hex())
+        self._dtypes = [np.dtype(o["dtype"]).newbyteorder("<") for o in outputs]
+        counts = [int(np.prod(o["shape"], dtype=np.int64)) for o in outputs]
+        self._sizes = [dtype.itemsize * count for dtype, count in zip(self._dtypes, counts)]
+        self.payload_bytes = sum(self._sizes)
+
+    def encode(self, frame: Any, stream: bytes, number: int) -> bytes:
+        """The record of a ``PerturbedFrame``, number ``number`` of ``stream`` (eight bytes)."""
+        tick_ns = NO_TICK if frame.tick_ns is None else frame.tick_ns
+        parts = [_HEADER.pack(MAGIC, self.key, stream, number, frame.index, tick_ns, frame.slot, 0, self.payload_bytes)]
+        for output, dtype in zip(self.outputs, self._dtypes):
+            parts.append(np.ascontiguousarray(frame.outputs[output["name"]]).astype(dtype, copy=False).tobytes())
+        return b"".join(parts)
+
+    def mine(self, record: bytes) -> bool:
+        """Whether these bytes are a record of this format."""
+        return len(record) == HEADER_BYTES + self.payload_bytes and record[:8] == MAGIC + self.key
+
+    def decode(self, record: bytes) -> Record:
+        """The other way round; raises ``BadInput`` for bytes that are no record of this format."""
+        if not self.mine(record):
+            raise BadInput(
+                "expected a record of {} bytes of the format {}; got {} bytes".format(
+                    HEADER_BYTES + self.payload_bytes, self.key.hex(), len(record)
+                )
+            )
+        _, _, stream, number, index, tick_ns, slot, _, _ = _HEADER.unpack_from(record)
+        outputs, at = {}, HEADER_BYTES
+        for output, dtype, size in zip(self.outputs, self._dtypes, self._sizes):
+            outputs[output["name"]] = np.frombuffer(record[at : at + size], dtype).reshape(output["shape"])
+            at += size
+        name = "{}-{}".format(stream.hex(), number)
+        return Record(name, index, None if tick_ns == NO_TICK else tick_ns, slot, outputs)

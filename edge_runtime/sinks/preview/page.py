@@ -1,0 +1,151 @@
+"""The preview page: one document, one script, one style, nothing from anywhere else."""
+
+from html import escape
+from typing import Dict, Iterable, List, Sequence, Tuple
+
+import numpy as np
+
+from edgeveil.edge_runtime.formats.png import encode
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+
+_ICON = np.kron(np.array([[40, 200], [200, 90]], np.uint8), np.ones((8, 8), np.uint8))
+_BARS = (
+    ("exposure", "exposure", "the middle value of what is seen"),
+    ("dark", "too dark, or no reading", "how much of the frame is at the lower end"),
+    ("bright", "too bright, or too far", "how much of the frame is at the upper end"),
+    ("near", "nearest", "5 % of what is seen lies below"),
+    ("far", "farthest", "95 % of what is seen lies below"),
+    ("blob", "stands out", "how much differs from the background"),
+    ("focus", "focus", "turn the lens until it is largest"),
+)
+
+
+def page(card: Iterable[Tuple[str, str]], notes: Sequence[str], slots: int) -> bytes:
+    """The document, with a place for each slot's picture."""
+    lines = ["<dt>{}</dt><dd>{}</dd>".format(escape(name), escape(text)) for name, text in card]
+    warnings = ["<p class=note>{}</p>".format(escape(note)) for note in notes]
+    pictures = [
+        '<figure><img id="slot{0}" alt="perturbed frame, place {1}" width="1" height="1"><figcaption id="label{0}">'
+        "</figcaption></figure>".format(slot, slot + 1)
+        for slot in range(slots)
+    ]
+    bars = [
+        '<tr title="{1}"><th>{2}</th><td><meter id="{0}" min="0" max="15"></meter></td>'
+        '<td id="{0}-level"></td></tr>'.format(name, escape(hint), escape(shown))
+        for name, shown, hint in _BARS
+    ]
+    return _PAGE.format(
+        notes="".join(warnings), pictures="".join(pictures), card="".join(lines), bars="".join(bars)
+    ).encode("utf-8")
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>EdgeVeil preview</title>
+<link rel="stylesheet" href="page.css">
+<link rel="icon" href="icon.png">
+</head>
+<body>
+<h1>What leaves this sensor <span id="state">...</span></h1>
+{notes}
+<main>
+<section id="pictures">{pictures}</section>
+<section>
+<table id="figures">
+<tr><th>frames a second</th><td id="fps">-</td></tr>
+<tr><th>latency</th><td id="latency">-</td></tr>
+<tr><th>tick</th><td id="tick">-</td></tr>
+<tr><th>dropped inside</th><td id="drops">-</td></tr>
+</table>
+<h2>Privacy card</h2>
+<dl>{card}</dl>
+</section>
+<section id="aiming" hidden>
+<h2>Aiming</h2>
+<p class="note">Aiming is on: these bars are computed from the raw picture and tell something about it, in sixteen
+coarse steps. Switch it off when the camera hangs right.</p>
+<table>{bars}<tr><th>cut off at</th><td id="cut"></td></tr></table>
+</section>
+</main>
+<p>The raw picture is never shown, here or anywhere.</p>
+<script src="page.js"></script>
+</body>
+</html>
+"""
+
+SCRIPT = b"""'use strict';
+const at = (id) => document.getElementById(id);
+let shown = null;
+function show(state) {
+  at('state').textContent = state.state;
+  at('fps').textContent = state.fps === null ? '-' : state.fps.toFixed(1);
+  const latency = state.latency_ms === null ? '-' : state.latency_ms.toFixed(1) + ' ms';
+  at('latency').textContent = state.drops === null ? 'shown on the device itself only' : latency;
+  at('tick').textContent = state.tick === null ? '-' : String(state.tick);
+  const drops = state.drops === null ? 'shown on the device itself only'
+    : Object.entries(state.drops).map(([why, count]) => why + ' ' + count).join(', ') || 'none';
+  at('drops').textContent = drops;
+  at('aiming').hidden = Object.keys(state.aim).length === 0;
+  for (const [name, level] of Object.entries(state.aim)) {
+    if (name === 'cut') {
+      const edges = ['top', 'right', 'bottom', 'left'].filter((_, place) => level & (1 << place));
+      at('cut').textContent = edges.join(', ') || (state.aim.blob ? 'no edge: all of it is in the frame' : 'no edge');
+    } else {
+      at(name).value = level;
+      at(name + '-level').textContent = String(level);
+    }
+  }
+  for (const slot of state.slots) {
+    at('label' + slot.slot).textContent = slot.label;
+    if (state.tick !== shown) {
+      const picture = at('slot' + slot.slot);
+      const scale = Math.max(1, Math.floor(360 / Math.max(slot.width, slot.height)));
+      picture.width = slot.width * scale;
+      picture.height = slot.height * scale;
+      picture.src = 'frame.png?slot=' + slot.slot + '&tick=' + state.tick;
+    }
+  }
+  shown = state.tick;
+}
+async function poll() {
+  try {
+    const answer = await fetch('state.json', {cache: 'no-store'});
+    if (!answer.ok) throw new Error(String(answer.status));
+    show(await answer.json());
+  } catch (error) {
+    at('state').textContent = 'not reached';
+    at('fps').textContent = '-';
+  }
+  setTimeout(poll, 250);
+}
+poll();
+"""
+
+STYLE = b"""body{font:16px/1.4 system-ui,sans-serif;margin:1rem 2rem;color:#1c2024;background:#f7f8f9;max-width:75rem}
+h1{font-size:1.4rem}h2{font-size:1.1rem;margin:1.2rem 0 .3rem}
+#state{font-size:1rem;font-weight:600;padding:.15rem .6rem;border-radius:1rem;background:#d9e6de}
+main{display:flex;flex-wrap:wrap;gap:2rem;align-items:flex-start}section{max-width:26rem}
+#pictures{display:flex;flex-wrap:wrap;gap:1rem;max-width:46rem}
+figure{margin:0}img{image-rendering:pixelated;background:#222;display:block}figcaption{min-height:1.4em;font-weight:600}
+table{border-collapse:collapse}th{text-align:left;font-weight:400;padding:.15rem 1.2rem .15rem 0}
+#figures td{font-variant-numeric:tabular-nums;font-weight:600}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:0}dt{color:#5a636b}dd{margin:0}
+meter{width:12rem}.note{background:#fff3cd;padding:.5rem .8rem;border-left:4px solid #d39e00}
+"""
+
+
+def files(card: List[Tuple[str, str]], notes: Sequence[str], slots: int) -> Dict[str, Tuple[str, bytes]]:
+    """Path -> (content type, bytes)."""
+    return {
+        "/": ("text/html; charset=utf-8", page(card, notes, slots)),
+        "/page.js": ("text/javascript; charset=utf-8", SCRIPT),
+        "/icon.png": ("image/png", encode(_ICON)),
+        "/page.css": ("text/css; charset=utf-8", STYLE),
+    }

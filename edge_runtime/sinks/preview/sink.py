@@ -1,0 +1,151 @@
+"""``preview:PORT``: a page that shows what leaves, on this device, or with a token to others."""
+
+import collections
+import ipaddress
+import json
+import os
+import re
+import threading
+import time
+from typing import Any, Deque, Dict, List, Optional, Tuple
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.png import encode, viewable
+from edgeveil.edge_runtime.ipc.aim_levels import only_levels
+from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.preview.card import card_lines
+from edgeveil.edge_runtime.sinks.preview.page import files
+from edgeveil.edge_runtime.sinks.preview.server import Answer, Server, as_json
+from edgeveil.edge_runtime.sinks.uri import secret, split
+
+WINDOW_S = 5.0  # the fps figure is over the last of these
+_TOKEN = r"[A-Za-z0-9_.~-]{16,128}"  # noqa: S105 - what one looks like; goes into an address and a cookie as it is
+
+
+class PreviewSink(Sink):
+    """Keeps the last frame of each slot and nothing else. ``port`` is the one it listens on (0 asks for any)."""
+
+    live = True
+
+    def __init__(
+        self, place: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+    ) -> None:
+        number, options = split(place, {"token": str, "token_file": str, "bind": str})
+        if not number.isdigit() or int(number) > 65535:
+            raise BadInput("expected preview:PORT, as preview:8080; got {!r}".format(number))
+        bind = options.get("bind", "127.0.0.1")
+        token = options.get("token") or secret(
+            options.get("token_file"), os.environ.get("EDGEVEIL_PREVIEW_TOKEN"), "the token of the preview"
+        )
+        _check(bind, token)
+        self._main = outputs[0]["name"]
+        self._labels = [o["name"] for o in outputs if o["kind"] == "label"]
+        self._classes = manifest["perturber"]["target_classes"] if manifest else []
+        self._range = _range(manifest)
+        capture = manifest.get("capture") if manifest else None
+        self._slots = capture["slots"] if capture else 1
+        audit = settings.get("privacy")
+        self._files = files(
+            card_lines(manifest, json.loads(audit.decode("utf-8")) if audit else None, **settings.get("runs", {})),
+            settings.get("notes", ()),
+            self._slots,
+        )
+        self._lock = threading.Lock()
+        self._last: Dict[int, Any] = {}
+        self._ticks: Deque[Tuple[int, float]] = collections.deque()
+        self._state, self._shown = "waiting", 0
+        self._local: Tuple[Dict[str, int], Dict[str, int], Optional[float]] = ({}, {}, None)
+        self._server = Server(bind, int(number), token, self._answer)
+        self.port = self._server.server_address[1]
+
+    def _write(self, frame: Any) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if self._state == "waiting":
+                self._state = "running"
+            if frame.slot < self._slots:
+                self._last[frame.slot] = frame
+            self._shown += 1
+            if not self._ticks or self._ticks[-1][0] != frame.index:
+                self._ticks.append((frame.index, now))
+            while self._ticks[0][1] < now - WINDOW_S:
+                self._ticks.popleft()
+
+    def announce(self, state: str, tick_ns: Optional[int]) -> None:  # noqa: ARG002 - the page says now
+        """Shown beside the title."""
+        with self._lock:
+            self._state = state
+
+    def local(self, counters: Dict[str, int], aim: Dict[str, int], latency_ms: Optional[float] = None) -> None:
+        """Counters and latency go to browsers on this device alone, ``aim`` to all who may look."""
+        with self._lock:
+            self._local = (dict(counters), only_levels(aim), latency_ms)
+
+    def counts(self) -> Dict[str, int]:
+        """``put``: frames that could be seen."""
+        with self._lock:
+            return {"put": self._shown}
+
+    def close(self) -> None:
+        """The page is gone."""
+        self._server.close()
+
+    def discard(self) -> None:
+        """The page is gone, and what it showed."""
+        with self._lock:
+            self._last.clear()
+        self._server.close()
+
+    def _answer(self, path: str, query: Dict[str, str], is_local: bool) -> Optional[Answer]:
+        if path == "/state.json":
+            return as_json(self._state_now(is_local))
+        if path == "/frame.png":
+            with self._lock:
+                frame = self._last.get(int(query["slot"]) if query.get("slot", "").isdigit() else 0)
+            return None if frame is None else ("image/png", encode(viewable(frame.outputs[self._main], *self._range)))
+        return self._files.get(path)
+
+    def _state_now(self, is_local: bool) -> Dict[str, Any]:
+        now = time.monotonic()
+        with self._lock:
+            ticks = [at for _, at in self._ticks if at >= now - WINDOW_S]
+            frames, state, (drops, aim, latency_ms) = dict(self._last), self._state, self._local
+        fps = (len(ticks) - 1) / (ticks[-1] - ticks[0]) if len(ticks) > 1 and ticks[-1] > ticks[0] else None
+        return {
+            "state": state,
+            "tick": max(frame.index for frame in frames.values()) if frames else None,
+            "fps": fps,
+            # How long a frame takes, and what becomes of it, may depend on what is in it.
+            "latency_ms": latency_ms if is_local else None,
+            "drops": drops if is_local else None,
+            "aim": aim,
+            "slots": [self._slot(slot, frame) for slot, frame in sorted(frames.items())],
+        }
+
+    def _slot(self, slot: int, frame: Any) -> Dict[str, Any]:
+        height, width = viewable(frame.outputs[self._main], *self._range).shape[:2]
+        labels = [int(frame.outputs[name]) for name in self._labels]
+        shown = [self._classes[n] if 0 <= n < len(self._classes) else str(n) for n in labels]
+        return {"slot": slot, "width": width, "height": height, "label": ", ".join(shown)}
+
+
+def _check(bind: str, token: Optional[str]) -> None:
+    try:
+        loopback = ipaddress.ip_address(bind).is_loopback
+    except ValueError:
+        raise BadInput("expected an address of this device as bind=0.0.0.0; got {!r}".format(bind)) from None
+    if token is None and not loopback:
+        raise BadInput(
+            "a preview that others can reach needs a token: token_file=FILE, or EDGEVEIL_PREVIEW_TOKEN. Without bind= "
+            "it is for this device alone."
+        )
+    if token is not None and not re.fullmatch(_TOKEN, token):
+        raise BadInput("expected a token of 16 to 128 letters, digits or -_.~: openssl rand -hex 16 makes one")
+
+
+def _range(manifest: Optional[Dict[str, Any]]) -> Tuple[float, float]:
+    """Black and white: the range of the reading, the widest where each feature has its own."""
+    if manifest is None or manifest["input"]["low"] is None:
+        return 0.0, 255.0
+    low, high = manifest["input"]["low"], manifest["input"]["high"]
+    return float(min(low) if isinstance(low, list) else low), float(max(high) if isinstance(high, list) else high)

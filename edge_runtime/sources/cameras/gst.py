@@ -1,0 +1,118 @@
+"""``gst:PIPELINE``: whatever GStreamer can open, such as ``gst:nvarguscamerasrc ! nvvidconv``; by PyGObject.
+
+The pipeline ends where this source takes over: what it is given ends in no sink of its own, for then raw pictures would
+go there too.
+"""
+
+import importlib
+import re
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Stalled, Unsupported
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Source, now_ns
+from edgeveil.edge_runtime.sources.cameras.install_hints import missing
+from edgeveil.edge_runtime.sources.convert import need_image
+
+FORMATS = {("uint8", 1): "GRAY8", ("uint8", 3): "RGB", ("uint16", 1): "GRAY16_LE"}
+_SINK = re.compile(r"\b\w*sink\b")
+_NETWORK = re.compile(r"\b(rtsp|udp|tcpclient|tcpserver|souphttp|curlhttp|neonhttp|rtmp|srt|rist|uri|mms|hls|dash)\w*")
+
+
+class GstSource(Source):
+    """Pictures at the bundle's size and type, the newest there is: gray or RGB of 8 bits, gray of 16."""
+
+    live = True
+
+    def __init__(self, place, spec, freshness=None):
+        need_image(spec, "GStreamer")
+        if not place or _SINK.search(place):
+            raise BadInput("expected gst:PIPELINE without a sink at its end: raw pictures go nowhere else")
+        if _NETWORK.search(place):
+            raise BadInput(
+                "cameras on the network are for rtsp:// or http://, which say that raw pictures travel there"
+            )
+        form = FORMATS.get((spec["dtype"], spec["shape"][2]))
+        if form is None:
+            raise Unsupported("GStreamer gives gray or RGB uint8 or gray uint16; this bundle takes another type")
+        self._gst = _gstreamer()
+        self.name = "GStreamer pipeline"
+        self._fresh, self._spec, self._next = freshness or Freshness(self.name), spec, 0
+        height, width = spec["shape"][:2]
+        end = "videoconvert ! video/x-raw,format={},width={},height={} ! appsink name=edgeveil {}".format(
+            form, width, height, "max-buffers=1 drop=true sync=false"
+        )
+        problem = None
+        try:
+            self._pipeline = self._gst.parse_launch("{} ! {}".format(place, end))
+        except self._gst.glib.Error as error:
+            problem = error.message
+        if problem is not None:
+            raise BadInput("GStreamer does not understand this pipeline: {}".format(problem[:200]))
+        self._sink = self._pipeline.get_by_name("edgeveil")
+        self._pipeline.set_state(self._gst.State.PLAYING)
+        try:
+            self._ahead = self._sample()
+        except BaseException:
+            self.close()
+            raise
+
+    def next(self):
+        """The next picture, waited for at most 5 s."""
+        sample = self._ahead or self._sample()
+        self._ahead = None
+        taken = now_ns()
+        picture = self._picture(sample)
+        self._fresh.check(picture)
+        index, self._next = self._next, self._next + 1
+        return RawFrame(picture, index, taken)
+
+    def _sample(self):
+        sample = self._sink.emit("try-pull-sample", int(STALL_S * 1e9))
+        if sample is not None:
+            return sample
+        message = self._pipeline.get_bus().pop_filtered(self._gst.MessageType.ERROR)
+        if message is not None:
+            problem = message.parse_error()[0].message[:200]
+            kind = Unsupported if "not-negotiated" in problem or "negotiat" in problem else Disconnected
+            raise kind("{} failed: {}. It must give {}.".format(self.name, problem, tuple(self._spec["shape"])))
+        if self._sink.get_property("eos"):
+            raise Disconnected("{} has come to its end".format(self.name))
+        raise Stalled("{} gave no picture for {:.0f} s".format(self.name, STALL_S))
+
+    def _picture(self, sample):
+        buffer = sample.get_buffer()
+        good, mapped = buffer.map(self._gst.MapFlags.READ)
+        if not good:
+            raise FrameDropped("unreadable")
+        try:
+            (height, width, channels), dtype = self._spec["shape"], np.dtype(self._spec["dtype"])
+            # Rows are padded to four bytes.
+            rows = np.frombuffer(mapped.data, np.uint8)[: mapped.size // height * height].reshape(height, -1)
+            row = width * channels * dtype.itemsize
+            if rows.shape[1] < row:
+                raise FrameDropped("shape")
+            return np.array(rows[:, :row]).view(dtype).reshape(height, width, channels)
+        finally:
+            buffer.unmap(mapped)
+
+    def close(self):
+        """Stop the pipeline."""
+        self._pipeline.set_state(self._gst.State.NULL)
+
+
+def _gstreamer() -> Any:
+    """GStreamer through PyGObject, started. Raises ``Missing``."""
+    try:
+        gi = importlib.import_module("gi")
+        gi.require_version("Gst", "1.0")
+        gst: Any = importlib.import_module("gi.repository.Gst")
+        gst.glib = importlib.import_module("gi.repository.GLib")
+    except (ImportError, ValueError, AttributeError):
+        gst = None
+    if gst is None:
+        raise missing("pipelines are run by GStreamer", "gstreamer")
+    gst.init(None)
+    return gst

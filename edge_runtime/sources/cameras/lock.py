@@ -1,0 +1,45 @@
+"""One camera, one loop: a lock that lasts as long as the process that holds it."""
+
+import fcntl
+import hashlib
+import os
+import tempfile
+
+from edgeveil.edge_runtime.errors import Unsupported
+
+FOLDERS = ("/run/lock", None)  # None: where temporary files go
+
+
+class Claim(object):
+    """Holds the device called ``name`` for this process. Raises ``Unsupported`` where another one has it.
+
+    The kernel lets several programs open one camera; what they then get of it is nobody's promise.
+    """
+
+    def __init__(self, name, folders=FOLDERS):
+        path = "edgeveil-{}.lock".format(hashlib.sha256(name.encode("utf-8")).hexdigest()[:16])
+        self._file = None
+        for folder in folders:
+            try:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._file = os.open(os.path.join(folder or tempfile.gettempdir(), path), flags, 0o666)
+                break
+            except OSError:
+                continue
+        if self._file is None:
+            return  # nowhere to put a lock: then the camera's own driver has the last word
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            self._file = None
+            taken = "another process has {}: two loops cannot share a camera. Stop the other one.".format(name)
+        else:
+            return
+        raise Unsupported(taken)
+
+    def release(self):
+        """Let the device go."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

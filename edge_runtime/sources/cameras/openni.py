@@ -1,0 +1,177 @@
+"""``openni:``: the depth of any camera that OpenNI2 has a driver for, by its C interface through ctypes.
+
+That is how a Kinect v2 is read where libfreenect2's OpenNI2 driver is installed; Asus Xtion, Orbbec Astra and others
+come with drivers of their own.
+"""
+
+import ctypes
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, SourceFailed, Stalled, Unsupported
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Source, now_ns
+from edgeveil.edge_runtime.sources.cameras.install_hints import missing
+from edgeveil.edge_runtime.sources.cameras.lock import Claim
+from edgeveil.edge_runtime.sources.convert import need_depth
+
+LIBRARIES = ("libOpenNI2.so.0", "libOpenNI2.so")
+VERSION = 2002  # of the interface: 2.2
+DEPTH = 3  # OniSensorType
+TIMED_OUT = 102  # OniStatus
+FORMATS_MM = {100: 1.0, 101: 0.1}  # OniPixelFormat of 1 mm and of 100 um
+VIDEO_MODE = 3  # ONI_STREAM_PROPERTY_VIDEO_MODE
+
+
+class _Info(ctypes.Structure):
+    """``OniDeviceInfo``."""
+
+    _fields_ = [
+        ("uri", ctypes.c_char * 256),
+        ("vendor", ctypes.c_char * 256),
+        ("name", ctypes.c_char * 256),
+        ("vendor_id", ctypes.c_uint16),
+        ("product_id", ctypes.c_uint16),
+    ]
+
+
+class _Mode(ctypes.Structure):
+    """``OniVideoMode``."""
+
+    _fields_ = [(name, ctypes.c_int) for name in ("format", "width", "height", "fps")]
+
+
+class _Frame(ctypes.Structure):
+    """``OniFrame``."""
+
+    _fields_ = [
+        ("size", ctypes.c_int),
+        ("data", ctypes.c_void_p),
+        ("sensor", ctypes.c_int),
+        ("timestamp", ctypes.c_uint64),
+        ("index", ctypes.c_int),
+        ("width", ctypes.c_int),
+        ("height", ctypes.c_int),
+        ("mode", _Mode),
+        ("cropped", ctypes.c_int),
+        ("crop_x", ctypes.c_int),
+        ("crop_y", ctypes.c_int),
+        ("stride", ctypes.c_int),
+    ]
+
+
+def _library():
+    for name in LIBRARIES:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise missing("depth cameras of many makers are read by OpenNI2", "openni")
+
+
+class OpenNISource(Source):
+    """Depth uint16 (height, width, 1) in the bundle's ``unit_mm``, 0 where there is no reading.
+
+    ``openni:`` is the first camera found, ``openni:URI`` the one of that address, as NiViewer2 shows it.
+    """
+
+    live = True
+
+    def __init__(self, place, spec, freshness=None):
+        need_depth(spec, "an OpenNI2 camera")
+        self._spec = spec
+        self.name = "OpenNI2 camera " + (place or "(the first)")
+        self._fresh = freshness or Freshness(self.name)
+        self._library = _library()
+        self._claim = Claim("openni " + place)
+        self._device, self._stream = ctypes.c_void_p(), ctypes.c_void_p()
+        self._next = 0
+        try:
+            self._open(place)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, place):
+        library = self._library
+        if library.oniInitialize(VERSION):
+            raise SourceFailed("OpenNI2 does not start: it finds no drivers (OpenNI2/Drivers beside its library)")
+        uri = place.encode("utf-8") or self._first()
+        if library.oniDeviceOpen(uri, ctypes.byref(self._device)):
+            raise Disconnected("{} cannot be opened: plug it in, or see NiViewer2".format(self.name))
+        if library.oniDeviceCreateStream(self._device, DEPTH, ctypes.byref(self._stream)):
+            raise Unsupported("{} has no depth".format(self.name))
+        height, width = self._spec["shape"][:2]
+        mode = _Mode(100, width, height, 30)
+        # A driver may know one mode only: what it then gives is looked at, not what it answers.
+        library.oniStreamSetProperty(self._stream, VIDEO_MODE, ctypes.byref(mode), ctypes.sizeof(mode))
+        if library.oniStreamStart(self._stream):
+            raise Disconnected("{} does not start".format(self.name))
+        depth = self._read()
+        if list(depth.shape) != [height, width]:
+            raise Unsupported(
+                "{} gives depth of {}; this bundle takes {}. Export for this camera.".format(
+                    self.name, depth.shape, (height, width)
+                )
+            )
+
+    def _first(self):
+        """The address of the first camera that the drivers find."""
+        devices, count = ctypes.POINTER(_Info)(), ctypes.c_int()
+        if self._library.oniGetDeviceList(ctypes.byref(devices), ctypes.byref(count)):
+            raise SourceFailed("OpenNI2 does not say which cameras there are")
+        try:
+            if not count.value:
+                raise Disconnected("OpenNI2 finds no camera: plug one in")
+            return bytes(devices[0].uri)
+        finally:
+            self._library.oniReleaseDeviceList(devices)
+
+    def next(self):
+        """The next picture, waited for at most 5 s."""
+        depth, taken = self._read(), now_ns()
+        self._fresh.check(depth)
+        index, self._next = self._next, self._next + 1
+        if list(depth.shape) != list(self._spec["shape"][:2]):
+            raise FrameDropped("shape")
+        return RawFrame(depth[:, :, None], index, taken)
+
+    def _read(self):
+        library = self._library
+        ready, frame = ctypes.c_int(-1), ctypes.POINTER(_Frame)()
+        waited = library.oniWaitForAnyStream(ctypes.byref(self._stream), 1, ctypes.byref(ready), int(STALL_S * 1000))
+        if waited == TIMED_OUT:
+            raise Stalled("{} gave no picture for {:.0f} s: unplug it and plug it in again".format(self.name, STALL_S))
+        if waited or library.oniStreamReadFrame(self._stream, ctypes.byref(frame)):
+            raise Disconnected("{} has gone: it was unplugged".format(self.name))
+        try:
+            return self._copy(frame.contents)
+        finally:
+            library.oniFrameRelease(frame)
+
+    def _copy(self, frame):
+        """The picture in memory of its own: the library uses its buffer again."""
+        if frame.mode.format not in FORMATS_MM:
+            raise Unsupported("{} gives depth in a format of its own ({})".format(self.name, frame.mode.format))
+        if frame.stride * frame.height > frame.size or frame.width * 2 > frame.stride or frame.stride % 2:
+            raise FrameDropped("shape")
+        values = np.ctypeslib.as_array((ctypes.c_uint16 * (frame.size // 2)).from_address(frame.data))
+        depth = values[: frame.stride // 2 * frame.height].reshape(frame.height, -1)[:, : frame.width]
+        scale = FORMATS_MM[frame.mode.format] / (self._spec["unit_mm"] or 1.0)
+        if scale == 1.0:
+            return depth.copy()
+        return np.minimum(np.rint(depth * scale), 65535).astype(np.uint16)
+
+    def close(self):
+        """Stop the camera and let it go.
+
+        OpenNI2 itself is not shut down: drivers crash when they are unloaded, and a camera that comes back wants it.
+        """
+        if self._stream:
+            self._library.oniStreamStop(self._stream)
+            self._library.oniStreamDestroy(self._stream)
+            self._stream = ctypes.c_void_p()
+        if self._device:
+            self._library.oniDeviceClose(self._device)
+            self._device = ctypes.c_void_p()
+        self._claim.release()

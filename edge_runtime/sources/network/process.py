@@ -1,0 +1,101 @@
+"""The fetching process: raw frames of a network camera, handed to the inside through a pipe, which has no network.
+
+It has no bundle and no sinks, and lets frames go nowhere else. Pictures over HTTP are handed on as the bytes that came:
+what decodes them is inside, where what it might leak has nowhere to go. RTSP is decoded here, by OpenCV's FFmpeg, for
+that cannot be parted from its network code.
+
+A message is a kind (1 byte) and a length (4 bytes, little-endian), then that many bytes: ``J`` a JPEG, ``R`` a reading
+of the sensor's shape and type, ``D`` a frame that could not be had (its reason), ``F`` a failure (JSON: word, text).
+"""
+
+import json
+import os
+import random
+import struct
+import time
+from typing import Any, Dict, List
+
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
+from edgeveil.edge_runtime.sandbox import hardening
+
+MESSAGE = struct.Struct("<cI")
+JPEG, READING, DROPPED, FAILED = b"J", b"R", b"D", b"F"
+_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+
+
+def main(argv: List[str]) -> int:
+    """``argv``: one JSON object of file descriptors: settings (``source``, ``sensor``) and frames, to write to."""
+    handles = json.loads(argv[0])
+    hardening.no_core_dumps()
+    hardening.end_with_parent()
+    with os.fdopen(handles["settings"], "rb") as file:
+        settings = json.loads(file.read().decode("utf-8"))
+    hardening.no_files()
+    pause_s = _PAUSE_S
+    try:
+        while True:
+            began = time.monotonic()
+            _tell(handles["frames"], _until_it_fails(settings, handles["frames"]))
+            pause_s = _PAUSE_S if time.monotonic() - began > _LONGEST_PAUSE_S else pause_s
+            time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads load, it hides nothing
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    except (BrokenPipeError, KeyboardInterrupt):
+        return 0  # the inside has gone
+
+
+def _until_it_fails(settings: Dict[str, Any], handle: int) -> Dict[str, str]:
+    """Hand on what the camera gives; returns why that ended."""
+    try:
+        if settings["source"].startswith("rtsp:"):
+            _readings(settings, handle)
+        else:
+            _pictures(settings, handle)
+        return {"word": "Disconnected", "text": "the camera's stream has ended"}
+    except BrokenPipeError:
+        raise
+    except DeviceFailed as error:
+        return {"word": type(error).__name__, "text": str(error)}
+    except EdgeVeilError as error:
+        return {"word": "Unsupported", "text": str(error)}
+    except Exception as error:
+        return {"word": "Disconnected", "text": "fetching failed: {}".format(describe(error))}
+
+
+def _pictures(settings: Dict[str, Any], handle: int) -> None:
+    from edgeveil.edge_runtime.sources.network.http import Pictures
+
+    pictures = Pictures(settings["source"])
+    try:
+        while True:
+            try:
+                message = (JPEG, pictures.next_jpeg())
+            except FrameDropped as drop:
+                message = (DROPPED, drop.reason.encode("ascii"))
+            _write(handle, *message)
+    finally:
+        pictures.close()
+
+
+def _readings(settings: Dict[str, Any], handle: int) -> None:
+    from edgeveil.edge_runtime.sources.network.rtsp import RtspSource
+
+    with RtspSource(settings["source"].partition(":")[2], settings["sensor"]) as source:
+        while True:
+            try:
+                frame = source.next()
+            except FrameDropped as drop:
+                _write(handle, DROPPED, drop.reason.encode("ascii"))
+                continue
+            if frame is None:
+                return
+            _write(handle, READING, frame._data.tobytes())
+
+
+def _tell(handle: int, failure: Dict[str, str]) -> None:
+    _write(handle, FAILED, json.dumps(failure).encode("ascii"))
+
+
+def _write(handle: int, kind: bytes, data: bytes) -> None:
+    left = memoryview(MESSAGE.pack(kind, len(data)) + data)
+    while left:
+        left = left[os.write(handle, left) :]

@@ -1,0 +1,194 @@
+"""``csv:FILE`` and ``arff:FILE``, or ``-`` for standard input: a vector a line, in blocks, in constant memory.
+
+All lines that are there go through one fast parser together. Where that fails they are looked at one by one, and a bad
+one is refused by its number and its fault, never by what stands in it; the stream goes on.
+"""
+
+import sys
+import warnings
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput, SourceFailed
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.sources import arff
+from edgeveil.edge_runtime.sources.base import Source, now_ns
+
+READ = 1 << 18  # bytes asked for at a time; whatever has come is taken, so that a slow stream is not held up
+LONGEST = 1 << 24  # bytes of a line: beyond it this is no text of vectors
+
+
+class LinesSource(Source):
+    """Numbers between commas. ``index`` of a frame is its line, counted from 1. Empty lines are passed over, and so is
+    a first line of which nothing is a number: the names of the columns."""
+
+    blocks = True
+
+    def __init__(self, path, spec):
+        if len(spec["shape"]) != 1:
+            raise BadInput("lines hold vectors, and this bundle takes {} of {}".format(spec["kind"], spec["shape"]))
+        self._features, self._dtype = spec["shape"][0], np.dtype(spec["dtype"])
+        self._file = _opened(path)
+        self._tail, self._number, self._ended = b"", 0, False
+        self._refused = []
+        self._names = True  # whether the first line may still be one of names
+
+    def next_block(self):
+        """A list of ``RawFrame``, empty where what came held none, or None after the last."""
+        lines = self._lines()
+        if lines is None:
+            return None
+        first, self._number = self._number + 1, self._number + len(lines)
+        if not lines:
+            return []
+        values = self._together(lines) if not self._names else None
+        if values is None:
+            numbers, values = self._one_by_one(lines, first)
+        else:
+            numbers = range(first, first + len(lines))
+        self._names = False
+        captured = now_ns()
+        return [RawFrame(row, number, captured) for number, row in zip(numbers, values)]
+
+    def refused(self):
+        """The lines refused since the last call: a list of (number, what is wrong with it)."""
+        found, self._refused = self._refused, []
+        return found
+
+    def next(self):
+        """Not of this source: see ``next_block``."""
+        raise SourceFailed("lines come in blocks")
+
+    def close(self):
+        """Let the file go."""
+        if self._file is not sys.stdin.buffer:
+            self._file.close()
+
+    def _lines(self):
+        if self._ended:
+            return None
+        try:
+            data = self._file.read1(READ)
+        except OSError as error:
+            raise SourceFailed("the source cannot be read: {}".format(error.strerror)) from None
+        if not data:
+            self._ended = True
+            return [self._tail] if self._tail.strip() else []
+        lines = (self._tail + data).split(b"\n")
+        self._tail = lines.pop()
+        if len(self._tail) > LONGEST:
+            raise BadInput("line {} has no end: expected lines of numbers".format(self._number + len(lines) + 1))
+        return lines
+
+    def _together(self, lines):
+        """All values (n, features), or None where any line is not as it should be."""
+        commas = self._features - 1
+        if any(line.count(b",") != commas for line in lines):
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                values = np.fromstring(b",".join(lines).decode("ascii"), np.float64, sep=",")
+            except (ValueError, DeprecationWarning):
+                return None
+        if len(values) != len(lines) * self._features:
+            return None
+        values = values.reshape(len(lines), self._features)
+        return values.astype(self._dtype) if self._fits(values).all() else None
+
+    def _one_by_one(self, lines, first):
+        numbers, rows = [], []
+        for number, line in enumerate(lines, first):
+            try:
+                row = self._row(line.decode("utf-8"), number)
+            except UnicodeDecodeError:
+                self._refused.append((number, "it is no UTF-8 text"))
+                continue
+            except BadInput as error:
+                self._refused.append((number, str(error)))
+                continue
+            if row is not None:
+                numbers.append(number)
+                rows.append(row)
+        return numbers, np.array(rows, self._dtype).reshape(len(rows), self._features)
+
+    def _row(self, text, number):
+        """The numbers of a line, or None for one to pass over. Raises ``BadInput`` saying what is wrong with it."""
+        if not text.strip():
+            return None
+        row = [_number(token) for token in text.split(",")]
+        if number == 1 and all(value is None for value in row):
+            return None
+        if len(row) != self._features:
+            raise BadInput("{} values, and {} were expected".format(len(row), self._features))
+        return self._checked(row)
+
+    def _checked(self, row):
+        for place, value in enumerate(row):
+            if value is None:
+                raise BadInput("value {} is not a number".format(place + 1))
+        fits = self._fits(np.array(row, np.float64))
+        if not fits.all():
+            place = int(np.argmin(fits)) + 1
+            raise BadInput("value {} is NaN, infinite or not one that {} can hold".format(place, self._dtype))
+        return row
+
+    def _fits(self, values):
+        """Which values (...) the readings' type can hold."""
+        if self._dtype.kind == "f":
+            return np.abs(values) <= np.finfo(self._dtype).max
+        limits = np.iinfo(self._dtype)
+        return (values >= limits.min) & (values <= limits.max) & (values == np.rint(values))
+
+
+class ArffSource(LinesSource):
+    """The data of a dense ARFF file whose attributes are the features, all of them and no others."""
+
+    def __init__(self, path, spec):
+        LinesSource.__init__(self, path, spec)
+        self._names = False
+        self._attributes = arff.read_header(self._header())
+        if len(self._attributes) != self._features:
+            raise BadInput(
+                "expected an ARFF file with the {} features alone; it has {} attributes: write one with those".format(
+                    self._features, len(self._attributes)
+                )
+            )
+        self._numeric = all(attribute.categories is None for attribute in self._attributes)
+
+    def _header(self):
+        while True:
+            line = self._file.readline(LONGEST)
+            if not line:
+                return
+            self._number += 1
+            yield self._number, line.decode("utf-8", "replace")
+
+    def _together(self, lines):
+        return LinesSource._together(self, lines) if self._numeric else None
+
+    def _row(self, text, number):
+        try:
+            row = arff.read_row(self._attributes, text, number)
+        except BadInput as error:
+            raise BadInput(str(error).partition(": ")[2].rstrip(".")) from None
+        return row if row is None else self._checked(row)
+
+
+def _number(token):
+    token = token.strip()
+    try:
+        # Python allows 1_000 and digits of other scripts, which the fast parser does not.
+        return None if "_" in token or not token.isprintable() or any(c > "\x7f" for c in token) else float(token)
+    except ValueError:
+        return None
+
+
+def _opened(path):
+    if path == "-":
+        return sys.stdin.buffer
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        problem = str(error.strerror).lower()
+    raise BadInput("expected a file of lines at {}: {}".format(path, problem))

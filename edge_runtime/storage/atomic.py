@@ -1,0 +1,97 @@
+"""Write a file whole or not at all: temporary name beside it, flush, fsync, rename."""
+
+import contextlib
+import errno
+import os
+
+from edgeveil.edge_runtime.errors import DeviceFailed
+
+_ADVICE = {
+    errno.ENOSPC: "free some space there or choose another place",
+    errno.EDQUOT: "free some of your quota there or choose another place",
+    errno.EROFS: "that file system is read-only: choose another place",
+    errno.EACCES: "choose a place you may write to",
+    errno.EPERM: "choose a place you may write to",
+    errno.ENOENT: "make the folder first, or choose one that exists",
+    errno.ENOTDIR: "its folder is a file: choose another place",
+    errno.EISDIR: "a folder has that name: choose another one",
+}
+
+
+class WriteFailed(DeviceFailed):
+    """A file could not be written; nothing of it was left behind. Another place or more space cures it: exit code 2."""
+
+    exit_code = 2
+
+
+def _failed(path, error):
+    what = os.strerror(error.errno).lower() if error.errno else "the write came up short"
+    advice = _ADVICE.get(error.errno, "check the disk, or choose another place")
+    return WriteFailed("cannot write {}: {}; {}. Nothing was left half-written.".format(path, what, advice))
+
+
+def _sync_folder(folder):
+    """Make the rename last through a power cut, where the file system can (FAT on SD cards cannot)."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def atomic_path(path, *, mode=0o666):
+    """Yield the name of an empty temporary file beside ``path``; it becomes ``path`` if the block ends well.
+
+    The temporary name ends with the name of ``path``, so that writers that look at the suffix see the right one.
+    ``mode`` is what the file is created with, less the umask. On any error, Ctrl-C too, the temporary is removed and
+    what was at ``path`` before is still there. Raises ``WriteFailed`` (a ``DeviceFailed``) where the disk said no.
+    """
+    path = os.fspath(path)
+    folder, name = os.path.split(os.path.abspath(path))
+    temporary = os.path.join(folder, "." + os.urandom(6).hex() + "-" + name)
+    try:
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+    except OSError as error:
+        raise _failed(path, error) from None
+    try:
+        try:
+            yield temporary
+            handle = os.open(temporary, os.O_RDWR)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            os.replace(temporary, path)
+        except OSError as error:
+            # An error about some other file belongs to whoever opened that one.
+            if error.filename is not None and os.fspath(error.filename) != temporary:
+                raise
+            raise _failed(path, error) from None
+    except BaseException:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+        raise
+    _sync_folder(folder)
+
+
+@contextlib.contextmanager
+def writing(path):
+    """Errors of the disk in the block are about the file that is to become ``path``: raises ``WriteFailed``."""
+    try:
+        yield
+    except OSError as error:
+        raise _failed(path, error) from None
+
+
+def write_atomic(path, data, *, mode=0o666):
+    """Write the bytes ``data`` to ``path``, whole or not at all. Raises as ``atomic_path`` does."""
+    with atomic_path(path, mode=mode) as temporary, open(temporary, "wb") as file:
+        file.write(data)

@@ -1,0 +1,213 @@
+"""Trains, exports and measures a release on several seeds, and records what its int8 artefact leaks and keeps.
+
+    python scripts/reproduce_release.py mnist-release --out runs --record docs/results/privacy/release-mnist.json
+
+A seed is other slices, other first weights and another order. Each is recorded when it is done; run again, the script
+goes on with those that are missing. Keras, float32 and int8 stand side by side, through the edge runtime; y-hat of int8
+is compared with that of Keras on the same test rows (McNemar's test, and by how much it may be worse at most).
+
+With ``--networks quick`` or ``thorough`` the networks of `edgeveil audit` attack the int8 x' as well, though counting
+codes is exact: they confirm it. That is added to seeds on record too, from the runs in --out.
+With ``--again`` what is counted is counted anew, after a change to the measure.
+"""
+
+import argparse
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.attacks.problem import BUDGETS
+from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.audit import subject
+from edgeveil.trainer.audit.audit import examine, raw_rates
+from edgeveil.trainer.audit.document import environment
+from edgeveil.trainer.export.export import export as export_run
+from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+from edgeveil.trainer.train import train
+from scripts.reproduce.codebooks.measure import KERAS, measured, pipeline, told
+
+SHIPS = "tflite-int8"
+ARTEFACTS = (KERAS, "tflite-float32", SHIPS)
+NETWORKS = ("BatchNorm MLP", "CNN", "BatchNorm CNN", "fine-tuned D_z", "mixed", "inversion")
+AGAIN = 16  # releases of the same x
+AGAIN_ROWS = 300
+
+
+def paired(right: np.ndarray, reference: np.ndarray) -> dict[str, float]:
+    """Two answers to the same rows, right (n,) or not: McNemar's exact p that ``right`` is worse, and its margin.
+
+    ``worse_by_at_most`` is the upper end of the one-sided 95 % interval for the difference of the two accuracies: the
+    smallest margin at which this sample supports "not worse" (Wald, Agresti and Min's half rows added).
+    """
+    lost, gained = int((~right & reference).sum()), int((right & ~reference).sum())
+    p = float(stats.binomtest(lost, lost + gained, alternative="greater").pvalue) if lost + gained else 1.0
+    n, b, c = len(right) + 2.0, lost + 0.5, gained + 0.5
+    error = np.sqrt(b + c - (b - c) ** 2 / n) / n
+    return {
+        "rows": len(right),
+        "lost": lost,
+        "gained": gained,
+        "p_worse": p,
+        "worse_by": (lost - gained) / len(right),
+        "worse_by_at_most": float((b - c) / n + stats.norm.ppf(0.95) * error),
+    }
+
+
+def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
+    """Train, export and measure one seed; what is there already is used."""
+    started = time.monotonic()
+    run, export = made(recipe, seed, out)
+    dataset, test = run.dataset(), run.dataset().part("test")
+    right, sent, found = {}, {}, {}
+    for artefact in ARTEFACTS:
+        through = pipeline(run, export, artefact)
+        found[artefact], outputs = measured(run, through)
+        right[artefact], sent[artefact] = outputs["label"] == test.y, outputs["sent"]
+        if artefact == SHIPS:
+            found[artefact]["same_x"] = same_x(run, through, test.x[:AGAIN_ROWS])
+    return {
+        "seed": seed,
+        "limit_met": run.facts["limit_met"],
+        "raw": raw_rates(dataset, run.classifiers()),
+        "artefacts": found,
+        "int8_against_keras": {
+            "label": paired(right[SHIPS], right[KERAS]),
+            "codes_changed": float((sent[SHIPS] != sent[KERAS]).mean()),
+        },
+        "sha256": hashes(export),
+        "cost": {name: export.manifest["models"]["encoder"][name] for name in ("macs", "parameters")},
+        "training_s": run.facts["wall_time_s"],
+        "wall_time_s": round(time.monotonic() - started, 1),
+        **dict(zip(("versions", "machine"), environment(), strict=True)),
+    }
+
+
+def made(recipe: Recipe, seed: int, out: Path) -> tuple[Run, ExportFolder]:
+    """Run and export of one seed, made now or earlier."""
+    recipe = recipe.model_copy(update={"seed": seed})
+    folder, exported = out / f"{recipe.name}-{seed}", out / f"{recipe.name}-{seed}-export"
+    finished = (folder / "run.json").is_file() and Run.open(folder).facts["state"] == "finished"
+    if not finished:
+        try:
+            train(recipe, folder, resume=(folder / "run.json").is_file())
+        except LimitNotMet as error:
+            print(error)  # the record says limit_met
+    if not (exported / "manifest.json").is_file():
+        export_run(folder, ["workstation"], exported, all_formats=True)
+    return Run.open(folder), ExportFolder.open(exported)
+
+
+def hashes(export: ExportFolder) -> dict[str, str]:
+    """SHA-256 of every artefact that is measured."""
+    artefacts = export.manifest["models"]["encoder"]["artefacts"]
+    return {
+        name: hashlib.sha256(export.members[entry["file"]]).hexdigest()
+        for name, entry in artefacts.items()
+        if name in ARTEFACTS
+    }
+
+
+def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any]:
+    """What networks make of the int8 x': the fixed and the transferred one, and those that learn on it."""
+    started = time.monotonic()
+    run, export = made(recipe, seed, out)
+    dataset = run.dataset()
+    rows = dataset.slices.rows()
+    left = subject.through(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, rows).released
+    families = tuple(family for family in adversaries() if family.name in NETWORKS or family.kind != "adaptive")
+    tries = replace(BUDGETS[budget], every_family=True, confirm=True)
+    found = examine(dataset, left, run.classifiers(), tries, seed, lambda _rows: None, families=families).as_dict()
+    kept = ("target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "learning_curve")
+    return {
+        "budget": budget,
+        "sha256": hashes(export)[SHIPS],
+        **{name: found[name] for name in kept},
+        "wall_time_s": round(time.monotonic() - started, 1),
+    }
+
+
+def same_x(run: Run, through: Any, x: np.ndarray) -> dict[str, Any]:
+    """Whether readings released again and again ever send another code: if not, all releases tell what one tells."""
+    codes = np.stack([told(run, through.run(x)) for _ in range(AGAIN)])
+    return {"releases": AGAIN, "rows": len(x), "rows_with_several_codes": int((codes != codes[0]).any(axis=0).sum())}
+
+
+def over_seeds(seeds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and worst over seeds of what the targets are about, of the int8 artefact."""
+    rows = [record["artefacts"][SHIPS] for record in seeds]
+    attack = [row["attack"]["accuracy"] for row in rows]
+    figures = {
+        "label_accuracy_of_raw": [
+            row["label_accuracy"] / record["raw"]["target"]["accuracy"] for row, record in zip(rows, seeds, strict=True)
+        ],
+        "attack_over_chance_points": [
+            100 * (value - row["chance"]["majority"]) for value, row in zip(attack, rows, strict=True)
+        ],
+        "attack": attack,
+        "auc": [max(row[name]["auc"] for name in ("code_counts", "code_counts_crossed")) for row in rows],
+        "bits_over_null": [row["bits_over_null"] for row in rows],
+        **{f"kept.{name}": [row["kept"][name] for row in rows] for name in rows[0]["kept"]},
+    }
+    low = ("label", "kept")  # of these, less is worse
+    return {
+        name: {"mean": float(np.mean(v)), "worst": float(min(v) if name.startswith(low) else max(v)), "seeds": v}
+        for name, v in figures.items()
+    }
+
+
+def main() -> None:
+    """Record every seed that is missing."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recipe")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--out", type=Path, required=True, help="folder for runs and exports")
+    parser.add_argument("--record", type=Path, required=True)
+    parser.add_argument("--networks", choices=sorted(BUDGETS), help="let networks attack x' too, and how hard")
+    parser.add_argument(
+        "--again", action="store_true", help="measure seeds on record anew; runs that are not in --out are made"
+    )
+    asked = parser.parse_args()
+    load_tensorflow()
+    recipe = Recipe.find(asked.recipe)
+    settings: Mapping[str, Any] = recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
+    record = json.loads(asked.record.read_text()) if asked.record.is_file() else {}
+    if record.get("settings") != settings:
+        record = {"kind": "edgeveil-release-record", "recipe": recipe.name, "settings": settings, "seeds": []}
+    for seed in asked.seeds:
+        one = next((done for done in record["seeds"] if done["seed"] == seed), None)
+        if one is None or asked.again:
+            before, one = one, seed_record(recipe, seed, asked.out)
+            if before and "networks" in before and before["sha256"] == one["sha256"]:
+                one["networks"] = before["networks"]  # of the same artefact
+            others = [done for done in record["seeds"] if done["seed"] != seed]
+            record["seeds"] = sorted([*others, one], key=lambda done: done["seed"])
+            record["over_seeds"] = over_seeds(record["seeds"])
+            write(asked.record, record)
+        if asked.networks and one.get("networks", {}).get("budget") not in (asked.networks, "thorough"):
+            one["networks"] = networks(recipe, seed, asked.out, asked.networks)
+            if one["networks"]["sha256"] != one["sha256"][SHIPS]:
+                say(f"Seed {seed}: the artefact in {asked.out} is not the one on record; the record names both hashes.")
+            write(asked.record, record)
+
+
+def write(path: Path, record: Mapping[str, Any]) -> None:
+    """The record, whole or not at all."""
+    write_atomic(str(path), (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+    say(f"{record['recipe']}: recorded in {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""What a release is good for by how its x' is made: donors, centroids or a decoder, beside raw and label-only.
+
+The codes are those of DATA-release whatever is drawn for them, so what leaks is the same up to training noise; what
+differs is what x' can be used for. Each way is trained on the D_y and D_z of the recorded release's run, exported, and
+its int8 artefact measured through the edge runtime: Table 5's networks, a fresh discriminator, what is kept, and the
+counting attack again; the same networks on raw readings, and on label-only as mean and as donor, stand beside them once
+a seed. Where a way cannot be trained (a code of too few people), the record says why. Written row by row: run again,
+the script goes on; a row of another recipe, or one that was refused, is measured anew. The runs are those that
+scripts/reproduce_release.py left in --out, or are made there.
+
+    EDGEVEIL_DATA=... .venv/bin/python scripts/measure_synthesis.py --out runs/release --data faces wifi --seeds 0
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.audit import subject
+from edgeveil.trainer.audit.document import environment
+from edgeveil.trainer.audit.sections import retained
+from edgeveil.trainer.export.export import export as export_run
+from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.perturbers.label_only import from_classifier
+from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+from edgeveil.trainer.train import train
+from scripts.reproduce.codebooks.measure import measured, pipeline
+from scripts.reproduce.codebooks.seeds import SHIPS, hashes, made
+
+RECORD = Path("docs/results/privacy/synthesis.json")
+DATA = ("mnist", "wifi", "faces", "depth")
+WAYS = ("donor", "centroid", "decoder")
+BESIDE = "beside"  # raw readings and label-only
+
+
+def made_so(recipe: Recipe, way: str, seed: int, out: Path) -> tuple[Run, ExportFolder]:
+    """Run and export of one way, made now or earlier; the recipe's own way is the recorded release itself.
+
+    Raises ``Refused`` where the way cannot be trained for this release.
+    """
+    own = made(recipe, seed, out)
+    if way == recipe.perturber.synthesis:
+        return own
+    own[0].dataset()  # what is wrong with the data is no fault of the way
+    other = recipe.model_copy(
+        update={"perturber": recipe.perturber.model_copy(update={"synthesis": way}), "seed": seed}
+    )
+    folder = out / f"{recipe.name}-{way}-{seed}"
+    exported = folder.with_name(f"{folder.name}-export")
+    begun = (folder / "run.json").is_file()
+    if not (begun and Run.open(folder).facts["state"] == "finished"):
+        try:
+            train(other, folder, resume=begun, classifiers=None if begun else own[0].folder)
+        except LimitNotMet as error:
+            say(str(error))  # the row says how often y-hat is right
+        except BadInput as error:
+            raise Refused(str(error)) from None
+    if not (exported / "manifest.json").is_file():
+        export_run(folder, ["workstation"], exported)
+    return Run.open(folder), ExportFolder.open(exported)
+
+
+class Refused(Exception):
+    """This way cannot be trained for these codes."""
+
+
+def row(recipe: Recipe, way: str, seed: int, out: Path) -> dict[str, Any]:
+    """Everything about one way of one seed."""
+    try:
+        run, export = made_so(recipe, way, seed, out)
+    except Refused as error:
+        say(str(error))
+        return {"refused": str(error)}
+    dataset = run.dataset()
+    found, _ = measured(run, pipeline(run, export, SHIPS))
+    left = subject.through(
+        subject.Subject(export.manifest, export.members, SHIPS), run, dataset, dataset.slices.rows()
+    ).released
+    return {
+        "label_accuracy": found["label_accuracy"],
+        "chance": found["chance"],
+        "attack": found["attack"],
+        "bits_over_null": found["bits_over_null"],
+        "collateral": retained.section(dataset, left.x, "quick", seed, named=tuple(recipe.perturber.keep)),
+        "training_s": run.facts["wall_time_s"],
+        "sha256": hashes(export)[SHIPS],
+    }
+
+
+def beside(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
+    """Raw readings, and label-only as mean and as donor, on the same data and D_y."""
+    run, _ = made(recipe, seed, out)
+    dataset = run.dataset()
+    floor = from_classifier(dataset.for_training(), run.classifiers()["target"])
+    outputs = subject.in_chunks(floor.perturb, dataset.x[dataset.slices.rows()])
+    return {"collateral": retained.beside(dataset, outputs["frame"], outputs["label"], "quick", seed)}
+
+
+def _read(record: Path) -> list[dict[str, Any]]:
+    return json.loads(record.read_text())["rows"] if record.is_file() else []
+
+
+def main() -> None:
+    """Measure the rows that are missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder for runs and exports")
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--record", type=Path, default=RECORD)
+    asked = parser.parse_args()
+    load_tensorflow()
+    for seed in asked.seeds:
+        for data in asked.data:
+            recipe = Recipe.find(f"{data}-release")
+            settings = recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
+            for way in (BESIDE, *asked.ways):
+                about = {"data": data, "seed": seed, "synthesis": way}
+                if any(
+                    one | about == one and one["settings"] == settings and "refused" not in one
+                    for one in _read(asked.record)
+                ):
+                    continue
+                say(f"{recipe.name}, seed {seed}: {way}")
+                started = time.monotonic()
+                found = beside(recipe, seed, asked.out) if way == BESIDE else row(recipe, way, seed, asked.out)
+                versions, machine = environment()
+                about["settings"] = settings
+                about["wall_s"] = round(time.monotonic() - started, 1)
+                new = {**about, **found, "versions": versions, "machine": machine}
+                write(asked.record, new)
+
+
+def write(record: Path, new: dict[str, Any]) -> None:
+    """Put a row into the record, in the place of an older one; others' rows stay."""
+
+    def key(one: dict[str, Any]) -> tuple[Any, ...]:
+        return one["data"], one["seed"], (BESIDE, *WAYS).index(one["synthesis"])
+
+    rows = sorted([*(one for one in _read(record) if key(one) != key(new)), new], key=key)
+    document = {"kind": "edgeveil-synthesis-record", "rows": rows}
+    write_atomic(str(record), (json.dumps(document, indent=1) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

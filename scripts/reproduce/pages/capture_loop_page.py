@@ -1,0 +1,104 @@
+"""What docs/capture-loop.md says of measurements, from what bench_loop.py, replay_overhead.py and soak.py recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.report.bench_tables import markdown
+from edgeveil.trainer.report.marked import filled
+
+Record = Mapping[str, Any]
+
+
+def page(text: str, results: Path) -> str:
+    """``text`` with its recorded parts made anew. Raises ``BadInput`` where a record is not there."""
+
+    def part(file: str, make: Callable[[Record], str]) -> str:
+        path = results / f"{file}.json"
+        if not path.is_file():
+            raise BadInput(f"{path} is not there; record it first (the scripts of docs/capture-loop.md).")
+        return make(json.loads(path.read_text(encoding="utf-8")))
+
+    return filled(text, {name: partial(part, *how) for name, how in _PARTS.items()})
+
+
+def write(results: Path, guide: Path) -> None:
+    """Bring ``guide`` up to date with the records in ``results``."""
+    write_atomic(guide, page(guide.read_text(encoding="utf-8"), results).encode())
+
+
+def _ratio(median: float, turns: Sequence[float]) -> str:
+    return f"{median:.2f} ({min(turns):.2f} to {max(turns):.2f})"
+
+
+def _loop(document: Record) -> str:
+    rows = [
+        [
+            row["input"],
+            row["artefact"].removeprefix("tflite-"),
+            f"{row['bare_fps']:,.0f}",
+            f"{row['loop_fps']:,.0f}",
+            _ratio(row["ratio"], row["ratios"]),
+            _ratio(row["ratio_beside_a_stranger"], row["ratios_beside_a_stranger"]),
+            f"{1e6 / row['loop_fps'] - 1e6 / row['bare_fps']:.0f}",
+        ]
+        for row in document["rows"]
+    ]
+    head = ["input", "artefact", "interpreter, frames/s", "loop, frames/s", "ratio", "beside a stranger"]
+    note = f"{document['turns']} turns of {document['seconds_a_turn']:g} s; {document['verdict']}.\n"
+    return markdown([*head, "added, us a frame"], rows) + "\n" + note
+
+
+def _apart(document: Record) -> str:
+    us = document["apart_us"]
+    return (
+        f"Apart from that, medians: cutting people out of a 424 x 512 depth picture takes "
+        f"{us['crop_people_of_424x512'] / 1e3:.1f} ms, decoding one from a 16-bit PNG "
+        f"{us['decode_png_424x512_16bit'] / 1e3:.1f} ms, packing and sending a record "
+        f"{us['pack_and_pipe_28 x 28']:.0f} us (28 x 28) and {us['pack_and_pipe_180 x 180']:.0f} us (180 x 180).\n"
+    )
+
+
+def _overhead(document: Record) -> str:
+    summary, received, memory = document["summary"], document["received"], document["memory"]
+    late = received["delay_after_tick_ms"]
+    # Within the first minutes interpreters and allocators take what they will keep.
+    settled = [size for second, size in memory["samples"] if second >= 300]
+    return (
+        f"{document['seconds'] / 60:.0f} minutes, {document['macs']['generator'] / 1e6:.0f} million multiply-adds: "
+        f"{summary['frames_in']} frames in, {summary['frames_out']} out; not out: {_reasons(summary['dropped'])}. Of "
+        f"the {received['records']} records received the slowest had left {late['most']:.0f} ms after its tick, the "
+        f"99th of a hundred {late['p99']:.0f} ms. Memory of both processes: {memory['warm_bytes'] / 1e6:.1f} MB after "
+        f"two minutes, {min(settled) / 1e6:.1f} to {max(settled) / 1e6:.1f} MB from the fifth minute to the end.\n"
+    )
+
+
+def _soak(document: Record) -> str:
+    events, rss = document["events"], document["outside_rss_bytes"]
+    sizes = document["record_sizes"]
+    return (
+        f"{document['seconds'] / 60:.0f} minutes: {document['frames_in']} frames in, {document['frames_out']} out, "
+        f"{sum(document['dropped'].values())} dropped ({_reasons(document['dropped'])}), {document['unaccounted']} "
+        f"unaccounted for. {events['inside-ended']} ends of the inside by crash, hang, signal or stop. "
+        f"{document['records_received']} records received of {document['ticks_wanted']} ticks, "
+        f"{'all of one size' if len(sizes) == 1 else f'of {len(sizes)} sizes'}; the outside's memory grew by "
+        f"{(rss['last'] - rss['first']) / 2**20:.1f} MiB.\n"
+    )
+
+
+def _reasons(dropped: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items(), key=lambda one: -one[1]))
+
+
+_PARTS: dict[str, tuple[str, Callable[[Record], str]]] = {
+    "loop": ("loop", _loop),
+    "apart": ("loop", _apart),
+    "overhead": ("overhead", _overhead),
+    "soak": ("soak", _soak),
+}

@@ -1,0 +1,203 @@
+"""The page on Table 2 in words: every cell of docs/results-table-2.md, from the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from scripts.reproduce.pages import table_2_page
+from scripts.reproduce.pages.table_2_page import PAPER, ROWS, TARGETS, TRAINED, Record, Spread
+
+MISSING = "not recorded"
+NAMES = {"mnist": "MNIST", "wifi": "WiFi", "faces": "Faces", "depth": "Depth"}
+MINIMAX = ("mnist", "wifi")  # that have such a recipe
+WHAT = {
+    "mnist": "y = parity, z = less than five.",
+    "wifi": "UJIIndoorLoc, an access point seen or not, random slices: y = floor, z = which of its 8 regions.",
+    "faces": "Extended Yale B: y = where the light is, z = which of 38 people.",
+    "depth": "UTD-MHAD, slices by recording: y = group of actions, z = which of 5 people.",
+}
+
+
+def sections(records: Sequence[Record], releases: Mapping[str, Record]) -> dict[str, dict[str, Any]]:
+    """What the template shows of each data set, by its name; only ``paper`` where nothing was recorded of it."""
+    return {NAMES[data]: _section(records, data, releases.get(data)) for data in PAPER}
+
+
+def made_with(records: Sequence[Record]) -> list[str]:
+    """Budgets, machines and versions, each with the data sets and seeds it was of."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        versions = ", ".join(f"{name} {version}" for name, version in sorted(record["versions"].items()))
+        machine = f"{record['machine']['cores']} cores, {record['machine']['architecture']}"
+        found.setdefault(f"{record['audit']['budget']} budget; {machine}; {versions}", set()).add(NAMES[record["data"]])
+    return [f"* {', '.join(sorted(names))}: {text}." for text, names in found.items()]
+
+
+def percent(value: Spread | None) -> str:
+    """A share over seeds in %, with the ends of its intervals."""
+    return MISSING if value is None else f"{100 * value.mean:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
+
+
+def number(value: Spread | None) -> str:
+    """A number over seeds, with the ends of its intervals."""
+    return MISSING if value is None else f"{value.mean:.2f} [{value.low:.2f}, {value.high:.2f}]"
+
+
+def _section(records: Sequence[Record], data: str, release: Record | None) -> dict[str, Any]:
+    mine = [record for record in records if record["data"] == data]
+    if not mine:
+        return {"paper": PAPER[data], "rows": []}
+    properties = table_2_page.attributes(records, data)
+    liked = [row for row in TRAINED if table_2_page.collaterals(records, data, row)]
+    kept = list(
+        dict.fromkeys(
+            name for row in liked for one in table_2_page.collaterals(records, data, row) for name in one["kept"]
+        )
+    )
+    return {
+        "paper": PAPER[data],
+        "sentence": f"{WHAT[data]} {_chance(mine)}",
+        "rows": [_row(records, data, row) for row in ROWS if row != "minimax" or data in MINIMAX]
+        + ([] if release is None else [_release(release)]),
+        "lines": list(_lines(records, data, release)),
+        "seeds": [_seed(record) for row in ROWS for record in mine if record["row"] == row],
+        "properties": [_name(mine, name, about) for name, about in properties.items()],
+        "useful": [_useful(title, found, properties) for title, found in table_2_page.useful(records, data)],
+        "kept": kept,
+        "alike": [_alike(records, data, row, kept) for row in liked],
+    }
+
+
+def _chance(mine: Sequence[Record]) -> str:
+    prior, majority = (
+        100 * float(np.mean([record["audit"]["chance"][name] for record in mine])) for name in ("prior", "majority")
+    )
+    raw = {record["seed"]: record["audit"]["raw"] for record in mine}
+    y, z = (percent(table_2_page.spread([one[name] for one in raw.values()])) for name in ("target", "sensitive"))
+    return (
+        f"Chance, knowing y alone: prior {prior:.1f}, majority {majority:.1f}. On raw readings D_y is right {y}, and "
+        f"D_z, knowing y, {z}."
+    )
+
+
+def _row(records: Sequence[Record], data: str, row: str) -> list[str]:
+    known = table_2_page.audits(records, data, row)
+    if not known:
+        return [ROWS[row], MISSING, "", _paper(data, row), *[""] * 5]
+    best = [audit["worst_adaptive"] for audit in known]
+    auc = [one["auc"] for one in best if one["auc"] is not None]
+    spent = table_2_page.training_s(records, data, row)["perturber"]
+    bits = table_2_page.spread([audit["most_bits"] for audit in known], "bits", ("bits_low", "bits_high"))
+    return [
+        ROWS[row],
+        percent(table_2_page.spread([audit["target"] for audit in known])),
+        percent(table_2_page.spread([table_2_page.strongest(audit, "fixed") for audit in known])),
+        _paper(data, row),
+        percent(table_2_page.spread([table_2_page.strongest(audit, "transfer") for audit in known])),
+        f"**{percent(table_2_page.spread(best))}**",
+        f"{np.mean(auc):.3f}" if auc else "-",
+        number(bits),
+        f"{np.mean(spent):.0f}" if spent else "-" if row not in TRAINED else MISSING,
+    ]
+
+
+def _release(release: Record) -> list[str]:
+    """The recommended perturber from its own record; networks on its x' where they were run."""
+    seeds, over = release["seeds"], release["over_seeds"]
+    right = np.mean([one["artefacts"]["tflite-int8"]["label_accuracy"] for one in seeds])
+    spent = np.mean([one["training_s"]["perturber"] for one in seeds])
+    tried = [one["networks"] for one in seeds if "networks" in one]
+    fixed, transfer = (
+        percent(table_2_page.spread([table_2_page.strongest(found, kind) for found in tried])) if tried else "-"
+        for kind in ("fixed", "transfer")
+    )
+    best = f"**{100 * over['attack']['mean']:.1f}**, worst seed {100 * over['attack']['worst']:.1f}"
+    if tried:
+        budgets = ", ".join(sorted({found["budget"] for found in tried}))
+        best += f"; networks ({budgets}) {percent(table_2_page.spread([found['worst_adaptive'] for found in tried]))}"
+    return [
+        "**release** (counting attacks, [its own page](results-releases.md))",
+        f"{100 * right:.1f}",
+        fixed,
+        "-",
+        transfer,
+        best,
+        f"{over['auc']['mean']:.3f}",
+        f"{over['bits_over_null']['mean']:.3f} over the null",
+        f"{spent:.0f}",
+    ]
+
+
+def _paper(data: str, row: str) -> str:
+    figure = PAPER[data].fixed.get(row)
+    return "-" if figure is None else f"{figure:g}"
+
+
+def _lines(records: Sequence[Record], data: str, release: Record | None) -> Iterator[str]:
+    if data in TARGETS:
+        most, least = TARGETS[data]
+        yield f"* Target for PR-GAN: fixed at most {100 * most:g} at y right at least {100 * least:g}."
+        held = table_2_page.targets(records, data)
+        shown = "; ".join(
+            f"seed {one.seed} {'holds' if one.met else 'does not hold'} "
+            f"({100 * one.fixed:.1f} at {100 * one.target:.1f})"
+            for one in held
+        )
+        yield f"  {(shown or MISSING).capitalize()}."
+    for row in TRAINED:
+        seeds = table_2_page.missed_floor(records, data, row)
+        if seeds:
+            yield f"* {ROWS[row]}: no checkpoint kept y as asked on validation for seed {', '.join(map(str, seeds))}."
+    spent = [s for row in TRAINED for s in table_2_page.training_s(records, data, row)["classifiers"]]
+    if spent:
+        yield (
+            f"* Training is of the perturber alone, on one core of a machine that had other work; D_y and D_z together "
+            f"took {np.mean(spent):.0f} s more, once a seed."
+        )
+    if data == "wifi":
+        yield (
+            "* *y right* is what D_y reads from x'. The mean that label-only draws is rounded to seen or not, and D_y "
+            "often misreads it; the label that leaves beside it is right as often as D_y is on raw readings."
+        )
+    if release is not None and data == "wifi":
+        yield "* The release takes signal strengths as a phone measures them, the other rows whether a point was seen."
+
+
+def _seed(record: Record) -> list[str]:
+    audit = record["audit"]
+    best = audit["worst_adaptive"]
+    rates = (audit["target"], table_2_page.strongest(audit, "fixed"), best)
+    shares = (percent(table_2_page.spread([rate])) for rate in rates)
+    return [record["row"], str(record["seed"]), *shares, best["name"], audit["budget"]]
+
+
+def _name(mine: Sequence[Record], name: str, about: Mapping[str, Any]) -> str:
+    if not about["classes"]:
+        return f"{name} (correlation)"
+    chance = [record["audit"]["collateral"]["chance"][name] for record in mine if record["audit"].get("collateral")]
+    return f"{name} (chance {100 * np.mean(chance):.1f})"
+
+
+def _useful(title: str, found: Sequence[Record], properties: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    cells = [title, percent(table_2_page.spread([one["train_on_it"]["y"] for one in found]))]
+    for name, about in properties.items():
+        value = table_2_page.property_of(found, "train_on_it", name)
+        cells.append(percent(value) if about["classes"] else number(value))
+    return cells
+
+
+def _alike(records: Sequence[Record], data: str, row: str, kept: Sequence[str]) -> list[str]:
+    found = table_2_page.collaterals(records, data, row)
+    cells = [ROWS[row]]
+    for name in kept:
+        values = [one["kept"][name] for one in found if name in one["kept"]]
+        cells.append(number(table_2_page.spread(values, "correlation")) if values else "-")
+    for name in ("ssim", "psnr_db"):
+        values = [one["alike"][name] for one in found if one["alike"]]
+        cells.append(number(table_2_page.spread(values, "mean")) if values else "-")
+    cells.append(number(table_2_page.spread([one["distance"] for one in found], "mean")))
+    cells.append(percent(table_2_page.spread([one["perturbed"]["told_apart"] for one in found])))
+    return cells

@@ -1,0 +1,113 @@
+"""How long each recipe takes here, from the command to the trained perturber, and what it then costs a board.
+
+Each recipe is `edgeveil train RECIPE` at its full budget, in a process of its own on all cores of this machine, and
+then `edgeveil export` (not timed). Written recipe by recipe: run again, the script goes on with those that are missing;
+a recipe that was changed since, or is named on the command line, is timed anew. It begins once the machine is quiet;
+what was timed while something else ran is recorded as INVALID where nothing valid stands, and missing the next time.
+Records docs/results/bench/recipes.json.
+
+    EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py
+    EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py wifi-release faces-release
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from edgeveil.devices.timing import idle
+from edgeveil.edge_runtime import machine
+from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.audit.document import environment
+from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.schema import Recipe
+
+RESULT = Path("docs/results/bench/recipes.json")
+
+
+def edgeveil(*words: object, ends: tuple[int, ...] = (0,)) -> int:
+    """One command of the workstation's; its exit code. Raises ``SystemExit`` with another than ``ends``."""
+    code = subprocess.run([sys.executable, "-m", "edgeveil.trainer.cli.main", *map(str, words)], check=False).returncode
+    if code not in ends:
+        raise SystemExit(code)
+    return code
+
+
+def settings(recipe: str) -> dict[str, Any]:
+    """All that the recipe says."""
+    return Recipe.find(recipe).model_dump(mode="json", exclude_none=True)
+
+
+def read(record: Path) -> dict[str, dict[str, Any]]:
+    """The rows of the record by recipe, those of recipes that are as they were."""
+    rows = json.loads(record.read_text())["rows"] if record.is_file() else []
+    return {row["recipe"]: row for row in rows if row["settings"] == settings(row["recipe"])}
+
+
+def valid(row: dict[str, Any] | None) -> bool:
+    """Whether it was timed on a quiet machine."""
+    return row is not None and row["verdict"] == "VALID"
+
+
+def timed(recipe: str, folder: Path) -> dict[str, Any]:
+    """Train and export one recipe in ``folder``."""
+    watch = idle.Watch()
+    edgeveil("train", recipe, "--out", folder / "run", ends=(0, LimitNotMet.exit_code))
+    use = watch.use()
+    edgeveil("export", folder / "run", "--for", "workstation", "--out", folder / "export")
+    run = json.loads((folder / "run/run.json").read_text())
+    models = json.loads((folder / "export/manifest.json").read_text())["models"].values()
+    reasons = use.reasons()
+    versions, on = environment()
+    return {
+        "recipe": recipe,
+        "settings": settings(recipe),
+        "verdict": "INVALID" if reasons else "VALID",
+        "reasons": reasons,
+        "wall_s": round(use.seconds, 1),
+        "use": use.document(),
+        "stages_s": run["wall_time_s"],
+        "limit_met": run["limit_met"],
+        "macs": sum(model["macs"] for model in models),
+        "parameters": sum(model["parameters"] for model in models),
+        "seed": run["seed"],
+        "load": machine.load(),
+        "versions": versions,
+        "machine": on,
+    }
+
+
+def main() -> int:
+    """Time what is missing, or what is named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "recipes", nargs="*", metavar="RECIPE", help="to time anew; left out: those without a valid row"
+    )
+    parser.add_argument("--record", type=Path, default=RESULT)
+    parser.add_argument("--anyway", action="store_true", help="time on a busy machine too; the rows are INVALID then")
+    asked = parser.parse_args()
+    if unknown := set(asked.recipes) - set(Recipe.names()):
+        parser.error(f"recipes that come along were expected (edgeveil recipe list); came {', '.join(sorted(unknown))}")
+    asked.record.parent.mkdir(parents=True, exist_ok=True)
+    for name in asked.recipes or Recipe.names():
+        if not asked.recipes and valid(read(asked.record).get(name)):
+            continue
+        idle.begin(anyway=asked.anyway)
+        say(f"{name}: timed")
+        with tempfile.TemporaryDirectory() as folder:
+            new = timed(name, Path(folder))
+        say(f"{name}: {new['wall_s']:.0f} s, {new['verdict']}")
+        rows = read(asked.record)
+        if valid(new) or not valid(rows.get(name)):
+            rows[name] = new
+            document = {"kind": "recipes", "what": __doc__.splitlines()[0], "rows": [rows[one] for one in sorted(rows)]}
+            write_atomic(str(asked.record), (json.dumps(document, indent=1) + "\n").encode())
+    return 0 if all(valid(row) for row in read(asked.record).values()) else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""A bundle over a real sshd: flashed, left alone, replaced, refused, gone back from; nothing of it is a mock."""
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+import types
+
+import pytest
+
+from edgeveil.devices.flashing.board import Board
+from edgeveil.devices.transports import open_transport, ssh
+from edgeveil.devices.transports.base import digest, read_back
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.signing.keys import public_key_line
+from edgeveil.trainer.cli.main import main
+from edgeveil.trainer.sealing.trust_file import TrustFolder
+from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from tests.support import bundles, sshd
+
+SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with sshd.running(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory):
+    """The owner's trust folder and bundles of two versions with the real runtime in them."""
+    folder = tmp_path_factory.mktemp("owner")
+    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
+    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase=SECRET)
+    runtime = zipapp_bytes()
+
+    def version(number):
+        def change(manifest, members):
+            manifest["security_version"] = number
+            members["runtime/edgeveil-edge.pyz"] = runtime
+
+        return bundles.make_bundle(folder, change=change, name=f"{number}.veil").path
+
+    return folder, version(1), version(2)
+
+
+@pytest.fixture
+def edgeveil(server, owner, tmp_path, capfd, monkeypatch):
+    """Runs ``edgeveil`` and returns (exit code, stdout, stderr); the board's folder is ``tmp_path / "opt"``."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "opt").mkdir()
+
+    def run(*arguments, options=True):
+        more = ["--root", str(tmp_path / "opt"), *server.options()] if options else []
+        monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(a) for a in arguments), *more])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out = capfd.readouterr()
+        return ended.value.code, out.out, out.err
+
+    return run
+
+
+def flash(edgeveil, server, owner, bundle, *more):
+    common = ["--for", "workstation", "--trust", owner[0] / "root", "--no-service"]
+    return edgeveil("flash", bundle, "--to", server.target, *common, *more)
+
+
+def test_from_nothing_to_a_second_release_and_the_same_again(edgeveil, server, owner, tmp_path):
+    _, first, second = owner
+    code, _, said = flash(edgeveil, server, owner, first, "--dry-run")
+    assert code == 0
+    assert "1. put the root key" in said
+    assert list((tmp_path / "opt").iterdir()) == []
+
+    code, _, said = flash(edgeveil, server, owner, first)
+    assert code == 0, said
+    assert "Compare it with edgeveil trust show" in said
+    code, out, _ = edgeveil("status", server.target, "--json")
+    assert code == 0
+    before = json.loads(out)
+    assert before["current"] == before["committed"]
+
+    code, out, said = flash(edgeveil, server, owner, first, "--json")
+    assert (code, json.loads(out)["steps"]) == (0, [])
+    assert "Nothing to do" in said
+
+    code, out, said = flash(edgeveil, server, owner, second, "--json")
+    assert json.loads(out)["steps"] == ["upload", "install"], said
+    code, out, _ = edgeveil("status", server.target, "--json")
+    assert json.loads(out)["previous"] == before["committed"]
+
+    code, _, said = edgeveil("rollback", server.target)
+    assert code == 2
+    assert "this device takes 2" in said
+    code, _, said = flash(edgeveil, server, owner, first)
+    assert code == 2
+    assert "takes 2 or later" in said
+    code, out, _ = edgeveil("releases", server.target)
+    assert out.count("\n") == 2
+
+
+def test_probe_says_what_the_board_is(edgeveil, server):
+    code, out, _ = edgeveil("devices", "probe", server.target)
+    found = json.loads(out)
+    assert code == 0
+    assert found["edgeveil"] is None
+    assert found["free_bytes"] > 0
+
+
+def test_a_board_without_edgeveil_says_so(edgeveil, server):
+    code, _, said = edgeveil("status", server.target)
+    assert code == 2
+    assert "flash it first" in said
+
+
+def test_an_unknown_host_key_is_refused(server, tmp_path):
+    (tmp_path / "none").write_text("")
+    with pytest.raises(BadInput, match=r"host key of 127\.0\.0\.1 is unknown"):
+        open_transport(server.target, identity=server.identity, known_hosts=tmp_path / "none")
+
+
+def test_another_host_key_than_before_is_refused(server, tmp_path):
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    key = " ".join((tmp_path / "other.pub").read_text().split()[:2])
+    (tmp_path / "hosts").write_text(f"[127.0.0.1]:{server.port} {key}\n")
+    with pytest.raises(BadInput, match="another host key than before"):
+        open_transport(server.target, identity=server.identity, known_hosts=tmp_path / "hosts")
+
+
+def test_who_may_not_log_in_is_told(server, tmp_path):
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    with pytest.raises(BadInput, match="did not let us in"):
+        open_transport(server.target, identity=tmp_path / "other", known_hosts=server.known_hosts)
+
+
+def test_nobody_answers(server):
+    with pytest.raises(DeviceFailed, match="Nobody answers"):
+        open_transport("ssh://root@127.0.0.1:1", identity=server.identity, known_hosts=server.known_hosts)
+
+
+@pytest.fixture
+def line(server):
+    transport = open_transport(server.target, identity=server.identity, known_hosts=server.known_hosts)
+    yield transport
+    transport.close()
+
+
+def test_an_upload_goes_on_where_it_broke_off(line, tmp_path):
+    data = bytes(range(256)) * 4096
+    path = str(tmp_path / "there")
+    part = f"{path}.{digest(data)[:16]}.part"
+    line.put(data[:300_000], part)
+    sent = []
+    line.put(data, path, lambda there, _total: sent.append(there))
+    assert min(sent) > 300_000
+    assert read_back(line, path) == (len(data), digest(data))
+    sent.clear()
+    line.put(data, path, lambda there, _total: sent.append(there))
+    assert sent == [len(data)]
+
+
+def test_what_lies_there_of_another_upload_is_not_built_upon(line, tmp_path):
+    data, path = b"x" * 100_000, str(tmp_path / "there")
+    line.put(b"y" * 50_000, f"{path}.{digest(data)[:16]}.part")
+    line.put(data, path)
+    assert read_back(line, path) == (len(data), digest(data))
+
+
+@pytest.mark.parametrize(
+    "text", ["; touch gone", "$(touch gone)", "`touch gone`", "a b", "'", '"', "\n", "*", "-n", "\\"]
+)
+def test_no_argument_is_read_by_a_shell(line, text, tmp_path):
+    done = line.run(["python3", "-c", "import sys; sys.stdout.write(sys.argv[1])", text])
+    assert done == (0, text.encode(), b"")
+
+
+def test_much_output_on_both_sides_and_the_exit_code(line):
+    script = "import sys; sys.stderr.write('e' * 3000000); sys.stdout.write('o' * 3000000); sys.exit(7)"
+    done = line.run(["python3", "-c", script])
+    assert (done.code, len(done.out), len(done.err)) == (7, 3_000_000, 3_000_000)
+
+
+def test_a_command_that_takes_too_long(line):
+    with pytest.raises(DeviceFailed, match="took too long"):
+        line.run(["sleep", "20"], timeout_s=0.5)
+
+
+def test_what_is_printed_after_the_end_is_read_too(line):
+    for silent in ("", "sleep 2.5; "):
+        assert line.run(["sh", "-c", f"{silent}(sleep 0.3; echo late) & exit 3"]) == (3, b"late\n", b"")
+
+
+def test_who_was_left_behind_with_the_outputs_is_not_waited_for(line):
+    begun = time.monotonic()
+    assert line.run(["sh", "-c", "echo begun; sleep 30 & exit 3"]) == (3, b"begun\n", b"")
+    chatty = "(for i in $(seq 60); do sleep 0.5; echo more; done) & exit 3"
+    assert line.run(["sh", "-c", chatty], timeout_s=4).code == 3
+    assert time.monotonic() - begun < 25
+
+
+@pytest.mark.parametrize("victim", ["$$", "$PPID"])
+def test_an_end_without_an_exit_code_is_no_exit_code(line, victim):
+    with pytest.raises(DeviceFailed, match=r"ended on .* without an exit code"):
+        line.run(["sh", "-c", f"kill -9 {victim}; sleep 5"])
+
+
+def test_an_end_between_two_looks_is_an_end():
+    """The code and the close come while the first round of looking is under way."""
+    looks = itertools.count()
+    channel = type("Channel", (types.SimpleNamespace,), {"closed": property(lambda _self: next(looks) > 0)})(
+        recv_ready=lambda: False, recv_stderr_ready=lambda: False, exit_status_ready=lambda: next(looks) > 0
+    )
+    assert ssh._drain(channel, 5) == (b"", b"")
+
+
+def test_a_line_that_breaks_is_said(server):
+    transport = open_transport(server.target, identity=server.identity, known_hosts=server.known_hosts)
+    board = Board(transport)
+    transport._client.get_transport().sock.close()
+    with pytest.raises(DeviceFailed, match="Flash again: it goes on"):
+        board.facts()

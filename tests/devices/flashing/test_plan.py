@@ -1,0 +1,108 @@
+"""The planner: every file in plans/ is one board, one bundle, and what must come of the two."""
+
+from pathlib import Path
+
+import pytest
+import tomllib
+
+from edgeveil.devices import profiles
+from edgeveil.devices.flashing.plan import Refused, _within, plan
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, Site, TrustFacts, Wanted
+from edgeveil.edge_runtime.errors import BadInput
+from tests.support.checkout import ROOT
+
+CASES = sorted(Path(__file__).parent.glob("plans/*.toml"))
+
+
+def tuples(table):
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
+
+
+def planned(case):
+    """The plan of one file, or ``Refused``."""
+    return plan(
+        Facts.of(case["facts"]),
+        BundleFacts(**tuples(case["bundle"])),
+        profiles.load(case["profile"]),
+        Wanted(**tuples(case.get("wanted", {}))),
+        trust=TrustFacts(**tuples(case["trust"])) if "trust" in case else None,
+        site=Site(**case["site"]) if "site" in case else None,
+    )
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_plan(path):
+    case = tomllib.loads(path.read_text())
+    expect = case["expect"]
+    if "refused" in expect:
+        with pytest.raises(Refused) as refused:
+            planned(case)
+        assert refused.value.reason == expect["refused"]
+        assert expect["says"] in str(refused.value)
+        return
+    made = planned(case)
+    assert [step.kind for step in made.steps] == expect["steps"]
+    assert (made.artefact, made.backend) == (expect["artefact"], expect["backend"])
+    assert made.device == expect.get("device", "cpu")
+    assert ("note" in expect) == bool(made.notes)
+    assert expect.get("note", "") in made.text()
+    assert made.size == sum(step.size for step in made.steps)
+
+
+def test_there_are_many_of_them_and_every_refusal_is_among_them():
+    expected = [tomllib.loads(path.read_text())["expect"] for path in CASES]
+    reasons = {one["refused"] for one in expected if "refused" in one}
+    source = (ROOT / "devices/flashing/plan.py").read_text()
+    known = {part.split('"')[1] for part in source.split("raise Refused(")[1:]}
+    assert len(CASES) >= 60
+    assert reasons == known
+
+
+def test_an_answer_that_is_no_facts_is_the_users_to_know():
+    with pytest.raises(BadInput, match="is not its facts"):
+        Facts.of({"architecture": "aarch64"})
+    with pytest.raises(BadInput, match="is not its facts"):
+        Facts.of({**dict.fromkeys(Facts.__dataclass_fields__, 0), "edgeveil": {"surprise": 1}})
+
+
+def test_facts_come_back_as_they_were_gathered(tmp_path):
+    from edgeveil.devices.agents.gather_facts import gather
+
+    found = Facts.of(gather(str(tmp_path / "opt")))
+    assert found.edgeveil is None
+    assert found.free_bytes > 0
+    assert "numpy" in found.interpreters
+    (tmp_path / "state.json").write_text('{"committed": "11", "floor": 4}')
+    assert Facts.of(gather(str(tmp_path))).edgeveil == Installed(committed="11", floor=4, service_active=False)
+
+
+def test_a_32_bit_system_and_a_stick_are_seen(tmp_path, monkeypatch):
+    from edgeveil.devices.agents import gather_facts
+
+    monkeypatch.setattr(gather_facts, "BITS", 32)
+    monkeypatch.setattr(gather_facts.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(gather_facts, "USB", str(tmp_path))
+    stick = profiles.load("coral-usb").accelerator_path
+    assert gather_facts.gather("/nowhere", stick)["accelerator"] is False
+    (tmp_path / "1-2").mkdir()
+    (tmp_path / "1-2/idVendor").write_text("18d1\n")
+    (tmp_path / "1-2/idProduct").write_text("9302\n")
+    found = gather_facts.gather("/nowhere", stick)
+    assert (found["architecture"], found["accelerator"]) == ("armv7l", True)
+
+
+@pytest.mark.parametrize(
+    ("version", "limits", "holds"),
+    [
+        ("2.11.1", "<=2.11", True),
+        ("2.12", "<=2.11", False),
+        ("2022.3.2", ">=2022.3.1,<2023", True),
+        ("2023.0", ">=2022.3.1,<2023", False),
+        ("2022.3", ">=2022.3.1,<2023", False),
+        ("1.10.0", "==1.10", True),
+        ("2.5.0.post1", "<=2.11", True),
+        ("unknown", ">=0", False),
+    ],
+)
+def test_versions(version, limits, holds):
+    assert _within(version, limits) is holds

@@ -1,0 +1,241 @@
+"""Cards: real ext4 and FAT file systems in files, written and read back by the tools; and the board's first boot."""
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgeveil.devices.flashing import first_boot, sd_card
+from edgeveil.devices.flashing.flash import flash_card
+from edgeveil.devices.flashing.plan import Refused
+from edgeveil.devices.flashing.records import Wanted
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.releases.store import Releases
+from edgeveil.edge_runtime.signing.keys import public_key_line
+from edgeveil.trainer.cli.main import app
+from edgeveil.trainer.sealing.trust_file import TrustFolder
+from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from tests.support import bundles
+
+SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
+MIB = 2**20
+START = 2048 * 512
+needs_tools = pytest.mark.skipif(
+    not all(shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin") for name in ("debugfs", "mke2fs", "mformat")),
+    reason="no debugfs, mke2fs or mformat here: apt-get install e2fsprogs mtools",
+)
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory):
+    """A trust folder and a bundle with the real runtime in it."""
+    folder = tmp_path_factory.mktemp("owner")
+    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
+    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase=SECRET)
+    runtime = zipapp_bytes()
+
+    def change(_manifest, members):
+        members["runtime/edgeveil-edge.pyz"] = runtime
+
+    return folder, bundles.make_bundle(folder, change=change, name="one.veil").path
+
+
+def tool(*command, data=None):
+    subprocess.run([str(c) for c in command], input=data, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture
+def root_tree(tmp_path):
+    """What of a root file system matters here."""
+    tree = tmp_path / "tree"
+    for name, text in {
+        "etc/machine-id": "0" * 32,
+        "etc/ssh/ssh_host_rsa_key": "everybody's",
+        "etc/ssh/ssh_host_rsa_key.pub": "everybody's",
+        "etc/ssh/sshd_config": "keep",
+        "usr/keep": "",
+        "var/lib/systemd/random-seed": "x" * 512,
+    }.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    return tree
+
+
+@pytest.fixture
+def image(tmp_path, root_tree):
+    """A card with a table, one ext4 partition in it."""
+    card = tmp_path / "card.img"
+    with card.open("wb") as file:
+        file.truncate(24 * MIB)
+        file.seek(446)
+        file.write(struct.pack("<B3xB3xII", 0, 0x83, 2048, 20 * MIB // 512) + bytes(48) + b"\x55\xaa")
+    tool("/sbin/mke2fs", "-q", "-t", "ext4", "-d", root_tree, "-E", f"offset={START}", card, "20M")
+    return card
+
+
+@pytest.fixture
+def boot_image(tmp_path):
+    """A boot partition alone."""
+    card = tmp_path / "boot.img"
+    with card.open("wb") as file:
+        file.truncate(16 * MIB)
+    tool("mformat", "-i", card, "-T", str(16 * MIB // 512), "-h", "16", "-s", "32", "::")
+    tool("mcopy", "-i", card, "-", "::cmdline.txt", data=b"console=tty1 root=/dev/mmcblk0p2 rootwait\n")
+    return card
+
+
+def write(owner, target, *, said=None, **more):
+    wanted = more.pop("wanted", Wanted("camera:0", ("none",)))
+    return flash_card(
+        owner[1],
+        target,
+        "raspberry-pi-cpu",
+        trust=more.pop("trust", owner[0] / "root"),
+        wanted=wanted,
+        root=more.pop("root", "/opt/edgeveil"),
+        show=(said if said is not None else []).append,
+        **more,
+    )
+
+
+@needs_tools
+def test_a_root_file_system_in_an_image(owner, image):
+    said = []
+    write(owner, f"image:{image}", said=said)
+    card = sd_card.open_media(f"image:{image}")
+    tree = json.loads(card.read("/opt/edgeveil-first-boot/files.json"))
+    assert {"bundle.veil", "edgeveil-edge.pyz", "trust/root.pub", "trust/trust.json", "system/edge.json"} < set(tree)
+    assert card.read("/opt/edgeveil-first-boot/bundle.veil") == owner[1].read_bytes()
+    assert card.read("/etc/machine-id") == b""
+    assert card.names("/etc/ssh") == [".", "..", "sshd_config"]
+    assert card.read("/var/lib/systemd/random-seed") is None
+    assert "ssh_host_rsa_key" in said[-1]
+    assert not any("signing.key" in name for name in tree)
+    assert first_boot.UNIT in card.names("/etc/systemd/system/multi-user.target.wants")
+    card.check()
+    # The same again: nothing is there twice, and it is as whole as before.
+    write(owner, f"image:{image}")
+    card.check()
+
+
+@needs_tools
+def test_a_boot_partition_in_an_image(owner, boot_image):
+    write(owner, f"image:{boot_image}")
+    card = sd_card.open_media(f"image:{boot_image}")
+    assert card.read(f"/{first_boot.TREE}/bundle.veil") == owner[1].read_bytes()
+    line = card.read("/cmdline.txt").decode()
+    assert line.startswith("console=tty1 root=/dev/mmcblk0p2 rootwait systemd.run=/boot/firmware/")
+    assert line.count("\n") == 1
+    write(owner, f"image:{boot_image}")
+    assert card.read("/cmdline.txt").decode() == line
+
+
+@needs_tools
+def test_what_is_no_card_or_has_no_room_is_left_alone(owner, image, boot_image, tmp_path, monkeypatch):
+    (tmp_path / "none.img").write_bytes(bytes(MIB))
+    with pytest.raises(BadInput, match="Expected an ext4 or FAT"):
+        write(owner, f"image:{tmp_path / 'none.img'}")
+    with pytest.raises(BadInput, match="no such file"):
+        write(owner, f"image:{tmp_path / 'nowhere.img'}")
+    before = [path.read_bytes() for path in (image, boot_image)]
+    monkeypatch.setattr(sd_card, "SPARE_BYTES", 100 * MIB)
+    for card in (image, boot_image):
+        with pytest.raises(BadInput, match="MiB free were expected"):
+            write(owner, f"image:{card}")
+        write(owner, f"image:{card}", dry_run=True)
+    monkeypatch.undo()
+    with image.open("r+b") as file:
+        file.seek(START + 1024 + 58)
+        file.write(struct.pack("<H", 2))  # "has errors"
+    with pytest.raises(BadInput, match="not clean"):
+        write(owner, f"image:{image}")
+    with image.open("r+b") as file:
+        file.seek(START + 1024 + 58)
+        file.write(struct.pack("<H", 1))
+    assert [path.read_bytes() for path in (image, boot_image)] == before
+
+
+def test_a_mounted_root_file_system(owner, root_tree, tmp_path):
+    write(owner, f"dir:{root_tree}")
+    assert (root_tree / "etc/machine-id").read_bytes() == b""
+    assert [path.name for path in (root_tree / "etc/ssh").iterdir()] == ["sshd_config"]
+    link = root_tree / "etc/systemd/system/multi-user.target.wants" / first_boot.UNIT
+    assert str(link.readlink()) == f"/etc/systemd/system/{first_boot.UNIT}"
+    shutil.rmtree(root_tree / "opt")
+    (tmp_path / "mine").mkdir()
+    (root_tree / "opt").symlink_to(tmp_path / "mine")
+    with pytest.raises(BadInput, match="leads out of"):
+        write(owner, f"dir:{root_tree}")
+    assert not list((tmp_path / "mine").iterdir())
+
+
+def test_a_mounted_boot_partition_and_one_with_a_first_run_of_another(owner, tmp_path):
+    boot = tmp_path / "boot"
+    boot.mkdir()
+    with pytest.raises(BadInput, match=r"no cmdline\.txt"):
+        write(owner, f"dir:{boot}")
+    (boot / "cmdline.txt").write_text("root=/dev/x systemd.run=/boot/other.sh\n")
+    with pytest.raises(BadInput, match="another first run"):
+        write(owner, f"dir:{boot}")
+    (boot / "cmdline.txt").write_text("root=/dev/x\n")
+    write(owner, f"dir:{boot}")
+    assert (boot / first_boot.TREE / "first_boot.py").exists()
+
+
+def test_what_came_out_different_is_seen(owner, tmp_path, monkeypatch):
+    (tmp_path / "cmdline.txt").write_text("root=/dev/x\n")
+    real = sd_card.Folder.write
+    monkeypatch.setattr(
+        sd_card.Folder, "write", lambda self, files, **more: real(self, {n: d[:-1] for n, d in files.items()}, **more)
+    )
+    with pytest.raises(DeviceFailed, match="came out different"):
+        write(owner, f"dir:{tmp_path}")
+    assert (tmp_path / "cmdline.txt").read_text() == "root=/dev/x\n"
+
+
+def test_a_card_needs_trust_and_something_to_perturb(owner, root_tree):
+    with pytest.raises(Refused, match="edgeveil trust init"):
+        write(owner, f"dir:{root_tree}", trust=owner[0] / "trust")
+    with pytest.raises(BadInput, match="give --source and --sink"):
+        write(owner, f"dir:{root_tree}", wanted=Wanted())
+
+
+def booted(tree):
+    return subprocess.run([sys.executable, tree / "first_boot.py"], capture_output=True, timeout=120)
+
+
+def test_the_board_flashes_itself_when_it_comes_up(owner, root_tree, tmp_path):
+    """The script of the card, run for real, in another root than a board's and without its service."""
+    root, tree = tmp_path / "board", root_tree / "opt" / first_boot.TREE
+    write(owner, f"dir:{root_tree}", root=str(root), wanted=Wanted(service=False))
+    kept = tmp_path / "kept"
+    shutil.copytree(tree, kept)
+    done = booted(tree)
+    assert done.returncode == 0, done.stderr
+    releases = Releases(str(root), lambda floor: Trust.open(root / "trust", floor=floor))
+    assert releases.current == releases.state().committed is not None
+    assert not tree.exists()
+
+    data = bytearray((kept / "bundle.veil").read_bytes())
+    data[-9] ^= 1
+    good = (kept / "bundle.veil").read_bytes()
+    (kept / "bundle.veil").write_bytes(data)
+    assert b"make the card again" in booted(kept).stderr
+    (kept / "bundle.veil").write_bytes(good)
+    (root / "trust" / "root.pub").write_text(public_key_line(bundles.trusted(bundles.STRANGER)))
+    assert b"another root key" in booted(kept).stderr
+    assert Path(kept).exists()
+
+
+def test_the_command(owner, root_tree, capsys):
+    more = ["--for", "raspberry-pi-cpu", "--trust", str(owner[0] / "root"), "--no-service", "--json"]
+    app(["flash", str(owner[1]), "--to", f"dir:{root_tree}", *more], standalone_mode=False)
+    out = capsys.readouterr()
+    assert json.loads(out.out)["steps"] == ["card"]
+    assert "cleared: " in out.err
+    assert (root_tree / "opt" / first_boot.TREE / "bundle.veil").exists()

@@ -1,0 +1,233 @@
+"""A fleet: a strict file, the first board alone, then several, a limit of failures, gone on with; on real sshds."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from edgeveil.devices.fleet.inventory import load
+from edgeveil.devices.fleet.rollout import DONE, exit_code, roll_out
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.signing.keys import public_key_line
+from edgeveil.trainer.cli.main import main
+from edgeveil.trainer.sealing.trust_file import TrustFolder
+from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from tests.support import bundles, sshd
+
+WHOLE = """
+parallel = 2
+most_failures = 1
+canary = "b"
+[all]
+profile = "workstation"
+trust = "root"
+sink = ["mqtts://broker/{name}"]
+[[board]]
+name = "a"
+target = "ssh://pi@a"
+[[board]]
+name = "b"
+target = "ssh://pi@b"
+profile = "mine.toml"
+source = "camera:0"
+[[board]]
+name = "c"
+target = "ssh://pi@c"
+"""
+
+
+def fleet(folder, text=WHOLE):
+    (folder / "hall.toml").write_text(text)
+    return load(folder / "hall.toml")
+
+
+def test_a_file_of_boards(tmp_path):
+    found = fleet(tmp_path)
+    assert [board.name for board in found.boards] == ["b", "a", "c"]
+    first = found.boards[0]
+    assert (first.profile, first.trust) == (str(tmp_path / "mine.toml"), tmp_path / "root")
+    assert first.wanted.sinks == ("mqtts://broker/b",)
+    assert (first.wanted.source, found.boards[1].wanted.source) == ("camera:0", None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("parallel", "paralel", "Did you mean parallel"),
+        ("parallel = 2", "parallel = 0", "a number from 1"),
+        ("parallel = 2", 'parallel = "2"', "must be a number of boards"),
+        ('canary = "b"', 'canary = "d"', "none of the boards"),
+        ('trust = "root"', "", "trust is missing"),
+        ('name = "a"', 'name = "b"', "two boards have the name 'b'"),
+        ("ssh://pi@c", "ssh://pi@a", "two boards have the target"),
+        ('name = "c"', 'name = "c d"', "letters, digits"),
+        ('source = "camera:0"', "frames = 0", "frames is a number from 1"),
+        ('source = "camera:0"', "service = 1", "must be true or false"),
+        ('source = "camera:0"', 'soruce = "camera:0"', "Did you mean source"),
+        ("[all]", "[all", "is not TOML"),
+    ],
+)
+def test_what_is_not_as_it_must_be_is_named(tmp_path, old, new, said):
+    with pytest.raises(BadInput, match=said):
+        fleet(tmp_path, WHOLE.replace(old, new, 1))
+
+
+def boards(count, folder):
+    rows = (f'[[board]]\nname = "b{n}"\ntarget = "ssh://pi@b{n}"\n' for n in range(count))
+    return fleet(folder, '[all]\nprofile = "workstation"\ntrust = "root"\n' + "".join(rows)).boards
+
+
+def test_the_first_goes_alone_and_then_so_many_at_a_time(tmp_path):
+    lock, under_way, most, order = threading.Lock(), set(), [], []
+
+    def work(board, say):
+        with lock:
+            under_way.add(board.name)
+            most.append(len(under_way))
+            order.append(board.name)
+        time.sleep(0.05)
+        with lock:
+            under_way.discard(board.name)
+        return DONE, "well"
+
+    outcomes = roll_out(boards(9, tmp_path), work, parallel=3, most_failures=0)
+    assert [outcome.state for outcome in outcomes] == [DONE] * 9
+    assert (order[0], most[0], most[1]) == ("b0", 1, 1)
+    assert max(most) == 3
+    assert exit_code(outcomes) == 0
+
+
+@pytest.mark.parametrize(("failing", "limit", "tried"), [({0}, 9, 1), ({2}, 0, 3), ({2, 4}, 1, 5), ({2, 4}, 2, 8)])
+def test_too_many_failures_stop_it(tmp_path, failing, limit, tried):
+    seen, kept = [], []
+
+    def work(board, say):
+        seen.append(board.name)
+        if int(board.name[1:]) in failing:
+            raise DeviceFailed("the plug was pulled")
+        return DONE, "well"
+
+    outcomes = roll_out(boards(8, tmp_path), work, parallel=1, most_failures=limit, keep=kept.append)
+    assert len(seen) == len(kept) == tried
+    assert [outcome.state for outcome in outcomes[tried:]] == ["not tried"] * (8 - tried)
+    assert exit_code(outcomes) == 4
+
+
+def test_boards_that_only_refuse_are_the_users_to_mend(tmp_path):
+    def work(board, say):
+        raise BadInput("no space")
+
+    assert exit_code(roll_out(boards(2, tmp_path), work, parallel=1, most_failures=9)) == 2
+
+
+def test_a_slip_of_ours_is_raised_and_begins_nothing_else(tmp_path):
+    def work(board, say):
+        if board.name == "b1":
+            raise ZeroDivisionError
+        return DONE, "well"
+
+    with pytest.raises(ZeroDivisionError):
+        roll_out(boards(4, tmp_path), work, parallel=1, most_failures=9)
+
+
+def test_ctrl_c_begins_no_other_and_finishes_those_under_way(tmp_path):
+    begun, kept = [], []
+
+    def work(board, say):
+        begun.append(board.name)
+        time.sleep(0.2)
+        if board.name == "b2":
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.6)
+        return DONE, "well"
+
+    with pytest.raises(KeyboardInterrupt):
+        roll_out(boards(9, tmp_path), work, parallel=2, most_failures=9, keep=kept.append)
+    assert len(begun) <= 4
+    assert {outcome.board for outcome in kept} == set(begun)
+
+
+@pytest.fixture
+def hall(tmp_path):
+    """Three boards, each with a home and an sshd of its own, and a bundle; ``hall.toml`` names them."""
+    runtime = zipapp_bytes()
+
+    def change(_manifest, members):
+        members["runtime/edgeveil-edge.pyz"] = runtime
+
+    made = bundles.make_bundle(tmp_path, change=change)
+    second = bundles.numpy_example()
+    second[0]["name"] = "second"
+    bundles.make_bundle(tmp_path, example=second, change=change, name="second.veil")
+    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
+    TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase="correct horse")  # noqa: S106
+    text = '[all]\nprofile = "workstation"\ntrust = "root"\nservice = false\nframes = 2\n'
+    servers = []
+    for name in ("one", "two", "three"):
+        folder = tmp_path / name
+        (folder / "opt").mkdir(parents=True)
+        servers.append(sshd.running(folder, home=folder / "home"))
+        up = servers[-1].__enter__()
+        text += f'[[board]]\nname = "{name}"\ntarget = "{up.target}"\nroot = "{folder / "opt"}"\n'
+        text += f'identity = "{name}/user"\nknown_hosts = "{name}/known_hosts"\n'
+    (tmp_path / "hall.toml").write_text(text)
+    yield made.path
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(hall, tmp_path, capfd, monkeypatch):
+    def edgeveil(*words):
+        monkeypatch.setattr(sys, "argv", ["edgeveil", "fleet", str(tmp_path / "hall.toml"), *map(str, words), "--json"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out = capfd.readouterr()
+        found = {row["board"]: row["state"] for row in json.loads(out.out)["boards"]} if out.out else {}
+        return ended.value.code, found, out
+
+    def runs():
+        return [(tmp_path / name / "opt/current").exists() for name in ("one", "two", "three")]
+
+    code, found, out = edgeveil("flash", hall, "--dry-run")
+    assert (code, found) == (0, {"one": "would", "two": "would", "three": "would"}), out.err
+    assert runs() == [False, False, False]
+    assert not (tmp_path / "hall.state.json").exists()
+    code, _, out = edgeveil("rollback")
+    assert (code, "Nothing was flashed" in out.err) == (2, True)
+
+    hosts = tmp_path / "two/known_hosts"
+    known = hosts.read_text()
+    hosts.write_text("")  # nobody knows who is at the other end
+    code, found, out = edgeveil("flash", hall, "--parallel", "1")
+    assert (code, found) == (2, {"one": "done", "two": "refused", "three": "not tried"}), out.err
+    assert runs() == [True, False, False]
+    assert "1 of 3 boards well, 1 not tried" in out.err
+    assert "one: done: runs" in out.err
+    kept = json.loads((tmp_path / "hall.state.json").read_text())["boards"]
+    assert {name: row["state"] for name, row in kept.items()} == {"one": "done", "two": "refused"}
+
+    hosts.write_text(known)
+    code, found, out = edgeveil("flash", hall)
+    assert (code, found) == (0, {"one": "already", "two": "done", "three": "done"}), out.err
+    assert "Going on with" in out.err
+    assert runs() == [True, True, True]
+
+    code, found, out = edgeveil("status")
+    assert (code, set(found.values())) == (0, {"done"})
+    assert out.out.count("runs numpy-example") == 3
+    code, found, out = edgeveil("rollback")
+    assert (code, found["one"]) == (2, "refused"), "there is no release before the first"
+    assert set(found.values()) == {"refused", "not tried"}
+
+    code, found, out = edgeveil("flash", tmp_path / "second.veil")
+    assert (code, set(found.values())) == (0, {"done"}), out.err
+    before = (tmp_path / "three/opt/previous").resolve().name
+    with load(tmp_path / "hall.toml").boards[1].connection.open(load(tmp_path / "hall.toml").boards[1].target) as two:
+        two.rollback()
+    code, found, out = edgeveil("rollback")
+    assert (code, found) == (0, {"one": "done", "two": "already", "three": "done"}), out.err
+    assert {(tmp_path / name / "opt/current").resolve().name for name in ("one", "two", "three")} == {before}

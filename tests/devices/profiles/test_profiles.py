@@ -1,0 +1,155 @@
+"""A profile is a file of facts: those that ship are whole, and what is wrong in one's own is named."""
+
+import pytest
+import tomllib
+
+from edgeveil.devices import profiles
+from edgeveil.devices.flashing.plan import _within
+from edgeveil.edge_runtime.errors import BadInput
+from tests.support.checkout import ROOT
+
+OWN = """
+name = "my-board"
+title = "My board"
+architecture = "armv7l"
+system = "Debian 12"
+python = "3.11"
+artefacts = ["tflite-int8"]
+checked = []
+unchecked = ["the real board"]
+
+[[backends]]
+name = "tflite-runtime"
+versions = ">=2.5,<2.12"
+artefacts = ["tflite-int8"]
+
+[tflite]
+min_runtime_version = "2.7"
+ops = { CONV_2D = 5 }
+"""
+
+
+def parse(text):
+    return profiles.parse(tomllib.loads(text), source="my-board.toml")
+
+
+def test_the_boards_that_ship():
+    assert profiles.names() == [
+        "coral-dev-board",
+        "coral-usb",
+        "jetson-nano",
+        "jetson-orin-nano",
+        "raspberry-pi-cpu",
+        "raspberry-pi-cpu-32",
+        "raspberry-pi3-ncs2",
+        "raspberry-pi5",
+        "workstation",
+    ]
+
+
+@pytest.mark.parametrize("name", profiles.names())
+def test_every_shipped_profile_is_sound(name):
+    profile = profiles.load(name)
+    assert profile.name == name
+    for artefact in profile.artefacts:
+        limits = profile.limits(artefact)
+        assert limits is None or type(limits).__name__.lower().startswith(artefact.split("-")[0])
+    # Only the machine that runs these tests was ever the real thing.
+    assert any("real board" in fact for fact in profile.unchecked) or name == "workstation"
+    assert profile.service.user != profile.service.inside_user
+    assert profile.camera.sources
+    assert {"clock_khz", "temperature_millic"} <= set(profile.sensors)
+    # What the recipe installs is what the planner then takes, or numpy.
+    for install in profile.install:
+        for package, version in (one.split("==") for one in install.packages):
+            backend = next((b for b in profile.backends if b.name == package), None)
+            assert package == "numpy" or (backend and _within(version, backend.versions))
+        assert any(one.startswith(("numpy", "python3-numpy")) for one in (*install.packages, *install.system))
+    text = profile.text()
+    assert profile.title in text
+    assert all(fact in text for fact in profile.unchecked)
+
+
+def test_the_boards_limits_are_those_of_their_runtimes():
+    coral, jetson = profiles.load("coral-dev-board"), profiles.load("jetson-nano")
+    assert coral.tflite.min_runtime_version == "2.5"
+    assert not {"TILE", "LEAKY_RELU", "GELU", "HARD_SWISH", "DEPTH_TO_SPACE", "DEQUANTIZE"} & set(coral.tflite.ops)
+    assert (jetson.onnx.opset, jetson.onnx.ir) == (13, 7)
+    assert "onnx-int8" not in jetson.artefacts
+
+
+def test_what_an_artefact_runs_on_is_a_fact_of_the_backend():
+    ncs2 = profiles.load("raspberry-pi3-ncs2")
+    assert ncs2.accelerator("onnx-float32") == "Neural Compute Stick 2"
+    assert ncs2.accelerator("tflite-int8") is None
+    assert profiles.load("coral-dev-board").compiler == "edgetpu_compiler"
+
+
+def test_facts_are_what_the_manifest_carries():
+    assert profiles.load("coral-dev-board").facts() == {"artefacts": ["tflite-int8"], "backends": ["tflite-runtime"]}
+
+
+def test_ones_own_board_is_a_new_file(tmp_path):
+    path = tmp_path / "my-board.toml"
+    path.write_text(OWN)
+    profile = profiles.load(str(path))
+    assert profile.name == "my-board"
+    assert profile.tflite.ops == {"CONV_2D": 5}
+    assert profile.limits("onnx-float32") is None
+
+
+def test_the_page_on_boards_has_a_row_for_each_and_an_example_that_loads():
+    page = (ROOT / "docs" / "boards.md").read_text()
+    for name in profiles.names():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        profile = profiles.load(name)
+        assert profile.python in row
+        assert all(f"`{artefact}`" in row for artefact in profile.artefacts)
+        assert all(backend.name in row or backend.name == "openvino" for backend in profile.backends)
+    example = page.split("```toml\n")[1].split("```")[0]
+    board = profiles.parse(tomllib.loads(example), source="docs/boards.md")
+    assert board.tflite.ops["CONV_2D"] == 5
+    assert board.accelerator("tflite-int8") == "NPU"
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(BadInput, match=r"there is no profile 'jetson'.*coral-dev-board, coral-usb, jetson-nano"):
+        profiles.load("jetson")
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(BadInput, match=r"cannot read the profile .*No such file"):
+        profiles.load(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('name = "my-board"', 'name = "My Board"', "name must be small letters"),
+        ('title = "My board"\n', "", "title is missing"),
+        ('python = "3.11"', "python = 3.11", "python must be a version"),
+        ('["tflite-int8"]\nchecked', '["tflite-int4"]\nchecked', "artefacts must be a list of tflite-int8"),
+        ('["tflite-int8"]\nchecked', "[]\nchecked", "at least one"),
+        ('["tflite-int8"]\nchecked', '["tflite-int8", "onnx-int8"]\nchecked', "no .*backends.* runs onnx-int8"),
+        ('name = "tflite-runtime"', 'name = "tensorrt"', "name must be ai-edge-litert"),
+        ('versions = ">=2.5,<2.12"', 'versions = "new"', "versions must be versions such as"),
+        ("CONV_2D = 5", 'CONV_2D = "5"', r"ops.CONV_2D must be a version from 1"),
+        ("min_runtime_version", "min_runtime", "min_runtime is not a known key"),
+        ('system = "Debian 12"', 'system = "Debian 12"\nkernel = "6.1"', "kernel is not a known key"),
+        ("[tflite]", '[service]\nuser = "a b"\n[tflite]', "service.user must be the name of a user"),
+        ("[tflite]", '[[install]]\npython = "3.11"\npackages = ["numpy>1"]\n[tflite]', "exact versions"),
+        ("[tflite]", '[[install]]\npython = "3.9"\n[tflite]', "is for its own Python 3.11"),
+        ('[tflite]\nmin_runtime_version = "2.7"', "[onnx]\nir = 7", "onnx.opset is missing"),
+    ],
+)
+def test_what_is_wrong_is_named(old, new, says):
+    assert old in OWN
+    with pytest.raises(BadInput, match=says):
+        parse(OWN.replace(old, new))
+
+
+def test_a_file_that_is_not_toml_says_so(tmp_path):
+    path = tmp_path / "broken.toml"
+    path.write_text("name = ")
+    with pytest.raises(BadInput, match="is not TOML"):
+        profiles.load(path)

@@ -1,0 +1,286 @@
+"""edgeveil audit --on: the test slice through the runtime on a board, compared and attacked here, kept nowhere."""
+
+import contextlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.remote import remote_rows as remote
+from edgeveil.devices.remote.remote_rows import Rows, through_board
+from edgeveil.devices.remote.remote_workspace import Errand
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.edge_runtime.releases.trial import open_releases
+from edgeveil.edge_runtime.signing.keys import public_key_line
+from edgeveil.trainer.audit.dataflow import anatomy
+from edgeveil.trainer.audit.sections import board_section
+from edgeveil.trainer.audit.subject import Perturbed, Subject, further_outputs
+from edgeveil.trainer.cli.main import main
+from edgeveil.trainer.sealing.trust_file import TrustFolder
+from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from tests.support import bundles, lossy_serial_line, sshd
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - only looked at
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sshd")
+    with sshd.running(folder, home=folder / "home") as running:
+        yield running, folder / "home"
+
+
+def flashed(folder, data, keys):
+    """A board's root folder with the release in it: what a flash leaves, without its trial."""
+    root = folder / "opt"
+    root.mkdir()
+    TrustFolder.init(root / "trust", keys, passphrase="correct horse")  # noqa: S106
+    open_releases(str(root)).install(data, lambda *_: None)
+    return root
+
+
+def left(home):
+    """Whatever of an audit lies on the board."""
+    return [*MEMORY.glob("edgeveil-audit-*"), *(home / ".cache").glob("edgeveil*")]
+
+
+def counted(pieces):
+    return contextlib.nullcontext(lambda **_: None)
+
+
+@pytest.fixture
+def laplace(tmp_path):
+    """A bundle with noise of its own and the real runtime in it, a board that runs it, and readings."""
+
+    def change(_manifest, members):
+        members["runtime/edgeveil-edge.pyz"] = zipapp_bytes()
+
+    made = bundles.make_bundle(tmp_path, example=bundles.laplace_example(), change=change)
+    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
+    root = flashed(tmp_path, made.path.read_bytes(), [tmp_path / "test.pub"])
+    x = np.random.default_rng(0).integers(0, 17, (100, 4)).astype(np.uint8)
+    return made, root, x
+
+
+def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, laplace, tmp_path, monkeypatch):
+    running, home = server
+    made, root, x = laplace
+    said, put = [], []
+    monkeypatch.setattr(remote, "PIECE_ROWS", 40)
+    usual = Errand.put
+
+    def broken(self, data, progress=lambda *_: None):
+        put.append(len(data))
+        if len(put) == 2:
+            raise DeviceFailed("the line broke")
+        path = usual(self, data, progress)
+        assert left(home), "nothing was there while it was needed"
+        return path
+
+    monkeypatch.setattr(Errand, "put", broken)
+
+    def ask():
+        connection = Connection(str(root), running.identity, running.known_hosts)
+        with connection.open(running.target, say=said.append) as board:
+            return through_board(
+                board,
+                made.path.read_bytes(),
+                x,
+                artefact="auto",
+                further=board_section.draws(made.manifest),
+                kept=tmp_path / "kept",
+                progress=counted,
+            )
+
+    with pytest.raises(DeviceFailed, match="the line broke"):
+        ask()
+    assert left(home) == []
+    back = ask()
+    assert len(put) == 4, "a piece that had come back went there again, or the bundle that is installed there"
+    assert "100 raw readings" in said[0]
+    assert "60 raw readings" in said[1]
+    assert "removed there at the end" in said[1]
+    assert left(home) == []
+
+    noise = back.outputs["draw noise"]
+    assert noise.shape == x.shape
+    assert len(np.unique(noise)) > 10, "no noise was drawn there"
+    pipeline = load_pipeline(made.manifest, made.members, "numpy")
+    np.testing.assert_array_equal(back.outputs["frame"], pipeline.run(x, {"noise": noise})["frame"])
+    assert (back.artefact, back.ran["manifest_sha256"]) == ("numpy", (root / "current").resolve().name)
+
+
+def test_rows_go_over_a_console_too(laplace, tmp_path):
+    made, root, x = laplace
+    with lossy_serial_line.board(tmp_path) as up, Connection(str(root)).open(f"serial://{up.port}") as board:
+        back = through_board(
+            board,
+            made.path.read_bytes(),
+            x,
+            artefact="auto",
+            further=board_section.draws(made.manifest),
+            kept=tmp_path / "kept",
+            progress=counted,
+        )
+    pipeline = load_pipeline(made.manifest, made.members, "numpy")
+    expected = pipeline.run(x, {"noise": back.outputs["draw noise"]})["frame"]
+    np.testing.assert_array_equal(back.outputs["frame"], expected)
+    assert left(tmp_path) == []
+
+
+def test_a_line_that_is_lost_for_good_is_said_with_what_lies_there(server, laplace, tmp_path, monkeypatch):
+    running, home = server
+    made, root, x = laplace
+    said = []
+    connection = Connection(str(root), running.identity, running.known_hosts)
+
+    def lost(self, _data, _progress=None):
+        self.board.transport._client.get_transport().sock.close()
+        raise DeviceFailed("the line broke")
+
+    monkeypatch.setattr(Errand, "put", lost)
+    with connection.open(running.target, say=said.append) as board, pytest.raises(DeviceFailed, match="the line broke"):
+        through_board(
+            board, made.path.read_bytes(), x, artefact="auto", further=[], kept=tmp_path / "kept", progress=counted
+        )
+    (there,) = left(home)
+    assert f"or remove {there} there" in said[-1]
+    there.rmdir()
+
+
+def test_a_board_without_edgeveil_is_sent_nothing(server, laplace, tmp_path):
+    running, home = server
+    made, _, x = laplace
+    empty = Connection(str(tmp_path / "empty"), running.identity, running.known_hosts)
+    with empty.open(running.target) as board, pytest.raises(BadInput, match="flash it first"):
+        through_board(
+            board, made.path.read_bytes(), x, artefact="auto", further=[], kept=tmp_path / "kept", progress=counted
+        )
+    assert left(home) == []
+
+
+def compared(example, outputs, x, *, target=None):
+    """The ``on_board`` section of what a board made of ``x``, on a data set that is ``x`` alone."""
+    manifest, members = example
+    subject = Subject(manifest, members, "numpy")
+    funnel = anatomy(manifest, subject.tables())
+    table = None if isinstance(funnel, str) or funnel.table is None else subject.tables()[funnel.table]
+    ran = {"edge_runtime": "1", "numpy": "2"}
+    board = {"board": "A Board", "architecture": "aarch64", "system": "Debian", "python": "3.11.2"}
+    there = board_section.OnBoard(Rows("numpy", outputs, ran, board), "ab" * 32)
+
+    class Data:
+        unit = staticmethod(lambda frames: frames)
+
+        @staticmethod
+        def part(_name):
+            return type("Part", (), {"x": x, "cluster": None, "__len__": lambda _self: len(x)})()
+
+    perturbed = Perturbed(None, {}, funnel, table, {})
+    return board_section.section(there, subject, Data, perturbed, target)
+
+
+def test_codes_that_flipped_before_a_channel_are_counted_with_an_interval():
+    manifest, members = bundles.channel_example()
+    x = np.random.default_rng(0).integers(0, 17, (400, 4)).astype(np.uint8)
+    subject = Subject(manifest, members, "numpy")
+    entries = [*further_outputs(subject), *board_section.draws(manifest)]
+    out = load_pipeline({**manifest, "outputs": [*manifest["outputs"], *entries]}, members, "numpy").run(x)
+    assert (out["sent"] != out["code"]).any(), "a channel that never draws another code"
+    (row,) = compared((manifest, members), out, x)["compared"]
+    assert (row["what"], row["differ"], row["share"], row["low"]) == ("code before the channel", 0, 0.0, 0.0)
+    assert 0 < row["high"] < 0.02
+    flipped = out["sent"].copy()
+    flipped[[3, 50, 399]] = (flipped[[3, 50, 399]] + 1) % 4
+    (row,) = compared((manifest, members), {**out, "sent": flipped}, x)["compared"]
+    assert (row["differ"], row["share"]) == (3, 0.0075)
+    assert row["low"] < 0.0075 < row["high"]
+
+
+def test_frames_are_compared_under_the_noise_that_the_board_drew():
+    manifest, members = bundles.laplace_example()
+    x = np.random.default_rng(0).integers(0, 17, (200, 4)).astype(np.uint8)
+    entries = board_section.draws(manifest)
+    out = load_pipeline({**manifest, "outputs": [*manifest["outputs"], *entries]}, members, "numpy").run(x)
+
+    def target(frames, training):
+        return frames.reshape(len(frames), -1)
+
+    rows = compared((manifest, members), out, x, target=target)["compared"]
+    assert [(row["what"], row["differ"]) for row in rows] == [("frame", 0), ("y read from it", 0)]
+    other = out["frame"].copy()
+    other[7] = [0, 0, 0, 16] if out["frame"][7].argmax() != 3 else [16, 0, 0, 0]
+    frame, y = compared((manifest, members), {**out, "frame": other}, x, target=target)["compared"]
+    assert (frame["differ"], y["differ"]) == (1, 1)
+    assert frame["max_abs"] == np.abs(other[7].astype(int) - out["frame"][7]).max()
+
+
+@pytest.mark.slow
+def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatch, request):
+    from edgeveil.trainer.attacks import problem
+    from edgeveil.trainer.attacks.families.fixed import Fixed
+    from edgeveil.trainer.attacks.families.logistic import Logistic
+    from edgeveil.trainer.audit.audit import audit
+    from edgeveil.trainer.audit.document import add_column, save
+    from edgeveil.trainer.export.export import export
+    from edgeveil.trainer.sealing.seal import keygen, seal
+    from tests.support.export_runs import label_only_run
+
+    running, home = server
+    monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
+    full = problem.BUDGETS["quick"]
+    monkeypatch.setitem(problem.BUDGETS, "quick", replace(full, epochs=2, trees=5))
+    run, folder, bundle = tmp_path / "run", tmp_path / "export", tmp_path / "one.veil"
+    label_only_run(run)
+    export(run, ["workstation"], folder)
+    keygen(tmp_path / "keys")
+    seal(folder, tmp_path / "keys/signing.key", bundle, allow_unaudited=True)
+    root = flashed(tmp_path, bundle.read_bytes(), [tmp_path / "keys/signing.pub"])
+    words = ["audit", bundle, "--on", running.target, "--root", root, "--into", folder, "--trust", tmp_path / "keys"]
+
+    def edgeveil(*more):
+        monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(word) for word in (*words, *running.options(), *more))])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out = capfd.readouterr()
+        return ended.value.code, out.out, out.err
+
+    code, _, said = edgeveil()
+    assert (code, "not audited here yet" in said) == (2, True), said
+    here = audit(folder, artefact="tflite-int8")
+    save(here, folder)
+    code, out, said = edgeveil("--json")
+    assert code == 0, said
+    assert "raw readings of the test slice" in said
+    assert left(home) == []
+    document = json.loads(out)
+    schemas = request.config.rootpath / "docs/schemas"
+    jsonschema.validate(document, json.loads((schemas / "audit.schema.json").read_text()))
+    there = document["on_board"]
+    assert there["rows"] == here["data"]["rows"]["test"]
+    assert [row["what"] for row in there["compared"]] == ["frame", "y read from it", "label"]
+    # The same machine, the same interpreter: nothing may flip, and the same attack finds the same.
+    assert [row["differ"] for row in there["compared"]] == [0, 0, 0]
+    assert document["worst_adaptive"]["accuracy"] == here["worst_adaptive"]["accuracy"]
+    assert document["label_only"] == here["label_only"]
+
+    add_column(document, folder)
+    kept = json.loads((folder / "audit.json").read_text())
+    assert kept["created"] == here["created"]
+    assert len(kept["others"]) == 1, "the older column of this board should have gone"
+    save(here, folder)
+    assert len(json.loads((folder / "audit.json").read_text())["others"]) == 1, "an audit here took the column away"
+    seal(folder, tmp_path / "keys/signing.key", tmp_path / "two.veil")
+    from edgeveil.edge_runtime.bundle.reader import read_bundle
+    from edgeveil.edge_runtime.bundle.trust import Trust
+
+    members = read_bundle(str(tmp_path / "two.veil"), Trust.open(str(tmp_path / "keys"))).members
+    card = json.loads(members["privacy/privacy.json"])
+    assert [("on_board" in part) for part in card["artefacts"]] == [False, True]
+    assert "labels flipped: 0.00 %" in members["privacy/card.html"].decode()

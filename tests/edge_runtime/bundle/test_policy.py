@@ -1,0 +1,203 @@
+"""bundle.policy: what the owner of a device demands, whoever signed; and every way back that is not one."""
+
+import json
+
+import pytest
+
+from edgeveil.edge_runtime.bundle.policy import Demand, Policy, open_policy, read_policy
+from edgeveil.edge_runtime.bundle.reader import read_bundle
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.manifest.schema import PRIVACY_FILES, PRIVACY_MEMBER
+from edgeveil.edge_runtime.pipeline.perturber import Perturber
+from edgeveil.edge_runtime.releases.store import Releases, RolledBack
+from edgeveil.edge_runtime.signing.keys import public_key_line
+from edgeveil.trainer.sealing.trust_file import TrustFolder
+from tests.support import bundles
+
+SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
+HIDDEN = bundles.numpy_example()[0]["perturber"]["sensitive"]
+
+
+def document(**change):
+    entry = {"sensitive": HIDDEN, "most_attack_over_chance": 0.13, "audited": True, **change}
+    return json.dumps({"schema": 1, "hide": [entry]}).encode()
+
+
+def numpy_bundle(folder, *, name="b.veil", version=1, accuracy=None, audience="", sensitive=HIDDEN, of=HIDDEN, **key):
+    """A bundle that runs; ``accuracy``: what its audit says of the best attack (chance 0.51), None: no audit."""
+
+    def change(manifest, members):
+        manifest["security_version"] = version
+        manifest["audience"] = audience
+        manifest["perturber"]["sensitive"] = sensitive
+        if accuracy is not None:
+            audit = bundles.audit_document(manifest, "numpy", members)
+            audit["worst_adaptive"]["accuracy"] = accuracy
+            audit["data"]["sensitive"] = of
+            members[PRIVACY_MEMBER] = json.dumps(audit).encode()
+            members[PRIVACY_FILES["card"]] = b"{}"
+            members[PRIVACY_FILES["page"]] = b"<!doctype html>"
+            manifest["privacy"] = {**PRIVACY_FILES, "speaks_of": audit["speaks_of"], "pipeline": audit["pipeline"]}
+
+    return bundles.make_bundle(folder, change=change, name=name, **key).path
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sensitive": ""}, "name of an attribute"),
+        ({"audited": 1}, "true or false"),
+        ({"most_attack_over_chance": True}, "a share from 0 to 1"),
+        ({"most_attack_over_chance": 5}, "a share from 0 to 1"),
+        ({"audited": False}, "from an audit alone"),
+        ({"also": 1}, "Expected the keys"),
+    ],
+)
+def test_a_policy_is_read_strictly(change, words):
+    with pytest.raises(BadInput, match=words):
+        read_policy(document(**change))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b'{"schema":2,"hide":[]}', b'{"hide":[],"schema":1}', b"{" * 70000]
+)
+def test_what_is_no_policy_is_not_taken_for_none(data, tmp_path):
+    (tmp_path / "policy.json").write_bytes(data)
+    with pytest.raises(BadInput, match="Expected"):
+        open_policy(str(tmp_path / "policy.json"))
+    assert open_policy(str(tmp_path / "none.json")) is None
+
+
+@pytest.mark.parametrize(
+    ("bundle", "demand", "words"),
+    [
+        ({"accuracy": 0.64}, {}, None),
+        ({"accuracy": 0.6401}, {}, "beats chance .* by 13.0 points, and 13 are the most"),
+        ({"accuracy": 0.9}, {"most_attack_over_chance": None}, None),
+        ({}, {}, "must be audited"),
+        ({}, {"audited": False, "most_attack_over_chance": None}, None),
+        ({"sensitive": ""}, {"audited": False, "most_attack_over_chance": None}, "hides nothing"),
+        ({"sensitive": "weight", "accuracy": 0.5}, {}, "hides 'weight'"),
+        ({"accuracy": 0.5, "of": "weight"}, {}, "its audit is of 'weight'"),
+        ({"accuracy": "high"}, {}, "not one that can be read"),
+    ],
+)
+def test_what_a_bundle_must_show(tmp_path, bundle, demand, words):
+    path = numpy_bundle(tmp_path, **bundle)
+    trust = Trust([bundles.trusted()], policy=read_policy(document(**demand)))
+    if words is None:
+        read_bundle(path, trust)
+        return
+    with pytest.raises(BundleRefused, match=words) as refused:
+        read_bundle(path, trust)
+    assert refused.value.reason == "policy-not-met"
+
+
+def test_the_artefact_that_runs_is_the_one_that_counts():
+    manifest, members = bundles.artefact_example()
+    bundle = read_bundle(bundles.sealed(bundles.with_members(manifest, members), members), bundles.trust())
+    policy = Policy([Demand(manifest["perturber"]["sensitive"], 0.2, True)])
+    policy.check(bundle.manifest, bundle.members)
+    policy.check(bundle.manifest, bundle.members, "tflite-int8")
+    with pytest.raises(BundleRefused, match="no audit in it speaks of onnx-float32"):
+        policy.check(bundle.manifest, bundle.members, "onnx-float32")
+
+
+# The ways back ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owner(tmp_path):
+    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
+    return TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], audience="ward-7", passphrase=SECRET)
+
+
+@pytest.fixture
+def trust(tmp_path, owner):
+    """The trust folder of a device, with a policy."""
+    folder = tmp_path / "opt" / "trust"
+    folder.mkdir(parents=True)
+    put(owner, folder)
+    (folder / "policy.json").write_bytes(document())
+    return folder
+
+
+def put(owner, folder):
+    for name in ("root.pub", "trust.json"):
+        (folder / name).write_bytes((owner.folder / name).read_bytes())
+
+
+def passes(_folder, _bundle):
+    """A trial that all pass."""
+
+
+def fails(_folder, _bundle):
+    raise DeviceFailed("its golden check failed")
+
+
+@pytest.fixture
+def device(trust):
+    return Releases(str(trust.parent), lambda floor: Trust.open(trust, floor=floor))
+
+
+def test_a_device_refuses_at_install_and_at_open(tmp_path, trust, device):
+    bad = numpy_bundle(tmp_path, accuracy=0.9)
+    for attempt in (lambda: device.install(bad.read_bytes(), passes), lambda: Perturber.open(bad, trust=trust)):
+        with pytest.raises(BundleRefused) as refused:
+            attempt()
+        assert refused.value.reason == "policy-not-met"
+    assert device.current is None
+    good = numpy_bundle(tmp_path, accuracy=0.52)
+    assert device.install(good.read_bytes(), passes) is True
+    with Perturber.open(good, trust=trust) as perturber:
+        assert perturber.info["audited"]
+
+
+@pytest.mark.parametrize("way", ["manual", "install"])
+@pytest.mark.parametrize("why", ["rolled-back", "revoked-key", "other-audience", "policy-not-met"])
+def test_no_way_leads_back_below_what_is_demanded_today(tmp_path, owner, trust, device, why, way):
+    """The matrix of downgrades: the older release ran here once, and may not any more."""
+    again = {"other-audience": {"audience": "ward-7"}, "revoked-key": {"key": bundles.STRANGER}}.get(why, {})
+    if why == "revoked-key":
+        (tmp_path / "second.pub").write_text(public_key_line(bundles.trusted(bundles.STRANGER)._replace(name="second")))
+        owner = owner.add(tmp_path / "second.pub", passphrase=SECRET)
+        put(owner, trust)
+    old = numpy_bundle(tmp_path, accuracy=0.6, name="old.veil", **again).read_bytes()
+    new = numpy_bundle(tmp_path, accuracy=0.52, name="new.veil", version=2 if why == "rolled-back" else 1).read_bytes()
+    device.install(old, passes)
+    device.install(new, passes)
+    if why == "revoked-key":
+        put(owner.revoke("second", passphrase=SECRET), trust)
+    elif why == "policy-not-met":
+        (trust / "policy.json").write_bytes(document(most_attack_over_chance=0.05))
+    elif why == "other-audience":
+        put(TrustFolder.init(tmp_path / "other", [tmp_path / "test.pub"], audience="ward-8", passphrase=SECRET), trust)
+    current = device.current
+    with pytest.raises(BundleRefused) as refused:
+        device.rollback() if way == "manual" else device.install(old, passes)
+    assert refused.value.reason == why
+    assert device.current == device.state().committed == current
+
+
+def test_the_automatic_way_back_is_to_what_was_committed_and_no_further(tmp_path, trust, device):
+    """To the very release that ran a moment ago: it lies below no floor, for the floor rose with it."""
+    device.install(numpy_bundle(tmp_path, accuracy=0.52, version=2).read_bytes(), passes)
+    committed = device.current
+    with pytest.raises(RolledBack):
+        device.install(numpy_bundle(tmp_path, accuracy=0.53, version=3).read_bytes(), fails)
+    assert (device.current, device.state().floor) == (committed, 2)
+    with pytest.raises(BadInput, match="no previous"):
+        device.rollback()
+
+
+def test_a_bundle_is_held_to_it_as_a_whole_and_then_by_what_was_chosen(tmp_path):
+    asked = []
+
+    class Asked(Policy):
+        def check(self, manifest, members, artefact=None, device=None, place=None):
+            asked.append(artefact)
+
+    trust = Trust([bundles.trusted()], policy=Asked([]))
+    with Perturber.open(numpy_bundle(tmp_path, accuracy=0.52), trust=trust):
+        assert asked == [None, "numpy"]

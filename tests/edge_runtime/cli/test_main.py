@@ -1,0 +1,271 @@
+"""edgeveil-edge: exit codes, one JSON document on stdout, one sentence on stderr."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import cv2
+import jsonschema
+import numpy as np
+import pytest
+
+from edgeveil import edge_runtime
+from edgeveil.edge_runtime.cli import main
+from tests.support import bundles, tiny_models
+from tests.support.checkout import ROOT
+
+RUN = ("run", "{bundle}", "--trust", "{trust}", "--source")
+
+
+@pytest.fixture
+def made(tmp_path):
+    bundle = bundles.make_bundle(tmp_path / "bundle")
+    x = np.random.default_rng(0).integers(0, 17, (50, 4)).astype(np.uint8)
+    np.savez(tmp_path / "in.npz", x=x)
+    return bundle
+
+
+def edge(capsys, *arguments):
+    """The exit code, what it printed, and what it said."""
+    try:
+        code = main.main([str(argument) for argument in arguments])
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def run(capsys, bundle, source, sink, *more):
+    return edge(capsys, "run", bundle.path, "--trust", bundle.trust, "--source", source, "--sink", sink, *more)
+
+
+def test_run_writes_frames_and_sums_up(made, tmp_path, capsys):
+    code, out, _ = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz", "--json")
+    assert code == 0
+    document = json.loads(out)
+    jsonschema.validate(document, json.loads((ROOT / "docs/schemas/run.schema.json").read_text()))
+    assert (document["frames_in"], document["frames_out"], document["dropped"]) == (50, 50, {})
+    with np.load(tmp_path / "in.npz") as given, np.load(tmp_path / "out.npz") as got:
+        assert got["index"].tolist() == list(range(50))
+        assert np.array_equal(got["label"], given["x"].argmax(axis=1))
+        assert got["x"].shape == given["x"].shape
+    code, out, _ = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz")
+    assert code == 0
+    assert out.startswith("50 frames in, 50 out")
+
+
+@pytest.mark.parametrize("variant", tiny_models.VARIANTS)
+def test_run_on_a_real_artefact_from_images_to_images(tiny, tmp_path, capsys, variant):
+    (tmp_path / "in").mkdir()
+    for name in "abc":
+        cv2.imwrite(str(tmp_path / "in" / f"{name}.png"), np.full(tiny_models.SHAPE, ord(name), np.uint8))
+    (tmp_path / "in/b.png").write_bytes(b"no picture")
+    cv2.imwrite(str(tmp_path / "in" / "d.png"), np.zeros((5, 5), np.uint8))
+    code, out, _ = run(capsys, tiny, f"images:{tmp_path}/in", f"images:{tmp_path}/out", "--artefact", variant, "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["artefact"] == variant
+    assert (document["frames_in"], document["frames_out"]) == (4, 2)
+    assert document["dropped"] == {"shape": 1, "unreadable": 1}
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["00000000.png", "00000002.png"]
+
+
+def test_verify_says_what_was_verified(made, tiny, capsys):
+    code, out, _ = edge(capsys, "verify", made.path, "--trust", made.trust)
+    assert code == 0
+    assert "verified: numpy-example" in out
+    assert "self-test passed" in out
+    code, out, _ = edge(capsys, "verify", tiny.path, "--trust", tiny.trust, "--artefact", "tflite-int8", "--json")
+    assert code == 0
+    assert json.loads(out)["self_test"]["max_abs"] <= 4
+    assert json.loads(out)["verified"] is True
+
+
+def test_verify_of_the_signature_alone_opens_no_interpreter(tiny, capsys, monkeypatch):
+    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.perturber.load_pipeline", None)
+    code, out, _ = edge(capsys, "verify", tiny.path, "--trust", tiny.trust, "--signature-only", "--json")
+    assert code == 0
+    assert json.loads(out)["self_test"] is None
+
+
+def test_bench_ends_with_three_where_figures_are_invalid(made, capsys):
+    code, out, err = edge(
+        capsys, "bench", made.path, "--trust", made.trust, "--min-count", 5, "--min-seconds", 0, "--json"
+    )
+    assert code == 3
+    assert json.loads(out)["verdict"] == "INVALID"
+    assert "too short" in err
+    code, out, err = edge(capsys, "bench", made.path, "--trust", made.trust, "--min-count", 5, "--min-seconds", 0)
+    assert code == 3
+    assert out.splitlines()[-1] == "INVALID"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ([*RUN, "npz:{tmp}/none", "--sink", "npz:{tmp}/o"], "no such file"),
+        ([*RUN, "what", "--sink", "npz:{tmp}/o"], "expected a source"),
+        ([*RUN, "npz:{tmp}/in.npz", "--sink", "what"], "expected a sink"),
+        ([*RUN, "npz:{tmp}/in.npz", "--sink", "npz:{tmp}/./in.npz"], "another place than the source"),
+        (["verify", "{bundle}", "--trust", "{tmp}"], "holds no .pub file"),
+        (["verify", "{tmp}/in.npz", "--trust", "{trust}"], "no bundle"),
+        (["verify", "{tmp}/none.veil", "--trust", "{trust}"], "none.veil"),
+        (["bench", "{bundle}", "--trust", "{trust}", "--backend", "what"], "expected a backend"),
+        (["bench", "{bundle}", "--trust", "{trust}", "--min-count", "0"], "at least 1 frame"),
+        (["run", "{bundle}", "--trust", "{trust}"], "expected source and sink"),
+        ([*RUN, "a", "--sink", "b", "--threads", "0"], "threads"),
+        ([], "COMMAND"),
+        (["fly"], "fly"),
+    ],
+)
+def test_a_mistake_ends_with_two_and_one_sentence(made, tmp_path, capsys, arguments, match):
+    before = sorted(tmp_path.rglob("*"))
+    values = {"bundle": made.path, "trust": made.trust, "tmp": tmp_path}
+    code, out, err = edge(capsys, *[argument.format(**values) for argument in arguments])
+    assert code == 2
+    assert out == ""
+    assert match in err
+    assert "Traceback" not in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_bundle_cut_short_is_refused(made, tmp_path, capsys):
+    cut = tmp_path / "cut.veil"
+    cut.write_bytes(made.path.read_bytes()[:-30])
+    code, _, err = edge(capsys, "verify", cut, "--trust", made.trust)
+    assert code == 2
+    assert len(err.splitlines()) == 1
+
+
+def test_a_development_bundle_is_announced_by_every_command(tmp_path, capsys):
+    made = bundles.make_bundle(tmp_path, development=True)
+    np.savez(tmp_path / "in.npz", x=np.zeros((2, 4), np.uint8))
+    for code, _, err in (
+        edge(capsys, "verify", made.path, "--trust", made.trust),
+        edge(capsys, "verify", made.path, "--trust", made.trust, "--signature-only"),
+        run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz"),
+    ):
+        assert code == 0
+        assert "*** DEVELOPMENT BUNDLE" in err
+
+
+def test_a_privacy_stop_ends_with_seventy_and_writes_nothing(tmp_path, capsys):
+    def leaks(manifest, members):
+        members["tables/means.npy"] = bundles.npy(np.eye(4, dtype=np.float32))
+        x = np.array([[16, 1, 0, 0], [0, 3, 0, 0]], np.uint8)
+        members["golden/input.npy"] = bundles.npy(x)
+        members["golden/numpy.label.npy"] = bundles.npy(x.argmax(axis=1))
+        members["golden/numpy.frame.npy"] = bundles.npy(np.eye(4, dtype=np.uint8)[x.argmax(axis=1)] * np.uint8(16))
+
+    made = bundles.make_bundle(tmp_path / "bundle", change=leaks)
+    x = np.eye(4, dtype=np.uint8)[np.arange(40) % 4] * np.uint8(16)
+    np.savez(tmp_path / "in.npz", x=x)
+    code, out, err = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz", "--json")
+    assert code == 70
+    assert out == ""
+    assert "30 frames in a row" in err
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_an_unexpected_error_names_a_place_and_no_value(made, tmp_path, capsys, monkeypatch):
+    def broken(*_args, **_kwargs):
+        raise ValueError("array([171, 171])")
+
+    monkeypatch.setattr("edgeveil.edge_runtime.loop.batch.run", broken)
+    code, _, err = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz")
+    assert code == 70
+    assert "ValueError" in err
+    assert "171" not in err
+    assert "Traceback" not in err
+
+
+def test_version_and_help(capsys):
+    assert edge(capsys, "--version")[1] == f"edgeveil-edge {edge_runtime.__version__}\n"
+    assert f'version = "{edge_runtime.__version__}"' in (ROOT / "pyproject.toml").read_text()
+    for command in ("run", "verify", "bench"):
+        code, out, _ = edge(capsys, command, "--help")
+        assert code == 0
+        assert f"example:\n  edgeveil-edge {command} " in out
+
+
+def test_every_example_in_the_help_is_understood(capsys):
+    for command in ("run", "verify", "bench"):
+        text = edge(capsys, command, "--help")[1]
+        example = text.split("example:\n  edgeveil-edge ")[1].splitlines()[0].split()
+        assert main._parser().parse_args(example).command == command
+
+
+SLOW = """
+import time
+from edgeveil.edge_runtime.cli import main as cli
+from edgeveil.edge_runtime.pipeline.perturber import Perturber
+real = Perturber.perturb
+def slow(self, frame):
+    time.sleep(0.02)
+    print(frame.index, flush=True)
+    return real(self, frame)
+Perturber.perturb = slow
+raise SystemExit(cli.main())
+"""
+
+
+def test_ctrl_c_ends_with_130_and_keeps_every_frame(made, tmp_path):
+    arguments = ["run", made.path, "--trust", made.trust, "--source", f"npz:{tmp_path}/in.npz", "--sink"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, *map(str, arguments), f"npz:{tmp_path}/out.npz"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    for _ in range(4):
+        process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    with np.load(tmp_path / "out.npz") as got:
+        assert 4 <= len(got["index"]) < 50
+        assert got["index"].tolist() == list(range(len(got["index"])))
+    assert b"interrupted" in out
+
+
+def test_the_process_that_runs_leaves_no_core_dump(made, tmp_path):
+    code = """
+import resource, sys
+from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.loop import batch as loop
+def look(*args, **kwargs):
+    import ctypes
+    print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
+    raise KeyboardInterrupt
+loop.run = look
+raise SystemExit(cli.main())
+"""
+    place = ["--source", f"npz:{tmp_path}/in.npz", "--sink", f"npz:{tmp_path}/out.npz"]
+    command = [sys.executable, "-c", code, "run", str(made.path), "--trust", str(made.trust), *place]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stdout.strip() == "(0, 0) 0"
+
+
+def test_a_reader_that_goes_away_is_no_traceback(made):
+    command = [sys.executable, "-m", "edgeveil.edge_runtime", "verify", str(made.path), "--trust", str(made.trust)]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.returncode == 4
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+def test_progress_is_for_people_alone(made, tmp_path, capsys, monkeypatch):
+    shown = main._Progress(1000)
+    with shown:
+        shown(500, 500)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with main._Progress(1000) as shown:
+        shown(99, 99)
+        shown(150, 149)
+    assert capsys.readouterr().err == "\r150 of 1000 frames in, 149 out\n"

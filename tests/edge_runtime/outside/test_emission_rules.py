@@ -1,0 +1,212 @@
+"""What leaves, and when: the same for a good camera, an empty scene, and every fault."""
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
+from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.ipc.counters import Counters
+from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout, Record, RecordBroken
+from edgeveil.edge_runtime.ipc.schedule import Schedule, schedule
+from edgeveil.edge_runtime.outside.emission import MOST_WAITING, Emission
+from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.group import SinkSet
+
+OUTPUTS = [
+    {"name": "frame", "dtype": "uint8", "shape": [3]},
+    {"name": "label", "dtype": "int64", "shape": []},
+]
+
+
+def frame(value, slot=0):
+    outputs = {"frame": np.full(3, value, np.uint8), "label": np.int64(value)}
+    return PerturbedFrame(0, outputs, _PIPELINE, slot=slot)
+
+
+class Kept(Sink):
+    def __init__(self):
+        self.left, self.told, self.full = [], [], False
+
+    def _write(self, one):
+        if self.full:
+            raise DeviceFailed("the disk is full")
+        self.left.append((one.index, one.tick_ns, one.slot, int(one.data[0])))
+
+    def announce(self, state, tick_ns):
+        self.told.append((state, tick_ns))
+
+
+class Stage:
+    """An emission with clocks of our own: ``run`` lets time pass and hands sets over as they come."""
+
+    def __init__(self, slots=1, on_fault="previous", tick_s=0.1, degraded_after_s=60.0):
+        self.now, self.wall_ahead, self.said = 100.0, 1000.0, []
+        self.sink, self.counters = Kept(), Counters()
+        sinks = SinkSet(self.counters, lambda event, **facts: self.said.append(event))
+        sinks.open({"kept": self.sink})
+        self.plan = Schedule(tick_s, slots, on_fault, degraded_after_s)
+        self.emission = Emission(
+            self.plan,
+            sinks,
+            self.counters,
+            lambda event, **facts: self.said.append(event),
+            clock=lambda: self.now,
+            wall=lambda: self.now + self.wall_ahead,
+        )
+        self.number = 0
+        self.give(255, FLAT)
+        self.emission.begin()
+
+    def give(self, value, state=RELEASED):
+        for slot in range(self.plan.slots):
+            self.emission.take(Record(self.number, slot, state, frame(value, slot)))
+        self.number += 1
+
+    def run(self, seconds, every_s=0.1, step_s=0.01):
+        """``seconds`` of ticks, with a new set ``every_s``; None: nothing comes."""
+        end, came = self.now + seconds, self.now
+        while self.now < end - 1e-9:
+            if every_s and self.now >= came - 1e-9:
+                self.give(self.number % 200)
+                came += every_s
+            while self.now >= self.emission.due_s() - 1e-9:
+                self.emission.tick()
+            self.now += step_s
+
+
+def schedule_of(stage):
+    return [(index, tick_ns, slot) for index, tick_ns, slot, _ in stage.sink.left]
+
+
+@pytest.mark.parametrize("on_fault", ["previous", "flat"])
+@pytest.mark.parametrize("slots", [1, 3])
+def test_number_and_times_do_not_tell_of_a_fault(slots, on_fault):
+    good, faulty, dead, fast = (Stage(slots, on_fault) for _ in range(4))
+    good.run(8)
+    faulty.run(3)
+    faulty.run(2, every_s=None)
+    faulty.run(3)
+    dead.run(8, every_s=None)
+    fast.run(8, every_s=0.03)
+    assert len(good.sink.left) == 80 * slots
+    assert schedule_of(good) == schedule_of(faulty) == schedule_of(dead) == schedule_of(fast)
+    times = sorted({tick_ns for _, tick_ns, _, _ in good.sink.left})
+    assert set(np.diff(times)) == {100_000_000}
+    assert times[0] % 100_000_000 == 0  # of the tick, not of the frame
+
+
+def test_what_a_fault_holds_is_as_the_manifest_says():
+    for on_fault in ("previous", "flat"):
+        stage = Stage(on_fault=on_fault)
+        stage.run(1)
+        last = stage.sink.left[-1][3]
+        stage.run(1, every_s=None)
+        assert {value for *_, value in stage.sink.left[-5:]} == {last if on_fault == "previous" else 255}
+    stage = Stage(on_fault="previous")
+    stage.run(1, every_s=None)
+    assert {value for *_, value in stage.sink.left} == {255}  # nothing was there before
+
+
+def test_every_set_that_came_left_or_was_counted():
+    stage = Stage()
+    stage.run(5, every_s=0.03)
+    left, counts = stage.counters.get("frames-out"), stage.counters.all()
+    stage.emission.drain()
+    counts = stage.counters.all()
+    assert stage.number - 1 == left + counts["drop:newer-set"] + counts["drop:stopped"]
+    assert counts["drop:stopped"] <= MOST_WAITING
+
+
+def test_a_lasting_fault_is_told_at_the_end_of_a_period_and_no_sooner():
+    stage = Stage()
+    stage.run(70)
+    stage.run(49, every_s=None, step_s=0.05)
+    assert stage.sink.told == []
+    stage.run(70, every_s=None, step_s=0.05)
+    (state, tick_ns), *others = stage.sink.told
+    assert state == "degraded"
+    assert tick_ns / 1e9 == pytest.approx(1100 + 180, abs=0.2)
+    assert others == []
+    stage.run(90)
+    assert [state for state, _ in stage.sink.told] == ["degraded", "running"]
+    assert stage.emission.state == "running"
+
+
+def test_a_short_fault_is_never_told():
+    stage = Stage()
+    for _ in range(6):
+        stage.run(10)
+        stage.run(50, every_s=None, step_s=0.05)
+    assert stage.sink.told == []
+
+
+def test_timestamps_follow_a_clock_that_is_set_and_ticks_do_not():
+    stage = Stage()
+    stage.run(1)
+    stage.wall_ahead += 3600
+    stage.run(1)
+    assert "clock-jump" in stage.said
+    assert stage.counters.get("fault:clock-jump") == 1
+    assert [index for index, *_ in stage.sink.left] == list(range(20))
+    assert stage.sink.left[-1][1] - stage.sink.left[0][1] == pytest.approx(3601.9e9, abs=0.2e9)
+    stage.wall_ahead -= 7200
+    stage.run(1)
+    assert stage.counters.get("fault:clock-jump") == 2
+    assert len(stage.sink.left) == 30
+
+
+def test_a_moment_is_made_up_for_and_a_long_sleep_is_not():
+    stage = Stage()
+    stage.run(1)
+    stage.now += 0.5
+    stage.run(1)
+    assert [index for index, *_ in stage.sink.left] == list(range(25))
+    stage.now += 60
+    stage.run(1)
+    assert stage.counters.get("ticks-missed") == 600
+    assert len(stage.sink.left) == 35
+
+
+def test_a_full_disk_costs_its_own_frames_and_is_said_once():
+    stage = Stage()
+    stage.run(1)
+    stage.sink.full = True
+    stage.run(1)
+    stage.sink.full = False
+    stage.run(1)
+    assert len(stage.sink.left) == 20
+    assert stage.counters.get("sink-dropped") == 10
+    assert stage.said == ["sink", "sink-again"]
+
+
+def test_sets_out_of_order_stop_everything():
+    stage = Stage(slots=2)
+    with pytest.raises(PrivacyStop):
+        stage.emission.take(Record(7, 1, RELEASED, frame(1, 1)))
+
+
+def test_records_are_of_one_size_and_a_broken_one_is_refused():
+    layout = Layout(OUTPUTS)
+    one, two = layout.pack(frame(0), -5), layout.pack(frame(200, 3), 2**40, slot=3, state=FLAT)
+    assert len(one) == len(two) == layout.size
+    back = layout.unpack(two)
+    assert (back.number, back.slot, back.state) == (2**40, 3, FLAT)
+    assert back.frame.slot == 3
+    assert back.frame.data.tolist() == [200] * 3
+    assert back.frame.outputs["label"] == 200
+    for place in (0, 4, layout.size - 1):
+        broken = bytearray(one)
+        broken[place] ^= 1 << 6
+        with pytest.raises(RecordBroken):
+            layout.unpack(bytes(broken))
+    with pytest.raises(PrivacyStop):
+        layout.pack(np.zeros(3, np.uint8), 0)
+
+
+def test_flags_make_the_schedule_slower_at_most():
+    signed = {"capture": {"tick_hz": 10.0, "slots": 2, "on_fault": "flat", "degraded_after_s": 30}}
+    assert schedule(signed) == (0.1, 2, "flat", 30.0)
+    assert schedule(signed, 4).tick_s == 0.25
+    with pytest.raises(Exception, match="--fps 10 at most"):
+        schedule(signed, 11)
+    assert schedule({"capture": None}, 30).tick_s == pytest.approx(1 / 30)

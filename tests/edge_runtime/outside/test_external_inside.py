@@ -1,0 +1,93 @@
+"""Two units: an inside that somebody else starts, and starts again, while the ticks go on."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.cli import main
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.ipc import rendezvous
+from edgeveil.edge_runtime.ipc.rendezvous import make_pipe
+from tests.support import bundles, leak_scanner, live_fakes
+from tests.support.broker_services import arguments, finish, start
+from tests.support.checkout import ROOT
+
+INSIDE = """
+import json, sys
+sys.path[:0] = {paths!r}
+from tests.support import live_fakes
+live_fakes.install()
+from edgeveil.edge_runtime.cli import main as cli
+sys.exit(cli.main(json.loads(sys.argv[1])))
+"""
+
+
+def start_inside(made, folder, source):
+    words = ["inside", str(made.path), "--trust", str(made.trust), "--source", source, "--fps", "25"]
+    code = INSIDE.format(paths=[str(ROOT)])
+    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", FAKES_FOLDER=str(folder))
+    command = [sys.executable, "-c", code, json.dumps([*words, "--inside-at", str(folder)])]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_an_inside_of_its_own_unit_may_end_and_come_back(tmp_path):
+    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
+    words = arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path})
+    # The first inside is there before the outside, as where one manager starts both.
+    insides = [start_inside(made, tmp_path, "fake:0?fps=50")]
+    outside = start(words, tmp_path)
+    try:
+        for count, number in ((0, signal.SIGKILL), (40, None)):
+            if count:
+                insides.append(start_inside(made, tmp_path, f"fake:{count}?fps=50"))
+            for line in outside.stderr:
+                if '"event": "source"' in line:
+                    break
+            if number:
+                insides[-1].send_signal(number)
+                insides[-1].wait()
+        code, document, events = finish(outside)
+        assert insides[-1].wait(timeout=10) == 0, insides[-1].stderr.read()
+    finally:
+        for process in [outside, *insides]:
+            process.kill()
+            process.communicate()
+    assert code == 0, events
+    assert document["frames_in"] >= 40
+    assert document["frames_in"] == document["frames_out"] + sum(document["dropped"].values())
+    with np.load(tmp_path / "out.npz") as out:
+        assert out["index"].tolist() == list(range(len(out["index"])))
+    assert stat.S_IMODE((tmp_path / "records").stat().st_mode) == 0o660
+
+
+def test_what_a_library_prints_of_a_frame_goes_nowhere_whatever_the_manager_does_with_what_is_printed(tmp_path):
+    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
+    words = arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path})
+    outside, inside = start(words, tmp_path), start_inside(made, tmp_path, "fake:30?fps=50&say=5&say=20")
+    try:
+        code, document, events = finish(outside)
+        printed = "".join(inside.communicate(timeout=10))
+    finally:
+        outside.kill()
+        inside.kill()
+    assert code == 0, events
+    assert document["frames_in"] == 30
+    assert not leak_scanner.found_in(printed.encode())
+
+
+def test_where_nobody_is_or_something_else_it_is_one_sentence(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(rendezvous, "PATIENCE_S", 0.3)
+    made = bundles.make_bundle(tmp_path / "b")
+    words = ["inside", str(made.path), "--trust", str(made.trust), "--source", "simulate:depth"]
+    assert main.main([*words, "--inside-at", str(tmp_path)]) == 2
+    assert "Start it first" in capsys.readouterr().err
+    assert main.main(words) == 2
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="something else"):
+        make_pipe(str(tmp_path / "file"))

@@ -1,0 +1,53 @@
+"""The service: two processes, faults of a camera, and every frame accounted for."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from tests.support import bundles, live_fakes
+from tests.support.broker_services import arguments, finish, start
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    return bundles.make_bundle(tmp_path_factory.mktemp("wide"), example=live_fakes.wide_example())
+
+
+@pytest.mark.parametrize(
+    ("faults", "word", "reason"),
+    [
+        ("", None, None),
+        pytest.param("disconnect=20&stall=40&error=60&drop=30", "fault", "unreadable", marks=pytest.mark.slow),
+        pytest.param("crash=30", "inside-ended", None, marks=pytest.mark.slow),
+        ("hang=30", "inside-ended", None),
+    ],
+)
+def test_every_frame_is_accounted_for_whatever_breaks(wide, tmp_path, faults, word, reason):
+    words = arguments(wide, "fake:100?fps=60&" + faults, f"npz:{tmp_path}/out.npz")
+    code, document, events = finish(start(words, tmp_path))
+    assert code == 0
+    assert document["frames_in"] == document["frames_out"] + sum(document["dropped"].values())
+    assert document["frames_out"] >= 20
+    assert document["dropped"].get("inside-ended", 0) <= 3  # in hand, waiting, and on its way
+    if word:
+        assert word in {event["event"] for event in events}
+    if reason:
+        assert document["dropped"][reason] == 1
+    with np.load(tmp_path / "out.npz") as out:
+        assert out["index"].tolist() == list(range(len(out["index"])))  # a tick each, none left out
+    assert live_fakes.SECRET.hex() not in json.dumps(events)
+
+
+def test_sigterm_drains_and_what_left_is_kept(wide, tmp_path):
+    process = start(arguments(wide, "fake:0", f"npz:{tmp_path}/out.npz"), tmp_path)
+    for line in process.stderr:
+        if '"event": "source"' in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    code, document, _ = finish(process, timeout_s=5)
+    assert code == 0
+    assert document["stopped"] == "interrupted"
+    assert document["frames_in"] == document["frames_out"] + sum(document["dropped"].values())
+    assert (tmp_path / "out.npz").exists()

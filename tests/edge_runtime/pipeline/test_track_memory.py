@@ -1,0 +1,166 @@
+"""A stream that is held: one class and one draw for a track, whatever its later frames show."""
+
+import io
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.schema import check_manifest
+from edgeveil.edge_runtime.pipeline.perturber import Perturber
+from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
+from edgeveil.edge_runtime.pipeline.track_memory import Holding
+from tests.support import bundles
+
+TRACK = {"hold": "track", "votes": 3, "period_s": None, "acknowledged": None}
+UNDECIDED = 4
+OF = {label: np.eye(4, dtype=np.uint8)[label] * 9 for label in range(4)}  # a reading of each class
+FLAT = [8, 8, 8, 8]
+
+
+@pytest.fixture
+def perturber(tmp_path):
+    made = bundles.make_bundle(tmp_path, example=bundles.held_example())
+    with Perturber.open(made.path, trust=made.trust) as opened:
+        yield opened
+
+
+def frames(labels, tracks):
+    return [RawFrame(OF[label], i, track=track) for i, (label, track) in enumerate(zip(labels, tracks, strict=True))]
+
+
+def labels(perturbed):
+    return [int(frame.outputs["label"]) for frame in perturbed]
+
+
+def test_until_it_has_voted_a_track_is_flat_and_then_it_never_changes(perturber):
+    out = perturber.perturb_batch(frames([2, 0, 2, 0, 0, 0, 1, 3], [5] * 8))
+    assert labels(out) == [UNDECIDED] * 2 + [2] * 6
+    assert [frame.data.tolist() for frame in out[:2]] == [FLAT, FLAT]
+    assert len({frame.data.tobytes() for frame in out[2:]}) == 1
+
+
+def test_what_leaves_after_the_vote_does_not_depend_on_x(perturber):
+    perturber.perturb_batch(frames([1, 1, 1], [0] * 3))
+    once = perturber.perturb(RawFrame(OF[1], 3)).data.tolist()
+    for label in (0, 2, 3) * 10:
+        assert perturber.perturb(RawFrame(OF[label], 4)).data.tolist() == once
+
+
+def test_tracks_are_held_apart_and_one_by_one_is_the_same_as_together(perturber):
+    shown, tracks = [0, 3, 0, 3, 0, 3, 1, 1], [7, 9] * 4
+    together = labels(perturber.perturb_batch(frames(shown, tracks)))
+    assert together == [4, 4, 4, 4, 0, 3, 0, 3]
+    for track in (7, 9):
+        perturber.forget(track)
+    assert labels([perturber.perturb(frame) for frame in frames(shown, tracks)]) == together
+
+
+def test_a_track_that_ended_votes_and_draws_anew(perturber):
+    assert labels(perturber.perturb_batch(frames([0] * 4, [1] * 4)))[-1] == 0
+    perturber.forget(1)
+    assert labels(perturber.perturb_batch(frames([2] * 4, [1] * 4))) == [4, 4, 2, 2]
+
+
+def test_each_track_draws_for_itself(perturber):
+    shown = [[int(f.data[0]) for f in perturber.perturb_batch(frames([1] * 3, [t] * 3))][-1] for t in range(80)]
+    assert set(shown) == {0, 16}  # both codes of its class: 2 ** -80 * 3 ** 80 is how likely a wrong failure is
+
+
+def test_a_dropped_frame_has_not_voted(perturber):
+    bad = RawFrame(np.zeros(3, np.uint8), 0, track=2)
+    out = perturber.perturb_batch([*frames([0, 1], [2, 2]), bad, *frames([1], [2])])
+    assert labels(out) == [4, 4, 1]
+    assert perturber.dropped == {"shape": 1}
+    holding = Holding(TRACK)
+    for attempt in range(6):
+        holding.begin([0])
+        assert holding.majority("held", np.array([3]), 4).tolist() == [UNDECIDED]
+        if attempt == 0:
+            holding.commit()  # all others failed after the vote
+
+
+def test_readings_without_tracks_stand_for_whole_tracks(perturber):
+    x = np.stack([OF[label] for label in (0, 1, 2, 3)])
+    assert perturber.pipeline.run(x)["label"].tolist() == [0, 1, 2, 3]
+    assert perturber.pipeline.run(x, tracks=[0] * 4)["label"].tolist() == [4, 4, 0, 0]
+
+
+def test_only_so_many_tracks_are_remembered():
+    holding = Holding(TRACK, most=2)
+    for track in (1, 2, 1, 3, 1, 2):
+        holding.begin([track])
+        out = holding.majority("held", np.array([0]), 4)
+        holding.commit()
+    assert out.tolist() == [UNDECIDED]  # track 2 was the oldest when 3 came
+    holding.begin([1])
+    assert holding.majority("held", np.array([2]), 4).tolist() == [0]
+
+
+def period_pipeline(clock):
+    manifest, _ = bundles.held_example()
+    manifest["stream"] = {"hold": "period", "votes": None, "period_s": 600, "acknowledged": None}
+    manifest["stages"][2:5] = [
+        {"stage": "draw", "distribution": "channel", "input": "label", "table": "channel", "output": "drawn"},
+        {"stage": "hold", "op": "keep", "input": "drawn", "by": "label", "output": "kept"},
+    ]
+    manifest["outputs"] = [{"name": "code", "kind": "code", "tensor": "kept", "shape": [], "dtype": "int64"}]
+    tables = {"channel": np.full((4, 256), 1, np.uint32), "pictures": np.zeros((256, 4), np.float32)}
+    return Pipeline(manifest, tables=tables, runners={}, clock=clock)
+
+
+class Same:
+    """A model that changes nothing."""
+
+    def run(self, inputs):
+        return {"output": inputs["image"]}
+
+    def close(self):
+        pass
+
+
+def test_a_track_that_ended_is_gone_although_its_last_frames_have_still_to_leave():
+    """Three threads: what comes after the model is done later, when others may have come under that number."""
+    manifest, members = bundles.held_example()
+    manifest["stages"][1]["input"] = "w"
+    model = {"stage": "artefact", "model": "g", "inputs": {"image": "u"}, "outputs": {"output": "w"}}
+    manifest["stages"].insert(1, model)
+    tables = {name: np.load(io.BytesIO(members[entry["file"]])) for name, entry in manifest["tables"].items()}
+    pipeline = Pipeline(manifest, tables=tables, runners={"g": Same()})
+
+    def inferred(label):
+        flights = [pipeline.begin(frame) for frame in frames([label] * 3, [1] * 3)]
+        for flight in flights:
+            pipeline.infer(flight)
+        return flights
+
+    leaving = inferred(0)
+    pipeline.forget(1)
+    leaving += inferred(2)
+    assert labels([pipeline.end(flight) for flight in leaving]) == [4, 4, 0, 4, 4, 2]
+
+
+def test_a_period_has_one_draw_for_each_class_whoever_is_there():
+    now = [0.0]
+    pipeline = period_pipeline(lambda: now[0])
+    seen = {}
+    for now[0] in (1.0, 599.0, 600.0, 1199.0):
+        x = np.stack([OF[label] for label in (0, 1, 2, 3, 0, 1)])
+        code = pipeline.run(x, tracks=range(6))["code"].tolist()
+        assert code[:2] == code[4:]
+        seen.setdefault(int(now[0] // 600), set()).add(tuple(code))
+    assert {len(codes) for codes in seen.values()} == {1}
+    assert seen[0] != seen[1]
+    assert len(pipeline.holding._kept) == 1
+
+
+def test_the_manifest_lets_nothing_unheld_out():
+    manifest, members = bundles.held_example()
+    manifest["stages"][4:5] = []  # drawn afresh for every frame, but from what is held: that tells no more
+    manifest["stages"][4]["input"] = "drawn"
+    check_manifest(bundles.with_members(manifest, members))
+    manifest["stages"][3]["input"] = "label"
+    with pytest.raises(BundleRefused) as caught:
+        check_manifest(bundles.with_members(manifest, members))
+    assert caught.value.reason == "unheld"

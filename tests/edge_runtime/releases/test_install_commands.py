@@ -1,0 +1,114 @@
+"""edgeveil-edge install and its like, as the commands that a board runs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgeveil.devices.agents import gather_facts
+from edgeveil.edge_runtime.cli.main import main
+from edgeveil.edge_runtime.signing.keys import public_key_line
+from edgeveil.trainer.sealing.trust_file import TrustFolder
+from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from tests.support import bundles
+
+SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory):
+    """The owner's trust folder and bundles of two versions that carry the real runtime."""
+    folder = tmp_path_factory.mktemp("owner")
+    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
+    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase=SECRET)
+    runtime = zipapp_bytes()
+
+    def version(number, spoil=False):
+        def change(manifest, members):
+            manifest["security_version"] = number
+            members["runtime/edgeveil-edge.pyz"] = runtime
+            if spoil:
+                name = next(iter(manifest["golden"]["outputs"]["numpy"].values()))
+                array = bytearray(members[name])
+                array[-1] ^= 0x7F
+                members[name] = bytes(array)
+
+        return bundles.make_bundle(folder, change=change, name=f"{number}{spoil}.veil").path
+
+    return folder, version(1), version(2), version(3, spoil=True)
+
+
+@pytest.fixture
+def board(tmp_path, owner):
+    """A board after its first flash put trust there and nothing else."""
+    root = tmp_path / "opt"
+    (root / "trust").mkdir(parents=True)
+    for name in ("root.pub", "trust.json"):
+        (root / "trust" / name).write_bytes((owner[0] / "root" / name).read_bytes())
+    return root
+
+
+def run(*arguments):
+    return main([str(a) for a in arguments])
+
+
+def test_install_try_status_and_rollback(board, owner, capsys):
+    _, first, second, _ = owner
+    assert run("install", first, "--root", board, "--frames", "5") == 0
+    assert "now runs" in capsys.readouterr().out
+    assert run("install", first, "--root", board) == 0
+    assert "runs already" in capsys.readouterr().out
+    assert run("install", second, "--root", board, "--frames", "5") == 0
+    capsys.readouterr()
+    assert run("status", "--root", board, "--json") == 0
+    status = json.loads(capsys.readouterr().out)
+    assert status["committed"] == status["current"]
+    assert (status["security_version"], status["floor"]) == (2, 2)
+    assert run("rollback", "--root", board) == 2
+    assert "security version 1; this device takes 2" in capsys.readouterr().err
+
+
+def test_a_golden_check_that_fails_on_the_board_takes_the_release_back(board, owner, capsys):
+    _, first, _, spoilt = owner
+    run("install", first, "--root", board)
+    before = (board / "current").readlink()
+    assert run("install", spoilt, "--root", board) == 4
+    said = capsys.readouterr().err
+    assert "was taken back" in said
+    assert "golden" in said
+    assert (board / "current").readlink() == before
+    assert run("status", "--root", board) == 0
+    assert "failed: 1 x" in capsys.readouterr().out
+
+
+def test_a_board_that_was_never_flashed_says_so(tmp_path, capsys):
+    assert run("status", "--root", tmp_path / "none") == 2
+    assert "flash it first" in capsys.readouterr().err
+
+
+def test_the_installed_runtime_is_the_one_that_runs(board, owner):
+    _, first, _, _ = owner
+    run("install", first, "--root", board)
+    runtime = board / "current" / "edgeveil-edge.pyz"
+    done = subprocess.run(
+        [sys.executable, runtime, "status", "--root", board, "--json"], capture_output=True, check=True
+    )
+    assert json.loads(done.stdout)["committed"]
+
+
+def test_facts_are_gathered_by_one_file_alone(board, owner, tmp_path):
+    _, first, _, _ = owner
+    run("install", first, "--root", board)
+    with Path(gather_facts.__file__).open("rb") as script:
+        done = subprocess.run(
+            [sys.executable, "-", board, str(tmp_path)], stdin=script, capture_output=True, check=True
+        )
+    found = json.loads(done.stdout)
+    assert found["python"] == "{}.{}.{}".format(*sys.version_info)
+    assert found["accelerator"] is True
+    assert "numpy" in found["interpreters"]
+    assert found["edgeveil"]["committed"] == (board / "current").readlink().name
+    assert found["edgeveil"]["floor"] == 1
+    assert len(found["edgeveil"]["root_key"]) == 64

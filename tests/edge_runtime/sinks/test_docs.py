@@ -1,0 +1,39 @@
+"""docs/sinks.md says what the code does."""
+
+import re
+
+import numpy as np
+
+from edgeveil.edge_runtime.cli import main
+from edgeveil.edge_runtime.sinks.network import wire
+from tests.support import network_receivers
+from tests.support.checkout import ROOT
+
+PAGE = (ROOT / "docs/sinks.md").read_text()
+
+
+def test_the_receiver_of_the_page_reads_records():
+    names = {}
+    exec(compile(re.search(r"```python\n(.*?)```", PAGE, re.S).group(1), "sinks.md", "exec"), names)  # noqa: S102
+    form = wire.Format(network_receivers.OUTPUTS)
+    frame = network_receivers.frame(9, slot=3)
+    name, tick, slot, values = names["read"](form.encode(frame, b"12345678", 5), form.document["outputs"])
+    assert (name, tick, slot) == ((b"12345678", 5), 9, 3)
+    assert np.array_equal(values["frame"], frame.outputs["frame"])
+    assert values["label"] == frame.outputs["label"]
+
+
+def test_every_command_is_understood():
+    import shlex
+
+    lines = [line for line in PAGE.splitlines() if line.startswith("edgeveil-edge ")]
+    assert len(lines) == 2
+    for line in lines:
+        assert main._parser().parse_args(shlex.split(line)[1:]).bundle == "hall.veil"
+
+
+def test_every_kind_of_sink_is_there():
+    from edgeveil.edge_runtime import sinks
+
+    for kind in [*sinks._FILES, *sinks._LIVE, "preview"]:
+        assert f"`{kind}:" in PAGE

@@ -1,0 +1,113 @@
+"""From a camera to a broker and a page: the service with real sinks, a broker that dies, and nothing raw anywhere."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from edgeveil.edge_runtime.sinks.network import wire
+from tests.support import bundles, live_fakes, network_receivers
+from tests.support.checkout import ROOT
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    return bundles.make_bundle(tmp_path_factory.mktemp("wide"), example=live_fakes.wide_example())
+
+
+START = """
+import json, sys
+sys.path[:0] = {paths!r}
+from tests.support import live_fakes
+from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import supervisor as supervise
+supervise.command = live_fakes.command
+sys.exit(cli.main(json.loads(sys.argv[1])))
+"""
+
+
+def start(made, folder, source, *sinks):
+    """The service with the fake source, at 25 ticks a second and aiming."""
+    words = ["run", str(made.path), "--trust", str(made.trust), "--source", source, "--json", "--log", "json"]
+    words += ["--fps", "25", "--health", "off", "--aim"]
+    words += [word for sink in sinks for word in ("--sink", sink)]
+    code = START.format(paths=[str(ROOT)])
+    environment = dict(os.environ, FAKES_FOLDER=str(folder))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", code, json.dumps(words)], env=environment, text=True, **pipes)
+
+
+def finish(process):
+    """Exit code, the document on stdout, the events on stderr."""
+    try:
+        out, err = process.communicate(timeout=8)
+    finally:
+        process.kill()
+    events = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    return process.returncode, json.loads(out) if out else err, events
+
+
+def page(port, path="/state.json"):
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    client.request("GET", path)
+    return client.getresponse().read()
+
+
+def reached(port):
+    try:
+        return json.loads(page(port))["tick"] is not None
+    except OSError:
+        return False
+
+
+@pytest.mark.cameras
+def test_from_a_camera_to_a_broker_and_a_page(wide, tmp_path):
+    network_receivers.needs_mosquitto()
+    broker, port = network_receivers.Broker(tmp_path), network_receivers.free_port()
+    listener = network_receivers.Listener(broker.port)
+    sinks = f"mqtt://127.0.0.1:{broker.port}/hall?spool={tmp_path}/spool", f"preview:{port}"
+    process = start(wide, tmp_path, "fake:0?drop=20", *sinks)
+    form = wire.Format(wide.manifest["outputs"], wide.manifest)
+    try:
+        assert network_receivers.eventually(lambda: reached(port), 20)
+        assert network_receivers.eventually(lambda: len(listener.on("hall")) > 30)
+        states = [json.loads(page(port))]
+        broker.kill()
+        # The page goes on, whatever the network does.
+        assert network_receivers.eventually(lambda: json.loads(page(port))["tick"] > states[0]["tick"] + 15)
+        broker.start()
+        listener.subscribed(2)
+        # Not yet there again when it is told to stop: what waits must still be sent.
+        states.append(json.loads(page(port)))
+        raw = page(port) + page(port, "/") + page(port, "/frame.png?slot=0")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code, document, events = finish(process)
+    assert code == 0, document
+    last = network_receivers.eventually(lambda: b"offline" in listener.on("hall/status")[-1])
+    records = {form.decode(payload).id: form.decode(payload) for payload in listener.on("hall")}
+    everything = b"".join(message.payload for message in listener.messages)
+    broker.kill()
+    listener.close()
+    ticks = sorted(record.index for record in records.values())
+    # Each tick once. Only what a killed broker had acknowledged and not yet passed on can be missing.
+    assert len(ticks) == len(set(ticks))
+    assert ticks[-1] + 1 - len(ticks) <= 2
+    assert last, (listener.on("hall/status"), events)
+    assert document["dropped"]["unreadable"] == 1
+    for state in states:
+        assert 15 < state["fps"] < 35
+        assert state["latency_ms"] > 0
+        assert set(state["aim"].values()) == {0}  # a vector has nothing to aim
+    assert states[1]["drops"]["unreadable"] == 1
+    assert any(event["event"] == "aim" for event in events)
+    times = {record.tick_ns - record.index * 40_000_000 for record in records.values()}
+    assert max(times) - min(times) < 2_000_000  # ticks, to the millisecond; never the time of a capture
+    for place in (raw, everything, json.dumps(events).encode(), *(p.read_bytes() for p in tmp_path.rglob("*.spool"))):
+        assert live_fakes.SECRET not in place
+        assert b"unreadable" not in everything
+    # Nothing is left to send.
+    assert list((tmp_path / "spool").glob("*.spool")) == []

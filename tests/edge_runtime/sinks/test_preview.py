@@ -1,0 +1,241 @@
+"""preview: the perturbed stream and its figures, to this device or to who has the token, and never anything raw."""
+
+import http.client
+import json
+import re
+import shutil
+import subprocess
+import threading
+import time
+
+import cv2
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.sinks import open_sink
+from tests.support import network_receivers
+
+TOKEN = "0123456789abcdef-token"  # noqa: S105 - of these tests alone
+
+
+def opened(query="", **options):
+    return open_sink("preview:0" + query, network_receivers.OUTPUTS, network_receivers.MANIFEST, options)
+
+
+def get(sink, path, **headers):
+    client = http.client.HTTPConnection("127.0.0.1", sink.port, timeout=5)
+    client.request("GET", path, headers=headers)
+    answer = client.getresponse()
+    body = answer.read()
+    client.close()
+    return answer, body
+
+
+@pytest.fixture
+def sink():
+    made = opened()
+    yield made
+    made.close()
+
+
+def state(sink):
+    return json.loads(get(sink, "/state.json")[1])
+
+
+def test_the_latest_frame_is_shown_as_it_left(sink):
+    assert state(sink)["tick"] is None
+    assert get(sink, "/frame.png?slot=0")[0].status == 404
+    for n in range(4):
+        sink.write(network_receivers.frame(n))
+    picture = cv2.imdecode(np.frombuffer(get(sink, "/frame.png?slot=0")[1], np.uint8), cv2.IMREAD_UNCHANGED)
+    assert np.array_equal(picture, network_receivers.frame(3).data[:, :, 0])
+    now = state(sink)
+    assert now["tick"] == 3
+    assert now["slots"] == [{"slot": 0, "width": 5, "height": 4, "label": "walking"}]
+    assert now["aim"] == {}
+    sink.announce("degraded", 0)
+    assert state(sink)["state"] == "degraded"
+
+
+def test_drops_latency_and_aiming_figures_are_shown_where_they_are_given(sink):
+    sink.local({"late": 3}, {"focus": 9, "secret": 3}, 12.5)
+    now = state(sink)
+    assert now["drops"] == {"late": 3}
+    assert now["aim"] == {"focus": 9}
+    assert now["latency_ms"] == 12.5
+
+
+def test_what_may_depend_on_the_scene_is_for_this_device_alone(sink):
+    sink.local({"late": 3}, {}, 12.5)
+    elsewhere = json.loads(sink._answer("/state.json", {}, False)[1])
+    assert elsewhere["drops"] is None
+    assert elsewhere["latency_ms"] is None
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_says_so_to_the_browser(sink):
+    answer, body = get(sink, "/")
+    assert answer.status == 200
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]
+    assert answer.headers["Cache-Control"] == "no-store"
+    for text in (body, get(sink, "/page.js")[1], get(sink, "/page.css")[1]):
+        assert not re.search(rb"https?://|//cdn|@import|url\(", text)
+    assert not re.search(rb"<script>|style=|onclick", body)
+
+
+def test_the_card_says_what_the_audit_said():
+    audit = {
+        "artefact": "tflite-int8",
+        "worst_adaptive": {"accuracy": 0.312, "low": 0.29, "high": 0.33},
+        "chance": {"prior": 0.25, "majority": 0.26},
+        "target": {"accuracy": 0.97, "low": 0.96, "high": 0.98},
+    }
+    plain, audited = opened(), opened(privacy=json.dumps(audit).encode(), notes=["<simulated>"])
+    assert b"not audited" in get(plain, "/")[1]
+    page = get(audited, "/")[1]
+    for text in (b"31.2 %", b"25.0 %", b"97.0 %", b"best attack found", b"posture", b"&lt;simulated&gt;"):
+        assert text in page
+    assert b"not audited" not in page
+    plain.close()
+    audited.close()
+
+
+def test_another_name_than_this_device_is_refused_without_a_token(sink):
+    assert get(sink, "/", Host="evil.example")[0].status == 403
+    assert get(sink, "/state.json", Host=f"evil.example:{sink.port}")[0].status == 403
+    assert get(sink, "/", Host=f"localhost:{sink.port}")[0].status == 200
+
+
+def test_a_token_is_asked_for_once_and_leaves_the_address(tmp_path):
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    sink = opened(f"?bind=0.0.0.0&token_file={tmp_path}/token")
+    for path in ("/", "/state.json", "/frame.png?slot=0", "/?token=" + TOKEN[:-1], "/?token=" + TOKEN + "x"):
+        assert get(sink, path)[0].status == 403
+    assert get(sink, "/", Cookie="edgeveil_preview=" + TOKEN[:-1])[0].status == 403
+    answer, _ = get(sink, "/?token=" + TOKEN)
+    assert (answer.status, answer.headers["Location"]) == (303, "/")
+    cookie = answer.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert get(sink, "/state.json", Cookie=cookie.partition(";")[0], Host="door.example")[0].status == 200
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("preview:page", "preview:PORT"),
+        ("preview:65536", "preview:PORT"),
+        ("preview:0?bind=0.0.0.0", "needs a token"),
+        ("preview:0?bind=::", "needs a token"),
+        ("preview:0?bind=hall", "address of this device"),
+        ("preview:0?token=short", "16 to 128"),
+        ("preview:0?token=" + "a" * 16 + "%0d%0ax", "16 to 128"),
+        ("preview:0?tokens=x", "expected options"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(text, match):
+    with pytest.raises(BadInput, match=match):
+        open_sink(text, network_receivers.OUTPUTS, network_receivers.MANIFEST)
+
+
+def test_a_port_in_use_is_a_sentence(sink):
+    with pytest.raises(BadInput, match=f"cannot have port {sink.port}"):
+        open_sink(f"preview:{sink.port}", network_receivers.OUTPUTS, network_receivers.MANIFEST)
+
+
+def test_after_a_privacy_stop_nobody_is_answered(sink):
+    sink.write(network_receivers.frame(0))
+    port, made = sink.port, sink
+    made.discard()
+    with pytest.raises(OSError, match="refused"):
+        http.client.HTTPConnection("127.0.0.1", port, timeout=5).request("GET", "/")
+
+
+def test_browsers_that_only_hold_on_do_not_stop_the_stream(sink):
+    idle = [http.client.HTTPConnection("127.0.0.1", sink.port, timeout=5) for _ in range(40)]
+    for client in idle:
+        client.connect()
+    start = time.monotonic()
+    for n in range(100):
+        sink.write(network_receivers.frame(n))
+    assert time.monotonic() - start < 1.0
+    for client in idle:
+        client.close()
+    assert network_receivers.eventually(lambda: _answers(sink))
+
+
+def _answers(sink):
+    try:
+        return get(sink, "/state.json")[0].status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+BROWSER = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
+    "--virtual-time-budget=1500",
+]
+
+
+def browse(folder, url, *arguments):
+    if shutil.which("chromium") is None:
+        pytest.skip("NO CHROMIUM HERE: nobody has looked at the page (apt-get install chromium)")
+    command = ["chromium", *BROWSER, f"--user-data-dir={folder}/profile", *arguments, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    # What the page or its policy had to complain about is logged as CONSOLE; the rest is about the missing desktop.
+    assert "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def figures(document):
+    shown = dict(re.findall(r'id="(fps|tick|state|drops|focus-level|cut)"[^>]*>([^<]*)<', document))
+    return shown
+
+
+@pytest.mark.cameras
+def test_a_real_browser_shows_live_figures_and_no_error(tmp_path):
+    sink, stop, slower = opened("?token=" + TOKEN), threading.Event(), threading.Event()
+
+    def feed():
+        n = 0
+        while not stop.is_set():
+            sink.write(network_receivers.frame(n))
+            sink.local({"late": n // 20}, {"focus": 9, "cut": 3, "blob": 2}, 4.2)
+            n += 1
+            stop.wait(0.1 if slower.is_set() else 0.02)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        url = f"http://127.0.0.1:{sink.port}/?token={TOKEN}"
+        first = figures(browse(tmp_path, url, "--dump-dom"))
+        slower.set()
+        time.sleep(3)
+        second = figures(browse(tmp_path, url, "--dump-dom"))
+        browse(tmp_path, url, "--window-size=1300,900", f"--screenshot={tmp_path}/page.png")
+    finally:
+        stop.set()
+        feeder.join()
+        sink.close()
+    assert first["state"] == second["state"] == "running"
+    assert float(first["fps"]) > 0
+    assert float(second["fps"]) > 0
+    assert float(first["fps"]) > 1.3 * float(second["fps"])
+    assert int(second["tick"]) > int(first["tick"])
+    assert second["cut"] == "top, right"
+    assert second["focus-level"] == "9"
+    picture = cv2.imread(str(tmp_path / "page.png"))
+    assert picture.shape[:2] == (900, 1300)
+    # The frame is one gray all over, enlarged; the page around it is light.
+    assert (picture.std(axis=2) < 2).mean() > 0.2
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 50

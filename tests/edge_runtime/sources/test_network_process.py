@@ -1,0 +1,78 @@
+"""A network camera: one process fetches, another decodes and perturbs without a network, a third sends."""
+
+import http.server
+import threading
+import time
+
+import cv2
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime import config
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.outside import settings as service_settings
+from tests.support import tiny_models
+from tests.support.broker_services import arguments, finish, start
+
+
+class Camera(http.server.BaseHTTPRequestHandler):
+    """JPEG after JPEG of noise; breaks off after ``server.length`` of them."""
+
+    def do_GET(self):
+        self.server.asked.append(self.headers.get("Authorization"))
+        self.send_response(200)
+        self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=b")
+        self.end_headers()
+        rng = np.random.default_rng(len(self.server.asked))
+        for _ in range(self.server.length):
+            data = cv2.imencode(".jpg", rng.integers(0, 256, tiny_models.SHAPE).astype(np.uint8))[1].tobytes()
+            self.wfile.write(b"--b\r\nContent-Length: %d\r\n\r\n" % len(data) + data + b"\r\n")
+            time.sleep(0.02)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def camera():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Camera)
+    server.daemon_threads, server.asked, server.length = True, [], 40
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_three_processes_and_no_password_anywhere(tiny, tmp_path, camera):
+    source = f"http://who:topsecret@127.0.0.1:{camera.server_address[1]}/video?token=tokensecret"
+    words = arguments(tiny, source, f"npz:{tmp_path}/out.npz", frames=70, artefact="tflite-int8")
+    code, document, events = finish(start(words, tmp_path))
+    assert code == 0, events
+    assert document["frames_in"] == 70 == document["frames_out"] + sum(document["dropped"].values())
+    assert len(camera.asked) == 2  # it broke off once, and was asked again
+    assert "Basic d2hvOnRvcHNlY3JldA==" in camera.asked[0]
+    assert "disconnected" in {event.get("kind") for event in events}
+    (told,) = [event for event in events if event["event"] == "source"]
+    assert told["raw_on_network"]
+    assert told["name"] == f"http://127.0.0.1:{camera.server_address[1]}/video"
+    assert "secret" not in str(events)
+
+
+@pytest.mark.parametrize("source", ["http://192.0.2.1/x", "rtsp://who:topsecret@camera.example/"])
+def test_raw_pictures_do_not_cross_a_network_unless_that_was_said(source):
+    manifest = {"input": {"shape": [2, 2, 1], "dtype": "uint8"}, "capture": None}
+    settings = {"source": source, "accept-raw-on-network": False}
+    with pytest.raises(BadInput, match="--accept-raw-on-network") as refused:
+        service_settings.fetch_settings(settings, manifest)
+    assert "topsecret" not in str(refused.value)
+    assert (
+        service_settings.fetch_settings(dict(settings, **{"accept-raw-on-network": True}), manifest)["source"] == source
+    )
+    for private in ("https://camera.example/", "http://127.0.0.1/", "rtsp://localhost/", "camera:0"):
+        service_settings.fetch_settings(dict(settings, source=private), manifest)
+    assert "accept-raw-on-network" in config.FLAGS_ALONE
+
+
+def test_the_inside_is_not_told_the_password(tmp_path):
+    settings = config.merged({"bundle": "b", "trust": "t", "source": "https://u:pw@h/x?k=pw", "sink": ["npz:x"]}, {})
+    assert "pw" not in str(service_settings.inside_settings(settings))

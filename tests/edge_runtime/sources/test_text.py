@@ -1,0 +1,269 @@
+"""Vectors as lines: csv: and arff: in, csv: and npz: out, streaming; a bad line costs itself alone."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.cli import main
+from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
+from edgeveil.edge_runtime.loop import batch
+from edgeveil.edge_runtime.pipeline.perturber import Perturber
+from edgeveil.edge_runtime.sinks import open_sink
+from edgeveil.edge_runtime.sources import open_source
+from edgeveil.edge_runtime.sources import text as lines
+from edgeveil.edge_runtime.storage.atomic import WriteFailed
+from tests.support import bundles
+
+SPEC = {"name": "x", "kind": "vector", "shape": [3], "dtype": "float32", "low": None, "high": None}
+FRAME = [{"name": "frame", "kind": "frame", "tensor": "x_out", "shape": [6], "dtype": "float32"}]
+
+
+@pytest.fixture
+def made(tmp_path):
+    return bundles.make_bundle(tmp_path, example=bundles.cleaner_example())
+
+
+def read(tmp_path, text, spec=SPEC, kind="csv"):
+    """Numbers and rows that came, and what was refused."""
+    path = tmp_path / "in.txt"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    found, refused = [], []
+    with open_source(f"{kind}:{path}", spec) as source:
+        while (block := source.next_block()) is not None:
+            found += [(frame.index, frame._data.tolist()) for frame in block]
+            refused += source.refused()
+            assert all(frame._data.dtype == np.dtype(spec["dtype"]) for frame in block)
+        refused += source.refused()
+    return found, refused
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_good_lines(tmp_path, end):
+    found, refused = read(tmp_path, f"a,b,c\n1,2.5,-3e-2\n\n 4 , 5 ,6 {end}")
+    assert found == [(2, [1, 2.5, pytest.approx(-0.03)]), (4, [4, 5, 6])]
+    assert refused == []
+
+
+BAD = {
+    "1,2": "2 values, and 3 were expected",
+    "1,2,3,4": "4 values, and 3 were expected",
+    "1,nan,3": "value 2 is NaN",
+    "1,2,inf": "value 3 is NaN, infinite",
+    "1,2,1e39": "value 3 is NaN, infinite or not one that float32 can hold",
+    "1,secret,3": "value 2 is not a number",
+    "1,,3": "value 2 is not a number",
+    "1,2 3,4": "value 2 is not a number",
+    "1,1_0,4": "value 2 is not a number",
+    "1,0x10,4": "value 2 is not a number",
+    "1,\u0663,4": "value 2 is not a number",
+    "#1,2,3": "value 1 is not a number",
+    "a,b,c": "value 1 is not a number",
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_bad_line_is_refused_by_number_and_the_others_go_on(tmp_path, bad, alone):
+    before = [] if alone else ["7,8,9"] * 5
+    found, refused = read(tmp_path, "\n".join(["1,2,3", *before, bad, "4,5,6", "0,0,0"]))
+    assert [row for _, row in found][-2:] == [[4, 5, 6], [0, 0, 0]]
+    assert [number for number, _ in found] == [1, *range(2, 2 + len(before)), 3 + len(before), 4 + len(before)]
+    ((number, problem),) = refused
+    assert number == 2 + len(before)
+    assert BAD[bad] in problem
+    assert "secret" not in problem
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    found, refused = read(tmp_path, b"1,2,3\n\xff\xfe,2,3\n4,5,6\n")
+    assert [number for number, _ in found] == [1, 3]
+    assert refused == [(2, "it is no UTF-8 text")]
+
+
+def test_whole_numbers_must_be_whole_and_within_their_type(tmp_path):
+    spec = {**SPEC, "dtype": "uint8", "low": 0, "high": 255}
+    found, refused = read(tmp_path, "0,128,255\n0,1.5,2\n-1,2,3\n1,2,256\n1,2,3.0\n", spec)
+    assert [row for _, row in found] == [[0, 128, 255], [1, 2, 3]]
+    assert [number for number, _ in refused] == [2, 3, 4]
+
+
+def test_a_line_without_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST", 1000)
+    monkeypatch.setattr(lines, "READ", 64)
+    with pytest.raises(BadInput, match="line 2 has no end"):
+        read(tmp_path, "1,2,3\n" + "9" * 100_000)
+
+
+def test_blocks_cut_anywhere_are_put_together(tmp_path, monkeypatch):
+    text = "".join(f"{i},{i / 7},{-i}\n" for i in range(500))
+    whole, _ = read(tmp_path, text)
+    monkeypatch.setattr(lines, "READ", 7)
+    assert read(tmp_path, text) == (whole, [])
+    assert len(whole) == 500
+
+
+HEADER = "% made up\n@relation r\n@attribute a real\n@attribute b real\n@attribute c {C}\n@data\n"
+
+
+@pytest.mark.parametrize(("kind", "value"), [("real", "2.5"), ("{no,yes}", "yes"), ("{0,2.5}", "2.5")])
+def test_arff(tmp_path, kind, value):
+    text = HEADER.replace("{C}", kind) + f"1,2,{value}\n% a comment\n1,2\n1,?,{value}\n3,4,{value}"
+    found, refused = read(tmp_path, text, kind="arff")
+    number = {"yes": 1.0}.get(value) or float(value)
+    assert found == [(7, [1, 2, number]), (11, [3, 4, number])]
+    assert [place for place, _ in refused] == [9, 10]
+    assert "line" not in refused[0][1]
+
+
+def test_arff_with_other_attributes_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="the 3 features alone; it has 2 attributes"):
+        read(tmp_path, "@relation r\n@attribute a real\n@attribute b real\n@data\n1,2\n", kind="arff")
+
+
+def test_images_do_not_come_as_lines(tmp_path):
+    with pytest.raises(BadInput, match="lines hold vectors"):
+        open_source("csv:-", {**SPEC, "kind": "image", "shape": [2, 2, 1]})
+    with pytest.raises(BadInput, match="lines hold vectors"):
+        open_sink("csv:-", [{**FRAME[0], "shape": [2, 2, 1]}])
+    with pytest.raises(BadInput, match="no such file"):
+        open_source(f"csv:{tmp_path}/nowhere.csv", SPEC)
+    with pytest.raises(BadInput, match="a folder that exists"):
+        open_sink(f"csv:{tmp_path}/no/where.csv", FRAME)
+
+
+def stream(made, text, *options, sink="csv:-"):
+    call = [
+        sys.executable,
+        "-m",
+        "edgeveil.edge_runtime",
+        "run",
+        str(made.path),
+        "--trust",
+        str(made.trust),
+        "--source",
+        "csv:-",
+    ]
+    return subprocess.run(
+        [*call, "--sink", sink, *options],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(main.__file__).parents[1],
+    )
+
+
+def text_of(x):
+    return "".join(",".join(f"{v:.9g}" for v in row) + "\n" for row in x)
+
+
+def vectors(n, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, 6)).astype(np.float32)
+
+
+def test_from_standard_input_to_standard_output(made):
+    x = vectors(700)
+    with Perturber.open(made.path, trust=made.trust) as perturber:
+        wanted = perturber.pipeline.run(x)["frame"]
+    done = stream(made, text_of(x), "--json")
+    assert done.returncode == 0, done.stderr
+    got = np.loadtxt(io.StringIO(done.stdout), delimiter=",", dtype=np.float32, ndmin=2)
+    assert np.abs(got - wanted).max() < 1e-5  # a product of more rows may sum in another order
+    assert got.shape == wanted.shape
+    document = json.loads(done.stderr.splitlines()[-1])
+    assert (document["frames_in"], document["frames_out"]) == (700, 700)
+
+
+def test_a_bad_line_is_named_on_stderr_and_strict_stops_there(made):
+    rows = text_of(vectors(9)).splitlines()
+    rows[3] = "1,2,3"
+    rows[6] = ",".join(["3e38"] * 6)  # a float32, and more than the cleaner can count with
+    done = stream(made, "\n".join(rows))
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 7
+    assert "line 4 refused: 3 values, and 6 were expected\n" in done.stderr
+    assert "line 7 refused: it was dropped: not-finite\n" in done.stderr
+    assert "unreadable: 1" in done.stderr
+    strict = stream(made, "\n".join(rows), "--strict")
+    assert strict.returncode == 2
+    assert "error: line 4: 3 values, and 6 were expected. Correct it, or leave out --strict." in strict.stderr
+
+
+def test_a_reader_that_leaves_ends_it_quietly(made):
+    call = f"yes 1,2,3,4,5,6 | {sys.executable} -m edgeveil.edge_runtime run {made.path} --trust {made.trust} "
+    done = subprocess.run(
+        ["bash", "-c", call + "--source csv:- --sink csv:- | head -2; exit ${PIPESTATUS[1]}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(main.__file__).parents[1],
+    )
+    assert done.returncode == 4
+    assert "Traceback" not in done.stderr
+    assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz"])
+def test_into_a_file_that_is_there_whole_or_not_at_all(made, tmp_path, kind):
+    x = vectors(300)
+    (tmp_path / "in.csv").write_text(text_of(x))
+    place = tmp_path / f"out.{kind}"
+    arguments = ["run", str(made.path), "--trust", str(made.trust), "--source", f"csv:{tmp_path}/in.csv"]
+    assert main.main([*arguments, "--sink", f"{kind}:{place}"]) == 0
+    if kind == "csv":
+        assert len(place.read_text().splitlines()) == 300
+    else:
+        with np.load(place) as file:
+            assert file["x"].shape == (300, 6)
+            assert file["index"].tolist() == list(range(1, 301))
+    assert main.main([*arguments, "--sink", f"csv:{tmp_path}/in.csv"]) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"test.veil", "trust", "in.csv", place.name}
+
+
+def test_nothing_is_left_of_a_stopped_run(made, tmp_path):
+    (tmp_path / "in.csv").write_text(text_of(vectors(30)))
+    for kind in ("csv", "npz"):
+        with Perturber.open(made.path, trust=made.trust) as perturber:
+            sink = open_sink(f"{kind}:{tmp_path}/out", perturber.manifest["outputs"])
+
+            def stop(*_):
+                raise PrivacyStop("stopped by the test")
+
+            with (
+                pytest.raises(PrivacyStop),
+                open_source(f"csv:{tmp_path}/in.csv", perturber.manifest["input"]) as source,
+            ):
+                batch.run(source, perturber, sink, progress=stop)
+    assert {path.name for path in tmp_path.iterdir()} == {"test.veil", "trust", "in.csv"}
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(made, tmp_path, monkeypatch):
+    (tmp_path / "in.csv").write_text(text_of(vectors(30)))
+    with Perturber.open(made.path, trust=made.trust) as perturber:
+        sink = open_sink(f"csv:{tmp_path}/out.csv", perturber.manifest["outputs"])
+
+        class Full:
+            def write(self, _):
+                raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(sink, "_file", Full())
+        source = open_source(f"csv:{tmp_path}/in.csv", {**SPEC, "shape": [6]})
+        with source, pytest.raises(WriteFailed, match="free some space"):
+            batch.run(source, perturber, sink)
+    assert {path.name for path in tmp_path.iterdir()} == {"test.veil", "trust", "in.csv"}
+
+
+def test_codes_leave_as_whole_numbers(tmp_path):
+    made = bundles.make_bundle(tmp_path, example=bundles.cleaner_example(code=True))
+    done = stream(made, text_of(vectors(5)))
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(",") for line in done.stdout.splitlines()]
+    assert len(rows) == 5
+    assert all(len(row) == 2 and all(value.lstrip("-").isdigit() for value in row) for row in rows)

@@ -1,0 +1,48 @@
+"""The service as a process of its own, with the fakes of ``live_fakes``, for tests that look at it from without."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.checkout import ROOT
+
+START = """
+import json, sys
+sys.path[:0] = {paths!r}
+from tests.support import live_fakes
+from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import supervisor as supervise
+supervise.command = live_fakes.command
+sys.exit(cli.main(json.loads(sys.argv[1])))
+"""
+
+
+def arguments(made: Any, source: str, *sinks: str, **flags: Any) -> list[str]:
+    """The command line of a run without health pages at 25 ticks a second."""
+    flags = {"fps": 25, "health": "off", "hang-after": 1, **flags}
+    words = ["run", str(made.path), "--trust", str(made.trust), "--source", source, "--json", "--log", "json"]
+    words += [word for sink in sinks for word in ("--sink", str(sink))]
+    return words + [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+
+
+def start(words: list[str], folder: Path, **options: Any) -> subprocess.Popen[str]:
+    """The service as a process with the fake source; faults that come once leave their marks in ``folder``."""
+    code = START.format(paths=[str(ROOT)])
+    environment = dict(os.environ, FAKES_FOLDER=str(folder))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen([sys.executable, "-c", code, json.dumps(words)], env=environment, text=True, **pipes)
+
+
+def finish(process: subprocess.Popen[str], timeout_s: float = 40) -> tuple[int, Any, list[dict[str, Any]]]:
+    """Exit code, the document on stdout or None, and the events on stderr."""
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    finally:
+        process.kill()
+    assert "Traceback" not in err, err
+    events = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    return process.returncode, json.loads(out) if out else None, events

@@ -1,0 +1,97 @@
+"""Emulated boards for tests, by ``scripts/emulated_device``: up for a block, then gone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+SCRIPT = ROOT / "scripts/emulated_device"
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """How to log in."""
+
+    target: str
+    port: int
+    identity: Path
+    known_hosts: Path
+
+    @property
+    def as_pi(self) -> str:
+        """The target of its usual user, who may sudo."""
+        return self.target.replace("root@", "pi@")
+
+    def options(self) -> list[str]:
+        """For the command line of ``edgeveil``."""
+        return ["--identity", str(self.identity), "--known-hosts", str(self.known_hosts)]
+
+    def run(
+        self, command: str, *, data: bytes = b"", timeout_s: float = 900, any_code: bool = False
+    ) -> subprocess.CompletedProcess[bytes]:
+        """A line for the board's shell. What it said on standard error goes to our own where it failed."""
+        ssh = ["ssh", "-i", str(self.identity), "-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "BatchMode=yes"]
+        ssh += ["-p", str(self.port), "root@127.0.0.1", command]
+        done = subprocess.run(ssh, input=data, capture_output=True, timeout=timeout_s, check=False)
+        assert any_code or done.returncode == 0, (command, done.stdout[-2000:].decode(), done.stderr[-2000:].decode())
+        return done
+
+    def put(self, data: bytes, path: str) -> None:
+        """Write a file there."""
+        self.run(f"cat > {path}", data=data)
+
+
+def _script(*arguments: str, timeout_s: float) -> str:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+    if done.returncode == 4:
+        pytest.skip(f"NO EMULATED BOARD HERE: {done.stderr.strip()[-300:]}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextlib.contextmanager
+def board(kind: str, *, card: Path | None = None) -> Iterator[Emulated]:
+    """A board of ``kind`` (``userland``, ``vm``) on a free port until the block ends; skips where there can be none.
+
+    ``card``: boot from that card, as ``new_card`` makes one, instead of from a system of its own.
+    """
+    which = ["--kind", kind, "--name", f"test-{os.getpid()}-{kind}"]
+    more = [] if card is None else ["--card", str(card)]
+    found = json.loads(_script("up", *which, *more, "--port", "0", timeout_s=2400))
+    try:
+        yield Emulated(found["target"], found["port"], Path(found["identity"]), Path(found["known_hosts"]))
+    finally:
+        _script("down", *which, timeout_s=60)
+
+
+def new_card(path: Path) -> Path:
+    """An SD card with a system that never booted; skips where there can be none."""
+    _script("card", "--card", str(path), timeout_s=900)
+    return path
+
+
+def tree() -> Path:
+    """The userland's root folder as it was made; copy it before you change anything."""
+    return Path(_script("tree", timeout_s=900).strip())
+
+
+def record(name: str, document: dict[str, Any]) -> None:
+    """Keep what a run showed, in the folder ``EDGEVEIL_DEVICE_RECORDS`` (``docs/results/devices``), if it is set."""
+    folder = os.environ.get("EDGEVEIL_DEVICE_RECORDS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        what = {"schema": 1, "what": "emulated: its times say nothing of a real board"}
+        (Path(folder) / name).write_text(json.dumps({**what, **document}, indent=1) + "\n")

@@ -1,0 +1,75 @@
+"""Small made-up data and recipes that train in a second or two, for tests of the trainer."""
+
+import numpy as np
+
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.train import train
+
+ROWS, FEATURES = 300, 6
+
+
+def write_npz(folder, *, seed=0, **changes):
+    """An .npz in which y moves feature 0 and z moves feature 1; returns its path."""
+    rng = np.random.default_rng(seed)
+    y, z = rng.integers(0, 2, ROWS), rng.integers(0, 2, ROWS)
+    x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32)
+    x[:, 0] += 4 * y
+    x[:, 1] += 4 * z
+    path = folder / "small.npz"
+    np.savez(path, **{"x": x, "y": y, "z": z, **changes})
+    return path
+
+
+def small_recipe(path, *, kind="prgan", epochs=4, floor=0.5, **sections):
+    """A recipe for such a file; ``sections`` replace whole sections."""
+    perturbers = {
+        "prgan": {
+            "kind": "prgan",
+            "alpha": 5.0,
+            "distance": 0.5,
+            "learning_rate": 5e-3,
+            "generator": {"architecture": "mlp", "width": 16, "blocks": 1},
+        },
+        "label-only": {"kind": "label-only"},
+    }
+    table = {
+        "name": f"small-{kind}",
+        "data": {"source": f"npz:{path}", "target": "y", "sensitive": "z"},
+        "prior": {"kind": "counted"},
+        "classifiers": {"architecture": "table1-wifi", "learning_rate": 3e-3},
+        "perturber": perturbers[kind],
+        "budget": {"classifier_epochs": 8, "epochs": epochs, "batch": 16},
+        "limits": {"target_accuracy": floor},
+    }
+    return Recipe.check({**table, **sections})
+
+
+CLEANER = """
+name = "made-up"
+[data]
+source = "npz:made-up.npz"
+target = "kind"
+sensitive = "person"
+wanted = 1
+[prior]
+kind = "counted"
+[classifiers]
+architecture = "linear"
+[perturber]
+kind = "cleaner"
+eps = 0.01
+[budget]
+classifier_epochs = 1
+epochs = 1
+[limits]
+target_accuracy = 0.5
+"""
+
+
+def cleaner(folder):
+    """A cleaner in ``folder``/run: one label to keep and two to hide, of their own directions, so that it can."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 8)).astype(np.float32)
+    labels = x[:, :3] * 3 + rng.normal(size=(600, 3)) * 0.5
+    np.savez(folder / "made-up.npz", x=x, y=labels[:, 0] > 0, z=labels[:, 1] > 0, labels=labels)
+    return train(Recipe.parse(CLEANER, folder=folder), folder / "run")

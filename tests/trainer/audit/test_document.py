@@ -1,0 +1,125 @@
+"""audit.json, the text of it and the one sentence say the same, and say it honestly."""
+
+import copy
+import json
+
+import jsonschema
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit.document import as_text, save
+from edgeveil.trainer.audit.verdict import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
+from tests.support.audit_documents import document
+from tests.support.checkout import ROOT
+
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "audit.schema.json").read_text())
+
+
+def test_the_document_is_of_its_schema():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document())
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda d: d.pop("label_only"),
+        lambda d: d.update(host="somewhere"),
+        lambda d: d["adversaries"][0].update(kind="honest"),
+        lambda d: d["worst_adaptive"].update(kind="fixed"),
+        lambda d: d["target"].update(accuracy=1.2),
+        lambda d: d["speaks_of"].update(x={"generator": "no hash"}),
+    ],
+)
+def test_the_schema_refuses_what_is_not_an_audit(harm):
+    harmed = copy.deepcopy(document())
+    harm(harmed)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(SCHEMA).validate(harmed)
+
+
+def test_the_worst_is_chosen_on_validation_and_reported_on_test():
+    worst = document()["worst_adaptive"]
+    assert worst["name"] == "BatchNorm MLP"
+    assert worst["accuracy"] == 0.95
+    assert "validation" in worst["chosen_on"]
+
+
+def test_most_bits_may_be_another_attack():
+    assert document(bits=0.2)["most_bits"]["name"] == "logistic regression"
+
+
+def test_saved_whole_and_read_back(tmp_path):
+    one = document()
+    path = save(one, tmp_path, others=[document(best=0.7)])
+    assert path == tmp_path / "audit.json"
+    read = json.loads(path.read_text())
+    jsonschema.Draft202012Validator(SCHEMA).validate(read)
+    assert {name: value for name, value in read.items() if name != "others"} == json.loads(json.dumps(one))
+    assert read["others"][0]["worst_adaptive"]["accuracy"] == 0.7
+
+
+def test_an_audit_of_networks_that_never_ship_is_not_saved_as_the_card(tmp_path):
+    with pytest.raises(BadInput, match="ships"):
+        save({**document(), "artefact": "keras"}, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_text_calls_every_non_adaptive_number_that():
+    text = as_text(document())
+    lines = text.splitlines()
+    for name in ("fixed D_z", "transfer"):
+        assert all("non-adaptive" in line for line in lines if line.strip().startswith(name))
+        assert sum(line.strip().startswith(name) for line in lines) == 2  # the perturber's and label-only's
+    assert [line for line in lines if "best attack found" in line and line.strip().startswith("BatchNorm MLP")]
+    assert "not run: gradient boosting stands in" in text
+    assert "59.0 %" in text  # the majority chance
+    assert "60.0 %" in text  # the prior one
+
+
+def test_sentence_says_that_it_does_not_hide():
+    words = sentence(document())
+    assert "so it does not hide it" in words
+    assert "95.0 %" in words
+    assert "60.0 %" in words
+    assert "55.0 % (non-adaptive)" in words
+    assert words.count(". ") == 0  # one sentence
+    assert words.endswith(".")
+
+
+def test_sentence_never_boasts_of_an_adversary_that_was_not_fooled():
+    assert "non-adaptive" not in sentence(document(fixed=0.96))
+
+
+def test_sentence_at_chance_claims_no_guarantee():
+    words = sentence(document(best=0.61))
+    assert "no better than chance" in words
+    assert "not a guarantee" in words
+
+
+def test_bits_without_accuracy_are_not_called_hidden():
+    words = sentence(document(best=0.6, bits=0.3))
+    assert "in part only" in words
+    assert "0.29 bits" in words
+
+
+@pytest.mark.parametrize(
+    ("best", "bits", "expected"),
+    [(0.95, 0.5, NOT_HIDDEN), (0.70, 0.1, PARTLY), (0.61, 0.0, HIDDEN), (0.61, 0.3, PARTLY), (0.61, 0.015, HIDDEN)],
+)
+def test_verdicts(best, bits, expected):
+    assert verdict(document(best, bits), 0.97) == expected
+
+
+def test_text_says_who_is_exposed_most_whether_more_data_would_help_and_what_is_too_little():
+    text = as_text(document())
+    assert "recalls the most exposed z in 95.0 % of its 290 test rows" in text
+    assert "BatchNorm MLP by its training rows: 91.0 % of 491, 95.0 % of 982; still rising" in text
+    assert "Too little: Too few people: 30 are needed." in text
+    older = document()
+    for part in (older, older["label_only"]):
+        del part["learning_curve"], part["warnings"]
+        for row in (*part["adversaries"], part["worst_adaptive"]):
+            for name in [name for name in row if name.startswith(("tpr", "worst_class", "balanced"))]:
+                del row[name]
+    assert "best attack found" in as_text(older)

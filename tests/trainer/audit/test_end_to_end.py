@@ -1,0 +1,133 @@
+"""From a trained run to audit.json and report.html, through the exported file, on digits with a trial's budget."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.trainer.attacks import problem
+from edgeveil.trainer.attacks.families.fixed import Fixed
+from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.audit.audit import audit
+from edgeveil.trainer.audit.document import as_text, save
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.report.run_page import write_report
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.sealing.seal import keygen, seal
+from edgeveil.trainer.train import train
+from tests.support.checkout import ROOT
+
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "audit.schema.json").read_text())
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``run`` and ``export``."""
+    folder = tmp_path_factory.mktemp("digits")
+    recipe = Recipe.find("digits")
+    lenient = recipe.limits.model_copy(update={"target_accuracy": 0.6})
+    train(recipe.model_copy(update={"limits": lenient}), folder / "run", budget="quick")
+    export(folder / "run", ["workstation"], folder / "export")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trial():
+    """The quick audit with fewer epochs and trees: this is about the way, not the numbers."""
+    full = problem.BUDGETS["quick"]
+    problem.BUDGETS["quick"] = replace(full, epochs=3, trees=10)
+    yield
+    problem.BUDGETS["quick"] = full
+
+
+@pytest.fixture(scope="module")
+def document(work: Path, trial: None) -> dict:
+    return audit(work / "export", artefact="tflite-int8")
+
+
+def test_real_output_is_of_the_schema(document):
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(document, allow_nan=False)))
+
+
+def test_it_speaks_of_the_exported_bytes_on_the_edge_backend(work, document):
+    data = (work / "export" / "artefacts" / "generator.tflite-int8.tflite").read_bytes()
+    assert document["speaks_of"] == {"tflite-int8": {"generator": hashlib.sha256(data).hexdigest()}}
+    assert document["backends"]["generator"]["backend"] == "ai-edge-litert"
+
+
+def test_label_only_is_at_chance_and_keeps_what_d_y_reads(document):
+    floor = document["label_only"]
+    assert floor["worst_adaptive"]["low"] <= max(floor["chance"].values())
+    assert floor["target"] == document["raw"]["target"]  # its label is D_y's own
+
+
+def test_every_kind_of_adversary_is_there(document):
+    assert {row["kind"] for row in document["adversaries"]} == {"fixed", "transfer", "adaptive"}
+    assert "best attack found" in as_text(document)
+
+
+def test_no_name_of_a_class_of_z_and_no_path_is_in_it(work, document):
+    text = json.dumps(document)
+    assert str(work) not in text
+    for name in Run.open(work / "run").dataset().z_names:
+        assert f'"{name}"' not in text
+
+
+def test_saved_sealed_and_audited_again_from_the_bundle(work, document, trial):
+    save(document, work / "export")
+    keygen(work / "keys", development=True)
+    bundle = seal(work / "export", work / "keys" / "signing.key", work / "digits.veil")
+    again = audit(bundle, run=work / "run", trust=work / "keys", artefact="tflite-int8")
+    changing = {"created", "wall_time_s", "adversaries", "worst_adaptive", "most_bits", "label_only"}
+    changing |= {"collateral", "limits", "learning_curve"}
+    assert {k: v for k, v in again.items() if k not in changing} == {
+        k: v for k, v in document.items() if k not in changing
+    }
+    assert again["worst_adaptive"]["accuracy"] == document["worst_adaptive"]["accuracy"]
+    page = write_report(work / "run", work / "export", bundle, work / "report.html", pictures=True).read_text()
+    assert hashlib.sha256(bundle.read_bytes()).hexdigest() in page
+    assert page.count("data:image/png") == 24
+    assert "sealed with a development key" in page
+
+    other = work / "other"
+    keygen(other, development=True)
+    with pytest.raises(BundleRefused):
+        audit(bundle, run=work / "run", trust=other)
+    with pytest.raises(BadInput, match="--run"):
+        audit(bundle, trust=work / "keys")
+
+
+def test_mistakes_are_said_in_a_sentence(work):
+    with pytest.raises(BadInput, match="tflite-float32"):
+        audit(work / "export", artefact="tflite-int4")
+    with pytest.raises(BadInput, match="quick, thorough"):
+        audit(work / "export", budget="endless")
+    with pytest.raises(BadInput, match="nothing"):
+        audit(work / "nowhere")
+    folder = ExportFolder.open(work / "export")
+    (work / "lonely").mkdir()
+    for name, data in {**folder.members, "manifest.json": (work / "export" / "manifest.json").read_bytes()}.items():
+        (work / "lonely" / name).parent.mkdir(exist_ok=True)
+        (work / "lonely" / name).write_bytes(data)
+    (work / "lonely" / "export.json").write_text(json.dumps({**folder.report, "run": "gone"}))
+    with pytest.raises(BadInput, match="--run"):
+        audit(work / "lonely")
+    with pytest.raises(BadInput, match="not audited"):
+        write_report(work / "run", work / "lonely", None, work / "no.html")
+    assert not (work / "no.html").exists()
+
+
+def test_keras_is_for_comparison_and_close_to_int8(work, document, monkeypatch):
+    monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
+    keras = audit(work / "export", artefact="keras")
+    assert keras["speaks_of"] == {}
+    assert np.isclose(keras["target"]["accuracy"], document["target"]["accuracy"], atol=0.02)
+    assert keras["worst_adaptive"]["name"] == "logistic regression"

@@ -1,0 +1,308 @@
+"""The parts of an audit beside its attacks: what can be counted, what is still of use, and what was asked."""
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit import limits
+from edgeveil.trainer.audit.card import card
+from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Anatomy, anatomy
+from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained, utility
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
+from edgeveil.trainer.perturbers.codebook import channel
+from edgeveil.trainer.recipe.schema import Limits, Recipe
+from tests.support.audit_documents import document
+
+HEAD = [
+    {"stage": "preprocess", "input": "x", "output": "u"},
+    {"stage": "artefact", "model": "e", "inputs": {"i": "u"}, "outputs": {"l": "logits", "c": "codes"}},
+    {"stage": "table", "op": "argmax", "input": "logits", "output": "label"},
+]
+WITHIN = {"stage": "table", "op": "argmax_within", "input": "codes", "group": "label", "groups": 2, "output": "code"}
+LABEL = {"name": "label", "kind": "label", "tensor": "label"}
+
+
+def picture(of: str) -> list[dict]:
+    row = {"stage": "synthesis", "op": "row", "input": of, "table": "pictures", "output": "v"}
+    return [row, {"stage": "output", "input": "v", "output": "x_out"}]
+
+
+def frame_of(tensor: str = "x_out") -> dict:
+    return {"name": "frame", "kind": "frame", "tensor": tensor}
+
+
+def draw(of: str, table: str, to: str) -> dict:
+    return {"stage": "draw", "distribution": "channel", "input": of, "table": table, "output": to}
+
+
+TABLES = {
+    "pictures": np.zeros((6, 1)),
+    "means": np.zeros((2, 1)),
+    "channel": np.kron(np.eye(2), np.full((3, 3), 4)).astype(np.uint32),
+    "donors": channel.donors_within(6, 2),
+}
+
+
+def found(stages: list[dict], outputs: list[dict]) -> Anatomy | str:
+    return anatomy({"stages": [*HEAD, *stages], "outputs": outputs}, TABLES)
+
+
+def test_what_a_code_and_noise_decide_can_be_counted():
+    code = {"name": "code", "kind": "code", "tensor": "code"}
+    assert found([WITHIN, *picture("code")], [frame_of(), LABEL, code]) == Anatomy("code", "code", None, 6, False)
+    behind = found([WITHIN, draw("code", "channel", "c2"), *picture("c2")], [frame_of(), LABEL])
+    assert behind == Anatomy("code", "c2", "channel", 6, False)
+    donors = found([WITHIN, draw("code", "donors", "d"), *picture("d")], [frame_of(), LABEL, code])
+    assert donors == Anatomy("code", "code", None, 6, False)  # the code itself leaves beside its donor
+    assert found(picture("label"), [frame_of(), LABEL]) == Anatomy("label", "label", None, None, False)
+    hidden = found([draw("label", "channel", "other"), *picture("other")], [frame_of()])
+    assert hidden == Anatomy("label", "other", "channel", None, True)
+
+
+def test_a_held_stream_is_seen_through():
+    stages = [
+        {"stage": "hold", "op": "majority", "input": "label", "groups": 2, "output": "held"},
+        draw("held", "channel", "drawn"),
+        {"stage": "hold", "op": "keep", "input": "drawn", "by": "held", "output": "kept"},
+        *picture("kept"),
+    ]
+    both = found(stages, [frame_of(), {**LABEL, "tensor": "held"}])
+    assert isinstance(both, Anatomy)
+    assert (both.sent, both.table, both.hidden_label) == ("label", None, False)
+
+
+def test_more_than_a_code_is_said_to_be_more():
+    whole = [{"stage": "output", "input": "codes", "output": "x_out"}]
+    assert "more of a reading leaves than a code" in found(whole, [frame_of()])
+    beside = found([WITHIN, *whole, *picture("code")[:1]], [frame_of(), LABEL])
+    assert "more of a reading" in beside
+    mixing = {**TABLES, "channel": np.ones((6, 6), np.uint32)}
+    stages = [*HEAD, WITHIN, draw("code", "channel", "c2"), *picture("c2")]
+    assert "leaves the class" in anatomy({"stages": stages, "outputs": [frame_of(), LABEL]}, mixing)
+
+
+def dataset(n: int = 3000, kind: str = "subject") -> Dataset:
+    """Vectors of y, of z and of a size that nobody named; ten readings of each subject."""
+    rng = np.random.default_rng(0)
+    y, z, size = rng.integers(0, 2, n), rng.integers(0, 2, n), rng.normal(size=n)
+    x = np.stack([4 * y, 4 * z, size], axis=1).astype(np.float32) + 0.1 * rng.normal(size=(n, 3)).astype(np.float32)
+    spec = InputSpec("vector", (3,), "float32", (-1.0, -1.0, -4.0), (5.0, 5.0, 4.0))
+    cluster = np.arange(n) // 10 if kind == "subject" else None
+    slices = Slices(*np.split(np.arange(n), 3))
+    names = ("a", "b"), ("c", "d")
+    return Dataset(
+        "made",
+        x,
+        y,
+        z,
+        *names,
+        np.full((2, 2), 0.5),
+        spec,
+        slices,
+        cluster,
+        "subject" if kind else None,
+        {"size": size},
+    )
+
+
+def section(data: Dataset, leak: float, **changes: object) -> dict:
+    """The certificate where c is z with probability ``leak`` and else noise, two codes a class."""
+    rng = np.random.default_rng(1)
+    noise = rng.integers(0, 2, len(data.y))
+    code = 2 * data.y + np.where(rng.random(len(data.y)) < leak, data.z, noise)
+    asked = {"table": None, "tried": 1, "confidence": 0.95, "strata": None, "seed": 0, **changes}
+    return certificate_section.section(data, Anatomy("c", "c", None, 4, False), {SENT: code, RELEASED: code}, **asked)
+
+
+def test_a_certificate_states_its_assumptions_and_counts_subjects():
+    data = dataset(30_000)
+    clean = section(data, 0.0)
+    assert clean["given"]
+    assert (clean["units"], clean["unit"]) == (1000, "subjects")
+    assert clean["sentence"].startswith(
+        "For one release, an adversary who knows y and nothing else that depends on x is right on average at most"
+    )
+    assert "with 95 % confidence, for subjects drawn like the calibration data" in clean["sentence"]
+    assert "never saw" in clean["people"]
+    assert clean["releases"]["scope"].startswith("single release only")
+    leaky = section(data, 0.5)
+    assert leaky["plug_in"] == pytest.approx(0.75, abs=0.02)
+    assert leaky["plug_in"] > clean["bound"] - 0.1
+    assert leaky["bits"] > 5 * leaky["null_bits_high"]
+    assert leaky["releases"]["different_x"][2]["accuracy"] > leaky["releases"]["different_x"][0]["accuracy"] + 0.1
+    assert section(data, 0.0, tried=50)["bound"] > clean["bound"]
+
+
+def test_what_is_counted_is_shown_over_halves_of_the_people():
+    data = dataset(30_000)
+    clean, leaky = section(data, 0.0)["people_splits"], section(data, 0.5)["people_splits"]
+    assert (clean["people"], clean["halvings"]) == (1000, 8)
+    # Counting noise helps whoever counts and guesses on the same people, never who learned on others.
+    assert clean["learned_on_others"]["mean"] == pytest.approx(0.5, abs=0.01)
+    assert clean["plug_in"]["low"] > 0.5
+    assert leaky["learned_on_others"]["low"] > 0.72
+    assert "8 halvings of the people" in section(data, 0.0)["people"]
+    assert section(dataset(3000, kind=""), 0.0)["people_splits"] is None
+
+
+def test_one_person_who_differs_shows_in_the_spread():
+    rng = np.random.default_rng(0)
+    person = np.arange(400) // 100
+    y, z = np.zeros(400, int), person % 2
+    code = np.where(person == 0, 0, 1)  # only the first of four people has a code of its own
+    found = certificate_section.over_people(y, code, z, person, q=np.eye(2), classes=(1, 2), rng=rng)
+    assert found["learned_on_others"]["low"] < 0.3 < found["learned_on_others"]["high"]
+    assert certificate_section.over_people(y, code, z, person % 3, q=np.eye(2), classes=(1, 2), rng=rng) is None
+
+
+def test_too_few_subjects_are_said_with_the_number_that_is_needed():
+    few = section(dataset(900), 0.0)
+    assert not few["given"]
+    assert "Too few subjects for a certificate: 30 were counted, and at least 150 are needed" in few["sentence"]
+
+
+def test_a_channel_is_bounded_for_any_population():
+    data = dataset(30_000)
+    flat = np.kron(np.eye(2), np.full((2, 2), 2)).astype(np.uint32)
+    found = section(data, 0.5, table=flat)
+    assert found["capacity"] == pytest.approx(1)
+    assert found["total_variation"] == 0
+    assert "raises nobody's chance" in found["population_free"]
+    noisy = section(data, 0.5, table=np.kron(np.eye(2), np.array([[3, 1], [1, 3]])).astype(np.uint32))
+    assert noisy["total_variation"] == pytest.approx(0.5)
+    again = [one["accuracy"] for one in noisy["releases"]["same_x"]]
+    assert again[2] > again[0] + 0.05  # the same reading, drawn again and again
+
+
+def test_strata_must_be_attributes():
+    with pytest.raises(BadInput, match="there are: size"):
+        certificate_section.strata_of(dataset(60), ["light"])
+
+
+@pytest.fixture(scope="module")
+def useful() -> dict:
+    """Collateral utility where x' keeps y and size and carries nothing of z."""
+    data = dataset(2400)
+    frames = data.x.copy()
+    frames[:, 1] = 0
+    utility.EFFORT["test"] = utility.Effort(rows=1600, epochs=12)
+    found = retained.section(data, frames, "test", 0, named=("size",))
+    means = np.stack([data.x[data.y == label].mean(axis=0) for label in (0, 1)])[data.y].astype(np.float32)
+    return {**found, "beside": retained.beside(data, means, data.y, "test", 0)}
+
+
+def test_what_is_kept_of_a_third_attribute_is_found_and_label_only_keeps_none(useful):
+    read = useful["perturbed"]["read_from_it"]["attributes"]["size"]
+    floor = useful["beside"]["label_only_mean"]["read_from_it"]["attributes"]["size"]
+    assert read["low"] > 0.9
+    assert abs(floor["correlation"]) < 0.2
+    assert useful["attributes"]["size"] == {"classes": 0, "named_by_recipe": True}
+    assert useful["perturbed"]["train_on_it"]["y"]["accuracy"] > 0.9
+    assert useful["beside"]["raw"]["train_on_it"]["attributes"]["size"]["correlation"] > 0.9
+
+
+def test_a_discriminator_tells_means_and_not_donors(useful):
+    assert useful["beside"]["label_only_mean"]["told_apart"]["accuracy"] > 0.9
+    # Not one half: a donor that was shown to the discriminator as made is shown again.
+    assert useful["beside"]["label_only_donor"]["told_apart"]["accuracy"] < 0.65
+
+
+def test_a_correlations_interval_covers_and_widens_with_clusters():
+    rng = np.random.default_rng(3)
+    hits = 0
+    for _ in range(200):
+        a = rng.normal(size=80)
+        b = 0.6 * a + 0.8 * rng.normal(size=80)
+        found = utility.correlation(a, b, np.zeros(80, int), None)
+        hits += found["low"] < 0.6 < found["high"]
+    assert 180 <= hits <= 200
+    a = np.repeat(rng.normal(size=40), 20)
+    b = np.repeat(rng.normal(size=40), 20)
+    y = np.zeros(800, int)
+    alone, together = utility.correlation(a, b, y, None), utility.correlation(a, b, y, np.arange(800) // 20)
+    assert together["high"] - together["low"] > 3 * (alone["high"] - alone["low"])
+
+
+def test_the_diagnostic_is_that_of_one_model_and_never_a_guarantee():
+    data = dataset(300)
+
+    def sure(u: np.ndarray, *, training: bool) -> np.ndarray:
+        return 9 * np.stack([-u[:, 1], u[:, 1]], axis=1)
+
+    frames = data.x[data.slices.test].copy()
+    frames[:, 1] = -1  # 0 in the unit cube: this classifier says one half
+    found = pufferfish.section(data, frames, sure)
+    assert found["gamma"]["perturbed"] == {"mean": 0, "sup": 0}
+    assert found["gamma"]["raw"]["sup"] > 0.4
+    assert found["title"] == "model-relative diagnostic: shift of classifier D"
+    assert "no guarantee" in found["meaning"]
+
+
+MANIFEST = {
+    "name": "digits",
+    "perturber": {
+        "kind": "release",
+        "substituted": True,
+        "identity_allowed": False,
+        "target": "parity",
+        "sensitive": "less-than-five",
+        "target_classes": ["even", "odd"],
+    },
+    "stream": {"hold": "frame", "votes": None, "period_s": None, "acknowledged": "Nobody walks here."},
+}
+
+
+def test_only_certificates_are_guarantees_and_the_card_repeats_what_was_acknowledged():
+    audit = document()
+    assert card(audit, MANIFEST)["guarantees"] == []
+    audit["certificate"] = section(dataset(30_000), 0.0)
+    made = card(audit, MANIFEST)
+    said = [one["sentence"] for one in made["guarantees"]]
+    assert said == [audit["certificate"]["sentence"], audit["certificate"]["population_free"]]
+    assert not any("classifier D" in text for text in said)
+    assert any("Nobody walks here." in line for line in made["warnings"])
+    assert any("records of other people" in line for line in made["warnings"])
+    leaks = made["artefacts"][0]["leakage_about_others"]
+    assert leaks[0]["attribute"] == "ink"
+    assert leaks[0]["label_only"]["correlation"] == 0.02
+
+
+def test_limits_are_exceeded_by_so_much():
+    asked = Limits(target_accuracy=0.5, attack_points=10.0, bits=0.5)
+    held = limits.check(asked, document(best=0.75))
+    assert [row["limit"] for row in held["exceeded"]] == ["attack_points"]
+    assert limits.sentences(held) == [
+        "The best attack found is 15.0 points over chance: the recipe allows 10 (limits.attack_points), "
+        "exceeded by 5.0."
+    ]
+    assert limits.check(asked, document(best=0.65, bits=0.7))["exceeded"][0]["limit"] == "bits"
+    assert limits.check(Limits(target_accuracy=0.5), document())["exceeded"] == []
+
+
+def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe():
+    table = Recipe.find("mnist").model_dump(exclude_none=True)
+    with pytest.raises(BadInput, match=r'no `\[certificate\]` for perturber.kind = "prgan"'):
+        Recipe.check({**table, "certificate": {"tried": 3}})
+    assert Recipe.find("mnist-release").certificate.tried > 1
+
+
+def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the_card():
+    from edgeveil.trainer.report.card_page import render
+    from edgeveil.trainer.report.card_text import as_lines
+
+    audit = document()
+    row = {"tracks": 90, "right": {"forest": 0.25, "1-D CNN": 0.26}, "people_shuffled": {"forest": 0.24}, "chance": 0.2}
+    audit["streams"] = {
+        **MANIFEST["stream"],
+        "tracks": [{"releases": 16, **row}, {"releases": 64, "not_run": "2 recordings of 64 readings"}],
+        "certificate": {"given": True},
+        "sentence": "For all releases of one track together, an adversary who knows y.",
+    }
+    made = card(audit, MANIFEST)
+    assert made["guarantees"] == [{"artefact": "tflite-int8", "sentence": audit["streams"]["sentence"]}]
+    page = render(made)
+    assert "26.0 %" in page
+    assert "2 recordings of 64 readings" in page
+    assert any("tracks of 16: best attack right 26.0 %" in line for line in as_lines(made))
+    audit["streams"]["certificate"]["given"] = False
+    assert card(audit, MANIFEST)["guarantees"] == []

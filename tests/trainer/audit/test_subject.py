@@ -1,0 +1,112 @@
+"""What is attacked is what the exported pipeline lets out, once per artefact."""
+
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit import subject as perturbing
+from edgeveil.trainer.audit.subject import Subject
+
+SHAPE = (2, 2, 1)
+
+
+def subject(table_scale: float = 1.0) -> Subject:
+    """A pipeline without networks: every reading becomes row 0 of a table, and a label leaves beside it."""
+    rows = np.full((2, *SHAPE), 0.5 * table_scale, np.float32)
+    data = io.BytesIO()
+    np.save(data, rows)
+    manifest = {
+        "input": {"name": "x", "kind": "image", "shape": [2, 2, 1], "dtype": "uint8", "low": 0.0, "high": 16.0},
+        "stream": None,
+        "stages": [
+            {"stage": "preprocess", "input": "x", "output": "u", "low": 0.0, "high": 16.0},
+            {"stage": "output", "input": "u", "output": "x_out", "low": 0.0, "high": 16.0, "dtype": "uint8"},
+        ],
+        "outputs": [{"name": "frame", "kind": "frame", "tensor": "x_out", "shape": [2, 2, 1], "dtype": "uint8"}],
+        "models": {},
+        "tables": {"rows": {"file": "tables/rows.npy", "shape": [2, 2, 2, 1], "dtype": "float32"}},
+    }
+    return Subject(manifest, {"tables/rows.npy": data.getvalue()}, "tflite-int8")
+
+
+def readings(n: int = 9000) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 17, (n, *SHAPE)).astype(np.uint8)
+
+
+def test_every_row_goes_through_the_edge_pipeline_in_order(tmp_path):
+    x = readings()
+    outputs, backends = perturbing.through_artefact(subject(), x, tmp_path)
+    assert np.array_equal(outputs["frame"], x)  # this pipeline passes readings through
+    assert backends == {}
+
+
+def test_the_same_artefact_is_run_once(tmp_path, monkeypatch):
+    x = readings(100)
+    first, _ = perturbing.through_artefact(subject(), x, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    monkeypatch.setattr(perturbing, "in_chunks", lambda *_: pytest.fail("ran again"))
+    again, _ = perturbing.through_artefact(subject(), x, tmp_path)
+    assert np.array_equal(first["frame"], again["frame"])
+
+
+@pytest.mark.parametrize("changed", ["readings", "table", "stage"])
+def test_whatever_changes_x_prime_is_run_again(tmp_path, changed):
+    x, one = readings(100), subject()
+    perturbing.through_artefact(one, x, tmp_path)
+    if changed == "readings":
+        x = 16 - x
+    elif changed == "table":
+        one = subject(table_scale=0.5)
+    else:
+        one.manifest["stages"][1]["high"] = 8.0
+    outputs, _ = perturbing.through_artefact(one, x, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert outputs["frame"].max() == (8 if changed == "stage" else 16)
+
+
+def test_another_model_file_is_run_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        perturbing,
+        "load_pipeline",
+        lambda _, members, __: SimpleNamespace(
+            run=lambda x: {"frame": x + members["g"][0]}, runners={}, close=lambda: None
+        ),
+    )
+    x = readings(10)
+    for add in (1, 2):
+        artefact = {"file": "g", "sha256": f"{add:064x}", "inputs": [], "outputs": []}
+        models = {"generator": {"artefacts": {"tflite-int8": artefact}}}
+        manifest = {**subject().manifest, "models": models, "tables": {}}
+        outputs, _ = perturbing.through_artefact(Subject(manifest, {"g": bytes([add])}, "tflite-int8"), x, tmp_path)
+        assert np.array_equal(outputs["frame"], x + add)
+
+
+def test_a_dropped_reading_ends_the_audit_with_its_reason(tmp_path):
+    with pytest.raises(BadInput, match="dtype"):
+        perturbing.through_artefact(subject(), readings(10).astype(np.int32), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_artefact_that_was_not_exported_is_named_with_those_that_were(tmp_path):
+    manifest = {**subject().manifest, "models": {"generator": {"artefacts": {"onnx-float32": {}}}}}
+    with pytest.raises(BadInput, match="onnx-float32"):
+        perturbing.through_artefact(Subject(manifest, {}, "tflite-int8"), readings(10), tmp_path)
+
+
+def test_labels_and_codes_stand_beside_the_frame():
+    y = np.arange(5)
+    labels = SimpleNamespace(y=y[[4, 1]], z=y[[4, 1]], cluster=None)
+    dataset = SimpleNamespace(rows=lambda _: labels, input=SimpleNamespace(shape=SHAPE, dtype="uint8"))
+    frame, label = readings(2), np.array([2, 1])
+    declared = [{"name": "frame", "kind": "frame"}, {"name": "label", "kind": "label"}]
+    part = perturbing.releases(declared, {"frame": frame, "label": label}, dataset, np.array([4, 1]))
+    assert np.array_equal(part.x, frame)
+    assert np.array_equal(part.also, [[0, 0, 1], [0, 1, 0]])
+    assert part.y.tolist() == [4, 1]
+    bare = perturbing.releases(declared[1:], {"label": label}, dataset, np.array([4, 1]))
+    assert bare.x.shape == frame.shape
+    assert not bare.x.any()
+    assert bare.also.argmax(axis=1).tolist() == label.tolist()

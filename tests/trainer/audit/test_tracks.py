@@ -1,0 +1,125 @@
+"""Attackers of tracks find what is planted, at T = 1, 4 and 16 and across tracks, and nothing where nothing is."""
+
+import numpy as np
+import pytest
+
+from edgeveil.trainer.attacks import sequences
+from edgeveil.trainer.attacks.sequences import Tracks
+from edgeveil.trainer.audit.sections import tracks
+from edgeveil.trainer.audit.sections.track_network import sequence_network
+from edgeveil.trainer.measures.attack_metrics import counted_prior
+from scripts.reproduce.streams import people
+
+CLASSES, CODES = (2, 3), 8
+
+
+def made(n=240, t=16, seed=0, leak=0.0):
+    """Codes within y; with ``leak`` a share of them is the person's own."""
+    rng = np.random.default_rng(seed)
+    y, z = rng.integers(0, 2, n), rng.integers(0, 3, n)
+    code = rng.integers(0, 4, (n, t))
+    code = np.where(rng.random((n, t)) < leak, z[:, None], code)
+    return Tracks(y[:, None] * 4 + code, y, z)
+
+
+def in_order(n=240, t=16, seed=0):
+    """Every track has each code equally often and each pair nearly so; the person is in where the track begins."""
+    rng = np.random.default_rng(seed)
+    y, z = rng.integers(0, 2, n), rng.integers(0, 3, n)
+    return Tracks(y[:, None] * 4 + (np.arange(t)[None] + z[:, None]) % 4, y, z)
+
+
+def test_every_family_finds_a_leak_and_more_of_it_in_longer_tracks():
+    found = tracks.attacked(made(leak=0.25), classes=CLASSES, codes=CODES, trees=60)
+    assert set(found["T=16"]) == set(tracks.FAMILIES)
+    for name in found["T=1"]:
+        assert found["T=1"][name] < found["T=4"][name] < found["T=16"][name]
+    assert min(found["T=16"].values()) > 0.6
+    assert min(found["linked"].values()) > 0.9
+
+
+def test_where_nothing_leaks_nothing_is_found():
+    found = tracks.attacked(made(), classes=CLASSES, codes=CODES, trees=60)
+    assert max(found["T=16"].values()) < 0.45
+    permuted = tracks.permuted(made(leak=0.5), np.random.default_rng(0))
+    answers = tracks.crossed(permuted, classes=CLASSES, codes=CODES, trees=60)
+    assert max((p.argmax(axis=1) == permuted.z).mean() for p in answers.values()) < 0.45
+
+
+@pytest.mark.parametrize("attack", [sequences.timed_forest, sequence_network])
+def test_order_is_seen_where_counts_say_nothing(attack):
+    fit, test = in_order(), in_order(seed=1)
+    blind = sequences.log_posteriors(fit, test, classes=CLASSES, codes=CODES).argmax(axis=1) == test.z
+    seen = attack(fit, test, classes=CLASSES, codes=CODES).argmax(axis=1) == test.z
+    assert blind.mean() < 0.45
+    assert seen.mean() > 0.9
+
+
+def test_two_networks_in_a_row_do_not_learn_from_each_other():
+    fit, test = made(leak=0.4), made(leak=0.4, seed=1)
+    first = sequence_network(fit, test, classes=CLASSES, codes=CODES)
+    nothing = sequence_network(tracks.permuted(fit, np.random.default_rng(0)), test, classes=CLASSES, codes=CODES)
+    assert (first.argmax(axis=1) == test.z).mean() > 0.75
+    assert (nothing.argmax(axis=1) == test.z).mean() < 0.45
+
+
+def test_a_track_is_judged_by_attackers_that_did_not_see_it():
+    """z is the track's own number: only one who saw the very track could know it."""
+    one = made(n=120, leak=0.0)
+    for p in tracks.crossed(one, classes=CLASSES, codes=CODES, trees=60).values():
+        assert (p.argmax(axis=1) == one.z).mean() < 0.5
+
+
+# Of 18 out of 38 there are too many choices to list.
+@pytest.mark.parametrize(("number", "unseen", "count"), [(8, 3, 16), (38, 18, 16), (38, 19, 16)])
+def test_splits_leave_everybody_out_equally_often(number, unseen, count):
+    found = people.splits(number, unseen=unseen, count=count)
+    assert found == people.splits(number, unseen=unseen, count=count)
+    assert len(set(found)) == count
+    assert {len(set(choice)) for choice in found} == {unseen}
+    often = np.bincount(np.concatenate(found), minlength=number)
+    assert often.max() - often.min() <= 1
+
+
+def test_many_splits_come_to_an_end_where_the_fairest_choice_was_taken():
+    for seed in range(60):
+        assert len(set(people.splits(20, unseen=5, count=120, seed=seed))) == 120
+
+
+def test_the_worst_person_is_found():
+    right = np.array([1, 1, 0, 1, 0, 0])
+    assert people.by_person(right, np.array([0, 0, 1, 1, 2, 2])) == (0.0, pytest.approx(0.5))
+
+
+def test_equal_error_of_known_scores():
+    assert people.equal_error(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == (0.0, 1.0)
+    assert people.equal_error(np.ones(5), np.ones(9)) == (0.5, 0.5)
+    same, different = np.random.default_rng(0).normal([[2.0], [0.0]], 1.0, (2, 20_000))
+    eer, auc = people.equal_error(same, different)
+    assert eer == pytest.approx(0.1587, abs=0.01)  # Phi(-1)
+    assert auc == pytest.approx(0.921, abs=0.01)  # Phi(2 / sqrt 2)
+
+
+def test_linkage_tells_pairs_of_people_nobody_knows():
+    rng = np.random.default_rng(0)
+    person, y = np.repeat(np.arange(4), 20), rng.integers(0, 2, 80)
+    likeness = rng.dirichlet(np.full(5, 0.3), 4)  # whom of the known each looks like
+    prior = counted_prior(np.arange(10) % 2, np.arange(10) % 5, (2, 5))
+    assert people.linkage(likeness[person], prior, y, person).eer < 0.1
+    blind = people.linkage(prior[y], prior, y, person)
+    assert blind.eer == pytest.approx(0.5, abs=0.02)
+    assert blind.pairs == 80 * 79 // 2
+
+
+def test_few_tracks_of_everybody_do_not_push_attackers_below_chance():
+    """Four tracks of each (y, z) and nothing to learn: dealing them out must not say who is left."""
+    rng = np.random.default_rng(0)
+    cells = np.repeat(np.arange(6), 4)
+    right = []
+    for seed in range(12):
+        few = Tracks(np.zeros((24, 1), int) + 4 * (cells // 3)[:, None], cells // 3, cells % 3)
+        few = tracks.take(few, np.sort(rng.permutation(24)[:20]))
+        p = tracks.crossed(few, classes=CLASSES, codes=CODES, trees=20, seed=seed)["sum of log-posteriors"]
+        best = p >= p.max(axis=1, keepdims=True) - 1e-6  # ties count their share
+        right.append((best[np.arange(20), few.z] / best.sum(axis=1)).mean())
+    assert np.mean(right) == pytest.approx(1 / 3, abs=0.02)

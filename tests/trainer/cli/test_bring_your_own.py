@@ -1,0 +1,147 @@
+"""A user's own npz with subjects, from file to privacy card, by commands alone."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+import referencing
+
+from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.trainer.attacks import problem
+from edgeveil.trainer.attacks.families.fixed import Fixed
+from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.audit.sections import utility
+from edgeveil.trainer.cli import main
+from edgeveil.trainer.recipe.schema import Recipe
+from tests.support.checkout import ROOT
+
+pytestmark = pytest.mark.slow
+SCHEMAS = ROOT / "docs" / "schemas"
+SUBJECTS, EACH = 48, 8
+
+
+def schema(name: str) -> jsonschema.Draft202012Validator:
+    """A schema of docs/schemas, which may name another of them."""
+    documents = {path.name: json.loads(path.read_text()) for path in SCHEMAS.glob("*.json")}
+    resources = [(key, referencing.Resource.from_contents(value)) for key, value in documents.items()]
+    registry = referencing.Registry().with_resources(resources)
+    return jsonschema.Draft202012Validator(documents[name], registry=registry)
+
+
+def edgeveil(*words: object) -> None:
+    """A command of the user's, in this process; errors come out as they are."""
+    main.app([str(word) for word in words], standalone_mode=False)
+
+
+@pytest.fixture(scope="module")
+def trial():
+    """Two adversaries and readers with hardly any training: this is about the way, not about the numbers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
+        patch.setitem(utility.EFFORT, "quick", utility.Effort(rows=200, epochs=2))
+        patch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
+        yield
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with mine.npz: people (z: their group) doing one of two things (y), eight readings of each person."""
+    folder = tmp_path_factory.mktemp("own")
+    rng = np.random.default_rng(0)
+    subject = np.repeat(np.arange(SUBJECTS), EACH)
+    y, z = np.arange(SUBJECTS * EACH) % 2, subject % 2
+    x = rng.normal(size=(len(y), 6)).astype(np.float32)
+    x[:, 0] += 4 * y
+    x[:, 1] += 4 * z
+    np.savez(folder / "mine.npz", x=x, y=np.array(["sit", "walk"])[y], z=z, subject=subject)
+    return folder
+
+
+RELEASE = """[perturber]
+kind = "release"
+keep = ["pixels"]
+codes = 4
+steps = 60
+code_batch = 0
+fewest_subjects = 2
+
+[budget]"""
+
+
+def card_of(work: Path, name: str, capsys: pytest.CaptureFixture[str]) -> dict:
+    """Train NAME.toml, export, audit, seal and inspect; the card as JSON."""
+    edgeveil("train", work / f"{name}.toml", "--out", work / name, "--budget", "quick")
+    edgeveil("export", work / name, "--for", "workstation", "--out", work / f"{name}-export")
+    edgeveil("audit", work / f"{name}-export", "--artefact", "onnx-float32")
+    edgeveil("seal", work / f"{name}-export", "--key", work / "keys" / "signing.key", "--out", work / f"{name}.veil")
+    capsys.readouterr()
+    edgeveil("bundle", "inspect", work / f"{name}.veil", "--trust", work / "keys", "--json")
+    shown = json.loads(capsys.readouterr().out)
+    schema("audit.schema.json").validate(shown["audit"])
+    schema("privacy.schema.json").validate(shown["card"])
+    return shown["card"]
+
+
+def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys):
+    edgeveil("recipe", "new", "--data", f"npz:{work / 'mine.npz'}", "--out", work / "mine.toml")
+    text = (work / "mine.toml").read_text()
+    text = re.sub("quick = .*", "quick = { rows = 3000, classifier_epochs = 30, epochs = 60 }", text)
+    (work / "mine.toml").write_text(re.sub("target_accuracy = .*", "target_accuracy = 0.3", text))
+    edgeveil("keygen", work / "keys", "--development")
+    card = card_of(work, "mine", capsys)
+    assert card["data"]["clusters"] == {"kind": "subject", "test": SUBJECTS // 3}
+    assert card["guarantees"] == []  # a generator has no certificate
+    assert "No certificate" in card["artefacts"][0]["certificate"]["sentence"]
+    edgeveil("bundle", "inspect", work / "mine.veil", "--trust", work / "keys")
+    text = capsys.readouterr().out
+    for words in ("best attack found", "the maker's own statement", "told apart from raw readings", "not tested:"):
+        assert words in text
+    edgeveil("report", work / "mine", "--export", work / "mine-export", "--out", work / "report.html")
+    assert "What else it is good for" in (work / "report.html").read_text()
+
+
+def test_a_release_of_ones_own_data_is_certified_by_its_people(work, trial, capsys):
+    """The same recipe with another perturber: what leaves is a code, and codes are counted, on people never seen."""
+    text = (work / "mine.toml").read_text()
+    before, rest = text.split("[perturber]")
+    (work / "own.toml").write_text(before + RELEASE + rest.split("[budget]")[1] + "\n[certificate]\ntried = 2\n")
+    card = card_of(work, "own", capsys)
+    found = card["artefacts"][0]["certificate"]
+    assert (found["units"], found["unit"], found["tried"]) == (SUBJECTS // 3, "subjects", 2)
+    assert not found["given"]
+    assert "Too few subjects for a certificate: 16 were counted, and at least" in found["sentence"]
+    assert "never saw" in found["people"]
+    assert [one["sentence"] for one in card["guarantees"]] == [found["population_free"]]
+
+
+def test_a_release_is_certified_over_several_splits_of_people(work, trial, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(SCHEMAS.parents[1] / "scripts"))
+    from scripts.reproduce.codebooks import certify_people
+
+    record = work / "people.json"
+    words = ["certify", str(work / "own.toml"), "--splits", "2", "--budget", "quick", "--artefact", "onnx-float32"]
+    monkeypatch.setattr("sys.argv", [*words, "--out", str(work / "people"), "--record", str(record)])
+    certify_people.main()
+    found = json.loads(record.read_text())
+    assert [one["seed"] for one in found["splits"]] == [0, 1]
+    assert {one["certificate"]["tried"] for one in found["splits"]} == {2 * 2}
+    assert found["over_splits"]["bound"] == max(one["certificate"]["bound"] for one in found["splits"])
+    assert "Over 2 splits" in capsys.readouterr().out
+
+
+def test_a_limit_that_is_exceeded_ends_with_three_and_says_by_how_much(work, trial, capsys):
+    recipe, audit = work / "mine" / "recipe.toml", work / "mine-export" / "audit.json"
+    asked = Recipe.find(recipe)
+    document = json.loads(audit.read_text())
+    found = 100 * (document["worst_adaptive"]["accuracy"] - max(document["chance"].values()))
+    limits = asked.limits.model_copy(update={"attack_points": max(0.0, found - 1), "bits": 0.0})
+    recipe.write_text(asked.model_copy(update={"limits": limits}).toml())
+    with pytest.raises(LimitNotMet, match="exceeded by") as caught:
+        edgeveil("audit", work / "mine-export", "--artefact", "onnx-float32")
+    assert caught.value.exit_code == 3
+    assert "LIMIT NOT MET" in capsys.readouterr().out
+    assert json.loads(audit.read_text())["limits"]["exceeded"]  # it is kept, and the card will say so

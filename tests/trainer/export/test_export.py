@@ -1,0 +1,320 @@
+"""A run becomes a folder that the edge accepts, whole or not at all, the same twice, with nobody's data in it."""
+
+import errno
+import hashlib
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.schema import check_manifest
+from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.edge_runtime.pipeline.self_test import self_test
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.export.folder import ExportFolder
+from tests.support.checkout import PACKAGES, ROOT
+from tests.support.export_models import image_net
+from tests.support.export_runs import label_only_run, noise_run, numbers_of, prgan_run
+
+EVERY = ["tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32"]
+BOARDS = ["coral-dev-board", "jetson-nano", "workstation"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return prgan_run(tmp_path_factory.mktemp("prgan") / "run")
+
+
+@pytest.fixture(scope="module")
+def exported(run):
+    """All formats, for three boards."""
+    return export(run.folder, BOARDS, run.folder.parent / "export", all_formats=True)
+
+
+def test_the_folder_is_what_the_edge_accepts(exported):
+    check_manifest(exported.manifest, sealed=False)
+    assert list(exported.manifest["models"]) == ["generator"]
+    artefacts = exported.manifest["models"]["generator"]["artefacts"]
+    assert sorted(artefacts) == sorted(EVERY)
+    assert exported.manifest["preference"][:3] == ["tflite-int8", "onnx-float32", "tflite-float32"]
+    for entry in artefacts.values():
+        assert hashlib.sha256(exported.members[entry["file"]]).hexdigest() == entry["sha256"]
+        assert entry["weight_bytes"] < len(exported.members[entry["file"]])
+    assert exported.manifest["profiles"]["coral-dev-board"]["artefacts"] == ["tflite-int8"]
+    on_disk = {str(path.relative_to(exported.folder)) for path in exported.folder.rglob("*") if path.is_file()}
+    assert on_disk == {"manifest.json", "export.json", *exported.members}
+
+
+def test_it_is_read_back_with_its_run(exported, run):
+    assert exported.run.resolve() == run.folder.resolve()
+    assert exported.report["run"] == "../run"
+    assert exported.audit is None
+    (exported.folder / "audit.json").write_text("{}")
+    try:
+        assert ExportFolder.open(exported.folder).audit == {}
+    finally:
+        (exported.folder / "audit.json").unlink()
+
+
+@pytest.mark.parametrize("artefact", EVERY)
+def test_reference_kernels_give_the_golden_bytes_and_production_kernels_are_within_the_tolerance(exported, artefact):
+    manifest, golden = exported.manifest, numbers_of(exported.folder)
+    plain = load_pipeline(manifest, exported.members, artefact, kernels="reference")
+    assert np.array_equal(plain.run(golden["input"])["frame"], golden[f"{artefact}.frame"])
+    fast = load_pipeline(manifest, exported.members, artefact)
+    worst = self_test(fast, manifest, exported.members, artefact)
+    assert worst <= manifest["models"]["generator"]["artefacts"][artefact]["tolerance"]["max_abs"]
+    assert golden[f"{artefact}.frame"].dtype == np.uint8
+
+
+def test_a_changed_artefact_is_not_the_one_that_was_exported(exported, tmp_path):
+    shutil.copytree(exported.folder, tmp_path / "copy")
+    path = tmp_path / "copy" / "artefacts" / "generator.tflite-int8.tflite"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match="its hash is another"):
+        ExportFolder.open(tmp_path / "copy")
+    path.unlink()
+    with pytest.raises(BadInput, match=r"lacks artefacts/generator\.tflite-int8\.tflite"):
+        ExportFolder.open(tmp_path / "copy")
+
+
+def test_the_lint_says_what_it_judged(exported):
+    rows = {(row["profile"], row["artefact"]): row for row in exported.report["lint"]}
+    coral = rows["coral-dev-board", "tflite-int8"]
+    assert coral["findings"] == 0
+    assert coral["operations"]["RESIZE_NEAREST_NEIGHBOR"] == 2
+    assert coral["min_runtime_version"] < "2.5"
+    assert rows["jetson-nano", "onnx-float32"]["opset"] == 13
+
+
+def test_every_artefact_is_near_keras(exported):
+    assert {row["artefact"] for row in exported.report["parity"]} == set(EVERY)
+    for row in exported.report["parity"]:
+        assert row["frames"] >= 100
+        assert row["max_abs"] <= (2 if "int8" in row["artefact"] else 1)
+        assert row["target_agreement"] >= 0.95
+
+
+def test_costs_agree_everywhere(exported):
+    for row in exported.report["costs"]:
+        figures = [value for key, value in row.items() if key != "model"]
+        assert len(figures) == 7
+        assert all(figure == figures[0] for figure in figures)
+    model = exported.manifest["models"]["generator"]
+    assert {"macs": model["macs"], "parameters": model["parameters"]} == figures[0]
+
+
+def test_what_could_not_run_here_is_a_row_with_its_reason(exported):
+    rows = {(row["profile"], row["artefact"]): row for row in exported.report["profiles"]}
+    coral = rows["coral-dev-board", "tflite-int8"]["status"]
+    assert "exported, not runnable here: no Edge TPU" in coral
+    assert "exported uncompiled: edgetpu_compiler not on PATH" in coral
+    assert "no Maxwell GPU" in rows["jetson-nano", "onnx-float32"]["status"]
+    assert "not audited here" in rows["jetson-nano", "onnx-float32"]["audited"]
+    assert "runs on this CPU by onnxruntime" in rows["workstation", "onnx-float32"]["status"]
+    assert "no board here asks for it" in rows["-", "onnx-int8"]["status"]
+    assert len(rows) == 5 + 3
+    assert all(row["status"] in exported.text() for row in rows.values())
+
+
+def test_the_same_run_gives_the_same_bytes(exported, run, tmp_path):
+    again = export(run.folder, BOARDS, tmp_path / "again", all_formats=True)
+    assert again.members == exported.members
+    assert {**again.manifest, "created": ""} == {**exported.manifest, "created": ""}
+
+
+def test_no_class_name_of_z_and_no_path_is_in_it(exported, run):
+    text = json.dumps(exported.manifest)
+    for name in run.dataset().z_names:
+        assert name not in text
+    assert run.recipe.data.sensitive in text
+    inside = text.encode() + b"".join(exported.members.values())
+    for secret in (str(run.folder), str(exported.folder), str(ROOT), str(Path.home()), tempfile.gettempdir()):
+        assert secret.encode() not in inside
+
+
+def test_no_golden_input_is_a_reading(exported, run):
+    real = {reading.tobytes() for reading in run.dataset().x}
+    assert not real & {reading.tobytes() for reading in numbers_of(exported.folder)["input"]}
+
+
+def test_label_only_ships_through_the_same_door(tmp_path):
+    run = label_only_run(tmp_path / "run")
+    folder = export(run.folder, ["coral-dev-board", "jetson-nano"], tmp_path / "out")
+    assert folder.manifest["preference"] == ["tflite-int8", "onnx-float32"]
+    assert list(folder.manifest["tables"]) == ["means"]
+    golden = numbers_of(tmp_path / "out")
+    means = np.load(tmp_path / "out" / "tables" / "means.npy")
+    for artefact in folder.manifest["preference"]:
+        drawn = np.rint(means[golden[f"{artefact}.label"]] * 16).astype(np.uint8)
+        assert np.array_equal(golden[f"{artefact}.frame"], drawn)
+        assert folder.manifest["models"]["classifier"]["artefacts"][artefact]["tolerance"] == {"max_abs": 0.0}
+        self_test(load_pipeline(folder.manifest, folder.members, artefact), folder.manifest, folder.members, artefact)
+    assert all(row["label_agreement"] > 0.95 for row in folder.report["parity"])
+
+
+def test_a_noise_input_is_exported_with_recorded_draws(tmp_path):
+    run = noise_run(tmp_path / "run")
+    folder = export(run.folder, ["raspberry-pi-cpu", "jetson-nano"], tmp_path / "out")
+    golden = numbers_of(tmp_path / "out")
+    assert golden["draws.noise"].shape == (len(golden["input"]), 4)
+    for artefact in folder.manifest["preference"]:
+        pipeline = load_pipeline(folder.manifest, folder.members, artefact, kernels="reference")
+        out = pipeline.run(golden["input"], {"noise": golden["draws.noise"]})["frame"]
+        assert np.array_equal(out, golden[f"{artefact}.frame"])
+        other = pipeline.run(golden["input"], {"noise": 1 - golden["draws.noise"]})["frame"]
+        assert not np.array_equal(out, other)
+    scales = [t["scale"] for t in folder.manifest["models"]["generator"]["artefacts"]["tflite-int8"]["inputs"]]
+    assert scales == [pytest.approx(1 / 255)] * 2
+
+
+def test_a_lint_failure_refuses_the_export_and_writes_nothing(tmp_path):
+    import keras
+
+    run = prgan_run(tmp_path / "run", network=image_net(keras.layers.LeakyReLU()))
+    says = r"(?s)for coral-dev-board.*allowed-op.*LEAKY_RELU.*tensor.*Cure: use ReLU.*Nothing"
+    with pytest.raises(BadInput, match=says):
+        export(run.folder, ["workstation", "coral-dev-board"], tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    # The board that can run it still gets it.
+    assert export(run.folder, ["workstation"], tmp_path / "out").manifest["preference"][0] == "tflite-int8"
+
+
+def test_what_no_converter_can_do_is_one_sentence(tmp_path):
+    import keras
+    import tensorflow as tf
+
+    class Odd(keras.layers.Layer):
+        def call(self, x):
+            return x + tf.cast(tf.strings.length(tf.strings.as_string(x)), tf.float32)
+
+    run = prgan_run(tmp_path / "run", network=image_net(keras.layers.ReLU()))
+    fitted = run.perturber()
+    fitted.models["generator"] = image_net(Odd())
+    run.perturber = lambda: fitted
+    from edgeveil.trainer.export.export import export as make
+
+    with pytest.raises(BadInput, match="'generator' cannot be converted to tflite"):
+        make._convert(run, fitted, [make.Made("tflite-int8")], lambda: None)
+
+
+def test_a_folder_that_is_not_an_export_is_left_alone(run, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").write_text("precious")
+    with pytest.raises(BadInput, match="exists and is not an export folder"):
+        export(run.folder, ["workstation"], tmp_path / "thesis")
+    assert (tmp_path / "thesis" / "chapter1.txt").read_text() == "precious"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="is not a folder"):
+        export(run.folder, ["workstation"], tmp_path / "file")
+
+
+def test_an_older_export_is_replaced_with_its_audit_but_not_with_notes(run, tmp_path):
+    out = tmp_path / "out"
+    export(run.folder, ["workstation"], out)
+    (out / "audit.json").write_text("{}")
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(BadInput, match=r"holds notes.txt"):
+        export(run.folder, ["jetson-nano"], out)
+    (out / "notes.txt").unlink()
+    assert export(run.folder, ["jetson-nano"], out).audit is None
+    assert sorted(path.name for path in (out / "artefacts").iterdir()) == ["generator.onnx-float32.onnx"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_full_disk_leaves_nothing_behind(run, tmp_path, monkeypatch):
+    real, written = os.replace, []
+
+    def full(source, target):
+        written.append(target)
+        if len(written) > 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), source)
+        return real(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(Exception, match="no space left on device") as caught:
+        export(run.folder, ["jetson-nano"], tmp_path / "out")
+    assert caught.value.exit_code in (2, 4)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_boards_must_be_known_and_named(run, tmp_path):
+    with pytest.raises(BadInput, match=r"there is no profile 'coral'.*coral-dev-board"):
+        export(run.folder, ["coral"], tmp_path / "out")
+    with pytest.raises(BadInput, match="A board to export for was expected"):
+        export(run.folder, [], tmp_path / "out")
+    with pytest.raises(BadInput, match="A run was expected"):
+        export(tmp_path, ["workstation"], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_reaches_stdout(run, tmp_path, capfd):
+    export(run.folder, ["coral-dev-board"], tmp_path / "out")
+    assert capfd.readouterr().out == ""
+
+
+# Runs under another Python, which has no TensorFlow: the golden vectors of one artefact, on both kinds of kernels.
+ON_ANOTHER_PYTHON = """
+import io, json, sys
+import numpy as np
+from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.edge_runtime.manifest.schema import referenced_files
+folder, artefact = sys.argv[1:3]
+manifest = json.load(open(folder + "/manifest.json"))
+members = {name: open(folder + "/" + name, "rb").read() for name in referenced_files(manifest)}
+x = np.load(folder + "/golden/input.npy")
+wanted = np.load(folder + "/golden/" + artefact + ".frame.npy").astype(float)
+off = {}
+for kernels in sys.argv[3:]:
+    pipeline = load_pipeline(manifest, members, artefact, kernels=kernels)
+    off[kernels] = float(abs(pipeline.run(x)["frame"] - wanted).max())
+    off["backend"] = list(pipeline.runners.values())[0].info()["backend"]
+print(json.dumps(off))
+"""
+
+
+@pytest.mark.pythons
+@pytest.mark.parametrize(
+    ("environment", "backend", "artefacts"),
+    [
+        ("py37", "tflite-runtime", ["tflite-int8", "tflite-float32"]),
+        ("py39-tflite", "tflite-runtime", ["tflite-int8", "tflite-float32"]),
+        ("py311-tflite", "tflite-runtime", ["tflite-int8", "tflite-float32", "tflite-float16"]),
+        ("py36", "onnxruntime", ["onnx-float32", "onnx-int8", "onnx-float16"]),
+        ("py39-openvino", "openvino", ["onnx-float32"]),
+    ],
+)
+def test_other_interpreters_give_the_golden_vectors(exported, environment, backend, artefacts):
+    """int8 under reference kernels: the same bytes on LiteRT and tflite-runtime; production within the tolerance."""
+    module = runpy.run_path(str(ROOT / "scripts/environments/pythons.py"))
+    python = module["environment"](environment)
+    if python is None:
+        pytest.skip(f"NO PYTHON FOR {environment} HERE: its interpreter was not tried on the artefacts")
+    kernels = ["production"] if backend == "openvino" else ["reference", "production"]
+    for artefact in artefacts:
+        done = subprocess.run(
+            [str(python), "-c", ON_ANOTHER_PYTHON, str(exported.folder), artefact, *kernels],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(PACKAGES)},
+        )
+        assert done.returncode == 0, done.stderr
+        off = json.loads(done.stdout.splitlines()[-1])
+        assert off["backend"] == backend
+        if backend == "tflite-runtime":
+            assert off["reference"] == 0, (artefact, off)
+        tolerance = exported.manifest["models"]["generator"]["artefacts"][artefact]["tolerance"]["max_abs"]
+        assert off["production"] <= tolerance, (artefact, off)
+    assert sys.version_info[:2] == (3, 11)

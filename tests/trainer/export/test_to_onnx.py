@@ -1,0 +1,112 @@
+"""ONNX: opset 13, IR 7, batch 1, named ends, right numbers in every precision, the same bytes twice."""
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.backends import open_backend
+from edgeveil.trainer.export.convert import to_onnx
+from edgeveil.trainer.export.manifest_entry import artefact_entry
+from edgeveil.trainer.graphs.read import read
+from tests.support.export_models import calibration, classifier, image_net, two_input_net
+
+LIMITS = {"float32": 1e-5, "float16": 5e-3, "int8": 0.05}
+
+
+def run(data, model, precision, values):
+    names = {"inputs": [t.name for t in model.inputs], "outputs": list(model.output_names)}
+    facts = artefact_entry(data, read(data, "onnx"), file="artefacts/x.onnx", precision=precision, max_abs=1.0, **names)
+    return open_backend("onnx", data, facts).run(values)
+
+
+@pytest.fixture(scope="module")
+def two():
+    model = two_input_net()
+    rows = calibration(model)
+    return model, rows, to_onnx.convert(model, to_onnx.PRECISIONS, rows)
+
+
+@pytest.mark.parametrize("precision", to_onnx.PRECISIONS)
+def test_two_inputs_and_two_outputs_match_keras(two, precision):
+    model, rows, artefacts = two
+    got = run(artefacts[precision], model, precision, rows)
+    for name, expected in zip(model.output_names, model.predict(list(rows.values()), verbose=0), strict=True):
+        scale = max(1.0, np.abs(expected).max())
+        assert np.abs(got[name] - expected).max() < LIMITS[precision] * scale
+
+
+def test_every_precision_is_valid_opset_13_of_ir_7(two):
+    import onnx as library
+
+    for data in two[2].values():
+        library.checker.check_model(data, full_check=True)
+        proto = library.load_from_string(data)
+        assert proto.ir_version == 7
+        assert [(entry.domain, entry.version) for entry in proto.opset_import] == [("", 13)]
+        graph = read(data, "onnx")
+        assert {t.dtype for t in (*graph.inputs.values(), *graph.outputs.values())} == {"float32"}
+        assert {t.shape[0] for t in (*graph.inputs.values(), *graph.outputs.values())} == {1}
+
+
+def test_each_precision_is_what_it_says(two):
+    for precision, data in two[2].items():
+        kernels = {t.dtype for t in read(data, "onnx").tensors() if t.constant and len(t.shape) == 4}
+        assert kernels == {precision}
+
+
+def test_int8_has_unsigned_activations_and_signed_weights(two):
+    graph = read(two[2]["int8"], "onnx")
+    makers = graph.makers()
+    for op in graph.ops:
+        if op.kind in ("Conv", "MatMul", "Gemm"):
+            data, weights = (makers[id(tensor)].inputs[0] for tensor in op.inputs[:2])
+            assert (data.dtype, weights.dtype) == ("uint8", "int8")
+
+
+def test_the_label_only_classifier_agrees_with_keras():
+    model = classifier()
+    rows = calibration(model)
+    expected = model.predict(rows["image"], verbose=0).argmax(1)
+    for precision, data in to_onnx.convert(model, to_onnx.PRECISIONS, rows).items():
+        assert (run(data, model, precision, rows)["logits"].argmax(1) == expected).mean() > 0.9
+
+
+def test_the_same_model_gives_the_same_bytes():
+    model = image_net()
+    rows = calibration(model)
+    # The converters number tensors by a counter of the process: the second time it stands elsewhere.
+    assert to_onnx.convert(model, to_onnx.PRECISIONS, rows) == to_onnx.convert(model, to_onnx.PRECISIONS, rows)
+
+
+def test_the_order_of_precisions_does_not_matter():
+    model = two_input_net()
+    rows = calibration(model)
+    assert to_onnx.convert(model, ["int8", "float16", "float32"], rows) == to_onnx.convert(
+        model, to_onnx.PRECISIONS, rows
+    )
+
+
+def test_no_path_of_this_machine_is_in_the_file():
+    import tempfile
+
+    data = b"".join(to_onnx.convert(image_net(), to_onnx.PRECISIONS, calibration(image_net())).values())
+    for text in (tempfile.gettempdir(), __file__, "site-packages", "trainer/export"):
+        assert text.encode() not in data
+
+
+def test_nothing_reaches_stdout(capfd):
+    to_onnx.convert(image_net(), to_onnx.PRECISIONS, calibration(image_net()))
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("side", "to"), [(12, 23), (7, 13), (6, 9), (11, 21), (23, 45)])
+def test_a_picture_of_odd_sides_is_resized_to_the_side_that_was_meant(side, to):
+    """23 / 12 in float32 is too small by a hair, and the specification takes the floor of side times scale."""
+    import keras
+
+    from edgeveil.models.layers import ResizeNearest
+
+    image = keras.Input((side, side, 2), name="image")
+    model = keras.Model(image, ResizeNearest(to, to, name="output")(image))
+    data = to_onnx.convert(model, ["float32"])["float32"]  # what it reads back of it is checked in every shape
+    x = np.random.default_rng(0).random((1, side, side, 2)).astype(np.float32)
+    assert np.array_equal(run(data, model, "float32", {"image": x})["output"], model.predict(x, verbose=0))

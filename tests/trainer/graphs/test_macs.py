@@ -1,0 +1,75 @@
+"""MACs and parameters: one figure for Keras, TFLite and ONNX, and the papers' figures for the MobileNets."""
+
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.export.convert import to_onnx, to_tflite
+from edgeveil.trainer.graphs.macs import Cost, keras_macs, onnx_macs, tflite_macs
+from tests.support.export_models import calibration, classifier, image_net, trained_like, two_input_net
+
+PRECISIONS = ("float32", "float16", "int8")
+
+
+def everywhere(model, precisions=PRECISIONS):
+    rows = calibration(model, 4)
+    costs = {"keras": keras_macs(model)}
+    costs |= {f"tflite-{p}": tflite_macs(data) for p, data in to_tflite.convert(model, precisions, rows).items()}
+    costs |= {f"onnx-{p}": onnx_macs(data) for p, data in to_onnx.convert(model, precisions, rows).items()}
+    return costs
+
+
+def test_a_convolution_by_hand():
+    # 4x4x8 places times 3x3x1, then 8x8x1 places times 3x3x8; a bias each where batch normalisation folds.
+    assert keras_macs(image_net()) == Cost(4 * 4 * 8 * 9 + 8 * 8 * 9 * 8, 9 * 8 + 8 + 9 * 8 + 1)
+
+
+@pytest.mark.parametrize("make", [image_net, two_input_net, classifier])
+def test_our_own_networks_count_alike_everywhere(make):
+    costs = everywhere(make())
+    assert len(set(costs.values())) == 1, costs
+
+
+def test_less_usual_layers_count_alike_everywhere():
+    import keras
+
+    layers = keras.layers
+    image = h = keras.Input((8, 8, 3), name="image")
+    h = layers.SeparableConv2D(8, 3, padding="same", activation="relu")(h)
+    h = layers.Conv2DTranspose(4, 3, strides=2, padding="same")(h)
+    h = layers.ReLU()(layers.BatchNormalization()(h))
+    h = layers.Dense(5, use_bias=False)(h)
+    model = keras.Model(image, layers.Dense(2, name="output")(layers.GlobalAveragePooling2D()(h)))
+    trained_like(model)
+    costs = everywhere(model, ("float32", "int8"))
+    assert len(set(costs.values())) == 1, costs
+
+
+def test_a_model_inside_a_model_and_a_sequential_one_count_as_themselves():
+    import keras
+
+    inner = image_net()
+    outer = keras.Sequential([keras.Input((8, 8, 1)), inner])
+    assert keras_macs(outer) == keras_macs(inner)
+
+
+def test_a_layer_nobody_can_count_is_named():
+    import keras
+
+    steps = keras.Input((5, 3))
+    with pytest.raises(BadInput, match="how to count the layer 'memory'"):
+        keras_macs(keras.Model(steps, keras.layers.LSTM(4, name="memory")(steps)))
+    with pytest.raises(BadInput, match="sequential or functional"):
+        keras_macs(keras.layers.Dense(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "macs", "parameters"),
+    [("MobileNet", 568_740_352, 4_221_032), ("MobileNetV2", 300_774_272, 3_487_816)],
+)
+def test_mobilenets_have_the_papers_macs_everywhere(name, macs, parameters):
+    import keras
+
+    model = getattr(keras.applications, name)(weights=None)
+    costs = everywhere(model, ("float32", "int8"))
+    assert set(costs.values()) == {Cost(macs, parameters)}, costs

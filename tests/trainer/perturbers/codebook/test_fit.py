@@ -1,0 +1,108 @@
+"""A release from recipe to frames, on the embedded digits: stages, tables, saving, and what is refused."""
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.measures.certificate import certify
+from edgeveil.trainer.perturbers.codebook import fit
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.run import Run
+
+QUICK = {"epochs": 12, "classifier_epochs": 1}
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """``fitted(**changes of the section)``: run and perturber of a short training, without D_y and D_z."""
+
+    def make(**changes):
+        recipe = Recipe.find("digits-release")
+        section = recipe.perturber.model_copy(update={"steps": 60, **changes})
+        recipe = recipe.model_copy(update={"perturber": section, "budget": recipe.budget.model_copy(update=QUICK)})
+        run = Run.create(tmp_path_factory.mktemp("release") / "run", recipe)
+        dataset = run.dataset()
+        return run, fit(dataset.for_training(), np.random.default_rng(0), recipe.budget, run)
+
+    return make
+
+
+def test_a_release_of_donors(fitted, tmp_path):
+    run, perturber = fitted()
+    test, known = run.dataset().part("test"), run.dataset().for_training()
+    out = perturber.perturb(test.x)
+    assert (out["label"] == test.y).mean() > 0.8
+    assert (out["code"] // 8 == out["label"]).all()
+    assert perturber.substituted
+    donors = {row.tobytes() for row in known.x}
+    assert all(row.tobytes() in donors for row in out["frame"])  # real readings, exactly
+    assert not {row.tobytes() for row in out["frame"]} & {row.tobytes() for row in test.x} - donors
+    perturber.save(tmp_path)
+    again = FittedPerturber.load(tmp_path).perturb(test.x)
+    assert np.array_equal(again["code"], out["code"])
+    assert {line["stage"] for line in run.metrics()} == {"trunk", "codes"}
+
+
+def test_a_release_of_pictures_that_a_network_drew(fitted):
+    run, perturber = fitted(synthesis="decoder", decoder_steps=300)
+    assert not perturber.substituted
+    assert perturber.tables["pictures"].shape == (2 * 8 * 4, 8, 8, 1)
+    test, known = run.dataset().part("test"), {row.tobytes() for row in run.dataset().x}
+    out = perturber.perturb(test.x)
+    assert not {row.tobytes() for row in out["frame"]} & known
+    again = perturber.perturb(test.x)
+    assert (again["code"] == out["code"]).all()
+    assert (again["frame"] != out["frame"]).any()  # one of four pictures, drawn anew
+
+
+def test_a_release_of_centroids_through_an_lp_channel(fitted):
+    run, perturber = fitted(channel="lp", bound=0.05, synthesis="centroid", codes=4)
+    assert not perturber.substituted
+    assert [stage["stage"] for stage in perturber.stages][-3:] == ["draw", "synthesis", "output"]
+    table = perturber.tables["channel"]
+    assert table.dtype == np.uint32
+    assert (table.sum(axis=1) == 2**16).all()
+    assert not table[:4, 4:].any()
+    test = run.dataset().part("test")
+    out = perturber.perturb(test.x)
+    assert len(np.unique(out["frame"].reshape(len(test), -1), axis=0)) <= 8
+    code = FittedPerturber(**{**vars(perturber), "outputs": (*perturber.outputs[:2], _code("code"))}).perturb(test.x)[
+        "code"
+    ]
+    found = certify(
+        test.y,
+        code,
+        test.z,
+        channel=table,
+        classes=(2, 2),
+        chance=0.6,
+        tried=1,
+        shuffles=20,
+        rng=np.random.default_rng(0),
+    )
+    assert found.plug_in < 0.72
+
+
+def test_an_independent_channel_sends_the_class_and_nothing_more(fitted):
+    run, perturber = fitted(channel="independent", synthesis="centroid", codes=4)
+    table = perturber.tables["channel"]
+    assert (table[:4] == table[0]).all()
+    x = np.repeat(run.dataset().part("test").x[:1], 400, axis=0)
+    out = perturber.perturb(x)
+    assert len(np.unique(out["code"])) > 1
+    assert len(np.unique(out["label"])) == 1
+
+
+def test_donors_without_consent_are_refused_before_training(fitted):
+    with pytest.raises(BadInput, match="public_data = true"):
+        fitted(public_data=False)
+
+
+def test_an_unknown_property_is_refused(fitted):
+    with pytest.raises(BadInput, match='there is no "age"'):
+        fitted(keep=["age"])
+
+
+def _code(tensor):
+    return {"name": "code", "kind": "code", "tensor": tensor, "shape": [], "dtype": "int64"}

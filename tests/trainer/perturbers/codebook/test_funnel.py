@@ -1,0 +1,95 @@
+"""The funnel keeps what it is asked for and drops what tells of z, without ever meeting an adversary."""
+
+import numpy as np
+import pytest
+
+from edgeveil.trainer.measures.certificate import bayes_accuracy, count, information
+from edgeveil.trainer.perturbers.codebook import funnel
+
+
+def tangled(n: int = 4000, seed: int = 0) -> funnel.Rows:
+    """h = (a, b): a is free of z, b moves with z by two standard deviations; T is both, y a coin."""
+    rng = np.random.default_rng(seed)
+    y, z = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    a, b = rng.normal(size=n), rng.normal(size=n) + 2.0 * z - 1.0
+    h = np.stack([a, b, y], axis=1).astype(np.float32)
+    kept = np.stack([a, b / np.sqrt(2)], axis=1).astype(np.float32) / np.sqrt(2)
+    return funnel.Rows(h, kept, y, z)
+
+
+def learned(rows: funnel.Rows, **settings) -> tuple[np.ndarray, np.ndarray]:
+    import keras
+
+    from edgeveil.models.encoders import code_head
+
+    keras.utils.set_random_seed(0)
+    head = code_head(rows.features.shape[1], 2, 8, width=32)
+    reports = []
+    funnel.learn(
+        head,
+        rows,
+        funnel.FunnelSettings(codes=8, **{"steps": 250, "batch": 512, **settings}),
+        classes=(2, 2),
+        rng=np.random.default_rng(0),
+        report=lambda step, values: reports.append(values),
+    )
+    assert len(reports) == 10
+    held_out = tangled(seed=1)
+    logits = head.predict(held_out.features, batch_size=4096, verbose=0)
+    _, code = funnel.global_codes(np.eye(2)[held_out.y], logits)
+    return count(held_out.y, code, held_out.z, shape=(2, 16, 2)), explained(code, held_out.features[:, 0])
+
+
+def explained(code: np.ndarray, values: np.ndarray) -> float:
+    """Correlation of ``values`` with their mean in each code."""
+    sums, n = np.bincount(code, values, 16), np.maximum(np.bincount(code, minlength=16), 1)
+    return float(np.corrcoef((sums / n)[code], values)[0, 1])
+
+
+def test_without_a_price_the_codes_tell_z_and_with_one_they_do_not():
+    free, kept_free = learned(tangled(), lam=0.0)
+    priced, kept_priced = learned(tangled(), lam=4.0)
+    assert information(free) > 0.2
+    assert information(priced) < 0.02
+    assert bayes_accuracy(priced) < 0.56
+    assert kept_priced > 0.8  # what is free of z survives
+    assert kept_priced > kept_free - 0.1
+
+
+def test_small_data_take_all_rows_and_leave_groups_out():
+    some = tangled(400)
+    twice = funnel.Rows(
+        *(np.concatenate([values, values]) for values in (some.features, some.kept, some.y, some.z)),
+        group=np.tile(np.arange(400), 2),
+    )
+    free, _ = learned(twice, lam=0.0, batch=None, steps=150)
+    counts, kept = learned(twice, lam=4.0, batch=None, shrinkage=8.0, steps=150)
+    assert information(counts) < information(free) / 2
+    assert kept > 0.7
+
+
+def test_the_start_has_nothing_to_do_with_z_on_average():
+    rows = tangled()
+    start = funnel.starting_codes(rows, codes=8, n_z=2, rng=np.random.default_rng(0))
+    counts = count(rows.y, 8 * rows.y + start, rows.z, shape=(2, 16, 2))
+    plain = funnel.starting_codes(
+        funnel.Rows(rows.features, rows.kept, rows.y, np.zeros_like(rows.z)),
+        codes=8,
+        n_z=1,
+        rng=np.random.default_rng(0),
+    )
+    assert information(counts) < 0.02
+    assert information(count(rows.y, 8 * rows.y + plain, rows.z, shape=(2, 16, 2))) > 0.1
+
+
+def test_a_diverging_loss_is_said():
+    rows = tangled(200)
+    rows.kept[0] = np.nan
+    with pytest.raises((FloatingPointError, ValueError)):
+        learned(rows)
+
+
+def test_codes_are_taken_as_the_runtime_takes_them():
+    label, code = funnel.global_codes(np.array([[0, 1], [2, 1]]), np.array([[9, 0, 1, 2], [0, 5, 9, 9]]))
+    assert label.tolist() == [1, 0]
+    assert code.tolist() == [3, 1]

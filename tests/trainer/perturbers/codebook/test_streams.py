@@ -1,0 +1,182 @@
+"""A release for a stream: from recipe to what leaves of a track, and what a recipe may not ask for."""
+
+import copy
+
+import numpy as np
+import pytest
+import tomllib
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.perturbers.codebook import augment, fit, unseen_people_gate
+from edgeveil.trainer.perturbers.codebook.streams import majority, stream
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.training.classifiers import train_classifiers
+from scripts.reproduce.codebooks import measure, seeds
+
+QUICK = {"epochs": 8, "classifier_epochs": 1}
+
+
+def held(folder, **changes):
+    table = tomllib.loads(Recipe.find("digits-release").toml())
+    del table["perturber"]["channel"]
+    table["perturber"] |= {"hold": "track:3", **changes}
+    recipe = Recipe.check(table)
+    recipe = recipe.model_copy(update={"budget": recipe.budget.model_copy(update=QUICK)})
+    run = Run.create(folder / "run", recipe)
+    return run, fit(run.dataset().for_training(), np.random.default_rng(0), recipe.budget, run)
+
+
+def test_a_held_release_says_one_word_for_a_track(tmp_path):
+    run, perturber = held(tmp_path, codes=4, donors=2)
+    test = run.dataset().part("test")
+    per_row = perturber.perturb(test.x)["label"]
+    assert (per_row == test.y).mean() > 0.8
+    (tmp_path / "saved").mkdir()
+    perturber.save(tmp_path / "saved")
+    perturber = FittedPerturber.load(tmp_path / "saved")
+    assert perturber.stream == {"hold": "track", "votes": 3, "period_s": None, "acknowledged": None}
+    tracks = np.repeat(np.arange(40), 5)
+    out = perturber.perturb(test.x[:200], tracks)
+    label, code, frame = (out[name].reshape(40, 5, -1) for name in ("label", "code", "frame"))
+    undecided = len(run.dataset().y_names)
+    assert (label[:, :2] == undecided).all()
+    assert len(np.unique(frame[:, :2].reshape(80, -1), axis=0)) == 1
+    assert len(np.unique(frame[:, :2])) == 1  # flat
+    for value in (label, code, frame):
+        assert (value[:, 2:] == value[:, 2:3]).all()
+    assert (label[:, 4, 0] == majority(per_row[:200], tracks, 3).reshape(40, 5)[:, 0]).all()
+    assert (code[:, 2:] // 4 == label[:, 2:]).all()
+    assert len(np.unique(code[:, 2:])) > 4  # tracks draw for themselves
+    shown = {row.tobytes() for row in run.dataset().for_training().x}
+    assert all(row.astype(test.x.dtype).tobytes() in shown for row in frame[:, 4])
+
+
+def test_what_is_counted_of_a_held_release_is_its_word(tmp_path, monkeypatch):
+    run, perturber = held(tmp_path, codes=4)
+    monkeypatch.setattr(run, "perturber", lambda: perturber)
+    through = measure.pipeline(run, None, measure.KERAS)
+    found, outputs = measure.measured(run, through)
+    assert found["codes_used"] == len(run.dataset().y_names) < len(np.unique(outputs["code"]))
+    assert (outputs["sent"] == outputs["label"]).all()
+    again = seeds.same_x(run, through, run.dataset().part("test").x[:40])
+    assert again["rows_with_several_codes"] == 0
+
+
+def test_a_held_release_ships_and_holds_on_the_interpreter(tmp_path):
+    run, perturber = held(tmp_path, codes=2, synthesis="centroid")
+    run.save_perturber(perturber)
+    train_classifiers(run)
+    export(run.folder, ["workstation"], tmp_path / "out")
+    folder = ExportFolder.open(tmp_path / "out")
+    assert folder.manifest["stream"]["votes"] == 3
+    pipeline = load_pipeline(folder.manifest, folder.members, "tflite-int8")
+    test = run.dataset().part("test")
+    frames = [RawFrame(x, i, track=i % 2) for i, x in enumerate(test.x[:12])]
+    out = [pipeline.perturb(frame) for frame in frames]
+    pipeline.close()
+    on_keras = perturber.perturb(test.x[:12], np.arange(12) % 2)["label"]
+    assert [int(frame.outputs["label"]) for frame in out] == on_keras.tolist()
+    assert len({frame.data.tobytes() for frame in out[4:]}) <= 2
+
+
+def changed(**changes):
+    table = copy.deepcopy(tomllib.loads(Recipe.find("digits-release").toml()))
+    table["perturber"].pop("channel")
+    table["perturber"] |= changes
+    return table
+
+
+def test_a_code_for_every_frame_has_to_be_acknowledged_and_is_repeated():
+    with pytest.raises(BadInput, match='acknowledge = "code-per-frame leaks"'):
+        Recipe.check(changed(hold="frame"))
+    recipe = Recipe.check(changed(hold="frame", acknowledge="code-per-frame leaks"))
+    assert recipe.perturber.channel == "none"
+    found = stream(recipe.perturber.hold, recipe.perturber.acknowledge)
+    assert found == {"hold": "frame", "votes": None, "period_s": None, "acknowledged": "code-per-frame leaks"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"hold": "track:7", "channel": "none"}, 'what is held is drawn by "independent" alone'),
+        ({"hold": "track:7", "acknowledge": "code-per-frame leaks"}, "about nothing else"),
+        ({"hold": "track:0"}, "track:0"),
+        ({"hold": "period:600"}, "period:600"),
+        ({"hold": "frame", "acknowledge": "yes"}, "acknowledge"),
+    ],
+)
+def test_what_a_stream_may_not_ask_for(changes, says):
+    with pytest.raises(BadInput, match=says):
+        Recipe.check(changed(**changes))
+
+
+def test_the_channel_of_a_held_stream_is_independent_and_of_single_releases_none():
+    assert Recipe.check(changed(hold="track:7")).perturber.channel == "independent"
+    assert Recipe.check(changed(hold="period:600s")).perturber.channel == "independent"
+    assert Recipe.check(changed()).perturber.channel == "none"
+
+
+def test_a_camera_is_a_stream():
+    table = tomllib.loads(Recipe.find("depth-release").toml())
+    assert table["perturber"]["channel"] == "independent"
+    table["perturber"]["hold"] = "none"
+    with pytest.raises(BadInput, match="these data are streams"):
+        Recipe.check(table)
+
+
+def people(n=4, tracks=6, frames=5):
+    """Readings whose y shows, but for the last person's, who shows the other one in every frame of a third."""
+    rng = np.random.default_rng(0)
+    z = np.repeat(np.arange(n), tracks * frames)
+    track = np.repeat(np.arange(n * tracks), frames)
+    y = track % 2
+    x = y.copy()
+    x[(z == n - 1) & (track % 3 == 0)] ^= 1
+    rows = rng.permutation(len(y))
+    spec = InputSpec("vector", (1,), "int64", 0.0, 1.0)
+    slices = Slices(rows, rows[:0], rows[:0])
+    names = ("a", "b"), tuple("wxyz"[:n])
+    return Dataset("made", x[:, None], y, z, *names, np.full((2, n), 1 / n), spec, slices, track, "session")
+
+
+def test_the_gate_finds_the_worst_person_by_tracks():
+    dataset = people()
+    trained = []
+
+    def without(part):
+        trained.append(set(part.z))
+        return lambda x: x[:, 0]
+
+    found = unseen_people_gate.leave_one_out(dataset, dataset.part("classifiers"), without, 3)
+    assert trained == [{1, 2, 3}, {0, 2, 3}, {0, 1, 3}, {0, 1, 2}]
+    assert found["worst"] == pytest.approx(4 / 6)
+    assert found["each"][1:] == [1.0] * 3
+    with pytest.raises(BadInput, match="at least 3"):
+        unseen_people_gate.leave_one_out(people(2), people(2).part("classifiers"), without, 3)
+
+
+def test_the_majority_is_of_the_first_frames_alone():
+    assert majority(np.array([0, 1, 1, 0, 0, 0, 2]), np.array([0] * 6 + [1]), 3).tolist() == [1] * 6 + [2]
+
+
+def test_copies_are_moved_scaled_and_brightened_but_for_the_background():
+    rng = np.random.default_rng(0)
+    u = np.zeros((50, 20, 16, 1), np.float32)
+    u[:, 6:14, 5:11] = 0.5
+    same = augment.images(u, shift=0, scale=0.0, offset=0.0, rng=rng)
+    assert np.array_equal(same, u)
+    out = augment.images(u, shift=2, scale=0.2, offset=0.1, rng=rng)
+    assert out.shape == u.shape
+    assert out.dtype == np.float32
+    assert (out[:, 0] == 0).all()
+    shown = [set(np.unique(one)) - {0.0} for one in out]
+    assert all(len(values) == 1 for values in shown)  # a picture is brightened as a whole
+    assert 0.39 < min(min(values) for values in shown) < 0.45
+    assert len({int((one > 0).sum()) for one in out}) > 3

@@ -1,0 +1,56 @@
+"""Label-only: nothing but the predicted class leaves, drawn as that class's mean."""
+
+import numpy as np
+
+from edgeveil.trainer import datasets
+from edgeveil.trainer.perturbers import label_only
+from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.train import train
+from tests.support.small_runs import small_recipe, write_npz
+
+
+def test_readings_of_one_class_leave_alike(tmp_path):
+    run = train(small_recipe(write_npz(tmp_path), kind="label-only"), tmp_path / "run")
+    dataset = run.dataset()
+    test = dataset.part("test")
+    sent = run.perturber().perturb(test.x)
+    assert sorted(sent) == ["frame", "label"]
+    assert len(np.unique(sent["frame"], axis=0)) == 2
+    assert (sent["label"] == test.y).mean() > 0.9
+    means = dataset.part("perturber")
+    expected = np.stack([dataset.unit(means.x[means.y == label]).mean(axis=0) for label in (0, 1)])
+    np.testing.assert_allclose(dataset.unit(sent["frame"]), expected[sent["label"]], atol=1e-5)
+
+
+def test_the_target_network_ships_unless_the_recipe_asks_for_a_small_one(tmp_path):
+    path = write_npz(tmp_path)
+    shared = train(small_recipe(path, kind="label-only"), tmp_path / "shared")
+    own_network = {"kind": "label-only", "network": "table1-wifi"}
+    own = train(small_recipe(path, kind="label-only", perturber=own_network), tmp_path / "own")
+    u = shared.dataset().unit(shared.validation().x)
+
+    def same(run):
+        ships, target = run.perturber().models["classifier"], run.classifiers()["target"]
+        return np.array_equal(np.asarray(ships(u)), np.asarray(target(u)))
+
+    assert same(shared)
+    assert not same(own)
+    assert {line["stage"] for line in own.metrics()} == {"target", "sensitive", "perturber"}
+
+
+def test_the_audit_gets_its_row_from_a_run_of_any_kind(tmp_path):
+    run = train(small_recipe(write_npz(tmp_path), epochs=1), tmp_path / "run")
+    before = run.metrics()
+    fitted = label_only.fit(run.dataset().for_training(), np.random.default_rng(0), "quick", run)
+    assert isinstance(fitted, FittedPerturber)
+    assert fitted.kind == "label-only"
+    assert run.metrics() == before
+
+
+def test_a_saved_perturber_comes_back_the_same(tmp_path):
+    run = train(small_recipe(write_npz(tmp_path), kind="label-only"), tmp_path / "run")
+    again = Run.open(tmp_path / "run").perturber()
+    x = datasets.load(run.recipe).x
+    for name, values in run.perturber().perturb(x).items():
+        np.testing.assert_array_equal(values, again.perturb(x)[name])

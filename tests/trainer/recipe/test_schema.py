@@ -1,0 +1,153 @@
+"""A recipe says what is wrong with it: the key, what was expected, what came."""
+
+import copy
+import typing
+
+import pytest
+import tomllib
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.perturbers import KINDS
+from edgeveil.trainer.recipe.messages import members, tags
+from edgeveil.trainer.recipe.perturber import Perturber
+from edgeveil.trainer.recipe.schema import ALIASES, Recipe
+from scripts.reproduce.pages import write_recipe_docs
+from tests.support.checkout import ROOT
+
+GOOD = tomllib.loads(Recipe.find("digits").toml())
+
+
+def changed(path, value):
+    """The good recipe with one key set, or removed where the value is None."""
+    table = copy.deepcopy(GOOD)
+    *sections, key = path.split("/")
+    at = table
+    for section in sections:
+        at = at[section]
+    if value is None:
+        del at[key]
+    else:
+        at[key] = value
+    return table
+
+
+@pytest.mark.parametrize("name", [*Recipe.names(), *ALIASES])
+def test_every_recipe_that_comes_along_holds(name):
+    recipe = Recipe.find(name)
+    assert recipe.name == ALIASES.get(name, name)
+    assert recipe.description
+
+
+def test_a_recipe_written_out_reads_back_the_same():
+    recipe = Recipe.find("digits")
+    assert Recipe.parse(recipe.toml()) == recipe
+
+
+def test_the_quick_budget_is_smaller_and_the_rest_is_the_same():
+    recipe = Recipe.find("mnist")
+    quick = recipe.with_budget("quick")
+    assert quick.budget.rows == recipe.budget.quick.rows
+    assert quick.budget.epochs < recipe.budget.epochs
+    assert quick.model_copy(update={"budget": recipe.budget}) == recipe
+    assert recipe.with_budget("full") is recipe
+
+
+def test_every_kind_of_perturber_has_a_section_and_a_module():
+    kinds = [kind for model in members(typing.get_args(Perturber)[0]) for kind in tags(model)]
+    assert sorted(kinds) == sorted(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("perturber/alpah", 1.0, '`perturber.alpah` is not a key of a recipe (did you mean "alpha"?)'),
+        ("perturber/generator/widht", 8, 'did you mean "width"?'),
+        (
+            "perturber/generator",
+            {"architecture": "mlp", "width": 8, "latent": 4, "clip": "returns"},
+            "`perturber.generator.clip`: expected no such key beside `latent`, where nothing is clipped; got",
+        ),
+        ("dta", {}, '`dta` is not a key of a recipe (did you mean "data"?)'),
+        ("perturber/alpha", -1, "`perturber.alpha`: expected greater than 0; got -1"),
+        ("perturber/alpha", float("inf"), "`perturber.alpha`: expected a finite number; got inf"),
+        (
+            "perturber/kind",
+            "prgn",
+            f'expected {", ".join(KINDS)}; got "prgn" (did you mean "prgan"?)',
+        ),
+        ("perturber/kind", None, f"`perturber.kind`: expected {', '.join(KINDS)}; got none"),
+        ("perturber/distance", None, "`perturber.distance` is missing; expected: c of eq. 10"),
+        ("perturber", 3, "`perturber`: expected a table, as in [perturber]; got 3"),
+        ("prior/kind", "guess", "`prior.kind`: expected table, counted, uniform"),
+        ("prior/table/even/below-five", "most", '`prior.table.even.below-five`: expected a valid number; got "most"'),
+        ("seed", "0", '`seed`: expected a valid integer; got "0"'),
+        ("seed", -1, "`seed`: expected greater than or equal to 0; got -1"),
+        ("name", "My Recipe", "`name`: expected a name of a-z"),
+        (
+            "data/source",
+            "minst",
+            '"mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq" or "npz:FILE"; got "minst"',
+        ),
+        ("budget/epochs", True, "`budget.epochs`: expected a valid integer; got true"),
+        ("limits/target_accuracy", 95, "`limits.target_accuracy`: expected less than or equal to 1; got 95"),
+    ],
+)
+def test_a_wrong_key_gets_one_sentence(path, value, says):
+    with pytest.raises(BadInput) as caught:
+        Recipe.check(changed(path, value), origin="mine.toml")
+    message = str(caught.value)
+    assert says in message
+    assert message.startswith("mine.toml: ")
+    assert "\n" not in message
+
+
+def test_two_wrong_keys_are_counted():
+    table = changed("seed", "0")
+    table["budget"]["epochs"] = 0
+    with pytest.raises(BadInput, match=r"1 more after that"):
+        Recipe.check(table)
+
+
+def test_text_that_is_not_toml_says_where(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("name = \n")
+    with pytest.raises(BadInput, match=r"mine\.toml is not valid TOML: .*line 1"):
+        Recipe.find(path)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match="UTF-8"):
+        Recipe.find(str(path))
+
+
+def test_an_unknown_name_gets_the_near_one():
+    with pytest.raises(BadInput, match=r'no recipe "digts" \(did you mean "digits"\?\)'):
+        Recipe.find("digts")
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(BadInput, match="no such file"):
+        Recipe.find("nowhere/mine.toml")
+
+
+def test_npz_paths_are_taken_from_the_folder_of_the_recipe(tmp_path):
+    text = Recipe.find("digits").toml().replace('source = "digits"', 'source = "npz:data/mine.npz"')
+    (tmp_path / "mine.toml").write_text(text)
+    found = Recipe.find(tmp_path / "mine.toml").data.source
+    assert found == f"npz:{tmp_path.resolve() / 'data' / 'mine.npz'}"
+
+
+def test_the_reference_is_the_one_the_models_give():
+    assert (ROOT / "docs/recipes.md").read_text() == write_recipe_docs.page(), write_recipe_docs.HOW
+
+
+def test_every_key_is_described():
+    def fields(model):
+        for field in model.model_fields.values():
+            yield field
+            for inner in members(field.annotation):
+                yield from fields(inner)
+
+    assert all(field.description for field in fields(Recipe))

@@ -1,0 +1,55 @@
+"""The picture of several perturbers, and the words that say which one is recommended: by what audits found alone."""
+
+import io
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.report import comparison
+from tests.support.audit_documents import document
+
+SPEC = InputSpec("image", (8, 8, 1), "uint8", 0.0, 16.0)
+
+
+def test_the_picture_has_a_row_for_each_and_marks_what_does_not_hide():
+    x = np.full((5, 8, 8, 1), 9, np.uint8)
+    held, broken = document(best=0.60), document(best=0.95)
+
+    def drawn(part):
+        rows = [comparison.Row("x", x), comparison.Row("x'", x, part, comparison.kept(part))]
+        return comparison.draw(SPEC, rows, target="parity", sensitive="less-than-five", raw=part["raw"])
+
+    good, bad = (np.asarray(image.imread(io.BytesIO(drawn(part)))) for part in (held, broken))
+    assert good.ndim == 3
+
+    def inked(picture, ink):
+        wanted = [int(ink[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        lower = picture[picture.shape[0] // 2 :, :, :3]  # the first row is x itself, which nothing hides
+        return int((np.abs(lower - wanted).max(axis=2) < 0.02).sum())
+
+    assert inked(good, comparison.GOOD) > inked(bad, comparison.GOOD)
+    assert inked(bad, comparison.BAD) > inked(good, comparison.BAD)
+
+
+@pytest.mark.parametrize(
+    ("best", "words"),
+    [
+        (0.60, "So the release is recommended."),
+        (0.75, "It hides more, but not all"),
+        (0.97, "neither is recommended"),
+    ],
+)
+def test_what_is_recommended_follows_from_the_audits(best, words):
+    paper, release = document(best=0.95), {**document(best=best), "perturber": "release"}
+    text = comparison.why(paper, release)
+    assert words in text
+    assert "fools the adversary it was trained against (55.0 %)" in text
+    assert "95.0 %" in text
+    assert "ink 0.82" in text
+
+
+def test_a_generator_that_fools_nobody_is_not_said_to():
+    paper, release = document(best=0.95, fixed=0.96), {**document(best=0.6), "perturber": "release"}
+    assert "fools" not in comparison.why(paper, release)

@@ -1,0 +1,191 @@
+"""One page, whole in itself, that shows nothing raw unless asked."""
+
+import re
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit.verdict import sentence
+from edgeveil.trainer.report import page_facts, pictures, run_page
+from tests.support.audit_documents import document
+
+BENCH = {
+    "artefact": "tflite-int8",
+    "backend": "ai-edge-litert",
+    "latency_ms": {"p50": 0.041, "p90": 0.05, "p99": 0.093},
+    "fps": 23112.5,
+    "macs": 48231,
+    "flops": 96462,
+    "parameters": 12034,
+    "peak_rss_bytes": 88 * 2**20,
+    "verdict": "VALID",
+}
+VOID = {"meta", "img", "link", "input", "br", "hr"}
+
+
+class Page(HTMLParser):
+    """What a browser makes of it: open tags, attributes, text; unbalanced tags are errors."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open, self.attributes, self.words = [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not (self.open and self.open[-1] in ("style", "script")):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def values(audit: dict, **changes: object) -> dict:
+    lines = [
+        {"stage": "target", "step": step, "time_s": 1.0 * step, "loss": 1 / step, "validation_accuracy": 1 - 1 / step}
+        for step in range(1, 9)
+    ]
+    picture = pictures.png(np.arange(64).reshape(8, 8, 1), 0.0, 63.0)
+    made = {
+        **page_facts.summary(audit),
+        "title": "digits-prgan",
+        "development": True,
+        "bench": page_facts.speed_facts(BENCH),
+        "speed": page_facts.headline(BENCH),
+        "curves": pictures.curves(lines),
+        "training_note": "as recorded",
+        "comparison": picture,
+        "comparison_says": "why this one",
+        "boards": [{"profile": "coral-dev-board", "artefact": "tflite-int8", "status": "exported", "audited": "it"}],
+        "identities": page_facts.identities(audit, {"models": {}}, None),
+        "pictures": [{"before": None, "after": picture, "label": "parity: even"}],
+        "pictures_raw": False,
+        "pictures_note": "as they leave",
+    }
+    return {**made, **changes}
+
+
+@pytest.fixture
+def audit() -> dict:
+    return document()
+
+
+def test_one_file_that_fetches_nothing(audit):
+    text = run_page.render(values(audit))
+    page = Page(text)
+    links = [value for _, found in page.attributes for name, value in found.items() if name in ("src", "href")]
+    assert links
+    assert all(link.startswith("data:image/") for link in links)
+    assert not re.search(r"url\(|@import|<script|http", text)
+
+
+def test_readable_by_machine_and_on_a_phone(audit):
+    page = Page(run_page.render(values(audit)))
+    assert ("html", {"lang": "en"}) in page.attributes
+    assert any(found.get("name") == "viewport" for tag, found in page.attributes if tag == "meta")
+    assert all(found.get("alt") for tag, found in page.attributes if tag == "img")
+    assert all("scope" in found for tag, found in page.attributes if tag == "th")
+    wide = [found for tag, found in page.attributes if found.get("class") == "scroll"]
+    assert wide
+    assert all(found.get("tabindex") == "0" and found.get("role") == "region" for found in wide)
+
+
+def test_the_sentence_both_chances_and_every_adversary_are_there(audit):
+    text = Page(run_page.render(values(audit))).text
+    assert sentence(audit) in text
+    for expected in ("60.0 % prior", "59.0 % majority", "best attack found", "random forest", "not run"):
+        assert expected in text
+    for row in audit["adversaries"]:
+        assert f"{100 * row['accuracy']:.1f} %" in text
+        assert f"{100 * row['low']:.1f}" in text
+
+
+def test_every_non_adaptive_number_is_called_that(audit):
+    text = run_page.render(values(audit))
+    for block in re.findall(r"<tr.*?</tr>", text, flags=re.S):
+        if "fixed D_z" in block or ">transfer" in block:
+            assert "non-adaptive" in block
+
+
+def test_best_attack_is_marked_once(audit):
+    assert run_page.render(values(audit)).count(">best attack found</span>") == 1
+
+
+def test_verdict_tone_follows_the_audit():
+    assert page_facts.summary(document(best=0.95))["tone"] == "bad"
+    assert page_facts.summary(document(best=0.70))["tone"] == "some"
+    assert page_facts.summary(document(best=0.61))["tone"] == "good"
+
+
+def test_names_from_data_cannot_become_markup(audit):
+    audit["data"]["target"] = "<script>alert(1)</script>"
+    text = run_page.render(values(audit))
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_without_bench_pictures_or_curves_there_are_no_empty_sections(audit):
+    text = Page(
+        run_page.render(values(audit, bench=None, speed=None, pictures=None, curves=[], boards=[], comparison=None))
+    ).text
+    for heading in ("Why this one", "Speed", "What leaves", "Training", "Boards"):
+        assert f" {heading} " not in text
+
+
+def test_raw_readings_are_shown_only_when_asked_for(audit, monkeypatch):
+    from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
+
+    x = np.full((20, 4, 4, 1), 3, np.uint8)
+    labels = np.arange(20) % 2
+    spec = InputSpec("image", (4, 4, 1), "uint8", 0.0, 16.0)
+    slices = Slices(np.arange(5), np.arange(5, 8), np.arange(8, 20))
+    dataset = Dataset("d", x, labels, labels, ("even", "odd"), ("a", "b"), np.full((2, 2), 0.5), spec, slices)
+    pipeline = SimpleNamespace(run=lambda x: {"frame": x + 2}, close=lambda: None)
+    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.pipeline.load_pipeline", lambda *_, **__: pipeline)
+    folder = SimpleNamespace(manifest={"outputs": [{"name": "frame", "kind": "frame"}]}, members={})
+    run = SimpleNamespace(dataset=lambda: dataset)
+    quiet = run_page.shown(run, folder, audit, raw=False)
+    loud = run_page.shown(run, folder, audit, raw=True)
+    before, after = pictures.png(x[0], 0.0, 16.0), pictures.png(x[0] + 2, 0.0, 16.0)
+    assert {pair["before"] for pair in quiet["pictures"]} == {None}
+    assert {pair["before"] for pair in loud["pictures"]} == {before}
+    assert {pair["after"] for pair in quiet["pictures"]} == {after}
+    assert before not in run_page.render(values(audit, **quiet))
+    assert before in run_page.render(values(audit, **loud))
+
+
+def test_an_export_that_changed_since_the_audit_is_called_out(audit):
+    models = {"generator": {"artefacts": {"tflite-int8": {"sha256": "ab" * 32}}}}
+    assert "another file" not in page_facts.identities(audit, {"models": models}, None)[0][1]
+    models["generator"]["artefacts"]["tflite-int8"]["sha256"] = "cd" * 32
+    assert "another file" in page_facts.identities(audit, {"models": models}, None)[0][1]
+
+
+def test_a_bundle_that_is_not_there_is_said(audit, tmp_path):
+    with pytest.raises(BadInput, match="none"):
+        page_facts.identities(audit, {"models": {}}, tmp_path / "no.veil")
+    (tmp_path / "no.veil").write_bytes(b"no zip")
+    with pytest.raises(BadInput, match="sealed"):
+        page_facts.is_development(tmp_path / "no.veil")
+
+
+def test_the_same_run_draws_the_same_curves():
+    lines = [
+        {"stage": "perturber", "step": step, "time_s": 0.0, "loss_hinge": step, "distance": 2.0} for step in (1, 2)
+    ]
+    once, again = pictures.curves(lines), pictures.curves(lines)
+    assert once == again
+    assert [figure["alt"].split(" by")[0] for figure in once] == ["perturber, loss", "perturber, further measures"]
+    assert "loss hinge 2" in once[0]["alt"]

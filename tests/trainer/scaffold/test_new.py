@@ -1,0 +1,129 @@
+"""``edgeveil recipe new`` writes a commented recipe that trains on what it was shown."""
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer import datasets
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.scaffold.new import write_recipe
+from edgeveil.trainer.scaffold.templates import KINDS
+from edgeveil.trainer.train import train
+from tests.support.small_runs import ROWS, write_npz
+
+
+def test_it_trains_on_vectors(tmp_path):
+    write_npz(tmp_path)
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    assert recipe.name == "small-prgan"
+    run = train(recipe, tmp_path / "run", budget="quick")
+    assert run.perturber().input.kind == "vector"
+
+
+def test_it_trains_on_images(tmp_path):
+    rng = np.random.default_rng(0)
+    y, z = rng.integers(0, 2, ROWS), rng.integers(0, 2, ROWS)
+    x = rng.integers(0, 60, (ROWS, 10, 12)).astype(np.uint8)
+    x[y == 1, :5] += 120
+    x[z == 1, :, :6] += 60
+    write_npz(tmp_path, x=x, y=y, z=np.where(z, "Zoë", 'a "quoted" name'))
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    assert recipe.perturber.generator.halvings == 1
+    run = train(recipe, tmp_path / "run", budget="quick")
+    assert run.perturber().input.shape == (10, 12, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_perturber_can_be_asked_for(kind, tmp_path):
+    write_npz(tmp_path)
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml", kind=kind)
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    assert (recipe.name, recipe.perturber.kind) == (f"small-{kind}", kind)
+    datasets.load(recipe.with_budget("quick"))
+    assert (recipe.certificate is not None) == (kind == "release")
+    generator = getattr(recipe.perturber, "generator", None)
+    # What nothing is clipped in has no such key.
+    assert generator is None or (generator.clip == "returns") == (generator.latent is None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["release", "cleaner"])
+def test_what_was_asked_for_trains(kind, tmp_path):
+    write_npz(tmp_path)
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml", kind=kind)
+    run = train(Recipe.find(tmp_path / "mine.toml"), tmp_path / "run", budget="quick")
+    assert run.perturber().kind == kind
+
+
+def test_a_release_takes_as_many_people_for_a_mean_as_there_are_and_donors_only_with_consent(tmp_path):
+    subject = np.arange(ROWS) // 10
+    path = write_npz(tmp_path, subject=subject)
+    write_recipe(f"npz:{path}", tmp_path / "means.toml", kind="release")
+    found = Recipe.find(tmp_path / "means.toml").perturber
+    assert (found.synthesis, found.fewest_subjects) == ("centroid", 10)
+    path = write_npz(tmp_path, consent=np.ones(ROWS, bool))
+    write_recipe(f"npz:{path}", tmp_path / "donors.toml", kind="release")
+    assert Recipe.find(tmp_path / "donors.toml").perturber.synthesis == "donor"
+
+
+def test_a_kind_that_does_not_suit_is_refused(tmp_path):
+    path = write_npz(tmp_path, x=np.zeros((ROWS, 8, 8), np.uint8) + np.arange(ROWS, dtype=np.uint8)[:, None, None] % 9)
+    with pytest.raises(BadInput, match="cleaner is for vectors"):
+        write_recipe(f"npz:{path}", tmp_path / "mine.toml", kind="cleaner")
+    with pytest.raises(BadInput, match=r'expected one of prgan.*got "gan"'):
+        write_recipe(f"npz:{path}", tmp_path / "mine.toml", kind="gan")
+
+
+def test_it_says_what_it_saw(tmp_path):
+    write_npz(tmp_path)
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    text = (tmp_path / "mine.toml").read_text()
+    assert "300 vectors of shape (6,), float32. Slices of 100, 100, 100 rows, cut row by row." in text
+    assert 'source = "npz:small.npz"' in text
+    assert "by always guessing the commonest of its 2 classes" in text
+    comments = [line for line in text.splitlines() if "#" in line]
+    assert len(comments) > 12
+
+
+def test_it_warns_where_there_is_nothing_to_read(tmp_path):
+    write_npz(tmp_path, x=np.random.default_rng(0).normal(size=(ROWS, 6)).astype(np.float32))
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    text = (tmp_path / "mine.toml").read_text()
+    assert "there may be little to keep" in text
+    assert "there may be little to hide" in text
+
+
+def test_a_file_elsewhere_is_named_in_full(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "recipes").mkdir()
+    path = write_npz(tmp_path / "data")
+    write_recipe(f"npz:{path}", tmp_path / "recipes" / "mine.toml")
+    assert Recipe.find(tmp_path / "recipes" / "mine.toml").data.source == f"npz:{path.resolve()}"
+
+
+def test_nothing_is_overwritten_or_half_written(tmp_path):
+    path = write_npz(tmp_path)
+    (tmp_path / "mine.toml").write_text("mine")
+    with pytest.raises(BadInput, match="it is not overwritten"):
+        write_recipe(f"npz:{path}", tmp_path / "mine.toml")
+    assert (tmp_path / "mine.toml").read_text() == "mine"
+    bad = write_npz(tmp_path, x=np.full((ROWS, 6), np.nan))
+    with pytest.raises(BadInput, match="NaN or infinite"):
+        write_recipe(f"npz:{bad}", tmp_path / "other.toml")
+    assert not (tmp_path / "other.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "out", "says"),
+    [
+        ("digits", "mine.toml", 'expected npz:FILE; got "digits"'),
+        ("npz:", "mine.toml", "expected npz:FILE"),
+        ("npz:none.npz", "mine.toml", "there is no such file"),
+        ("npz:none.npz", "mine.txt", r"ends in \.toml"),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(data, out, says, tmp_path):
+    with pytest.raises(BadInput, match=says):
+        write_recipe(data, tmp_path / out)

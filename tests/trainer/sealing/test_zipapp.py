@@ -1,0 +1,50 @@
+"""edgeveil.trainer.sealing.zipapp: the runtime as one file, the same bytes every time."""
+
+import io
+import os
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from edgeveil import edge_runtime
+from edgeveil.trainer.sealing.zipapp import build_zipapp, zipapp_bytes
+from tests.support import bundles
+
+
+def test_the_same_sources_give_the_same_bytes(tmp_path):
+    first, second = build_zipapp(tmp_path / "a.pyz"), build_zipapp(tmp_path / "b.pyz")
+    assert first.read_bytes() == second.read_bytes() == zipapp_bytes()
+    root = Path(edge_runtime.__file__).parent
+    for path in root.rglob("*.py"):
+        os.utime(path)
+    assert zipapp_bytes() == first.read_bytes()
+
+
+def test_it_holds_the_sources_and_nothing_else():
+    data = zipapp_bytes()
+    assert data.startswith(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        root = Path(edge_runtime.__file__).parent
+        wanted = {f"edgeveil/edge_runtime/{path.relative_to(root).as_posix()}" for path in root.rglob("*.py")}
+        assert set(archive.namelist()) == wanted | {"__main__.py", "edgeveil/__init__.py"}
+        assert archive.namelist() == sorted(archive.namelist())
+        assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert archive.read("edgeveil/edge_runtime/cli/main.py") == (root / "cli/main.py").read_bytes()
+
+
+def test_it_runs_by_itself_from_anywhere(tmp_path):
+    app = build_zipapp(tmp_path / "edgeveil-edge.pyz")
+    assert app.stat().st_mode & stat.S_IXUSR
+    made = bundles.make_bundle(tmp_path / "bundle")
+    done = subprocess.run(
+        [sys.executable, str(app), "verify", str(made.path), "--trust", str(made.trust)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "self-test passed" in done.stdout

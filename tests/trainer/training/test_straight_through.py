@@ -1,0 +1,50 @@
+"""What the losses see of readings of few levels, and that a run of them sends whole numbers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.train import train
+from edgeveil.trainer.training.straight_through import straight_through
+from tests.support.small_runs import ROWS, small_recipe, write_npz
+
+
+def test_values_are_rounded_and_slopes_pass():
+    spec = InputSpec("vector", (3,), "uint8", (0.0, 1.0, 0.0), (1.0, 2.0, 4.0))
+    v = tf.Variable([[0.4, 0.6, 0.4]])
+    with tf.GradientTape() as tape:
+        sent = straight_through(spec)(v)
+        loss = tf.reduce_sum(sent * [[1.0, 2.0, 3.0]])
+    np.testing.assert_allclose(sent, [[0.0, 1.0, 0.5]], atol=1e-6)
+    np.testing.assert_allclose(tape.gradient(loss, v), [[1.0, 2.0, 3.0]])
+
+
+def test_real_numbers_have_no_levels():
+    with pytest.raises(BadInput, match=r"whole numbers; these are float32\. Leave it out"):
+        straight_through(InputSpec("vector", (3,), "float32", 0.0, 1.0))
+
+
+def test_binary_readings_leave_binary_and_changed(tmp_path):
+    rng = np.random.default_rng(0)
+    y, z = rng.integers(0, 2, ROWS), rng.integers(0, 2, ROWS)
+    x = (rng.random((ROWS, 12)) < 0.5).astype(np.uint8)
+    x[:, :3], x[:, 3:6] = y[:, None], z[:, None]
+    path = write_npz(tmp_path, x=x, y=y, z=z)
+    generator = {"architecture": "mlp", "width": 32, "blocks": 1}
+    section = {
+        "kind": "ngp",
+        "alpha": 10.0,
+        "distance": 2.0,
+        "straight_through": True,
+        "learning_rate": 5e-3,
+        "generator": generator,
+    }
+    run = train(small_recipe(path, epochs=12, floor=0.8, perturber=section), tmp_path / "run")
+    sent = run.perturber().perturb(x)["frame"]
+    assert run.perturber().kind == "ngp"
+    assert set(np.unique(sent)) == {0, 1}
+    assert (sent != x).any()
+    found = run.facts["validation"]
+    assert found["sensitive_accuracy"] < 0.8  # three copies of z: it would be 1 had nothing been learned

@@ -1,0 +1,117 @@
+"""Who is exposed most: what an average over rows and classes hides.
+
+An attack that is at chance on average may still be sure about a few people (true positives at 1 % false ones, the
+membership literature's measure: Carlini et al. 2022), or about one class of z. Which class that is is chosen on the
+validation rows and measured on the test rows, so no figure is the largest of many noisy ones.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from edgeveil.trainer.measures.intervals import Interval, rate
+
+FALSE_POSITIVES = 0.01
+FEWEST_NEGATIVES = 100  # within one y: below it 1 % of them is less than one row
+FEWEST_OF_CLASS = 10  # test rows of a class of z: below it its recall is anything
+
+
+class Judged(NamedTuple):
+    """What an attack said of some rows: probabilities (n, classes of z), and y, z (n,), cluster (n,) or None."""
+
+    p: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    cluster: np.ndarray | None = None
+
+
+class Class(NamedTuple):
+    """A rate of one class of z with its interval, and the number of its test rows; NaN and 0 where there are too few.
+
+    ``chance`` is the same rate of whoever knows y alone.
+    """
+
+    rate: Interval
+    rows: int
+    chance: float
+
+
+NOTHING = Interval(float("nan"), float("nan"), float("nan"))
+
+
+def at_low_fpr(choose: Judged, test: Judged) -> Class:
+    """The share of rows of one z that are recognised while 1 % of the other rows of equal y are taken for it.
+
+    Thresholds are each y's own; rows whose y has fewer than 100 rows of another z are left out. Knowing y alone
+    gives 1 %.
+    """
+    classes = range(test.p.shape[1])
+    enough = [k for k in classes if len(_recognised(test, k)[0]) >= FEWEST_OF_CLASS]
+    if not enough:
+        return Class(NOTHING, 0, FALSE_POSITIVES)
+    # Of few validation rows the threshold is above every false positive: that still ranks the classes.
+    ranked = {k: _recognised(choose, k, fewest=2)[0] for k in enough}
+    worst = max(enough, key=lambda k: ranked[k].mean() if len(ranked[k]) else -1.0)
+    hits, rows = _recognised(test, worst)
+    return Class(rate(hits, None if test.cluster is None else test.cluster[rows]), len(hits), FALSE_POSITIVES)
+
+
+def worst_class(choose: Judged, test: Judged, prior: np.ndarray) -> Class:
+    """Recall of the class of z that the attack's best guess gains most on, over the best guess from y alone.
+
+    ``prior`` (classes of y, classes of z) is the counted P(z|y) that the guess from y alone is made from.
+    """
+    enough = [k for k in range(test.p.shape[1]) if (test.z == k).sum() >= FEWEST_OF_CLASS]
+    if not enough:
+        return Class(NOTHING, 0, float("nan"))
+
+    def recalls(part: Judged, k: int) -> tuple[np.ndarray, np.ndarray]:
+        of = part.z == k
+        return part.p[of].argmax(axis=1) == k, prior[part.y[of]].argmax(axis=1) == k
+
+    def gain(k: int) -> float:
+        found, guessed = recalls(choose, k)
+        return float(found.mean() - guessed.mean()) if len(found) else -1.0
+
+    worst = max(enough, key=gain)
+    found, guessed = recalls(test, worst)
+    cluster = None if test.cluster is None else test.cluster[test.z == worst]
+    return Class(rate(found, cluster), len(found), float(guessed.mean()))
+
+
+def balanced(test: Judged, prior: np.ndarray) -> tuple[float, float]:
+    """Balanced accuracy within y, and its chance level: every z counts alike, however rare it is with that y.
+
+    The guess is the z that gained most over ``prior`` (classes of y, classes of z). Per y the mean recall over its z,
+    over y weighted by rows. NaN where no y has two values of z.
+    """
+    guess = (np.log(test.p) - np.log(prior[test.y])).argmax(axis=1)
+    found, chance, weights = [], [], []
+    for y in np.unique(test.y):
+        rows = test.y == y
+        present = np.unique(test.z[rows])
+        if len(present) < 2:
+            continue
+        found.append(np.mean([(guess[rows & (test.z == k)] == k).mean() for k in present]))
+        chance.append(1 / len(present))
+        weights.append(rows.sum())
+    if not found:
+        return float("nan"), float("nan")
+    return float(np.average(found, weights=weights)), float(np.average(chance, weights=weights))
+
+
+def _recognised(part: Judged, k: int, fewest: int = FEWEST_NEGATIVES) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each row of class k lies above its y's threshold, and the numbers of those rows."""
+    hits, numbers = [np.empty(0, bool)], [np.empty(0, np.int64)]
+    for y in np.unique(part.y[part.z == k]):
+        own = np.flatnonzero((part.y == y) & (part.z == k))
+        others = part.p[(part.y == y) & (part.z != k), k]
+        if len(others) < fewest:
+            continue
+        allowed = int(FALSE_POSITIVES * len(others))
+        threshold = np.sort(others)[len(others) - 1 - allowed]
+        hits.append(part.p[own, k] > threshold)
+        numbers.append(own)
+    return np.concatenate(hits), np.concatenate(numbers)

@@ -1,0 +1,52 @@
+"""Two convolutional adversaries for pictures: a plain one that pools, and one with BatchNorm that strides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgeveil.trainer.attacks.families.networks import Network
+
+
+def plain_trunk(reading: Any) -> Any:
+    """Convolutions of 3x3 with max-pooling until about 4x4 is left (three times at most), then 128 features."""
+    from keras import layers
+
+    x, width = reading, 12
+    for _ in range(_halvings(reading.shape)):
+        x = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
+        x = layers.MaxPooling2D(2, padding="same")(x)
+        width = min(48, width * 2)
+    x = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
+    return layers.Dense(128, activation="relu")(layers.Flatten()(x))
+
+
+def batch_norm_trunk(reading: Any) -> Any:
+    """A 3x3 convolution, then strided ones until about 4x4 is left, each with BatchNorm, then 128 features."""
+    from keras import layers
+
+    x = _block(reading, 16, strides=1 if min(reading.shape[1:3]) < 16 else 2)
+    width = 32
+    while min(x.shape[1:3]) > 4 and width <= 128:
+        x = _block(x, width, strides=2)
+        width *= 2
+    x = layers.Dropout(0.2)(layers.Flatten()(x))
+    x = layers.Dense(128, use_bias=False)(x)
+    return layers.ReLU()(layers.BatchNormalization(momentum=0.9)(x))
+
+
+def _halvings(shape: tuple[int | None, ...]) -> int:
+    size, count = min(int(shape[1] or 1), int(shape[2] or 1)), 0
+    while size > 5 and count < 3:
+        size, count = (size + 1) // 2, count + 1
+    return count
+
+
+def _block(x: Any, width: int, strides: int) -> Any:
+    from keras import layers
+
+    x = layers.Conv2D(width, 3, strides=strides, padding="same", use_bias=False)(x)
+    return layers.ReLU()(layers.BatchNormalization(momentum=0.9)(x))
+
+
+PLAIN_CNN = Network("CNN", plain_trunk, rate=1e-3, pictures_only=True)
+BATCH_NORM_CNN = Network("BatchNorm CNN", batch_norm_trunk, rate=2e-3, pictures_only=True)

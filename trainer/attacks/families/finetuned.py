@@ -1,0 +1,56 @@
+"""D_z itself, trained on with perturbed readings: what the adversary the perturber knows best becomes in a minute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.attacks import features
+from edgeveil.trainer.attacks.families.networks import NetworkAttack, counting_stands_in, joined_late, learn
+from edgeveil.trainer.attacks.problem import Problem, Released
+from edgeveil.trainer.attacks.protocol import Kind
+
+
+class FineTuned:
+    """Starts from the fixed classifier's weights; y and every further output join behind its logits."""
+
+    name = "fine-tuned D_z"
+    kind: Kind = "adaptive"
+    seeded = True
+
+    def why_not(self, problem: Problem) -> str | None:
+        """A perturber that was trained against nothing leaves nothing to start from."""
+        if problem.sensitive is None:
+            return "the run has no sensitive classifier"
+        return counting_stands_in(problem)
+
+    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+        """Train all of D_z's weights on ``fit``, stopped on ``stop``."""
+        import keras
+
+        problem = problem.capped(problem.budget.rows)
+        keras.utils.set_random_seed(seed)
+        model = _from(problem, problem.sensitive, features.side(problem, problem.fit).shape[1])
+        # D_z answers log P(z|x) + constant: with log P(z|y) - log P(z) beside it, it starts as Bayes would join them.
+        share = np.log(np.bincount(problem.fit.z, minlength=problem.z_classes) + 0.5)
+
+        def look(part: Released) -> list[np.ndarray]:
+            start = np.log(problem.base(part)) - (share - share.max())
+            return [features.unit(problem, part), features.side(problem, part), start.astype(np.float32)]
+
+        rows = learn(model, look, problem.fit, problem.stop, problem.budget, rate=7e-4)
+        return NetworkAttack(model, look, rows)
+
+
+def _from(problem: Problem, sensitive: Any, side_width: int) -> Any:
+    import keras
+
+    copy = keras.models.clone_model(sensitive)
+    copy.set_weights(sensitive.get_weights())
+    copy.trainable = True
+    for layer in copy.layers:
+        layer.trainable = True
+    reading = keras.Input(problem.input.shape, name="reading")
+    answers = copy(reading)
+    return joined_late(problem, reading, answers, side_width, answers)

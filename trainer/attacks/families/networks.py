@@ -1,0 +1,190 @@
+"""How every neural adversary is trained: a trunk reads x', what is known beside it joins late, and it stops early.
+
+The logits start from log P(z|y), counted: the network has to learn only what x' tells beyond y, and one that learns
+nothing is exactly at chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import numpy as np
+from scipy import special
+
+from edgeveil.trainer.attacks import features as views
+from edgeveil.trainer.attacks.problem import Budget, Problem, Released
+from edgeveil.trainer.attacks.protocol import Kind
+
+Trunk = Callable[[Any], Any]  # a Keras tensor of readings (batch, *shape) -> features (batch, width)
+Look = Callable[[Released], "list[np.ndarray]"]  # rows -> what the network reads of them
+
+FEWEST_EPOCHS = 4  # a network too large for its budget sees fewer rows before it sees them less often than this
+FEWEST_NETWORK_ROWS = 256
+MUCH_DATA = 1e7  # values of the training readings, from which on the quick audit leaves costly variations out
+
+
+@dataclass(frozen=True)
+class Network:
+    """A family of neural adversaries: an architecture and the first step of its optimiser."""
+
+    name: str
+    trunk: Trunk
+    rate: float
+    pictures_only: bool = False
+    confirms: bool = False  # attacks in a thorough audit even where counting is exact
+    kind: Kind = "adaptive"
+    seeded: bool = True
+
+    def why_not(self, problem: Problem) -> str | None:
+        """Vectors have no neighbourhoods to convolve; and where x' takes few values, counting is exact."""
+        if self.pictures_only and problem.input.kind != "image":
+            return "x is a vector, not a picture"
+        return None if self.confirms and problem.budget.every_family else counting_stands_in(problem)
+
+    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+        """Train on ``fit``, stopped on ``stop``."""
+        problem = problem.capped(problem.budget.rows)
+        return train(problem, self.trunk, seed, fit=problem.fit, stop=problem.stop, rate=self.rate)
+
+
+@dataclass(frozen=True)
+class NetworkAttack:
+    """A trained network and how it looks at rows."""
+
+    model: Any
+    look: Look
+    train_samples: int
+
+    def probabilities(self, part: Released) -> np.ndarray:
+        """P(z | x', y) of each row."""
+        return special.softmax(logits(self.model, *self.look(part)), axis=1)
+
+
+def counting_stands_in(problem: Problem) -> str | None:
+    """Why networks are spared where all that leaves takes few values: counts are exact there."""
+    if problem.budget.confirm or not problem.few_values:
+        return None
+    return f"what leaves takes {problem.values:,} values: code counts are exact there, and stand in"
+
+
+def plain_stands_in(problem: Problem) -> str | None:
+    """Why the quick audit of much data spares variations on a network that attacks anyway."""
+    rows = min(len(problem.fit), problem.budget.rows)
+    if not problem.budget.every_family and rows * float(np.prod(problem.input.shape)) > MUCH_DATA:
+        return "on this much data the plain networks stand in in the quick audit"
+    return counting_stands_in(problem)
+
+
+def train(problem: Problem, trunk: Trunk, seed: int, *, fit: Released, stop: Released, rate: float) -> NetworkAttack:
+    """A new network on ``trunk``, trained on ``fit`` and stopped on ``stop``."""
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    standard = views.Standard.of(views.unit(problem, fit))
+
+    def look(part: Released) -> list[np.ndarray]:
+        return inputs(problem, standard, part)
+
+    model = build(problem, trunk, side_width=views.side(problem, fit).shape[1])
+    rows = learn(model, look, fit, stop, problem.budget, rate=rate)
+    return NetworkAttack(model, look, rows)
+
+
+def learn(model: Any, look: Look, fit: Released, stop: Released, budget: Budget, *, rate: float) -> int:
+    """Fit a classifier of z to as many rows of ``fit`` as the budget allows; returns how many rows it had, in all.
+
+    The step falls to 0 as a cosine; the weights with the smallest loss on ``stop`` are kept.
+    """
+    import keras
+
+    rows, epochs = affordable(model, len(fit), budget)
+    if rows < len(fit):
+        # Few rows need few to stop by; a network this large would spend more on those than on learning.
+        fit, stop = fit.take(np.arange(rows)), stop.take(np.arange(min(len(stop), max(FEWEST_NETWORK_ROWS, rows // 3))))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    descend(model, (look(fit), fit.z), (look(stop), stop.z), loss=loss, epochs=epochs, budget=budget, rate=rate)
+    return len(fit) + len(stop)
+
+
+def affordable(model: Any, rows: int, budget: Budget) -> tuple[int, int]:
+    """(rows, epochs) that keep one training within the budget's multiply-adds: bounded on any machine alike."""
+    from edgeveil.trainer.graphs.macs import keras_macs
+
+    visits = budget.macs / max(1, keras_macs(model).macs)
+    epochs = min(budget.epochs, int(visits // rows))
+    if epochs >= min(FEWEST_EPOCHS, budget.epochs):
+        return rows, epochs
+    epochs = min(FEWEST_EPOCHS, budget.epochs)
+    return min(rows, max(FEWEST_NETWORK_ROWS, int(visits // epochs))), epochs
+
+
+def descend(
+    model: Any,
+    fit: tuple[list[np.ndarray], np.ndarray],
+    stop: tuple[list[np.ndarray], np.ndarray],
+    *,
+    loss: Any,
+    epochs: int,
+    budget: Budget,
+    rate: float,
+) -> None:
+    """Adam from ``rate`` down to 0; the weights with the smallest loss on ``stop`` are kept."""
+    import keras
+
+    rows = len(fit[1])
+    batch = int(np.clip(rows // 40, 32, 128))
+    schedule = keras.optimizers.schedules.CosineDecay(rate, epochs * -(-rows // batch))
+    # XLA does not pay on a CPU: compiling takes longer than it saves, and the compiled steps are slower here.
+    model.compile(keras.optimizers.Adam(schedule), loss, jit_compile=False, steps_per_execution=8)
+    model.fit(
+        *fit,
+        batch_size=batch,
+        epochs=epochs,
+        validation_data=stop,
+        validation_batch_size=1024,
+        callbacks=[
+            keras.callbacks.TerminateOnNaN(),
+            keras.callbacks.EarlyStopping("val_loss", patience=budget.patience, restore_best_weights=True),
+        ],
+        verbose=0,
+    )
+
+
+def build(problem: Problem, trunk: Trunk, side_width: int) -> Any:
+    """Readings (batch, *shape), side (batch, k) and log P(z|y) (batch, classes) to logits (batch, classes of z)."""
+    import keras
+
+    reading = keras.Input(problem.input.shape, name="reading")
+    return joined_late(problem, reading, trunk(reading), side_width, None)
+
+
+def joined_late(problem: Problem, reading: Any, features: Any, side_width: int, already: Any) -> Any:
+    """The model whose logits are log P(z|y), plus ``already`` where given, plus what features and side tell."""
+    import keras
+
+    side = keras.Input((side_width,), name="side")
+    start = keras.Input((problem.z_classes,), name="start")
+    late = keras.layers.Concatenate()([features, side])
+    late = keras.layers.Dense(64, activation="relu")(late)
+    learned = keras.layers.Dense(problem.z_classes, kernel_initializer="zeros")(late)
+    terms = [learned, start] if already is None else [learned, start, already]
+    return keras.Model([reading, side, start], keras.layers.Add()(terms))
+
+
+def logits(model: Any, *arrays: np.ndarray, rows_at_once: int = 2048) -> np.ndarray:
+    """The model's answers, float64 (n, classes). Called directly: ``predict`` would trace a graph for every model."""
+    pieces = []
+    for start in range(0, len(arrays[0]), rows_at_once):
+        chunk = [array[start : start + rows_at_once] for array in arrays]
+        pieces.append(np.asarray(model(chunk if len(chunk) > 1 else chunk[0], training=False), np.float64))
+    return np.concatenate(pieces)
+
+
+def inputs(problem: Problem, standard: views.Standard, part: Released) -> list[np.ndarray]:
+    """What the network reads of each row."""
+    return [
+        standard.apply(views.unit(problem, part)).astype(np.float32),
+        views.side(problem, part),
+        np.log(problem.base(part)).astype(np.float32),
+    ]

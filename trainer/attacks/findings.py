@@ -1,0 +1,107 @@
+"""What an audit finds: one row for each attack, the families that did not attack and why, and the worst of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Callable, NamedTuple
+
+from edgeveil.trainer.attacks.learning_curve import Curve
+from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.measures.attack_metrics import Chance
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One attack, measured on the test rows.
+
+    ``accuracy`` with its 95 % interval [``low``, ``high``]; ``auc`` within y (0.5 tells nothing; NaN where z never
+    varies within y); ``bits`` about z beyond theta_y with their interval, ``bits_counted`` beyond the counted P(z|y)
+    with the lower end of theirs (the public prior may be wrong, and bits gained by correcting it are not leaked by x').
+    ``validation_accuracy`` and ``validation_bits`` (beyond the counted P(z|y)) chose the worst attack.
+    Adaptive attacks are judged calibrated; fixed and transfer ones as they are, their bits alone calibrated.
+
+    ``balanced`` is the balanced accuracy within y, ``balanced_chance`` what knowing y alone gives. ``tpr`` is the
+    share of the ``tpr_rows`` test rows of the most exposed z that are recognised at 1 % false positives within y (NaN
+    and 0 where no y has 100 rows of another z). ``worst_class`` is the recall of the most exposed z on its
+    ``worst_class_rows`` test rows, ``worst_class_chance`` the same from y alone. Both z are chosen on validation and
+    never named. ``members`` are the attacks an ensemble is made of.
+    """
+
+    name: str
+    kind: Kind
+    seed: int
+    train_samples: int
+    accuracy: float
+    low: float
+    high: float
+    auc: float
+    bits: float
+    bits_low: float
+    bits_high: float
+    bits_counted: float
+    bits_counted_low: float
+    validation_accuracy: float
+    validation_bits: float
+    seconds: float
+    balanced: float = NAN
+    balanced_chance: float = NAN
+    tpr: float = NAN
+    tpr_low: float = NAN
+    tpr_high: float = NAN
+    tpr_rows: int = 0
+    worst_class: float = NAN
+    worst_class_low: float = NAN
+    worst_class_high: float = NAN
+    worst_class_chance: float = NAN
+    worst_class_rows: int = 0
+    members: str = ""
+
+
+class NotRun(NamedTuple):
+    """A family that did not attack, and why."""
+
+    name: str
+    kind: Kind
+    reason: str
+
+
+Done = Callable[[Sequence[Row]], None]  # told the rows of each family when it is done; none where it did not run
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything found out about one perturber by one set of adversaries.
+
+    ``worst_adaptive`` is the best attack found: the adaptive row with the highest accuracy on validation (bits break
+    ties). ``most_bits`` is the adaptive row with most bits there: at a skewed prior an attack can know a lot and
+    still not guess better. ``curve`` is the best attack again on less data (None where it was not asked for), and
+    ``warnings`` say of what there is too little for these numbers to mean much.
+    """
+
+    chance: Chance
+    rows: tuple[Row, ...]
+    not_run: tuple[NotRun, ...]
+    curve: Curve | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def worst_adaptive(self) -> Row:
+        """The best attack found."""
+        return worst_adaptive(self.rows)
+
+    @property
+    def most_bits(self) -> Row:
+        """The attack that learned most bits beyond counting."""
+        return max(_adaptive(self.rows), key=lambda row: row.validation_bits)
+
+
+def worst_adaptive(rows: Sequence[Row]) -> Row:
+    """The adaptive row with the highest accuracy on validation, bits there breaking ties."""
+    return max(_adaptive(rows), key=lambda row: (row.validation_accuracy, row.validation_bits))
+
+
+def _adaptive(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.kind == "adaptive"]

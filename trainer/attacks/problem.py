@@ -1,0 +1,214 @@
+"""What an adversary is given: released readings with their labels, cut so that it never meets the test rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import InputSpec, Part
+from edgeveil.trainer.datasets.slicing import hold_out
+
+FEWEST_ROWS_PER_VALUE = 8.0  # on average, for counting what leaves to be worth anything
+MOST_VALUES = 4096
+FEWEST_ROWS = 60  # to train adversaries on; below it no family has anything to learn from
+FEWEST_UNITS = 10  # subjects or sessions, where rows belong to some: to train, to stop and to choose on different ones
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How hard the adversaries try.
+
+    ``rows`` caps the training rows of the families that are slow by the row, ``macs`` the multiply-adds of one
+    network's training (forward, so about three times as many in all): the time an audit takes is bounded whatever the
+    data and the classifiers, and the same on every machine in what it does.
+    """
+
+    name: str
+    seeds: int
+    rows: int
+    epochs: int
+    patience: int
+    trees: int
+    macs: float
+    every_family: bool  # also those for which a cheaper relative stands in the quick audit
+    confirm: bool = False  # networks also where so few values leave that counting them is exact
+
+
+BUDGETS = {
+    "quick": Budget("quick", seeds=1, rows=30_000, epochs=30, patience=4, trees=120, macs=2e11, every_family=False),
+    "thorough": Budget(
+        "thorough", seeds=3, rows=60_000, epochs=80, patience=8, trees=250, macs=2e11, every_family=True
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Codes of a release: ``received`` (n,) is c' as it left, ``sent`` (n,) is c before the ``channel`` (R, C).
+
+    Whoever attacks with the perturber at hand knows ``sent`` of readings of their own, and the channel. Both are None
+    where c' = c, or where the code before the channel is not known.
+    """
+
+    received: np.ndarray
+    sent: np.ndarray | None = None
+    channel: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray) -> Codes:
+        """Some of the rows."""
+        return Codes(self.received[rows], None if self.sent is None else self.sent[rows], self.channel)
+
+
+@dataclass(frozen=True)
+class Released:
+    """Rows as they left the perturber: the frame x (n, *shape) in its own units, every other output as ``also`` (n, k),
+    and the labels y (n,), z (n,) and cluster (n,) or None that the audit knows of them.
+
+    ``raw`` (n, *shape) are the readings that they were made of, in the same order: of their training rows adversaries
+    have both. ``codes`` are those of a release. Of the rows that attacks are judged on neither ``raw`` nor
+    ``codes.sent`` is there.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    cluster: np.ndarray | None = None
+    also: np.ndarray | None = None
+    raw: np.ndarray | None = None
+    codes: Codes | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, rows: np.ndarray) -> Released:
+        """Some of the rows, in the order of ``rows``."""
+        return Released(
+            self.x[rows],
+            self.y[rows],
+            self.z[rows],
+            _some(self.cluster, rows),
+            _some(self.also, rows),
+            _some(self.raw, rows),
+            None if self.codes is None else self.codes.take(rows),
+        )
+
+    def as_received(self) -> Released:
+        """The rows without what only the one who perturbed them knows."""
+        codes = None if self.codes is None else replace(self.codes, sent=None)
+        return replace(self, raw=None, codes=codes)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One question to every adversary: who is z, given x' and y?
+
+    ``fit`` and ``stop`` are the adversary's training rows (``stop`` for early stopping), ``choose`` calibrates attacks
+    and picks the worst one, ``test`` is reported on. All four were perturbed by the same artefact; no cluster straddles
+    them. ``counted`` is P(z|y) on the training rows, ``theta`` the public prior, both (classes of y, classes of z).
+    ``clean`` are raw rows of the first slice for the transfer adversary, ``sensitive`` the D_z that the perturber was
+    trained against (a Keras model from the unit cube to logits); either is None where there is none.
+    """
+
+    input: InputSpec
+    theta: np.ndarray
+    counted: np.ndarray
+    fit: Released
+    stop: Released
+    choose: Released
+    test: Released
+    budget: Budget
+    clean: Released | None = None
+    sensitive: Any = None
+
+    @property
+    def z_classes(self) -> int:
+        """How many values z can have."""
+        return int(self.theta.shape[1])
+
+    @cached_property
+    def values(self) -> int:
+        """How many different things left for the rows of ``fit``."""
+        return len(set(keys(self.fit)))
+
+    @property
+    def few_values(self) -> bool:
+        """Whether so little is different in what leaves that it can be counted instead of learned."""
+        return self.values <= MOST_VALUES and len(self.fit) >= FEWEST_ROWS_PER_VALUE * self.values
+
+    def base(self, part: Released) -> np.ndarray:
+        """The counted P(z|y) of each row of ``part``, (n, classes of z)."""
+        return self.counted[part.y]
+
+    def training(self) -> Released:
+        """``fit`` and ``stop`` together, for families without early stopping."""
+        return joined(self.fit, self.stop)
+
+    def capped(self, rows: int) -> Problem:
+        """The same question with at most ``rows`` rows in ``fit`` (they are in random order already)."""
+        return self if len(self.fit) <= rows else replace(self, fit=self.fit.take(np.arange(rows)))
+
+
+def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:
+    """Cut the perturbed rows of the first two slices into (fit, stop, choose): about 70, 12 and 18 % of them.
+
+    Stratified, and by whole clusters where there are any. ``stop`` and
+    ``choose`` stay under 4,000 and 8,000 rows: more would only be taken from training.
+    """
+    n = len(released)
+    units = n if released.cluster is None else len(np.unique(released.cluster))
+    if n < FEWEST_ROWS or units < FEWEST_UNITS:
+        raise BadInput(
+            f"Adversaries need at least {FEWEST_ROWS} rows of {FEWEST_UNITS} subjects or sessions in the first two "
+            f"slices together, and there are {n} rows of {units}: give more data."
+        )
+    choose_share, stop_share = min(0.18, 8000 / n), min(0.12, 4000 / n)
+    rest, choose = _held_out(released, choose_share, seed)
+    fit, stop = _held_out(rest, stop_share / (1 - choose_share), seed)
+    return fit, stop, choose
+
+
+def joined(a: Released, b: Released) -> Released:
+    """The rows of both, a's first. What only one of them has is left out."""
+    codes = None
+    if a.codes is not None and b.codes is not None:
+        sent = _both(a.codes.sent, b.codes.sent)
+        codes = Codes(np.concatenate([a.codes.received, b.codes.received]), sent, a.codes.channel)
+    return Released(
+        np.concatenate([a.x, b.x]),
+        np.concatenate([a.y, b.y]),
+        np.concatenate([a.z, b.z]),
+        _both(a.cluster, b.cluster),
+        _both(a.also, b.also),
+        _both(a.raw, b.raw),
+        codes,
+    )
+
+
+def keys(part: Released) -> list[bytes]:
+    """Everything that left of each row as bytes, to tell equal releases by."""
+    frames = np.ascontiguousarray(part.x.reshape(len(part), -1))
+    if part.also is None:
+        return [row.tobytes() for row in frames]
+    beside = np.ascontiguousarray(part.also)
+    return [row.tobytes() + also.tobytes() for row, also in zip(frames, beside, strict=True)]
+
+
+def _some(values: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    return None if values is None else values[rows]
+
+
+def _both(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    return None if a is None or b is None else np.concatenate([a, b])
+
+
+def _held_out(released: Released, share: float, seed: int) -> tuple[Released, Released]:
+    """All but ``share`` of the rows, and those, in random order so that the first n of them are any n."""
+    index = np.arange(len(released))
+    part = Part(released.x, released.y, released.z, released.cluster, index)
+    kept, held = hold_out(part, share=share, seed=seed)
+    rng = np.random.default_rng([seed, 1])
+    return released.take(rng.permutation(kept)), released.take(rng.permutation(held))

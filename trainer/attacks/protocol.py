@@ -1,0 +1,62 @@
+"""What an adversary is: one family of attacks, and the trained attack it makes."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import numpy as np
+
+from edgeveil.trainer.attacks.problem import Problem, Released
+
+Kind = Literal["fixed", "transfer", "adaptive"]
+
+
+class Attack(Protocol):
+    """A trained attack."""
+
+    @property
+    def train_samples(self) -> int:
+        """How many rows it learned from, those for early stopping included."""
+        ...
+
+    def probabilities(self, part: Released) -> np.ndarray:
+        """P(z | x', y) of each row, (n, classes of z), rows summing to 1."""
+        ...
+
+
+class Adversary(Protocol):
+    """One family of attacks.
+
+    ``kind`` says what it learns from: *fixed* is the classifier the perturber was trained against, *transfer* another
+    one trained on clean data, *adaptive* learns from perturbed data. Only the last is evidence of privacy.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the table calls it."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """What it learns from."""
+        ...
+
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed gives another attack."""
+        ...
+
+    def why_not(self, problem: Problem, /) -> str | None:
+        """Why this family cannot attack here, or None; the reason is printed in its row."""
+        ...
+
+    def fit(self, problem: Problem, seed: int, /) -> Attack:
+        """Learn from ``problem``'s training rows; never from ``choose`` or ``test``."""
+        ...
+
+
+class Everywhere:
+    """What an adversary inherits that can attack any reading."""
+
+    def why_not(self, _problem: Problem) -> None:
+        """Nothing stands against it."""

@@ -1,0 +1,45 @@
+"""The one registry of adversaries, for every kind of perturber. A new attack is one small file and one line here."""
+
+from __future__ import annotations
+
+from edgeveil.trainer.attacks import plugins
+from edgeveil.trainer.attacks.families.boosting import GradientBoosting
+from edgeveil.trainer.attacks.families.cnn import BATCH_NORM_CNN, PLAIN_CNN
+from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
+from edgeveil.trainer.attacks.families.finetuned import FineTuned
+from edgeveil.trainer.attacks.families.fixed import Fixed
+from edgeveil.trainer.attacks.families.forest import Forest
+from edgeveil.trainer.attacks.families.inversion import Inversion
+from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
+from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.attacks.families.lowbits import LowBits
+from edgeveil.trainer.attacks.families.mixed import Mixed
+from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.transfer import Transfer
+from edgeveil.trainer.attacks.protocol import Adversary
+
+BUILT_IN: tuple[Adversary, ...] = (
+    Fixed(),
+    Transfer(),
+    Logistic(),
+    ShrinkageLDA(),
+    GradientBoosting(),
+    Forest(),
+    LowBits(),
+    CodeCounts(),
+    BayesKnowingChannel(),
+    BATCH_NORM_MLP,
+    PLAIN_CNN,
+    BATCH_NORM_CNN,
+    FineTuned(),
+    Mixed(),
+    Inversion(),
+)
+
+
+def adversaries() -> tuple[Adversary, ...]:
+    """Every family, in the order of the table: those of EdgeVeil, then a user's own by their entry points.
+
+    The ensemble is made of the others after they have run (``attacks.ensemble``), and is no family of its own.
+    """
+    return BUILT_IN + plugins.found(taken=[family.name for family in BUILT_IN])

@@ -1,0 +1,121 @@
+"""From a trained attack to its row: everything that is measured on the test rows, and on those that choose."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks import exposure
+from edgeveil.trainer.attacks.findings import Row
+from edgeveil.trainer.attacks.problem import Problem, Released
+from edgeveil.trainer.attacks.protocol import Attack, Kind
+from edgeveil.trainer.measures import attack_metrics, intervals
+
+
+class Diverged(Exception):
+    """An attack whose probabilities are no numbers: its training diverged."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A row, and what its attack said of the validation and of the test rows, as it said it and calibrated."""
+
+    row: Row
+    raw: dict[str, np.ndarray]
+    sure: dict[str, np.ndarray]
+
+    def hits(self, test: Released) -> np.ndarray:
+        """Whether the best guess is right, of each test row (n,)."""
+        return (self.raw if self.row.kind != "adaptive" else self.sure)["test"].argmax(axis=1) == test.z
+
+
+def judge(problem: Problem, attack: Attack, *, name: str, kind: Kind, seed: int, begun: float) -> Kept:
+    """Measure a trained attack; ``begun`` is when its training began, by ``time.perf_counter``.
+
+    Raises ``BadInput`` where it returns no probabilities, ``Diverged`` where they are no numbers.
+    """
+    raw = {
+        part: checked(attack.probabilities(rows), rows, problem, name)
+        for part, rows in (("choose", problem.choose), ("test", problem.test))
+    }
+    return measure(problem, raw, name=name, kind=kind, seed=seed, train_samples=attack.train_samples, begun=begun)
+
+
+def measure(
+    problem: Problem,
+    raw: dict[str, np.ndarray],
+    *,
+    name: str,
+    kind: Kind,
+    seed: int,
+    train_samples: int,
+    begun: float,
+    members: str = "",
+) -> Kept:
+    """The row of probabilities ``raw`` (``choose`` and ``test``: (n, classes of z))."""
+    choose, test = problem.choose, problem.test
+    calibration = attack_metrics.calibrate(raw["choose"], problem.base(choose), choose.z)
+    sure = {
+        "choose": calibration.apply(raw["choose"], problem.base(choose)),
+        "test": calibration.apply(raw["test"], problem.base(test)),
+    }
+    judged = sure if kind == "adaptive" else raw
+    accuracy = intervals.rate(judged["test"].argmax(axis=1) == test.z, test.cluster)
+    bits = attack_metrics.bits_beyond(problem.theta, sure["test"], test.y, test.z, test.cluster)
+    counted = attack_metrics.bits_beyond(problem.counted, sure["test"], test.y, test.z, test.cluster)
+    said = {
+        part: exposure.Judged(np.maximum(judged[part], attack_metrics.FLOOR), rows.y, rows.z, rows.cluster)
+        for part, rows in (("choose", choose), ("test", test))
+    }
+    # Scores rank rows, so they are taken as the attack gave them: calibration and its floor would tie the surest.
+    scored = {part: one._replace(p=raw[part]) for part, one in said.items()}
+    low_fpr = exposure.at_low_fpr(scored["choose"], scored["test"])
+    worst = exposure.worst_class(said["choose"], said["test"], problem.counted)
+    balanced, balanced_chance = exposure.balanced(said["test"], problem.counted)
+    row = Row(
+        name=name,
+        kind=kind,
+        seed=seed,
+        train_samples=train_samples,
+        accuracy=accuracy.estimate,
+        low=accuracy.low,
+        high=accuracy.high,
+        auc=attack_metrics.auc_within_y(raw["test"], test.y, test.z),
+        bits=bits.estimate,
+        bits_low=bits.low,
+        bits_high=bits.high,
+        bits_counted=counted.estimate,
+        bits_counted_low=counted.low,
+        validation_accuracy=float(np.mean(judged["choose"].argmax(axis=1) == choose.z)),
+        validation_bits=attack_metrics.bits_beyond(problem.counted, sure["choose"], choose.y, choose.z).estimate,
+        seconds=round(time.perf_counter() - begun, 3),
+        balanced=balanced,
+        balanced_chance=balanced_chance,
+        tpr=low_fpr.rate.estimate,
+        tpr_low=low_fpr.rate.low,
+        tpr_high=low_fpr.rate.high,
+        tpr_rows=low_fpr.rows,
+        worst_class=worst.rate.estimate,
+        worst_class_low=worst.rate.low,
+        worst_class_high=worst.rate.high,
+        worst_class_chance=worst.chance,
+        worst_class_rows=worst.rows,
+        members=members,
+    )
+    return Kept(row, raw, sure)
+
+
+def checked(probabilities: np.ndarray, rows: Released, problem: Problem, name: str) -> np.ndarray:
+    """``probabilities`` if they are that: (n, classes of z), none negative, rows summing to 1."""
+    p = np.asarray(probabilities, np.float64)
+    expected = (len(rows), problem.z_classes)
+    if p.shape != expected:
+        raise BadInput(f"The adversary {name!r} must answer with probabilities of shape {expected}; got {p.shape}.")
+    if not np.isfinite(p).all():
+        raise Diverged
+    if (p < -1e-9).any() or np.abs(p.sum(axis=1) - 1).max() > 1e-3:
+        raise BadInput(f"The adversary {name!r} must answer with probabilities: each row at least 0, and 1 in all.")
+    return np.maximum(p, 0.0)

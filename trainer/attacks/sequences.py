@@ -1,0 +1,170 @@
+"""Many releases of one track: how fast do codes add up?
+
+A *track* is T releases that an adversary knows to belong together. Three attackers of codes, all given y: the sum of
+log-posteriors, which takes releases for independent given (y, z), a forest on histograms of codes and of their
+transitions, which also sees what the sum cannot: that a person's codes repeat, and a forest on the code at each time,
+which sees their order too (``track_network`` has a network that does). Tracks are of equal length, for length would be
+a cue of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.families.code_counts import shrunk
+from edgeveil.trainer.measures.attack_metrics import counted_prior
+
+MOST_CODES_IN_PAIRS = 64
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """Tracks of equal length: code (n, T), 0 .. ``codes`` - 1, with y and z (n,) of the whole track.
+
+    ``weight`` (n,) is what each counts for in learning; None: 1.
+    """
+
+    code: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    weight: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def cut(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, track: np.ndarray, length: int) -> Tracks:
+    """Consecutive releases of one track in pieces of ``length``; what is left over of a track is dropped.
+
+    Rows (n,) are in order of time within a track (``track`` (n,) numbers them). A piece ends where y or z changes, so
+    that one y and one z hold for it. Raises ``BadInput`` where no piece is long enough.
+    """
+    order = np.argsort(track, kind="stable")
+    keys = np.stack([track[order], y[order], z[order]])
+    starts = np.flatnonzero(np.concatenate([[True], (np.diff(keys) != 0).any(axis=0)]))
+    ends = np.append(starts[1:], len(order))
+    pieces = [
+        order[at : at + length] for a, b in zip(starts, ends, strict=True) for at in range(a, b - length + 1, length)
+    ]
+    if not pieces:
+        raise BadInput(
+            f"No track has {length} releases in a row with one y and one z: give longer tracks, or a smaller T."
+        )
+    rows = np.stack(pieces)
+    return Tracks(code[rows], y[rows[:, 0]], z[rows[:, 0]])
+
+
+def pooled(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, length: int, rng: np.random.Generator) -> Tracks:
+    """Tracks of ``length`` random rows each with the same (y, z): different readings of one source, as if linked."""
+    track, cell = np.empty(len(y), np.int64), y * (int(z.max()) + 1) + z
+    order = rng.permutation(len(y))
+    order = order[np.argsort(cell[order], kind="stable")]
+    track[order] = cell[order]
+    return cut(code[order], y[order], z[order], track=track[order], length=length)
+
+
+def log_posteriors(
+    fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, weight: float = 4.0
+) -> np.ndarray:
+    """P(z | y, all codes of the track) by summing log P(code | y, z) over the track: (tracks, classes of z)."""
+    t = fit.code.shape[1]
+    prior = prior_of(fit, classes)
+    counts = np.zeros((classes[0], codes, classes[1]))
+    weighs = 1.0 if fit.weight is None else np.repeat(fit.weight, t)
+    np.add.at(counts, (np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t)), weighs)
+    ratio = np.log(shrunk(counts, prior, weight)) - np.log(prior)[:, None, :]
+    scores = np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(axis=1)
+    scores -= scores.max(axis=1, keepdims=True)
+    p = np.exp(scores)
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def prior_of(tracks: Tracks, classes: tuple[int, int]) -> np.ndarray:
+    """P(z|y), (classes of y, of z), as counted or, with weights, as they make it; a little of every z is left."""
+    if tracks.weight is None:
+        return counted_prior(tracks.y, tracks.z, classes)
+    counts = np.full(classes, 1e-3)
+    np.add.at(counts, (tracks.y, tracks.z), tracks.weight)
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+def histogram_forest(
+    fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, trees: int = 300, seed: int = 0
+) -> np.ndarray:
+    """P(z | y, codes) by a forest on the histogram of a track's codes, its transitions, changes, longest run and y."""
+    views = [histograms(tracks, classes=classes[0], codes=codes) for tracks in (fit, test)]
+    if codes <= MOST_CODES_IN_PAIRS:
+        pairs = [transitions(tracks, codes=codes) for tracks in (fit, test)]
+        common = (pairs[0] > 0).sum(axis=0) >= 2
+        views = [np.concatenate([view, pair[:, common]], axis=1) for view, pair in zip(views, pairs, strict=True)]
+    return _forest(views[0], views[1], fit, classes=classes[1], trees=trees, seed=seed)
+
+
+def timed_forest(
+    fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, trees: int = 300, seed: int = 0
+) -> np.ndarray:
+    """P(z | y, codes) by a forest on the code at each time of the track, and y."""
+    views = [timed(tracks, classes=classes[0], codes=codes).reshape(len(tracks), -1) for tracks in (fit, test)]
+    return _forest(views[0], views[1], fit, classes=classes[1], trees=trees, seed=seed)
+
+
+def timed(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:
+    """The code at each time, and y, one-hot: float32 (n, T, codes + classes)."""
+    y = np.repeat(np.eye(classes, dtype=np.float32)[tracks.y][:, None], tracks.code.shape[1], axis=1)
+    return np.concatenate([np.eye(codes, dtype=np.float32)[tracks.code], y], axis=2)
+
+
+def _forest(fit: np.ndarray, test: np.ndarray, tracks: Tracks, *, classes: int, trees: int, seed: int) -> np.ndarray:
+    """P(z | features) of ``test`` by a forest on the features ``fit`` of ``tracks``."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    model = RandomForestClassifier(trees, min_samples_leaf=2, n_jobs=1, random_state=seed)
+    model.fit(fit, tracks.z, sample_weight=tracks.weight)
+    out = np.zeros((len(test), classes))
+    out[:, model.classes_] = model.predict_proba(test)
+    return out
+
+
+def histograms(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:
+    """Features float32 (n, codes + 2 + classes): code counts, changes, longest run, y one-hot."""
+    n, t = tracks.code.shape
+    counts = np.zeros((n, codes), np.float32)
+    np.add.at(counts, (np.repeat(np.arange(n), t), tracks.code.reshape(-1)), 1.0)
+    same = tracks.code[:, 1:] == tracks.code[:, :-1]
+    run, longest = np.ones(n), np.ones(n)
+    for step in range(t - 1):
+        run = np.where(same[:, step], run + 1, 1)
+        longest = np.maximum(longest, run)
+    shape = np.stack([(~same).sum(axis=1), longest], axis=1).astype(np.float32)
+    return np.concatenate([counts, shape, np.eye(classes, dtype=np.float32)[tracks.y]], axis=1)
+
+
+def transitions(tracks: Tracks, *, codes: int) -> np.ndarray:
+    """How often each code follows each other one in a track: float32 (n, codes * codes)."""
+    n, t = tracks.code.shape
+    found = np.zeros((n, codes * codes), np.float32)
+    pair = tracks.code[:, :-1] * codes + tracks.code[:, 1:]
+    np.add.at(found, (np.repeat(np.arange(n), t - 1), pair.reshape(-1)), 1.0)
+    return found
+
+
+def repeated(joint: np.ndarray, q: np.ndarray, *, releases: int, draws: int, rng: np.random.Generator) -> float:
+    """Accuracy of the Bayes attacker who knows the channel after ``releases`` of the *same* x, by Monte Carlo.
+
+    ``joint`` (Y, R, Z) is P(y, c, z) or its counts, ``q`` (R, C) the channel. P(z | y, c'_1 .. c'_T) is summed over
+    the one c that all releases share, so that a channel that repeats itself is judged exactly. c' = c tells no more
+    than one release however often it is sent.
+    """
+    p = joint / joint.sum()
+    q = q / q.sum(axis=1, keepdims=True)
+    y, c, z = np.unravel_index(rng.choice(p.size, draws, p=p.ravel()), p.shape)
+    sent = (q[c].cumsum(axis=1)[:, None, :] <= rng.random((draws, releases))[:, :, None]).sum(axis=2)
+    with np.errstate(divide="ignore"):
+        log_q = np.log(np.minimum(q, 1.0))
+    likelihood = log_q[:, np.minimum(sent, q.shape[1] - 1)].sum(axis=2).T  # (draws, R)
+    weight = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+    posterior = np.einsum("nr,nrz->nz", weight, p[y])
+    return float((posterior.argmax(axis=1) == z).mean())

@@ -1,0 +1,128 @@
+"""The section of an audit that ran on a board: frames and labels compared with the workstation's, attacks on both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgeveil.devices.remote.remote_rows import Rows
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.trainer.attacks.families.networks import logits
+from edgeveil.trainer.audit.dataflow import SENT
+from edgeveil.trainer.audit.document import interval
+from edgeveil.trainer.audit.subject import ROWS_AT_ONCE, Perturbed, Subject, as_received, further_outputs
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.measures import intervals
+
+MEANING = (
+    "The test slice went through the installed runtime on this board, one reading at a time. Attackers learned on what "
+    "the workstation lets out of the first two slices. Readings are compared with the workstation's under the noise "
+    "that the board drew."
+)
+
+
+NOT_THERE = (
+    "An adversary who retrains on what this very board lets out: those here learned on the workstation's.",
+    "Many releases of one track, on the board itself.",
+)
+
+
+MEMBERSHIP = "what left of members was made on the workstation, and of others on the board: that alone tells them apart"
+
+
+_DRAWN = "draw "  # before the names of draws that a board hands out
+
+
+# distribution -> type of what is drawn, and whether the stage says its shape
+_DRAWS = {"uniform": ("float32", True), "laplace": ("int64", True), "channel": ("int64", False)}
+
+
+@dataclass(frozen=True)
+class OnBoard:
+    """What came back from a board, and the bundle's manifest hash."""
+
+    rows: Rows
+    bundle: str
+
+
+def draws(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Entries of outputs that hand out what each draw stage drew."""
+    found = []
+    for stage in manifest["stages"]:
+        if stage["stage"] == "draw":
+            dtype, shaped = _DRAWS[stage["distribution"]]
+            shape = list(stage["shape"]) if shaped else []
+            entry = {"kind": "code", "tensor": stage["output"], "shape": shape, "dtype": dtype}
+            found.append({"name": _DRAWN + stage["output"], **entry})
+    return found
+
+
+def section(there: OnBoard, subject: Subject, dataset: Dataset, perturbed: Perturbed, target: Any) -> dict[str, Any]:
+    """The document's ``on_board``. ``target`` is D_y, which reads y from frames on both sides."""
+    outputs = there.rows.outputs
+    test = dataset.part("test")
+    drawn = {name[len(_DRAWN) :]: value for name, value in outputs.items() if name.startswith(_DRAWN)}
+    declared, here = as_received(subject, _replayed(subject, test.x, drawn))
+    made = as_received(subject, outputs)[1]
+    found = []
+    for output in _kept(declared, perturbed):
+        name, kind = output["name"], output["kind"]
+        found.append(_compared(name, kind, here[name], made[name], test.cluster))
+        if kind == "frame":
+            y, y_there = (logits(target, dataset.unit(frames[name])).argmax(axis=1) for frames in (here, made))
+            found.append(_compared("y read from it", "label", y, y_there, test.cluster))
+    if perturbed.table is not None:
+        found.append(_compared("code before the channel", "code", here[SENT], outputs[SENT], test.cluster))
+    ran = there.rows.ran
+    return {
+        **there.rows.board,
+        "device": ran.get("device", CPU),
+        "edge_runtime": ran["edge_runtime"],
+        "numpy": ran["numpy"],
+        "bundle": there.bundle,
+        "rows": len(test),
+        "compared": found,
+        "meaning": MEANING,
+    }
+
+
+def _kept(declared: Sequence[Mapping[str, Any]], perturbed: Perturbed) -> Sequence[Mapping[str, Any]]:
+    """Behind a channel both sides have what the board drew; only what is before it can differ, and is compared."""
+    if perturbed.table is None:
+        return declared
+    hidden = isinstance(perturbed.funnel, str) or perturbed.funnel.hidden_label
+    return [] if hidden else [output for output in declared if output["kind"] == "label"]
+
+
+def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same readings through the same artefact here, with the noise that was drawn there."""
+    manifest = {**subject.manifest, "outputs": [*subject.manifest["outputs"], *further_outputs(subject)]}
+    pipeline = load_pipeline(manifest, subject.members, subject.runs_here())
+    try:
+        pieces = []
+        for at in range(0, len(x), ROWS_AT_ONCE):
+            piece = slice(at, at + ROWS_AT_ONCE)
+            pieces.append(pipeline.run(x[piece], {name: value[piece] for name, value in drawn.items()}))
+    finally:
+        pipeline.close()
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+def _compared(name: str, kind: str, here: np.ndarray, there: np.ndarray, cluster: np.ndarray | None) -> dict[str, Any]:
+    """How many readings came out otherwise there, the share with its interval, and a frame's largest difference."""
+    other = (here != there).reshape(len(here), -1).any(axis=1)
+    share = interval(intervals.rate(other, cluster))
+    apart = np.abs(here.astype(np.float64) - there.astype(np.float64)).max() if kind == "frame" else None
+    return {
+        "what": name,
+        "kind": kind,
+        "differ": int(other.sum()),
+        "share": share["accuracy"],
+        "low": share["low"],
+        "high": share["high"],
+        "max_abs": None if apart is None else round(float(apart), 6),
+    }

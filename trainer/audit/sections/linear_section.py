@@ -1,0 +1,153 @@
+"""The ``predictors`` section of an audit of cleaners and of noise: what paper 000 counts, and what that hides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.linear import leace
+from edgeveil.trainer.linear.predictor_metrics import BoostedRefit, LinearRefit, binary, e_utility, mean_auc, promised
+from edgeveil.trainer.linear.problem import confidential, known, wanted
+from edgeveil.trainer.measures import intervals
+from edgeveil.trainer.measures.intervals import Interval
+from edgeveil.trainer.recipe.schema import Recipe
+
+KINDS = ("cleaner", "noise")
+MEANING = {
+    "e_utility": "squared error that cleaning makes in what the predictor sees, per vector",
+    "e_privacy": "squared change of the adversary's prediction against hers on raw vectors, mean over (vector, label)",
+    "complete_privacy": "share of (vector, label) pairs predicted worse than by the label's mean; uncleaned vectors "
+    "have it too, so only what is above that is privacy",
+    "auc": "area under the ROC curve, mean over labels cut at their training median; 0.5 tells nothing",
+}
+
+
+def predictors(recipe: Recipe, dataset: Dataset, sent: np.ndarray, *, seed: int) -> dict[str, Any]:
+    """Adversaries who know the linear predictors, or refit on what leaves, linearly and by boosting; LEACE beside them.
+
+    ``sent`` (n, features) is what leaves for the rows of the three slices, in their order. Everything is fitted on the
+    first two and measured on the test slice; only ``e_utility.largest_error`` is over all of them.
+    """
+    slices = dataset.slices
+    rows = slices.rows()
+    first = len(rows) - len(slices.test)
+    x, sent = dataset.x[rows].astype(np.float64), sent.astype(np.float64)
+    hidden, kept = confidential(dataset, rows), wanted(dataset, rows)
+    measure = _Measure(hidden, kept, first, _units(dataset), seed)
+    made_of = known(recipe, dataset.for_training())
+    moved = e_utility(made_of.a_d, x, sent)
+    most = promised(made_of.a_d, x - made_of.mean, made_of.eps)
+    exact = recipe.perturber.kind == "cleaner" and getattr(recipe.perturber, "method", "") != "exact"
+
+    known_c = LinearRefit(x[:first], hidden[:first])
+    on_raw = known_c.predict(x[first:])
+    erased = leace.fit(x[:first], hidden[:first]).clean(x)
+    return {
+        "eps": made_of.eps,
+        "wanted": int(kept.shape[1]),
+        "confidential": int(hidden.shape[1]),
+        "rows": {"training": first, "test": len(rows) - first},
+        "e_utility": {
+            "mean": _spread(intervals.mean(moved[first:], measure.clusters)),
+            "largest_error": _number(np.abs(moved - most).max()) if exact else None,
+            "below_eps": float((most[first:] < made_of.eps * (1 - 1e-9)).mean()),
+        },
+        "uncleaned": {**measure.leak(on_raw, on_raw), **measure.ranked(x)},
+        "no_attack": {**measure.leak(known_c.predict(sent[first:]), on_raw)},
+        "refit": {
+            **measure.leak(LinearRefit(sent[:first], hidden[:first]).predict(sent[first:]), on_raw),
+            **measure.ranked(sent),
+        },
+        "leace": {
+            **measure.leak(LinearRefit(erased[:first], hidden[:first]).predict(erased[first:]), on_raw),
+            **measure.ranked(erased),
+        },
+        "meaning": MEANING,
+    }
+
+
+class _Measure:
+    """The labels of the rows, the first ``first`` of them for training, and what can be measured about them."""
+
+    def __init__(
+        self, hidden: np.ndarray, kept: np.ndarray, first: int, clusters: np.ndarray | None, seed: int
+    ) -> None:
+        self._first, self.clusters, self._seed = first, clusters, seed
+        self._hidden, self._at_mean = hidden, hidden[:first].mean(axis=0)
+        self._sides = {"confidential": _columns(hidden, first), "wanted": _columns(kept, first)}
+
+    def leak(self, predicted: np.ndarray, on_raw: np.ndarray) -> dict[str, Any]:
+        """e_privacy and complete privacy of predictions (n, labels), with 95 % intervals over vectors or clusters."""
+        truth = self._hidden[self._first :]
+        worse = np.abs(predicted - truth) > np.abs(self._at_mean - truth)
+        units = np.arange(len(truth)) if self.clusters is None else self.clusters
+        pairs = np.repeat(units, truth.shape[1])
+        return {
+            "e_privacy": _spread(intervals.mean(((predicted - on_raw) ** 2).mean(axis=1), self.clusters)),
+            "complete_privacy": _spread(intervals.rate(worse.ravel(), pairs)),
+        }
+
+    def ranked(self, x: np.ndarray) -> dict[str, Any]:
+        """Mean AUC of refits on x, the vectors of all rows: of confidential labels (two refits), and of wanted ones."""
+        first = self._first
+        found: dict[str, Any] = {}
+        for side, (labels, positive) in self._sides.items():
+            linear = LinearRefit(x[:first], labels[:first]).predict(x[first:])
+            found[f"auc_{side}_linear"] = _number(mean_auc(linear, positive[first:]))
+        boosted = BoostedRefit(x[:first], self._sides["confidential"][1][:first], seed=self._seed)
+        found["auc_confidential_boosted"] = _number(
+            mean_auc(boosted.predict(x[first:]), self._sides["confidential"][1][first:])
+        )
+        return found
+
+
+def as_lines(section: Mapping[str, Any]) -> list[str]:
+    """The section for a terminal."""
+    utility = section["e_utility"]
+    lines = [
+        "",
+        f"linear predictors: {section['wanted']} wanted outputs, {section['confidential']} confidential; "
+        f"e_utility {_shown(utility['mean'])}, eps {section['eps']:g}"
+        + (
+            "" if utility["largest_error"] is None else f", off by at most {utility['largest_error']:.1e} on any vector"
+        ),
+        f"  {'':12} {'e_privacy':>26} {'complete privacy, %':>22}  AUC confidential (linear, boosted), wanted",
+    ]
+    for name in ("uncleaned", "no_attack", "refit", "leace"):
+        row = section[name]
+        rates = {key: 100 * value for key, value in row["complete_privacy"].items()}
+        line = f"  {name.replace('_', ' '):12} {_shown(row['e_privacy']):>26} {_shown(rates, '.1f'):>22}"
+        if "auc_wanted_linear" in row:
+            aucs = (row[key] for key in ("auc_confidential_linear", "auc_confidential_boosted", "auc_wanted_linear"))
+            line += "  " + ", ".join("-" if auc is None else f"{auc:.3f}" for auc in aucs)
+        lines.append(line)
+    return [
+        *lines,
+        "  Complete privacy has no zero: compare with uncleaned. LEACE knows the confidential labels alone.",
+    ]
+
+
+def _columns(labels: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, and the same as booleans; those that are all alike in training are left out."""
+    positive = binary(labels, labels[:first])
+    varied = positive[:first].any(axis=0) & ~positive[:first].all(axis=0)
+    return labels[:, varied], positive[:, varied]
+
+
+def _units(dataset: Dataset) -> np.ndarray | None:
+    return dataset.part("test").cluster
+
+
+def _spread(value: Interval) -> dict[str, Any]:
+    return {"mean": _number(value.estimate), "low": _number(value.low), "high": _number(value.high)}
+
+
+def _number(value: float) -> float | None:
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def _shown(value: Mapping[str, float], form: str = ".3g") -> str:
+    return f"{value['mean']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"

@@ -1,0 +1,174 @@
+"""What x' still tells of harmless properties of *this* x: what a perturber gives beyond label-only, whose answer is 0.
+
+Everything is taken within y: the class leaves anyway, and a property that follows the class (light from the left, many
+access points in one building) would be credited to any perturber that keeps y. What is kept of a property is leakage
+about it; whether that is a use or a harm is for whoever reads the card to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.audit.sections.utility import (
+    EFFORT,
+    Effort,
+    Property,
+    Reader,
+    Shown,
+    accuracy,
+    chances,
+    correlation,
+    properties,
+    residual,
+    told_apart,
+)
+from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.measures import intervals
+from edgeveil.trainer.measures.moments import MOMENTS, moments
+
+ALIKE_ROWS = 2_000  # for pictures compared one by one
+MEANING = {
+    "train_on_it": "trained on what leaves (raw: on raw readings), tried on clean test readings",
+    "read_from_it": "trained on what leaves, tried on what leaves: leakage about each property",
+    "kept": "correlation within y of a property of x with the same property of x'; label-only keeps 0",
+    "told_apart": "a fresh discriminator's accuracy, half real: 0.5 is perfect, and it proves nothing of donors",
+}
+
+
+def section(
+    dataset: Dataset, frames: np.ndarray, budget: str, seed: int, *, named: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """What the frames (n, ...) that left for the rows of the three slices, in their order, are still good for.
+
+    ``named`` are the properties that the recipe asks to keep; the others are those nobody tuned for.
+    """
+    effort, known = EFFORT[budget], properties(dataset)
+    shown = _by_slice(dataset, frames)
+    found = _row(dataset, shown, known, effort, seed)
+    test = dataset.part("test")
+    moved = (dataset.unit(test.x) - shown["test"].u).reshape(len(test), -1)
+    return {
+        "rows": {"training": min(effort.rows, len(shown["training"].rows)), "test": len(test)},
+        "attributes": {p.name: {"classes": p.classes, "named_by_recipe": p.name in named} for p in known},
+        "chance": dict(chances(dataset, known)),
+        "perturbed": found,
+        "kept": kept_with_intervals(dataset, test, frames[-len(test) :]),
+        "distance": _spread(intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)),
+        "alike": _alike(dataset, test, shown["test"].u, seed),
+        "meaning": dict(MEANING),
+    }
+
+
+def beside(dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, seed: int) -> dict[str, dict[str, Any]]:
+    """The same networks on raw readings and on label-only, as its mean (``means``, frames of all rows) and as a donor.
+
+    ``label`` (n,) is y-hat of the rows of the three slices. A donor is a random training reading of class y-hat: it
+    shows how much of a row's figures is due to donors alone.
+    """
+    effort, known = EFFORT[budget], properties(dataset)
+    rng = np.random.default_rng([seed, 7])
+    pool, drawn = dataset.part("perturber"), np.empty(len(label), np.int64)
+    for value in np.unique(label):
+        rows = pool.index[pool.y == value]
+        drawn[label == value] = rng.choice(rows, int((label == value).sum()))
+    raw = _by_slice(dataset, dataset.x[dataset.slices.rows()])
+    reader = Reader(dataset, raw["training"], known, effort, seed)
+    return {
+        "raw": {"train_on_it": reader.score(raw["test"])},
+        "label_only_mean": _row(dataset, _by_slice(dataset, means), known, effort, seed),
+        "label_only_donor": _row(dataset, _by_slice(dataset, dataset.x[drawn]), known, effort, seed),
+    }
+
+
+def kept(dataset: Dataset, part: Part, frames: np.ndarray) -> dict[str, float]:
+    """Correlation within y between x and x' by property, for rows ``part`` and their raw ``frames`` (n, *shape).
+
+    Ink, slant and stroke are measured on images. An attribute that the data set knows is looked up where every frame is
+    a reading of the data set (donors); else it is left out, for nobody knows it of a frame that is nobody's.
+    """
+    return {name: found["correlation"] for name, found in kept_with_intervals(dataset, part, frames).items()}
+
+
+def kept_with_intervals(dataset: Dataset, part: Part, frames: np.ndarray) -> dict[str, dict[str, Any]]:
+    """As ``kept``, each with its 95 % interval."""
+    found = {}
+    if dataset.input.kind == "image":
+        before, after = moments(dataset.unit(part.x)), moments(dataset.unit(frames))
+        for i, name in enumerate(MOMENTS):
+            found[name] = correlation(before[:, i], after[:, i], part.y, part.cluster)
+    donors = _rows_of(dataset, frames) if dataset.attributes else None
+    if donors is not None:
+        for name, values in dataset.attributes.items():
+            found[name] = correlation(values[part.index], values[donors], part.y, part.cluster)
+    return found
+
+
+def within(a: np.ndarray, b: np.ndarray, y: np.ndarray) -> float:
+    """Correlation of a and b (n,) after the mean of each class of y (n,) is taken off; 0 where either does not vary."""
+    a, b = residual(a, y), residual(b, y)
+    scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
+    return float((a * b).sum()) / scale if scale > 1e-12 else 0.0
+
+
+def _row(
+    dataset: Dataset, shown: Mapping[str, Shown], known: list[Property], effort: Effort, seed: int
+) -> dict[str, Any]:
+    clean = Shown(dataset.unit(dataset.part("test").x), dataset.slices.test)
+    reader = Reader(dataset, shown["training"], known, effort, seed)
+    # Real readings to learn on are those of the first slice, and made ones are of the second: no row is seen as both.
+    first = Shown(dataset.unit(dataset.part("classifiers").x), dataset.slices.classifiers)
+    half = len(clean.rows) // 2
+    order = np.random.default_rng([seed, 8]).permutation(len(clean.rows))
+    real, made = (
+        Shown(of.u[rows], of.rows[rows]) for of, rows in ((clean, order[:half]), (shown["test"], order[half:]))
+    )
+    return {
+        "train_on_it": reader.score(clean),
+        "read_from_it": reader.score(shown["test"]),
+        "told_apart": told_apart(dataset, (first, real), (shown["second"], made), effort, seed),
+    }
+
+
+def _by_slice(dataset: Dataset, frames: np.ndarray) -> dict[str, Shown]:
+    rows, u = dataset.slices.rows(), dataset.unit(frames)
+    first, second = len(dataset.slices.classifiers), len(rows) - len(dataset.slices.test)
+    return {
+        "training": Shown(u[:second], rows[:second]),
+        "second": Shown(u[first:second], rows[first:second]),
+        "test": Shown(u[second:], rows[second:]),
+    }
+
+
+def _alike(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[str, Any] | None:
+    """Mean SSIM and PSNR (dB) between pictures and what leaves in their place; None for vectors."""
+    if dataset.input.kind != "image":
+        return None
+    import tensorflow as tf
+
+    some = np.random.default_rng([seed, 9]).permutation(len(test))[:ALIKE_ROWS]
+    before, after = dataset.unit(test.x[some]), u[some]
+    side = min(11, *dataset.input.shape[:2])
+    cluster = None if test.cluster is None else test.cluster[some]
+    ssim = tf.image.ssim(before, after, 1.0, filter_size=side).numpy().astype(np.float64)
+    error = ((before - after) ** 2).reshape(len(some), -1).mean(axis=1)
+    psnr = -10 * np.log10(np.maximum(error, 1e-10))  # 100 dB where nothing was changed
+    return {"ssim": _spread(intervals.mean(ssim, cluster)), "psnr_db": _spread(intervals.mean(psnr, cluster))}
+
+
+def _spread(value: intervals.Interval) -> dict[str, Any]:
+    numbers = accuracy(value)
+    return {
+        "mean": numbers["accuracy"],
+        **{end: numbers[end] if np.isfinite(numbers[end]) else None for end in ("low", "high")},
+    }
+
+
+def _rows_of(dataset: Dataset, frames: np.ndarray) -> np.ndarray | None:
+    """The training row that each frame is, or None where some frame is none."""
+    training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    places = {dataset.x[row].tobytes(): row for row in training}
+    rows = [places.get(np.ascontiguousarray(frame).tobytes(), -1) for frame in frames]
+    return None if min(rows) < 0 else np.array(rows)

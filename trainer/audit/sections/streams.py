@@ -1,0 +1,116 @@
+"""The part of an audit that is about streams: what many releases of one track tell, through the artefact itself.
+
+Tracks are the recordings of the data. Attackers learn on those of the second slice and are judged on those of the test
+slice; beside them stands what the same attackers reach where people are shuffled within y, which is what chance and few
+tracks alone show. What leaves of a held track is one class, so its certificate counts tracks and holds for all of its
+releases; where nothing is held a certificate is for a single release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.attacks.sequences import Tracks
+from edgeveil.trainer.audit.sections import tracks
+from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.measures import certificate
+from edgeveil.trainer.measures.attack_metrics import counted_prior
+
+FEWEST = 20  # tracks to learn on, and to judge by
+
+Perturb = Callable[[np.ndarray, np.ndarray], Mapping[str, np.ndarray]]
+
+
+def section(
+    stream: Mapping[str, Any], dataset: Dataset, perturb: Perturb, *, trees: int, seed: int, tried: int = 1
+) -> dict[str, Any]:
+    """The document's ``streams``. ``stream`` is the manifest's.
+
+    ``tried`` configurations were compared on these rows.
+    ``perturb`` takes raw readings (n, ...) and the number of each one's track (n,), in order of time, to the outputs.
+    """
+    found: dict[str, Any] = dict(stream)
+    if dataset.cluster is None:
+        return {**found, "not_run": "the data have neither subjects nor sessions, so nothing says what is one track"}
+    slices = {"learn": _slice(dataset.part("perturber"), perturb), "test": _slice(dataset.part("test"), perturb)}
+    classes = len(dataset.y_names), len(dataset.z_names)
+    rows = [_row(length, slices, classes, trees, seed) for length in tracks.LENGTHS]
+    found["tracks"] = rows
+    if stream["hold"] == "track":
+        found |= _certified(dataset, slices["test"], classes, seed, tried)
+    return found
+
+
+Slice = tuple[Part, Mapping[str, np.ndarray]]
+
+
+def _slice(part: Part, perturb: Perturb) -> Slice:
+    """The rows of a slice in order of time with what left of them."""
+    part = part.take(np.argsort(part.index))
+    track = np.unique(np.asarray(part.cluster), return_inverse=True)[1].reshape(-1)
+    return part, perturb(part.x, track)
+
+
+def ends(part: Part, code: np.ndarray, length: int) -> Tracks | None:
+    """The last ``length`` codes of each recording that has so many; None where there is none."""
+    pieces = []
+    for number in np.unique(np.asarray(part.cluster)):
+        rows = np.flatnonzero(part.cluster == number)
+        if len(rows) >= length:
+            pieces.append(rows[-length:])
+    if not pieces:
+        return None
+    rows = np.stack(pieces)
+    return Tracks(code[rows], part.y[rows[:, 0]], part.z[rows[:, 0]])
+
+
+def _row(length: int, slices: Mapping[str, Slice], classes: tuple[int, int], trees: int, seed: int) -> dict[str, Any]:
+    fit, test = (ends(part, _codes(out), length) for part, out in slices.values())
+    few = min(0 if one is None else len(one) for one in (fit, test))
+    if fit is None or test is None or few < FEWEST:
+        return {"releases": length, "not_run": f"{few} recordings of {length} readings; at least {FEWEST} are needed"}
+    codes = int(max(fit.code.max(), test.code.max())) + 1
+    rng = np.random.default_rng(seed)
+    found: dict[str, Any] = {"releases": length, "tracks": len(test)}
+    for name, learn in (("right", fit), ("people_shuffled", tracks.permuted(fit, rng))):
+        answers = tracks.answers(learn, test, classes=classes, codes=codes, trees=trees, seed=seed)
+        found[name] = {family: float((p.argmax(axis=1) == test.z).mean()) for family, p in answers.items()}
+    prior = counted_prior(fit.y, fit.z, classes)
+    found["chance"] = float((prior[test.y].argmax(axis=1) == test.z).mean())
+    return found
+
+
+def _codes(out: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What leaves as whole numbers: the code, else the label, else the frames, each different one numbered."""
+    for name in ("code", "label"):
+        if name in out and out[name].dtype.kind in "iu" and out[name].ndim == 1:
+            return np.asarray(out[name])
+    frames = out["frame"].reshape(len(out["frame"]), -1)
+    return np.unique(frames, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, tried: int) -> dict[str, Any]:
+    """The bound on anybody who knows y and the held class of a track, counted over tracks that have voted."""
+    part, out = test
+    held = ends(part, np.asarray(out["label"]), 1)
+    if held is None:
+        return {}
+    held = tracks.take(held, np.flatnonzero(held.code[:, 0] < classes[0]))
+    prior = counted_prior(part.y, part.z, classes)
+    found = certificate.certify(
+        held.y,
+        held.code[:, 0],
+        held.z,
+        channel=np.eye(classes[0]),
+        classes=classes,
+        chance=float(prior.max(axis=1)[held.y].mean()),
+        tried=tried,
+        rng=np.random.default_rng(seed),
+    )
+    text = found.sentence(f"tracks ({dataset.cluster_kind}s)")
+    whole = text.replace("For one release,", "For all releases of one track together,")
+    return {"certificate": {"given": found.enough, **asdict(found)}, "sentence": whole}

@@ -1,0 +1,251 @@
+"""Every row through the perturber that ships: the exported file, on the edge runtime's own backend."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Callable, cast
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
+from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline, read_array
+from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.trainer.attacks.problem import Codes, Released
+from edgeveil.trainer.audit.dataflow import SENT, Anatomy, anatomy
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.runs.fitted import decoded
+
+ROWS_AT_ONCE = 4096
+KERAS = "keras"  # a pseudo-artefact for comparison tables: the run's own networks, which never ship
+
+Perturb = Callable[[np.ndarray], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is audited: a manifest, the bytes of the files it names (verified ones, of a bundle), and which artefact."""
+
+    manifest: Mapping[str, Any]
+    members: Mapping[str, bytes]
+    artefact: str
+
+    def sha256(self) -> dict[str, str]:
+        """The hash of each model's file in this artefact."""
+        found = {}
+        for name, model in self.manifest["models"].items():
+            if self.artefact not in model["artefacts"]:
+                raise BadInput(
+                    f"The artefact {self.artefact!r} was asked for; {name} was exported as "
+                    f"{', '.join(sorted(model['artefacts']))}. Name one of these with --artefact."
+                )
+            found[name] = hashlib.sha256(self.members[model["artefacts"][self.artefact]["file"]]).hexdigest()
+        return found
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Its arrays by name."""
+        return {name: read_array(self.members, entry) for name, entry in self.manifest["tables"].items()}
+
+    def pipeline_sha256(self) -> str:
+        """The hash of everything that decides what this artefact lets out, as a sealed manifest has it."""
+        tables = {name: self.members[entry["file"]] for name, entry in self.manifest["tables"].items()}
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in tables.items()}
+        return pipeline_sha256(dict(self.manifest), self.artefact, hashes)
+
+    def compiled_from(self) -> str | None:
+        """The artefact that this one was compiled from, for a device that no workstation has; None where it was not."""
+        entries = [model["artefacts"].get(self.artefact, {}) for model in self.manifest["models"].values()]
+        found = {entry["compiled"]["from"] for entry in entries if "compiled" in entry}
+        return found.pop() if found else None
+
+    def runs_here(self) -> str:
+        """The artefact that a workstation runs: this one, or what it was compiled from."""
+        return self.compiled_from() or self.artefact
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """Rows as they left: ``released`` for adversaries; ``outputs`` with c and c' where ``funnel`` says what they are,
+    and why there are none where it is text; ``table`` (codes, codes') the channel between them, None where c' = c."""
+
+    released: Released
+    outputs: Mapping[str, np.ndarray]
+    funnel: Anatomy | str
+    table: np.ndarray | None
+    backends: Mapping[str, Any]
+
+
+def through(
+    subject: Subject,
+    run: Any,
+    dataset: Dataset,
+    rows: np.ndarray,
+    *,
+    elsewhere: Mapping[str, np.ndarray] | None = None,
+) -> Perturbed:
+    """The rows ``rows`` of ``dataset`` through what ``subject`` names: the artefact, or the run's own networks.
+
+    ``elsewhere`` are outputs of the last of these rows, ``further_outputs`` too, that were made on a board: they stand
+    in the place of what is made here. Of an artefact compiled for an accelerator, what is made here is what the one it
+    was compiled from makes; without ``elsewhere`` there is nothing to audit, and ``BadInput`` is raised.
+    """
+    backends: Mapping[str, Any] = {}
+    if subject.artefact == KERAS:
+        fitted = run.perturber()
+        manifest, tables = fitted.description(), dict(fitted.tables)
+        funnel = anatomy(manifest, tables)
+        pipeline = Pipeline(_further(manifest, funnel), tables=tables, runners=fitted.runners())
+        outputs = in_chunks(pipeline.run, dataset.x[rows])
+        declared, received = manifest["outputs"], outputs
+    else:
+        if elsewhere is None and subject.compiled_from() is not None:
+            raise BadInput(
+                f"{subject.artefact} runs on its accelerator alone: audit it there (--on BOARD --device ...), and "
+                f"{subject.compiled_from()} here."
+            )
+        tables = subject.tables()
+        funnel = anatomy(subject.manifest, tables)
+        further = replace(subject, manifest=_further(subject.manifest, funnel), artefact=subject.runs_here())
+        outputs, backends = through_artefact(further, dataset.x[rows], run.folder / "audit-cache")
+        if elsewhere is not None:
+            outputs = {name: _ending(value, elsewhere[name]) for name, value in outputs.items()}
+        declared, received = as_received(subject, outputs)
+    table = tables[funnel.table] if isinstance(funnel, Anatomy) and funnel.table is not None else None
+    left = replace(releases(declared, received, dataset, rows), codes=_codes(declared, outputs, funnel, table))
+    return Perturbed(left, outputs, funnel, table, backends)
+
+
+def _codes(
+    declared: Sequence[Mapping[str, Any]],
+    outputs: Mapping[str, np.ndarray],
+    funnel: Anatomy | str,
+    table: np.ndarray | None,
+) -> Codes | None:
+    """The codes among what leaves, and of a release the codes before its channel."""
+    for output in declared:
+        value = outputs[output["name"]]
+        if output["kind"] == "code" and value.ndim == 1 and value.dtype.kind in "iu":
+            return Codes(value) if isinstance(funnel, str) or table is None else Codes(value, outputs[SENT], table)
+    return None
+
+
+def further_outputs(subject: Subject) -> list[dict[str, Any]]:
+    """What an audit reads of a pipeline beside what leaves it: entries as those of a manifest's outputs."""
+    funnel = anatomy(subject.manifest, subject.tables())
+    return funnel.further_outputs() if isinstance(funnel, Anatomy) else []
+
+
+def _ending(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    if there.dtype != here.dtype or there.shape[1:] != here.shape[1:] or len(there) > len(here):
+        raise BadInput(
+            f"The board's outputs were expected to be {here.dtype} {here.shape[1:]}; they are {there.dtype} "
+            f"{there.shape[1:]}. Audit there what was exported here."
+        )
+    return np.concatenate([here[: len(here) - len(there)], there])
+
+
+def _further(manifest: Mapping[str, Any], funnel: Anatomy | str) -> dict[str, Any]:
+    """The same manifest, whose pipeline also hands out c and c'."""
+    extra = funnel.further_outputs() if isinstance(funnel, Anatomy) else []
+    return {**manifest, "outputs": [*manifest["outputs"], *extra]}
+
+
+def through_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All outputs for raw readings x (n, ...), and which backends made them (``{model: {"backend", "version"}}``).
+
+    ``cache`` is a folder: the same bytes on the same backend are not run twice. It holds perturbed rows alone and
+    may be deleted at any time.
+    """
+    subject.sha256()  # says which artefacts there are where this is none of them
+    pipeline = load_pipeline(subject.manifest, subject.members, subject.artefact)
+    try:
+        backends = {name: dict(runner.info()) for name, runner in pipeline.runners.items()}
+        key = _key(subject, backends, x)
+        path = cache / f"{key}.npz"
+        if path.is_file():
+            with np.load(path, allow_pickle=False) as kept:
+                return {name: kept[name] for name in kept.files}, backends
+        outputs = in_chunks(pipeline.run, x)
+    finally:
+        pipeline.close()
+    cache.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary:
+        np.savez(temporary, **cast(Any, outputs))
+    return outputs, backends
+
+
+def along_tracks(subject: Subject, run: Any) -> Callable[[np.ndarray, np.ndarray], Mapping[str, np.ndarray]]:
+    """A function of raw readings (n, ...) and of the number of each one's track (n,), in order of time, to outputs."""
+
+    def perturb(x: np.ndarray, track: np.ndarray) -> Mapping[str, np.ndarray]:
+        if subject.artefact == KERAS:
+            return dict(run.perturber().perturb(x, track))
+        pipeline = load_pipeline(subject.manifest, subject.members, subject.artefact)
+        try:
+            return dict(pipeline.run(x, tracks=track.tolist()))
+        finally:
+            pipeline.close()
+
+    return perturb
+
+
+def as_received(
+    subject: Subject, outputs: Mapping[str, np.ndarray]
+) -> tuple[list[Mapping[str, Any]], dict[str, np.ndarray]]:
+    """The declared outputs and their values with every code decoded into the frame that a receiver makes of it."""
+    declared: list[Mapping[str, Any]] = []
+    received = dict(outputs)
+    for output in subject.manifest["outputs"]:
+        if "decoder" in output:
+            decoder = read_array(subject.members, subject.manifest["tables"][output["decoder"]])
+            received[output["name"]] = decoded(outputs[output["name"]], decoder)
+            output = {**output, "kind": "frame"}
+        declared.append(output)
+    return declared, received
+
+
+def in_chunks(perturb: Perturb, x: np.ndarray) -> dict[str, np.ndarray]:
+    """``perturb`` on a few thousand rows at a time, so that memory stays small whatever the data set."""
+    try:
+        pieces = [perturb(x[start : start + ROWS_AT_ONCE]) for start in range(0, len(x), ROWS_AT_ONCE)]
+    except FrameDropped as drop:
+        raise BadInput(
+            f"The perturber dropped a reading of the data set ({drop.reason}), so it cannot be audited on it: check "
+            "that run and export belong together."
+        ) from None
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+def releases(
+    declared: Sequence[Mapping[str, Any]], outputs: Mapping[str, np.ndarray], dataset: Dataset, index: np.ndarray
+) -> Released:
+    """Everything that left for the rows ``index`` of ``dataset``, in that order, as one ``Released``.
+
+    ``declared`` is the manifest's list of outputs, ``outputs`` what they were. Labels and codes become one-hot
+    columns beside the frame; where no frame leaves at all, the frame is constant.
+    """
+    columns = []
+    frame = np.zeros((len(index), *dataset.input.shape), dataset.input.dtype)
+    for output in declared:
+        value = outputs[output["name"]]
+        if output["kind"] == "frame":
+            frame = value
+        else:
+            columns.append(np.eye(int(value.max()) + 1, dtype=np.float32)[value.reshape(len(value))])
+    also = np.concatenate(columns, axis=1) if columns else None
+    part = dataset.rows(index)
+    return Released(frame, part.y, part.z, part.cluster, also)
+
+
+def _key(subject: Subject, backends: Mapping[str, Any], x: np.ndarray) -> str:
+    """Everything that x' depends on, as one hash."""
+    described = {
+        "pipeline": subject.pipeline_sha256(),
+        "backends": backends,
+        "x": [str(x.dtype), list(x.shape), hashlib.sha256(np.ascontiguousarray(x).data).hexdigest()],
+    }
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]

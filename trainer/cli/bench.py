@@ -1,0 +1,145 @@
+"""``edgeveil bench``: a bundle beside other networks here, or on a board; timing happens where it runs alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edgeveil.devices.flashing.connection import Connection
+from edgeveil.edge_runtime.device import CPU, check_device
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
+from edgeveil.trainer.cli.connection import connected
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to ``edgeveil``."""
+    app.command(
+        epilog="Examples: edgeveil bench mnist.veil --trust trust --against other.tflite; "
+        "edgeveil bench mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --out result.json"
+    )(connected(bench))
+
+
+def bench(
+    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
+    trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; with --against.")] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="A .tflite or .onnx file to time in turns with the bundle; may be repeated."),
+    ] = None,
+    on: Annotated[str | None, typer.Option(help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")] = None,
+    profile: Annotated[str | None, typer.Option("--for", help="The board's profile: where its sensors are.")] = None,
+    artefact: Annotated[str, typer.Option(help="With --on: which artefact (auto: the preferred).")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="With --on: what runs it there: cpu, edgetpu, myriad, cuda, tensorrt, ...")
+    ] = CPU,
+    publish: Annotated[bool, typer.Option("--publish", help="With --on: 600 s, long enough to publish.")] = False,
+    sustained: Annotated[str | None, typer.Option(help="With --on: so long, such as 30m.")] = None,
+    pace: Annotated[float | None, typer.Option(help="With --on: frames a second.")] = None,
+    rounds: Annotated[int, typer.Option(help="With --against: rounds.")] = 15,
+    seconds: Annotated[float, typer.Option(help="With --against: seconds a turn.")] = 0.2,
+    threads: Annotated[int, typer.Option(help="For the interpreter.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Also write the document there.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    *,
+    connection: Connection,
+) -> None:
+    """Time a bundle in turns with other networks, or on a board. edgeveil-edge bench times it alone, here."""
+    if bool(against) == bool(on):
+        raise BadInput("Either --against (other networks, here) or --on (a board) was expected, and one of them.")
+    if on:
+        more = ["--threads", str(threads), "--artefact", artefact]
+        more += ["--device", check_device(device)] if device != CPU else []
+        more += ["--publish"] if publish else []
+        more += ["--sustained", sustained] if sustained else []
+        more += ["--pace", str(pace)] if pace is not None else []
+        limit_s = 900.0 + (600 if publish else 0) + _seconds(sustained)
+        with connection.open(on) as board:
+            document = on_board(board, bundle, profile, more, limit_s)
+    else:
+        if device != CPU:
+            raise BadInput("--device is what runs a bundle on a board: name the board with --on.")
+        if trust is None:
+            raise BadInput("A bundle is read only once it is verified: give the folder of keys that may sign, --trust.")
+        document = beside(bundle, trust, against or [], rounds=rounds, seconds=seconds, threads=threads)
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    if out is not None:
+        from edgeveil.edge_runtime.storage.atomic import write_atomic
+
+        write_atomic(out, text.encode())
+    if as_json:
+        sys.stdout.write(text)
+    else:
+        print("\n".join(_lines(document)))
+    # Ratios in turns stand on a busy machine too, with the intervals that it leaves them.
+    if document.get("kind") != "side-by-side" and document["verdict"] == "INVALID":
+        raise LimitNotMet(f"these figures are INVALID: {'; '.join(document['reasons'])}")
+
+
+def beside(
+    bundle: Path, trust: Path, against: list[str], *, rounds: int, seconds: float, threads: int
+) -> dict[str, Any]:
+    """The document of a bundle in turns with files and peers."""
+    from edgeveil.edge_runtime.bundle.reader import read_bundle
+    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.trainer import benchmark
+
+    benchmark.bench_python()  # before anything is built for it
+    with tempfile.TemporaryDirectory() as name:
+        files = benchmark.of_bundle(read_bundle(bundle, Trust.open(trust)), Path(name))
+        files += [benchmark.of_file(Path(one)) for one in against]
+        return benchmark.run(files, rounds=rounds, seconds=seconds, threads=threads)
+
+
+def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
+    """What ``edgeveil-edge bench`` says there: the bundle is pushed, timed by the board's own runtime, and removed."""
+    from edgeveil.devices import profiles
+    from edgeveil.devices.flashing.board import as_it_was_there
+    from edgeveil.devices.remote.remote_workspace import errand
+    from edgeveil.edge_runtime.bench.protocol import SCHEMA
+
+    sensors = dict(profiles.load(profile).sensors) if profile else {}
+    try:
+        data = bundle.read_bytes()
+    except OSError as error:
+        raise BadInput(f"A bundle was expected in {bundle}: {error.strerror}.") from None
+    arguments = ["--trust", f"{board.root}/trust", *more]
+    arguments += ["--sensors", json.dumps(sensors)] if sensors else []
+    with errand(board, "bench", room_bytes=len(data)) as there:
+        done = board.edge("bench", there.bundle(data), *arguments, "--json", timeout_s=limit_s)
+    printed = as_it_was_there(done, well=(0, 3))
+    try:
+        document = json.loads(printed)
+    except ValueError:
+        raise DeviceFailed(f"The board's answer is not a result: {done.said()}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise DeviceFailed(
+            f"A result of schema {SCHEMA} was expected; the board's runtime is of another version: flash it anew."
+        )
+    return document
+
+
+def _seconds(text: str | None) -> float:
+    from edgeveil.edge_runtime.cli.main import duration
+
+    return duration(text) if text else 0.0
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    if document.get("kind") != "side-by-side":
+        from edgeveil.edge_runtime.cli.main import bench_lines
+
+        return list(bench_lines(document))
+    lines = []
+    for row in document["rows"]:
+        r = row.get("ratio")
+        times = f", {r['median']:.2f} x {r['to']} ({r['low']:.2f} to {r['high']:.2f})" if r else ""
+        lines.append(f"{row['name']:16} {row['artefact']:15} {row['backend']:15} {row['p50_ms']:9.3f} ms{times}")
+    lines += [f"{r['name']} {r['artefact']} {r['backend']}: REFUSED, {r['refused']}" for r in document["refused"]]
+    if document["reasons"]:
+        lines.append(f"milliseconds INVALID ({'; '.join(document['reasons'])}); ratios, taken in turns, stand")
+    return lines

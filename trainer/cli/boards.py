@@ -1,0 +1,248 @@
+"""``edgeveil flash`` and what else is done with a board from the workstation: parse, call, print."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edgeveil.devices.flashing.connection import Connection
+from edgeveil.trainer.cli.connection import PasswordFile, Target, connected
+
+To = Annotated[
+    str, typer.Option("--to", help="ssh://user@host[:port], serial:///dev/ttyUSB0, image:FILE or dir:FOLDER.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def add_commands(app: typer.Typer, boards: typer.Typer) -> None:
+    """Add them to ``edgeveil`` and to ``edgeveil devices``."""
+    boards.command("probe", epilog="Example: edgeveil devices probe ssh://pi@edgepi")(connected(probe))
+    app.command(epilog="Example: edgeveil flash mnist.veil --to ssh://pi@edgepi --for raspberry-pi-cpu --trust root")(
+        connected(flash)
+    )
+    app.command(epilog="Example: edgeveil status ssh://pi@edgepi")(connected(status))
+    app.command(epilog="Example: edgeveil rollback ssh://pi@edgepi")(connected(rollback))
+    app.command(epilog="Example: edgeveil logs ssh://pi@edgepi --lines 50")(connected(logs))
+    app.command(epilog="Example: edgeveil start ssh://pi@edgepi")(connected(start))
+    app.command(epilog="Example: edgeveil stop ssh://pi@edgepi")(connected(stop))
+    app.command(epilog="Example: edgeveil releases ssh://pi@edgepi --keep 3")(connected(releases))
+    app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")(index)
+    app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --out wheels")(wheels)
+
+
+def probe(
+    target: Target,
+    *,
+    connection: Connection,
+) -> None:
+    """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
+    with connection.open(target) as board:
+        _print(board.facts_document())
+
+
+def flash(
+    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
+    to: To,
+    profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
+    trust: Annotated[Path, typer.Option(help="Folder of edgeveil trust init; or of .pub files for a board in use.")],
+    source: Annotated[
+        str | None, typer.Option(help="What the board will perturb: camera:0, kinect:, csv:-, ...")
+    ] = None,
+    sink: Annotated[list[str] | None, typer.Option(help="Where perturbed frames go; may be repeated.")] = None,
+    wheels: Annotated[Path | None, typer.Option(help="Folder of edgeveil wheels, for a board that lacks them.")] = None,
+    service: Annotated[bool, typer.Option("--service/--no-service", help="Install and start the service.")] = True,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="What runs the model: cpu, edgetpu, myriad, cuda, ... (the accelerator, where all is there)."
+        ),
+    ] = None,
+    update_from: Annotated[
+        str | None, typer.Option(help="Have the board look for newer releases there: https://... or dir:/FOLDER.")
+    ] = None,
+    frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
+    again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
+    as_json: AsJson = False,
+    *,
+    connection: Connection,
+) -> None:
+    """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
+    from edgeveil.devices.flashing.flash import flash_target
+    from edgeveil.devices.flashing.records import Wanted
+    from edgeveil.edge_runtime.device import check_device
+    from edgeveil.trainer.progress import transfer
+
+    with transfer("sending") as progress:
+        done = flash_target(
+            bundle,
+            to,
+            connection,
+            profile,
+            trust=trust,
+            wanted=Wanted(
+                source,
+                tuple(sink or ()),
+                service,
+                frames,
+                again,
+                update_from=update_from,
+                device=None if device is None else check_device(device),
+            ),
+            wheels=wheels,
+            dry_run=dry_run,
+            show=_say,
+            progress=progress,
+        )
+    if as_json:
+        steps = [step.kind for step in done.plan.steps]
+        _print(
+            {
+                "schema": 1,
+                "sha": done.sha,
+                "steps": steps,
+                "dry_run": dry_run,
+                "artefact": done.plan.artefact,
+                "device": done.plan.device,
+            }
+        )
+    elif done.root_key and not dry_run:
+        _say(f"This board trusts the root key {done.root_key} from now on. Compare it with edgeveil trust show.")
+
+
+def status(
+    target: Target,
+    as_json: AsJson = False,
+    *,
+    connection: Connection,
+) -> None:
+    """Say what a board runs, which release it would go back to, and what failed there."""
+    more = ["--json"] if as_json else []
+    with connection.open(target) as board:
+        _edge(board, "status", "--root", connection.root, *more)
+
+
+def rollback(
+    target: Target,
+    *,
+    connection: Connection,
+) -> None:
+    """Have a board run its previous release again; refused where that lies below its floor."""
+    with connection.open(target) as board:
+        print(board.rollback())
+
+
+def logs(
+    target: Target,
+    lines: Annotated[int, typer.Option(min=1, max=100_000, help="So many.")] = 200,
+    *,
+    connection: Connection,
+) -> None:
+    """Print the last lines that a board's service said. They hold no reading."""
+    with _serving(connection.open(target)) as board:
+        sys.stdout.write(board.logs(lines).decode("utf-8", "replace"))
+
+
+def start(
+    target: Target,
+    *,
+    connection: Connection,
+) -> None:
+    """Start a board's service; returns when something new has left it."""
+    with _serving(connection.open(target)) as board:
+        board.control("start")
+
+
+def stop(
+    target: Target,
+    *,
+    connection: Connection,
+) -> None:
+    """Stop a board's service until it is started or the board boots again."""
+    with _serving(connection.open(target)) as board:
+        board.control("stop")
+
+
+def releases(
+    target: Target,
+    keep: Annotated[int | None, typer.Option(help="Remove all but the newest so many.")] = None,
+    *,
+    connection: Connection,
+) -> None:
+    """List the releases on a board, or remove old ones; the current and the previous one stay."""
+    more = [] if keep is None else ["--keep", str(keep)]
+    with connection.open(target) as board:
+        _edge(board, "releases", "--root", connection.root, *more)
+
+
+def index(
+    bundles: Annotated[list[Path], typer.Argument(help="Sealed .veil files, the newest first; boards fetch that one.")],
+    key: Annotated[Path, typer.Option(help="signing.key of a key that boards trust.")],
+    out: Annotated[Path, typer.Option(help="index.json to write; put it and the bundles into one folder of a server.")],
+    name: Annotated[str, typer.Option(help="Whom it is for; boards remember the last version of each name.")] = "all",
+    passphrase_file: PasswordFile = None,
+) -> None:
+    """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
+    from edgeveil.trainer.cli.common import read_passphrase
+    from edgeveil.trainer.sealing.seal import is_encrypted
+    from edgeveil.trainer.sealing.update_index import write_index
+
+    passphrase = read_passphrase(passphrase_file) if is_encrypted(key) else None
+    made = write_index(bundles, key, out, name=name, passphrase=passphrase)
+    _say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
+
+
+def wheels(
+    profile: Annotated[str, typer.Argument(help="Board profile, by name or TOML file.")],
+    out: Annotated[Path, typer.Option(help="New folder for site.zip and site.json.")],
+    requirement: Annotated[
+        list[str] | None, typer.Option("--with", help="Package and version, for the profile's: ai-edge-litert==2.3.0.")
+    ] = None,
+    python: Annotated[str | None, typer.Option(help="The board's Python, where it is not the profile's: 3.13.")] = None,
+    find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
+    pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel in that folder that may be taken.")] = None,
+) -> None:
+    """Collect wheels for a board that cannot install them itself. Nothing is compiled, nothing rides along."""
+    from edgeveil.devices import profiles
+    from edgeveil.devices.flashing.wheels import collect
+
+    chosen = profiles.load(profile)
+    site = collect(chosen, out, requirement or (), python=python, find_links=find_links, pins=pin or ())
+    names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
+    _say(f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}")
+
+
+@contextlib.contextmanager
+def _serving(board: Any) -> Iterator[Any]:
+    """The board, as long as it has a service. Raises ``BadInput`` where it has none."""
+    from edgeveil.edge_runtime.errors import BadInput
+
+    with board:
+        if not board.has_service():
+            raise BadInput(
+                f"There is no EdgeVeil service on {board.transport.name}: flash it with --source and --sink."
+            )
+        yield board
+
+
+def _edge(board: Any, *arguments: str) -> None:
+    """Pass on what the board's own runtime says, and its exit code."""
+    done = board.edge(*arguments)
+    sys.stdout.write(done.out.decode("utf-8", "replace"))
+    sys.stderr.write(done.err.decode("utf-8", "replace"))
+    if done.code:
+        raise typer.Exit(done.code)
+
+
+def _print(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,133 @@
+"""``edgeveil estimate``: what a bundle would do on a board nobody has here: a range with its provenance, or no."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+
+if TYPE_CHECKING:
+    from edgeveil.devices.latency.estimate import Estimate, Network
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to ``edgeveil``."""
+    app.command(epilog="Example: edgeveil estimate mnist.veil --trust trust --for jetson-nano")(estimate)
+
+
+def estimate(
+    what: Annotated[Path, typer.Argument(help="A .veil bundle, an export folder, or one .tflite or .onnx file.")],
+    profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
+    trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; for a bundle.")] = None,
+    measured: Annotated[
+        list[Path] | None, typer.Option(help="Your own results, of edgeveil-edge bench --json; may be repeated.")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Also Table 4's way: BOARD/RUNTIME=MS, this network's time on one of the table.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Estimate frames a second on a board, as a range, from what others measured there. Nothing is run.
+
+    Where a range is refused, "at least" is what a network measured there that costs more in every respect allows. Exit
+    code 3 where every board refuses and none allows that: the networks measured there are too different.
+    """
+    from edgeveil.devices import profiles
+    from edgeveil.devices.latency import calibration
+    from edgeveil.devices.latency.estimate import FARTHEST, SHARE, for_profile, line_for
+
+    board = profiles.load(profile)
+    own = calibration.measured(measured or [])
+    table = [*calibration.published(), *own]
+    found = for_profile(networks_of(what, trust), board, calibration.published(), own)
+    lines: list[dict[str, Any] | None] = [None] * len(found)
+    if reference is not None:
+        name, ms = _reference(reference)
+        lines = [line_for(table, name, ms, one.group, one.precision) for one in found]
+    if as_json:
+        document = {"schema": 1, "kind": "estimate", "profile": board.name, "share": SHARE, "farthest": FARTHEST}
+        rows = [one.document() | {"line": line} for one, line in zip(found, lines, strict=True)]
+        sys.stdout.write(json.dumps({**document, "estimates": rows}, indent=1, sort_keys=True) + "\n")
+    else:
+        print(f"{board.title}: ESTIMATED, not measured; {SHARE:.0%} ranges of the networks alone, one thread")
+        for one, line in zip(found, lines, strict=True):
+            print("\n".join(_lines(one)))
+            if line is not None:
+                print(f"    Table 4's line from {reference}: {_line(line)}")
+    if all(one.refused and one.fps_at_least is None for one in found):
+        raise LimitNotMet("no estimate can be given for any of these boards; measure there with edgeveil bench --on.")
+
+
+def _reference(text: str) -> tuple[str, float]:
+    name, _, ms = text.rpartition("=")
+    try:
+        value = float(ms)
+    except ValueError:
+        value = 0.0
+    if not name or not 0 < value < 1e9:
+        raise BadInput(f"A reference such as coral-dev-board-cpu/tflite=120.5 (ms) was expected; got {text!r}.")
+    return name, value
+
+
+def _line(line: dict[str, Any]) -> str:
+    if "refused" in line:
+        return f"REFUSED, {line['refused']}"
+    high = f"{line['fps_high']:.3g}" if line["fps_high"] is not None else "any number of"
+    return f"{line['fps_low']:.3g} to {high} frames a second, through {line['networks']} networks"
+
+
+def networks_of(what: Path, trust: Path | None) -> dict[str, Network]:
+    """What an estimate needs to know of each artefact: the sum over the models of a pipeline."""
+    from edgeveil.devices.latency.estimate import Network
+    from edgeveil.trainer.cli.cost import costs_of
+
+    found: dict[str, Network] = {}
+    for name, cost in costs_of(what, trust).items():
+        artefact = name.partition("/")[2] or _artefact_of(name)
+        before = found.get(artefact)
+        values = cost.input_values
+        network = Network(what.stem, cost.macs, cost.depthwise_macs, cost.parameters, values)
+        if before is not None:
+            network = Network(
+                what.stem,
+                before.macs + network.macs,
+                before.depthwise_macs + network.depthwise_macs,
+                before.parameters + network.parameters,
+                max(before.input_values, values),
+            )
+        found[artefact] = network
+    if any(network.macs <= 0 for network in found.values()):
+        raise BadInput(f"{what} has no multiply-adds that could be counted, so there is nothing to estimate from.")
+    return found
+
+
+def _artefact_of(name: str) -> str:
+    suffix = name.rpartition(".")[2]
+    precision = next((p for p in ("int8", "float16", "float32") if p in name), None)
+    if suffix not in ("tflite", "onnx") or precision is None:
+        raise BadInput(
+            f"An artefact such as generator-int8.tflite was expected, its precision in its name; got {name}."
+        )
+    return f"{suffix}-{precision}"
+
+
+def _lines(one: Estimate) -> list[str]:
+    head = f"  {one.group}, {one.artefact} as {one.precision}"
+    if one.refused:
+        lines = [f"{head}: range REFUSED, {one.refused}"]
+        if one.fps_at_least is not None:
+            lines.append(f"    at least {one.fps_at_least:.3g} frames a second, 9 in 10: {one.because}")
+        return lines
+    middle = f", about {one.fps:.3g}" if one.fps is not None else ""
+    far = "inside" if one.far == 1 else f"{one.far:.2g} times outside"
+    low, high = one.macs_range or (0, 0)
+    return [
+        f"{head}: {one.fps_low:.3g} to {one.fps_high:.3g} frames a second{middle}",
+        f"    {far} the {low / 1e6:.3g} to {high / 1e6:.3g} M MACs of {one.networks} networks ({one.rows} rows) there",
+        *(f"    carried by {weight:+.2f} {row}" for row, weight in one.carried_by),
+    ]

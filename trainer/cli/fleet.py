@@ -1,0 +1,119 @@
+"""``edgeveil fleet FILE flash|status|rollback``: many boards at once, a row for each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edgeveil.edge_runtime.errors import BadInput
+
+fleet = typer.Typer(
+    help="Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/flashing.md).",
+    no_args_is_help=True,
+)
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Parallel = Annotated[int | None, typer.Option(min=1, help="Boards at a time; else what the file says.")]
+MostFailures = Annotated[
+    int | None, typer.Option(min=0, help="Stop when more boards than that have failed; else what the file says.")
+]
+
+
+@fleet.callback()
+def of(context: typer.Context, file: Annotated[Path, typer.Argument(help="The fleet's TOML file.")]) -> None:
+    """Many boards, by one TOML file (docs/flashing.md)."""
+    context.obj = file
+
+
+@fleet.command(epilog="Example: edgeveil fleet hall.toml flash mnist.veil")
+def flash(
+    context: typer.Context,
+    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
+    parallel: Parallel = None,
+    most_failures: MostFailures = None,
+    again: Annotated[bool, typer.Option("--again", help="Even where this release failed three times.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask every board, and change nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Flash the first board alone, then the others; the same command again goes on where it ended."""
+    from edgeveil.devices.fleet.commands import Record, flashing
+    from edgeveil.devices.fleet.inventory import load
+    from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
+    from edgeveil.trainer.progress import say
+
+    boards, record = load(context.obj), Record.of(context.obj)
+    # The first board's keys say what the release is; each board's own are asked again when its turn comes.
+    release = read_bundle(read_file(str(bundle)), _trust(boards.boards[0].trust)).manifest_sha256
+    many = boards.most_failures if most_failures is None else most_failures
+    settings: dict[str, Any] = {"parallel": parallel or boards.parallel, "most_failures": many}
+    if dry_run:
+        settings |= {"canary": False, "most_failures": len(boards.boards)}
+    else:
+        if record.release == release:
+            say(f"Going on with {release:.12}: {len(record.boards)} of {len(boards.boards)} boards had their turn.")
+        record.begin(release)
+        settings["keep"] = record.keep
+    work = flashing(bundle, again=again, dry_run=dry_run)
+    _do(record.ordered(boards.boards), work, settings, as_json, {"release": release, "dry_run": dry_run})
+
+
+@fleet.command(epilog="Example: edgeveil fleet hall.toml status")
+def status(context: typer.Context, parallel: Parallel = None, as_json: AsJson = False) -> None:
+    """Ask every board what it runs."""
+    from edgeveil.devices.fleet.commands import asking
+    from edgeveil.devices.fleet.inventory import load
+
+    boards = load(context.obj)
+    settings = {"parallel": parallel or boards.parallel, "most_failures": len(boards.boards), "canary": False}
+    _do(boards.boards, asking, settings, as_json, {})
+
+
+@fleet.command(epilog="Example: edgeveil fleet hall.toml rollback")
+def rollback(
+    context: typer.Context,
+    parallel: Parallel = None,
+    most_failures: MostFailures = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take the release of the last flash back from the boards that run it, the first one alone first."""
+    from edgeveil.devices.fleet.commands import Record, going_back
+    from edgeveil.devices.fleet.inventory import load
+
+    boards, record = load(context.obj), Record.of(context.obj)
+    if record.release is None:
+        raise BadInput(
+            f"Nothing was flashed by {context.obj} yet, as {record.path} is not there: nothing to take back."
+        )
+    many = boards.most_failures if most_failures is None else most_failures
+    settings = {"parallel": parallel or boards.parallel, "most_failures": many}
+    _do(boards.boards, going_back(record.release), settings, as_json, {"release": record.release})
+
+
+def _trust(folder: Path) -> Any:
+    from edgeveil.devices.flashing.flash import owners_trust
+    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_device_trust
+
+    return open_device_trust(str(folder)) if owners_trust(folder)[1] else Trust.open(str(folder))
+
+
+def _do(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:
+    from edgeveil.devices.fleet.rollout import NOT_TRIED, WELL, exit_code, roll_out
+    from edgeveil.trainer.cli.fleet_table import table
+    from edgeveil.trainer.progress import say
+
+    with table([board.name for board in boards]) as tell:
+        outcomes = roll_out(boards, work, tell=tell, **settings)
+    well = sum(outcome.state in WELL for outcome in outcomes)
+    left = sum(outcome.state == NOT_TRIED for outcome in outcomes)
+    if as_json:
+        rows = [outcome.__dict__ for outcome in outcomes]
+        sys.stdout.write(json.dumps({"schema": 1, **facts, "boards": rows}, indent=1, sort_keys=True) + "\n")
+    more = f", {left} not tried: mend what failed, and the same command goes on" if left else ""
+    say(f"{well} of {len(outcomes)} boards well{more}.")
+    if code := exit_code(outcomes):
+        raise typer.Exit(code)

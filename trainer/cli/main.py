@@ -1,0 +1,350 @@
+"""The ``edgeveil`` command: parse, call, print.
+
+Progress and prose go to stderr; ``--json`` puts exactly one document on stdout.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
+from edgeveil.trainer.cli import audit, cost, estimate
+from edgeveil.trainer.cli import bench as cli_bench
+from edgeveil.trainer.cli import boards as cli_devices
+from edgeveil.trainer.cli.common import Json, Passphrase, _print_json, _say, read_passphrase
+from edgeveil.trainer.cli.fleet import fleet
+from edgeveil.trainer.cli.trust import trust
+
+app = typer.Typer(
+    name="edgeveil",
+    help="Train, audit, sign and run perturbers that keep the answer and hide the person.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+recipes = typer.Typer(help="Recipes: what to train on which data.", no_args_is_help=True)
+bundles = typer.Typer(help="Look at a sealed bundle, or check one.", no_args_is_help=True)
+boards = typer.Typer(help="The boards EdgeVeil knows.", no_args_is_help=True)
+app.add_typer(recipes, name="recipe")
+app.add_typer(bundles, name="bundle")
+app.add_typer(boards, name="devices")
+app.add_typer(trust, name="trust")
+app.add_typer(fleet, name="fleet")
+audit.add_commands(app)
+cli_devices.add_commands(app, boards)
+cost.add_commands(app)
+cli_bench.add_commands(app)
+estimate.add_commands(app)
+
+
+class Budget(str, Enum):
+    """How much work to put in: quick for a look, full for a result to rely on."""
+
+    quick = "quick"
+    full = "full"
+
+
+class Emit(str, Enum):
+    """What leaves the board."""
+
+    frame = "frame"
+    code = "code"
+
+
+class Engine(str, Enum):
+    """Where the points of a sweep are worked."""
+
+    processes = "processes"
+    ray = "ray"
+
+
+class Attacks(str, Enum):
+    """Who attacks the points of a sweep: auto counts codes where few leave, and takes quick elsewhere."""
+
+    auto = "auto"
+    codes = "codes"
+    quick = "quick"
+    all = "all"
+
+
+@app.command(epilog="Example: edgeveil train mnist --out runs/mnist")
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name (edgeveil recipe list) or a TOML file.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run; must not exist unless --resume.")],
+    budget: Annotated[Budget, typer.Option(help="quick cuts the recipe's epochs to a trial.")] = Budget.full,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")] = False,
+    classifiers: Annotated[
+        Path | None, typer.Option(help="Run whose classifiers to take: same data, slices and seed.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train the classifiers and the perturber that a recipe describes."""
+    from edgeveil.trainer.recipe.schema import Recipe
+    from edgeveil.trainer.train import train as train_recipe
+
+    run = train_recipe(Recipe.find(recipe), out, budget=budget.value, resume=resume, classifiers=classifiers)
+    if as_json:
+        _print_json(run.summary())
+    else:
+        _say(f"The run lies in {run.folder}. Next: edgeveil export {run.folder} --for raspberry-pi-cpu --out DIR")
+
+
+@app.command(
+    epilog="Example: edgeveil sweep mnist-release mnist-prgan --axis perturber.price=1,4,16 "
+    "--axis perturber.distance=3,5 --out sweeps/mnist --jobs 2"
+)
+def sweep(
+    recipe: Annotated[list[str], typer.Argument(help="Recipes, by name or TOML file.")],
+    out: Annotated[Path, typer.Option(help="Folder of the sweep; points that lie there are not worked again.")],
+    axis: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=VALUE,VALUE of the recipes that have that key (perturber.price=1,4); may be repeated."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Points at a time.")] = 1,
+    engine: Annotated[Engine, typer.Option(help="processes, or a Ray cluster (RAY_ADDRESS).")] = Engine.processes,
+    budget: Annotated[Budget, typer.Option(help="quick cuts the recipes' epochs to a trial.")] = Budget.full,
+    attacks: Annotated[Attacks, typer.Option(help="Who attacks each point.")] = Attacks.auto,
+    kept: Annotated[
+        list[str] | None, typer.Option(help="Property to show of those that x' keeps; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw the frontier: leakage against what is kept, for many settings of many perturbers, label-only beside them."""
+    from edgeveil.trainer.recipe.schema import Recipe
+    from edgeveil.trainer.report.frontier import as_text, draw
+    from edgeveil.trainer.sweep.axes import parse
+    from edgeveil.trainer.sweep.run import sweep as run_sweep
+
+    frontier = run_sweep(
+        [Recipe.find(name) for name in recipe],
+        [parse(text) for text in axis or ()],
+        out,
+        jobs=jobs,
+        engine=engine.value,
+        budget=budget.value,
+        attacks=attacks.value,
+    )
+    pictures = draw(frontier, out, kept=kept or ())
+    if as_json:
+        _print_json(frontier)
+    else:
+        print(as_text(frontier, kept=kept or ()))
+        _say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
+
+
+@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind release --out mine.toml")
+def recipe_new(
+    data: Annotated[str, typer.Option(help="npz:FILE with arrays x, y, z (and subject, session or groups).")],
+    out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
+    kind: Annotated[
+        str,
+        typer.Option(help="prgan, ngp, ap, minimax, release, label-only, laplace; cleaner, noise for vectors."),
+    ] = "prgan",
+) -> None:
+    """Look at your data and write a commented recipe that trains on it."""
+    from edgeveil.trainer.scaffold.new import write_recipe
+
+    write_recipe(data, out, kind=kind)
+    _say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
+
+
+@recipes.command("list", epilog="Example: edgeveil recipe list")
+def recipe_list() -> None:
+    """Name the recipes that come with EdgeVeil."""
+    from edgeveil.trainer.recipe.schema import Recipe
+
+    for name in Recipe.names():
+        print(f"{name:24} {Recipe.find(name).description}")
+
+
+@recipes.command("show", epilog="Example: edgeveil recipe show mnist > mine.toml")
+def recipe_show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.")]) -> None:
+    """Print a recipe, ready to be changed and trained."""
+    from edgeveil.trainer.recipe.schema import Recipe
+
+    sys.stdout.write(Recipe.text(recipe))
+
+
+@app.command(
+    epilog="Example: edgeveil export runs/mnist --for coral-dev-board --for jetson-nano --out runs/mnist-export"
+)
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    profiles: Annotated[
+        list[str] | None, typer.Option("--for", help="Board profile, by name or TOML file; may be repeated.")
+    ] = None,
+    all_formats: Annotated[bool, typer.Option("--all-formats", help="Every format, wanted by a board or not.")] = False,
+    emit: Annotated[Emit, typer.Option(help="What leaves: frame, or a cleaner's code of few numbers.")] = Emit.frame,
+    as_json: Json = False,
+) -> None:
+    """Export a run as TFLite and ONNX for boards, linted and compared with Keras."""
+    from edgeveil.trainer.export.export import export as export_run
+
+    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit.value)
+    if as_json:
+        _print_json(folder.report)
+    else:
+        _say(folder.text())
+        first = next(iter(folder.manifest["preference"]), "numpy")
+        _say(f"The artefacts lie in {out}. Next: edgeveil audit {out} --artefact {first}")
+
+
+@app.command(epilog="Example: edgeveil freeze runs/mnist-export --out mnist-frozen.npz")
+def freeze(
+    target: Annotated[Path, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")],
+    out: Annotated[Path, typer.Option(help="The .npz file to write; must not exist.")],
+    artefact: Annotated[str, typer.Option(help="Which artefact perturbs: the one that ships.")] = "tflite-int8",
+    run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
+    trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
+) -> None:
+    """Write what an artefact lets out as a fixed benchmark set, for others to attack."""
+    from edgeveil.trainer.audit.frozen import write_frozen
+    from edgeveil.trainer.audit.open import open_target
+
+    write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
+    _say(f"Wrote {out}: perturbed readings with y, z and their slices. docs/adversaries.md says how to attack them.")
+
+
+@app.command(epilog="Example: edgeveil keygen keys")
+def keygen(
+    folder: Annotated[Path, typer.Argument(help="Where signing.key and signing.pub go.")],
+    development: Annotated[
+        bool, typer.Option("--development", help="A throw-away key that every runtime announces.")
+    ] = False,
+    passphrase_file: Passphrase = None,
+    no_passphrase: Annotated[bool, typer.Option("--no-passphrase", help="Leave the key unencrypted.")] = False,
+) -> None:
+    """Make a signing key. Keep signing.key off the boards; signing.pub goes into their trust folder."""
+    from edgeveil.trainer.sealing.seal import keygen as make_keys
+
+    passphrase = None
+    if not (development or no_passphrase):
+        passphrase = read_passphrase(passphrase_file, confirm=True)
+    public = make_keys(folder, passphrase=passphrase, development=development)
+    _say(f"Wrote {folder / 'signing.key'} (mode 600: keep it secret) and {public}.")
+
+
+@app.command(epilog="Example: edgeveil seal runs/mnist-export --key keys/signing.key --out mnist.veil")
+def seal(
+    folder: Annotated[Path, typer.Argument(help="Export folder that was audited.")],
+    key: Annotated[Path, typer.Option(help="signing.key of edgeveil keygen.")],
+    out: Annotated[Path, typer.Option(help="The .veil file to write.")],
+    no_audit: Annotated[bool, typer.Option("--no-audit", help='Seal unaudited; the card says "not audited".')] = False,
+    passphrase_file: Passphrase = None,
+) -> None:
+    """Sign artefacts, manifest and privacy card into one bundle."""
+    from edgeveil.trainer.sealing.seal import is_encrypted
+    from edgeveil.trainer.sealing.seal import seal as seal_folder
+
+    passphrase = read_passphrase(passphrase_file) if is_encrypted(key) else None
+    path = seal_folder(folder, key, out, passphrase=passphrase, allow_unaudited=no_audit)
+    _say(f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)")
+
+
+Trust = Annotated[Path, typer.Option(help="Folder of the public keys that may sign.")]
+
+
+@bundles.command("inspect", epilog="Example: edgeveil bundle inspect mnist.veil --trust trust")
+def bundle_inspect(bundle: Annotated[Path, typer.Argument()], trust: Trust, as_json: Json = False) -> None:
+    """Show what a bundle holds and what its privacy card says. Nothing of an unverified bundle is shown."""
+    from edgeveil.trainer.sealing.inspect import inspect
+
+    view = inspect(bundle, trust)
+    if as_json:
+        _print_json(view.document())
+    else:
+        print(view.text())
+
+
+@bundles.command("verify", epilog="Example: edgeveil bundle verify mnist.veil --trust trust")
+def bundle_verify(bundle: Annotated[Path, typer.Argument()], trust: Trust, as_json: Json = False) -> None:
+    """Check signature, hashes and manifest of a bundle; exit code 0 when all of it holds."""
+    from edgeveil.trainer.sealing.inspect import verify
+
+    view = verify(bundle, trust)
+    if as_json:
+        _print_json(view.document())
+    else:
+        print(view.text())
+
+
+@boards.command("list", epilog="Example: edgeveil devices list")
+def devices_list() -> None:
+    """Name the board profiles."""
+    from edgeveil.devices import profiles
+
+    for name in profiles.names():
+        print(f"{name:24} {profiles.load(name).title}")
+
+
+@boards.command("show", epilog="Example: edgeveil devices show coral-dev-board")
+def devices_show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")]) -> None:
+    """Show one board's facts, and what was never run on the real board."""
+    from edgeveil.devices import profiles
+
+    print(profiles.load(profile).text())
+
+
+@app.command(
+    epilog="Examples: edgeveil report runs/demo/run --export runs/demo/export --out report.html; "
+    "edgeveil report bench --out docs/results/bench/report"
+)
+def report(
+    run: Annotated[Path, typer.Argument(help='Folder of a finished run, or the word "bench".')],
+    out: Annotated[Path, typer.Option(help="The HTML page to write; with bench, a folder.")],
+    export: Annotated[Path | None, typer.Option(help="Its audited export folder.")] = None,
+    bundle: Annotated[Path | None, typer.Option(help="The sealed bundle, for its hash.")] = None,
+    bench: Annotated[Path | None, typer.Option(help="bench.json of edgeveil-edge bench --json.")] = None,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Show raw readings beside perturbed ones: they are somebody's data.")
+    ] = False,
+    results: Annotated[Path, typer.Option(help="With bench: folder of recorded results.")] = Path("docs/results/bench"),
+    privacy: Annotated[Path | None, typer.Option(help="With bench: folder of recorded audits, for the cost.")] = None,
+) -> None:
+    """Write one page that shows a run: numbers, curves and, if asked for, pictures; or tables of benchmarks."""
+    if run == Path("bench"):
+        from edgeveil.trainer.report.bench import write_bench_report
+
+        written = write_bench_report(results, out, privacy=privacy)
+        _say(f"Wrote {', '.join(map(str, written))}.")
+        return
+    if export is None:
+        raise BadInput("The run's audited export folder was expected: give it with --export.")
+    from edgeveil.trainer.report.run_page import write_report
+
+    write_report(run=run, export=export, bundle=bundle, bench=bench, out=out, pictures=pictures)
+    _say(f"Wrote {out}.")
+
+
+def main() -> None:
+    """Run the command line; every expected failure is one line on stderr and its exit code."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        code = app(standalone_mode=False)
+    except EdgeVeilError as error:
+        _say(f"error: {error}")
+        code = error.exit_code
+    except typer.Abort:
+        _say("Interrupted.")
+        code = 130
+    except KeyboardInterrupt:
+        _say("Interrupted. What was finished is kept; train goes on with --resume.")
+        code = 130
+    except BrokenPipeError:
+        code = 0
+    except TyperException as error:  # a wrong option or argument: usage, what was wrong, how to get help
+        error.show()  # type: ignore[attr-defined]
+        code = error.exit_code
+    sys.exit(code or 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Data files that a person fetches once: looked up below EDGEVEIL_DATA, and taken only with the right checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from edgeveil.edge_runtime.errors import BadInput
+
+VARIABLE = "EDGEVEIL_DATA"
+
+
+def checked(name: str, *, sha256: str, source: str) -> Path:
+    """The file ``name`` (like ``"ujiindoorloc/trainingData.csv.gz"``) below the folder that EDGEVEIL_DATA names.
+
+    ``source`` ends the sentence "get it from ..." for whoever does not have it. Raises ``BadInput`` where the variable,
+    the file or the right content is missing.
+    """
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        raise BadInput(
+            f"The environment variable {VARIABLE} must name the folder that holds {name}; it is not set. "
+            f"Get the file from {source}."
+        )
+    path = Path(folder).expanduser() / name
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise BadInput(
+            f"Expected {name} in the folder of {VARIABLE}; got {error.strerror or error}. Get it from {source}."
+        ) from None
+    if found != sha256:
+        raise BadInput(f"Expected {name} with SHA-256 {sha256}; got {found}. Get it anew from {source}.")
+    return path

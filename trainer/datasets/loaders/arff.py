@@ -1,0 +1,43 @@
+"""Read a whole dense ARFF file, plain or gzipped, into one matrix."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.sources.arff import read_header, read_rows
+
+
+def arff_bytes(path: Path) -> bytes:
+    """The text of an ARFF file, unpacked where its name ends with ``.gz``."""
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if path.suffix == ".gz" else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"{path} cannot be read ({error}); give an .arff or .arff.gz file.") from None
+
+
+def parse_arff(data: bytes, name: str) -> tuple[list[str], np.ndarray]:
+    """Attribute names and values (rows, attributes) float64 of an ARFF text. BadInput names ``name`` and the line."""
+    try:
+        lines = enumerate(io.StringIO(data.decode("utf-8")), start=1)
+        attributes = read_header(lines)
+        # Rows into one flat buffer as they come: a list of lists of floats would be ten times its size.
+        flat = np.fromiter((value for row in read_rows(attributes, lines) for value in row), np.float64)
+    except UnicodeDecodeError:
+        raise BadInput(f"{name} is not UTF-8 text; convert it first.") from None
+    except BadInput as error:
+        raise BadInput(f"{name}: {error}") from None
+    if not len(flat):
+        raise BadInput(f"{name} has no rows after @data.")
+    return [attribute.name for attribute in attributes], flat.reshape(-1, len(attributes))
+
+
+def read_arff(path: Path) -> tuple[list[str], np.ndarray]:
+    """Attribute names and values (rows, attributes) float64 of a dense ARFF file, ``.arff`` or ``.arff.gz``."""
+    return parse_arff(arff_bytes(path), str(path))

@@ -1,0 +1,33 @@
+"""scikit-learn's handwritten digits: 1,797 pictures of 8 x 8 pixels, 0 to 16, part of the library itself.
+
+Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998
+(the test half), licence CC BY 4.0; sklearn.datasets.load_digits reads the copy inside the installed package, so
+nothing is fetched. The same people wrote several digits each and the file does not say who: rows are cut one by one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.readings import Readings, of_digits
+
+# Of the pixels as uint8 (1797, 8, 8) followed by the digits as uint8, both in C order.
+SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
+
+
+def load(*, target: str, sensitive: str) -> Readings:
+    """All 1,797 digits, uint8 (8, 8, 1) from 0 to 16. Raises ``BadInput`` for an attribute they do not have."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    x, digit = bunch.images.astype(np.uint8), bunch.target.astype(np.uint8)
+    found = hashlib.sha256(x.tobytes() + digit.tobytes()).hexdigest()
+    if found != SHA256:
+        raise BadInput(
+            f"Expected scikit-learn's digits with SHA-256 {SHA256}; got {found}. "
+            "Install scikit-learn anew from the locked requirements."
+        )
+    return of_digits(x, digit, target=target, sensitive=sensitive, high=16.0)

@@ -1,0 +1,57 @@
+"""Faces of 38 people, each under up to 64 single lights: the light is kept, the person hidden.
+
+Source: A. Georghiades, P. Belhumeur and D. Kriegman, "From Few to Many: Illumination Cone Models for Face Recognition
+under Variable Lighting and Pose", IEEE PAMI 23(6), 2001, and K.-C. Lee, J. Ho and D. Kriegman, "Acquiring Linear
+Subspaces for Face Recognition under Variable Lighting", IEEE PAMI 27(5), 2005 (the cropped pictures). Free for
+research with acknowledgement of both papers; not to be passed on in a product. Wanted is one file,
+``extended_yale_b/extended_yale_b_96x84.npz``, as ``SOURCE`` says how to make.
+
+y is where the light comes from (left: azimuth -110 to -25 degrees, front: at most 15 off, right), z the person.
+Pictures lit from above (elevation 60 and more), from an azimuth of 20 degrees or from behind (120 and more) are left
+out: 1,844 remain. Every light occurs about once per person, so a permutation test should permute people within a light.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.downloads import checked
+from edgeveil.trainer.datasets.readings import Readings
+
+FILE = "extended_yale_b/extended_yale_b_96x84.npz"
+SHA256 = "aba6473eeee5fa3a01987c2f4cfaf4feef1e7b02d6c92a13caabd56fc2b79d49"
+SOURCE = (
+    "the cropped Extended Yale Face Database B: all 2,414 single-light pictures averaged 2 x 2 to 96 x 84 as `images` "
+    "uint8, with `subject`, `azimuth` and `elevation` from the file names"
+)
+
+
+def load(*, target: str, sensitive: str) -> Readings:
+    """1,844 grey pictures uint8 (48, 42, 1); y "light" (left, front, right), z "person" (38).
+
+    Rows are cut one by one: z is the person, and every picture is another light. The attributes are ``azimuth`` and
+    ``elevation`` of the light in degrees. Raises ``BadInput``.
+    """
+    for key, name, known in (("target", target, "light"), ("sensitive", sensitive, "person")):
+        if name != known:
+            raise BadInput(f'`data.{key}`: expected "{known}"; got "{name}".')
+    with np.load(checked(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
+        images, subject = file["images"], file["subject"]
+        azimuth, elevation = file["azimuth"].astype(np.float64), file["elevation"].astype(np.float64)
+    left, front, right = (azimuth > -120) & (azimuth <= -25), abs(azimuth) <= 15, (azimuth >= 25) & (azimuth < 120)
+    keep = (left | front | right) & (elevation < 60)
+    people, z = np.unique(subject[keep], return_inverse=True)
+    y = np.select([left, front, right], [0, 1, 2])[keep]
+    x = images[keep].reshape(-1, 48, 2, 42, 2).mean(axis=(2, 4))
+    return Readings(
+        np.rint(x).astype(np.uint8)[..., None],
+        y.astype(np.int64),
+        z.reshape(-1),
+        ("left", "front", "right"),
+        tuple(f"person-{number}" for number in people),
+        "image",
+        0.0,
+        255.0,
+        attributes={"azimuth": azimuth[keep], "elevation": elevation[keep]},
+    )

@@ -1,0 +1,69 @@
+"""MNIST: 70,000 handwritten digits of 28 x 28 pixels; its 60,000 and 10,000 pooled, as paper 001 does (section 6.1).
+
+Source: Y. LeCun, C. Cortes, C. J. C. Burges, "The MNIST database of handwritten digits", 1998; cite LeCun, Bottou,
+Bengio, Haffner, "Gradient-based learning applied to document recognition", Proc. IEEE 86(11), 1998. Its publishers
+state no licence; mirrors often quote CC BY-SA 3.0. The four idx files are looked for in ``$EDGEVEIL_DATA/mnist``, then
+in the user's cache, to where they are fetched if need be; their SHA-256 is checked wherever they come from. Who wrote a
+digit is not in these files, so rows are cut one by one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.readings import Readings, of_digits
+
+ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+FILES = {  # images or labels: file, SHA-256, in the order they are pooled
+    "images": (
+        ("train-images-idx3-ubyte.gz", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        ("t10k-images-idx3-ubyte.gz", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+    ),
+    "labels": (
+        ("train-labels-idx1-ubyte.gz", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+        ("t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+    ),
+}
+HEADER = {"images": 16, "labels": 8}  # bytes: magic number and dimensions, known once the checksum holds
+
+
+def load(*, target: str, sensitive: str) -> Readings:
+    """All 70,000 digits, uint8 (28, 28, 1) from 0 to 255. Raises ``BadInput``: not there, or not those files."""
+    data = {kind: b"".join(_read(name, digest)[HEADER[kind] :] for name, digest in FILES[kind]) for kind in FILES}
+    x = np.frombuffer(data["images"], np.uint8).reshape(-1, 28, 28)
+    return of_digits(x, np.frombuffer(data["labels"], np.uint8), target=target, sensitive=sensitive, high=255.0)
+
+
+def _read(name: str, digest: str) -> bytes:
+    given = os.environ.get("EDGEVEIL_DATA")
+    path = Path(given) / "mnist" / name if given else None
+    if path is None or not path.is_file():
+        path = _fetched(name, digest)
+    packed = path.read_bytes()
+    found = hashlib.sha256(packed).hexdigest()
+    if found != digest:
+        raise BadInput(
+            f"{path} is not MNIST's {name}: expected SHA-256 {digest}, got {found}. Remove it, and it is fetched anew, "
+            "or put the right file there."
+        )
+    return gzip.decompress(packed)
+
+
+def _fetched(name: str, digest: str) -> Path:
+    import pooch
+
+    cache = Path(pooch.os_cache("edgeveil")) / "mnist"
+    try:
+        return Path(pooch.retrieve(ADDRESS + name, known_hash=f"sha256:{digest}", fname=name, path=cache))
+    except (OSError, ValueError) as error:  # requests' errors are OSErrors; a wrong checksum is a ValueError
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise BadInput(
+            f"MNIST's {name} was expected in $EDGEVEIL_DATA/mnist or {cache}, and could not be fetched ({reason}). "
+            "Put the four idx .gz files into either folder."
+        ) from None

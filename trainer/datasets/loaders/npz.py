@@ -1,0 +1,161 @@
+"""A user's own arrays: one .npz file with x, y and z, and if known who and which recording each row is from.
+
+``x`` (N, height, width), (N, height, width, channels) or (N, features); ``y`` and ``z`` (N,) whole numbers or text;
+``labels`` (N, L), for cleaners: several numbers to keep or to hide of each row;
+``subject`` (or ``groups``, the same under scikit-learn's name) and ``session`` (N,) whole numbers or text;
+``consent`` (N,), 1 or true where the record itself may be shown in the place of another's (a *donor*). Whose data
+they are, under what licence and how they were checked is the user's to know: nothing is fetched.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Labels
+from edgeveil.trainer.datasets.loaders.multitarget import checked_labels
+from edgeveil.trainer.datasets.npz_errors import UNREADABLE
+from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.recipe.messages import nearest
+
+NEEDED = ("x", "y", "z")
+OPTIONAL = ("subject", "groups", "session")
+CONSENT = "consent"
+LABELS = "labels"
+DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")  # what a manifest can name
+SMALLEST_SIDE = 4
+LARGEST = 1e30  # of |x|: beyond it float32 has no room for a difference of two
+
+
+def load(path: Path, *, low: float | None = None, high: float | None = None, wanted: int | None = None) -> Readings:
+    """Read and check a file. ``low`` and ``high`` are the ends of x's range, for images; the first ``wanted`` of
+    ``labels`` are kept. Raises ``BadInput``."""
+    arrays = _arrays(path)
+    x = _readings(arrays["x"], path)
+    y, y_names = _labels(arrays["y"], "y", len(x), path)
+    z, z_names = _labels(arrays["z"], "z", len(x), path)
+    if "subject" in arrays and "groups" in arrays:
+        raise BadInput(f"{path}: `groups` is another name for `subject`; got both. Leave one out.")
+    consent = _consent(arrays[CONSENT], len(x), path) if CONSENT in arrays else None
+    groups = {name: _labels(arrays[name], name, len(x), path)[0] if name in arrays else None for name in OPTIONAL}
+    subject = groups["subject"] if groups["groups"] is None else groups["groups"]
+    kind = "vector" if x.ndim == 2 else "image"
+    if kind == "vector" and not (low is None and high is None):
+        raise BadInput(
+            "`data.low` and `data.high` are for images; vectors take the range of each feature. Leave them out."
+        )
+    labels = _numbers(arrays.get(LABELS), wanted, len(x), path)
+    units = {"subject": subject, "session": groups["session"]}
+    return Readings(x, y, z, y_names, z_names, kind, low, high, labels=labels, consent=consent, **units)  # type: ignore[arg-type]
+
+
+def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Path) -> Labels | None:
+    """The numeric labels of a file, where the recipe wants some."""
+    if wanted is None:
+        return None
+    if labels is None:
+        raise BadInput(f"{path}: `data.wanted` counts columns of an array `labels`, which is not there. Add it.")
+    if labels.ndim != 2 or len(labels) != rows:
+        raise BadInput(f"{path}: `labels` must have a row for each of the {rows} rows of x; got shape {labels.shape}.")
+    values = checked_labels(labels)
+    if not 1 <= wanted < values.shape[1]:
+        raise BadInput(f"{path}: `labels` has {values.shape[1]} columns: 1 to {values.shape[1] - 1} can be wanted.")
+    return Labels(values, wanted)
+
+
+def _consent(consent: np.ndarray, rows: int, path: Path) -> np.ndarray:
+    """Which rows may be donors, bool (N,)."""
+    if consent.shape != (rows,) or consent.dtype.kind not in "biu" or not np.isin(consent, (0, 1)).all():
+        raise BadInput(
+            f"{path}: `{CONSENT}` must be 1 (true) or 0 (false) for each of the {rows} rows of x, whether its record "
+            f"may be shown; got {consent.dtype} of shape {consent.shape}."
+        )
+    return consent.astype(bool)
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        raise BadInput(f"Expected data in {path}; there is no such file. Correct `data.source`.")
+    try:
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise BadInput(f"{path} is a single array; expected an .npz file with x, y and z (numpy.savez).")
+        with file:
+            _check_names(file.files, path)
+            return {
+                name: _array(file, name, path) for name in (*NEEDED, *OPTIONAL, LABELS, CONSENT) if name in file.files
+            }
+    except UNREADABLE as error:
+        raise BadInput(f"{path} cannot be read as an .npz file ({error}). Write it with numpy.savez.") from None
+
+
+def _array(file: np.lib.npyio.NpzFile, name: str, path: Path) -> np.ndarray:
+    try:
+        return file[name]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise BadInput(
+            f"{path}: `{name}` is an array of Python objects, which is never loaded: it could run code. Make it an "
+            "array of numbers or text, such as numpy.array(list_of_equal_lengths, dtype=numpy.float32)."
+        ) from None
+
+
+def _check_names(names: list[str], path: Path) -> None:
+    for needed in NEEDED:
+        if needed not in names:
+            raise BadInput(
+                f"{path}: the array `{needed}` is missing; there is {', '.join(sorted(names)) or 'none'}. Expected x, "
+                "y, z and, if known, subject (or groups) and session."
+            )
+    for name in names:
+        known = (*NEEDED, *OPTIONAL, LABELS, CONSENT)
+        near = nearest(name.lower(), (*OPTIONAL, CONSENT))
+        # An array passed over for a slip of the pen would let recordings straddle the slices.
+        if name not in known and near:
+            raise BadInput(f"{path}: `{name}` is no array that is known here{near}. Rename it.")
+
+
+def _readings(x: np.ndarray, path: Path) -> np.ndarray:
+    if str(x.dtype) not in DTYPES:
+        raise BadInput(f"{path}: `x` must be one of {', '.join(DTYPES)}; got {x.dtype}. Convert it with x.astype(...).")
+    if x.ndim not in (2, 3, 4) or 0 in x.shape:
+        raise BadInput(
+            f"{path}: `x` must be (N, features), (N, height, width) or (N, height, width, channels); got {x.shape}."
+        )
+    if x.ndim == 3:
+        x = x[..., None]
+    if x.ndim == 4 and min(x.shape[1:3]) < SMALLEST_SIDE:
+        raise BadInput(
+            f"{path}: images must have at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels; got {x.shape[1]} x "
+            f"{x.shape[2]}. Give them as vectors: x.reshape(len(x), -1)."
+        )
+    if x.dtype.kind == "f":
+        rows = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
+        if len(rows):
+            raise BadInput(
+                f"{path}: `x` must be finite; {len(rows)} of {len(x)} rows have NaN or infinite values, "
+                f"the first is row {rows[0]}. Fill or drop them."
+            )
+        if np.abs(x).max() > LARGEST:
+            raise BadInput(f"{path}: `x` must lie within ±{LARGEST:g}; it has larger values. Scale it.")
+    return x
+
+
+def _labels(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Class numbers (N,) and their names, sorted."""
+    if labels.ndim != 1 or len(labels) != rows:
+        raise BadInput(
+            f"{path}: `{name}` must have one value for each of the {rows} rows of x; got shape {labels.shape}."
+        )
+    if labels.dtype.kind not in "iubUS":
+        raise BadInput(
+            f"{path}: `{name}` must be whole numbers or text, one class per row; got {labels.dtype}. Convert it with "
+            f"{name}.astype(int), or cut it into classes with numpy.digitize."
+        )
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8", "replace")
+    names, numbers = np.unique(labels, return_inverse=True)
+    return numbers.astype(np.int64), tuple(str(value) for value in names)

@@ -1,0 +1,27 @@
+"""Mulan's "scene": 2,407 pictures as 294 colour moments in [0, 1], with 6 labels (a picture may have several).
+
+Boutell, Luo, Shen, Brown: Learning multi-label scene classification, Pattern Recognition 37(9), 2004. Mulan states no
+licence for the data (its own, GPL, is for the Java library), so they are not shipped here.
+"""
+
+from __future__ import annotations
+
+from edgeveil.trainer.datasets.loaders.mulan import read_mulan
+from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget
+
+FEATURES = 294
+FILES = {
+    "scene-train.arff": "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
+    "scene-test.arff": "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
+}
+ORIGIN = "from github.com/tsoumakas/mulan, data/multi-label/scene"
+
+
+def load() -> MultiTarget:
+    """All 2,407 rows, train before test. Labels are -1 and 1, as in paper 000's figures.
+
+    Raises BadInput where EDGEVEIL_DATA does not hold the published files.
+    """
+    names, values = read_mulan("mulan_scene", FILES, ORIGIN)
+    labels = 2 * values[:, FEATURES:] - 1
+    return MultiTarget.checked("scene", values[:, :FEATURES], labels, names[:FEATURES], names[FEATURES:])

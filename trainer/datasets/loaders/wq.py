@@ -1,0 +1,23 @@
+"""Mulan's "wq": 1,060 samples of Slovenian river water, 16 measurements (standardised) and 14 taxa found in it.
+
+Dzeroski, Demsar, Grbovic: Predicting chemical parameters of river water quality from bioindicator data, Applied
+Intelligence 13(1), 2000. Mulan states no licence for the data, so they are not shipped here.
+"""
+
+from __future__ import annotations
+
+from edgeveil.trainer.datasets.loaders.mulan import read_mulan
+from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget
+
+FEATURES = 16
+FILES = {"wq.arff": "4a0906b4a51bf52c986790ddaf261ba51faa3da9cffe823badabd88d38d252fe"}
+ORIGIN = "from github.com/tsoumakas/mulan, data/multi-target/wq.arff"
+
+
+def load() -> MultiTarget:
+    """All 1,060 rows. Labels are abundance codes, 0 (absent), 1, 3 or 5.
+
+    Raises BadInput where EDGEVEIL_DATA does not hold the published file.
+    """
+    names, values = read_mulan("mulan_wq", FILES, ORIGIN)
+    return MultiTarget.checked("wq", values[:, :FEATURES], values[:, FEATURES:], names[:FEATURES], names[FEATURES:])

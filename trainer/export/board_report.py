@@ -1,0 +1,81 @@
+"""What each board gets, and what could not be shown here: refused is a result, never a silent skip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from edgeveil.devices.profiles import ARTEFACTS, Profile
+from edgeveil.edge_runtime.backends import available
+from edgeveil.trainer.export import variants
+from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.convert.edgetpu import Compiled
+
+
+def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list[str]:
+    """The artefacts to export, best first: in the boards' own order of preference, then the rest if asked for.
+
+    A perturber of that ``kind`` may have fewer of them, or more (``edgeveil.trainer.export.variants``).
+    """
+    names = [artefact for profile in profiles for artefact in profile.artefacts]
+    return variants.offered(kind, list(dict.fromkeys([*names, *(ARTEFACTS if all_formats else ())])))
+
+
+def rows(
+    profiles: Sequence[Profile], made: Sequence[Made], compiled: Mapping[str, Compiled], *, kind: str
+) -> list[dict[str, Any]]:
+    """One row per board and artefact: ``profile``, ``artefact``, ``status``, ``on_board``, and ``audited`` in words.
+
+    ``compiled`` is what each board's compiler made. An artefact that no board asked for has a row of its own.
+    """
+    found = []
+    files = {one.name: one.files() for one in made}
+    for profile in profiles:
+        for artefact in profile.artefacts:
+            reason = variants.why_not(kind, artefact)
+            if files and reason:
+                found.append(_row(profile.name, artefact, f"refused: {reason}", "nothing"))
+        for artefact in [name for name in files if variants.runs_on(name, profile.artefacts)]:
+            status = _status(profile, artefact, compiled)
+            audited = "the exported file"
+            if _accelerator(profile, artefact):
+                audited += "; what the accelerator makes of it is not audited here"
+            found.append(_row(profile.name, artefact, status, audited))
+        one = compiled.get(profile.compiler or "")
+        if one is not None and one.entries:
+            status = f"compiled by {one.by} from {one.source}; no interpreter here can run it"
+            found.append(_row(profile.name, one.name, status, "nothing, until edgeveil audit --on --device edgetpu"))
+    asked = [artefact for profile in profiles for artefact in profile.artefacts]
+    for artefact in files:
+        if not (profiles and variants.runs_on(artefact, asked)):
+            status = f"exported; no board here asks for it; {_runs_here(artefact)}"
+            found.append(_row("-", artefact, status, "the exported file"))
+    return found
+
+
+def _row(profile: str, artefact: str, status: str, audited: str) -> dict[str, Any]:
+    return {"profile": profile, "artefact": artefact, "status": status, "on_board": "not by export", "audited": audited}
+
+
+def _accelerator(profile: Profile, artefact: str) -> str | None:
+    return None if artefact == variants.NUMPY else profile.accelerator(variants.base(artefact))
+
+
+def _status(profile: Profile, artefact: str, compiled: Mapping[str, Compiled]) -> str:
+    accelerator = _accelerator(profile, artefact)
+    if accelerator is None:
+        return f"exported; {_runs_here(artefact)}"
+    if profile.accelerator_path and Path(profile.accelerator_path).exists():
+        status = f"exported, not run here on the {accelerator}"
+    else:
+        status = f"exported, not runnable here: no {accelerator}"
+    one = compiled.get(profile.compiler or "")
+    if one is not None and one.source == artefact:
+        status += f"; {one.text()}"
+    return f"{status}; the file itself {_runs_here(artefact)}"
+
+
+def _runs_here(artefact: str) -> str:
+    backends = available(artefact.split("-")[0])
+    return f"runs on this CPU by {backends[0]}" if backends else "has no interpreter installed here"

@@ -1,0 +1,42 @@
+"""What leaves a cleaner: the vector, or its code of r whole numbers, from which a receiver makes the vector."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.export import runners
+from edgeveil.trainer.runs.fitted import FittedPerturber
+
+HEAD_ROOM = 4.0  # codes up to so many times the largest in training fit; beyond that they saturate
+LARGEST = 2**15 - 1
+
+
+def as_code(fitted: FittedPerturber, x: np.ndarray) -> FittedPerturber:
+    """The same cleaner, sending its code as int16 and nothing else.
+
+    The step is a power of two, from training readings x (n, features). The table ``decoder`` (r + 1, features) has the
+    step in it: x~ = [code, 1] decoder. Raises ``BadInput`` for a perturber that has no code.
+    """
+    if fitted.kind != "cleaner":
+        raise BadInput(f"A perturber of the kind {fitted.kind!r} has no code to emit; leave out --emit code.")
+    from edgeveil.models.cleaners import arrays
+
+    keras = runners.on_keras(fitted)
+    keras.run(x, {})
+    code = keras.flow("c")
+    most = 0.0 if code is None else float(np.abs(code).max())
+    scale = 2.0 ** math.ceil(math.log2(HEAD_ROOM * max(most, 1e-6) / LARGEST))
+    made_of = arrays(fitted.models["cleaner"])
+    decoder = np.vstack([made_of["decoder"] * np.float32(scale), made_of["decoder_bias"]])
+    quantise = {"stage": "quantise", "input": "c", "output": "q", "scale": scale, "dtype": "int16"}
+    output = {"name": "code", "kind": "code", "tensor": "q", "shape": [len(decoder) - 1], "dtype": "int16"}
+    return replace(
+        fitted,
+        stages=(*(stage for stage in fitted.stages if stage["stage"] != "output"), quantise),
+        outputs=({**output, "decoder": "decoder"},),
+        tables={"decoder": decoder},
+    )

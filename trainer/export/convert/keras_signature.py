@@ -1,0 +1,44 @@
+"""A Keras model as a function of named tensors, mostly of one frame: what both converters start from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgeveil.edge_runtime.errors import BadInput
+
+
+def input_names(model: Any) -> list[str]:
+    """The names of a Keras model's inputs, in its own order."""
+    return [tensor.name for tensor in model.inputs]
+
+
+def input_specs(model: Any, batch: int = 1) -> list[Any]:
+    """``tf.TensorSpec`` (batch, ...) float32 for every input, named as the model names it.
+
+    Raises ``BadInput`` where a size is left open: a board's compiler needs every one.
+    """
+    import tensorflow as tf
+
+    specs = []
+    for tensor in model.inputs:
+        shape = tuple(tensor.shape[1:])
+        if None in shape:
+            raise BadInput(
+                f"the model {model.name!r} leaves a size of its input {tensor.name!r} open, {shape}: "
+                "build it with every size given."
+            )
+        specs.append(tf.TensorSpec((batch, *shape), tf.float32, name=tensor.name))
+    return specs
+
+
+def function(model: Any, batch: int = 1) -> Any:
+    """A ``tf.function`` over the model's inputs, in order, to ``{output name: tensor}``; dropout off."""
+    import tensorflow as tf
+
+    names = list(model.output_names)
+
+    def call(*tensors: Any) -> dict[str, Any]:
+        value = model(tensors[0] if len(tensors) == 1 else list(tensors), training=False)
+        return dict(zip(names, value if isinstance(value, (list, tuple)) else [value], strict=True))
+
+    return tf.function(call, input_signature=input_specs(model, batch))

@@ -1,0 +1,154 @@
+"""Keras 3 to ONNX opset 13: float32, float16 and int8 (QDQ), one frame at a time, the same bytes every time.
+
+Tensors keep the channels-last order of the networks; nothing here turns a model's inputs to channels-first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.export.convert.keras_signature import function, input_specs
+from edgeveil.trainer.tensorflow_quiet import quiet
+
+PRECISIONS = ("float32", "float16", "int8")
+LARGEST_SIDE = 4096  # pixels: a scale is the quotient of two sides
+OPSET = 13  # JetPack 4.6 and OpenVINO 2022.3 read no more; it brings IR 7
+
+
+def convert(
+    model: Any, precisions: Sequence[str], calibration: Mapping[str, np.ndarray] | None = None, *, batch: int = 1
+) -> dict[str, bytes]:
+    """The model as an ONNX file in each precision; all take and give float32.
+
+    ``model`` is a Keras model with named inputs and outputs, ``calibration`` maps an input name to float32 (n, ...):
+    real inputs of the model, n rows that belong together, needed for int8 alone. ``batch`` frames go through at a time.
+    """
+    with quiet():
+        float32 = _float32(model, batch)
+        makers = {
+            "float32": lambda: float32,
+            "float16": lambda: _float16(float32),
+            "int8": lambda: _int8(float32, calibration),
+        }
+        return {precision: makers[precision]().SerializeToString(deterministic=True) for precision in precisions}
+
+
+def _float32(model: Any, batch: int) -> Any:
+    import tf2onnx
+
+    proto, _ = tf2onnx.convert.from_function(
+        function(model, batch), input_signature=input_specs(model, batch), opset=OPSET
+    )
+    _resize_to_whole_sizes(proto)
+    return _tidy(proto)
+
+
+def _resize_to_whole_sizes(proto: Any) -> None:
+    """Scales of resizes that are a little too small in float32 become a little too large.
+
+    23 / 12 rounded down makes 22 of 12, says the specification (floor of size times scale); some runtimes round that,
+    and a checker refuses the graph.
+    """
+    from onnx import numpy_helper
+
+    constants = {constant.name: constant for constant in proto.graph.initializer}
+    for node in proto.graph.node:
+        if node.op_type != "Resize" or len(node.input) < 3 or node.input[2] not in constants:
+            continue
+        constant = constants[node.input[2]]
+        scales = numpy_helper.to_array(constant)
+        short = np.array([Fraction(float(s)) < Fraction(float(s)).limit_denominator(LARGEST_SIDE) for s in scales])
+        scales = np.where(short, np.nextafter(scales, np.float32(np.inf)), scales)
+        constant.CopyFrom(numpy_helper.from_array(scales, constant.name))
+
+
+def _float16(float32: Any) -> Any:
+    from onnxconverter_common import float16
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it names every weight that is nearer to zero than float16 can be
+        return _tidy(float16.convert_float_to_float16(_copy(float32), keep_io_types=True))
+
+
+def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    if not calibration:
+        raise ValueError("int8 needs calibration rows")
+    columns = dict(calibration)
+
+    class Rows(CalibrationDataReader):
+        def __init__(self) -> None:
+            self._rows = self._walk()
+
+        def _walk(self) -> Iterator[dict[str, np.ndarray]]:
+            for row in range(len(next(iter(columns.values())))):
+                yield {name: np.asarray(values[row : row + 1], np.float32) for name, values in columns.items()}
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(self._rows, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "int8.onnx"
+        # Unsigned activations and signed weights are the pair that is fast on x86.
+        quantize_static(
+            _copy(float32),
+            path,
+            Rows(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+        return _tidy(onnx.load(path))
+
+
+def _copy(proto: Any) -> Any:
+    """Both converters work in place, and one moves the weights out into a file that is soon gone."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
+
+
+def _tidy(proto: Any) -> Any:
+    """The same graph with names that depend on it alone, and nothing in it that is not the graph.
+
+    The converters number tensors by a counter of the whole process, and leave what they inferred on the way.
+    """
+    graph = proto.graph
+    names = {value.name: value.name for value in (*graph.input, *graph.output)}
+    constants = {constant.name for constant in graph.initializer}
+    for number, node in enumerate(graph.node):
+        node.name = f"{node.op_type.lower()}-{number}"
+        for place, name in enumerate(node.input):
+            if name in constants:
+                names.setdefault(name, f"{node.name}.in{place}")
+        for place, name in enumerate(node.output):
+            names.setdefault(name, f"{node.name}.out{place}")
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names[name] for name in node.output]
+        node.doc_string = ""
+    kept = [constant for constant in graph.initializer if constant.name in names]
+    for constant in kept:
+        constant.name = names[constant.name]
+    kept.sort(key=lambda constant: constant.name)
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    del graph.value_info[:]
+    graph.name, graph.doc_string, proto.doc_string = "perturber", "", ""
+    domains = {node.domain for node in graph.node}
+    imports = [entry for entry in proto.opset_import if entry.domain in ("", "ai.onnx") or entry.domain in domains]
+    del proto.opset_import[:]
+    proto.opset_import.extend(imports)
+    del proto.metadata_props[:]
+    return proto

@@ -1,0 +1,131 @@
+"""One perturber on Keras or on an interpreter, through the board's own pipeline, with what flows between the stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.backends import open_backend
+from edgeveil.edge_runtime.pipeline import preprocess
+from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.runs.fitted import FittedPerturber, KerasRunner
+
+
+class Recorder:
+    """A runner that remembers what went into it and came out of it last: ``{tensor: float32 (n, ...)}``."""
+
+    def __init__(self, runner: Any) -> None:
+        self._runner = runner
+        self.inputs: dict[str, np.ndarray] = {}
+        self.outputs: dict[str, np.ndarray] = {}
+
+    def run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run and remember."""
+        self.inputs = dict(inputs)
+        self.outputs = self._runner.run(inputs)
+        return self.outputs
+
+    def close(self) -> None:
+        """Let the interpreter go."""
+        if hasattr(self._runner, "close"):
+            self._runner.close()
+
+
+class Running:
+    """A perturber ready to run: ``run(x, draws)`` as a ``Pipeline``, and ``flow(name)`` of what a model made in it."""
+
+    def __init__(self, fitted: FittedPerturber, runners: Mapping[str, Any], info: Mapping[str, Any]) -> None:
+        self._runners = {name: Recorder(runner) for name, runner in runners.items()}
+        self._stages = fitted.stages
+        self._pipeline = Pipeline(fitted.description(), tables=dict(fitted.tables), runners=self._runners)
+        self.info = dict(info)
+
+    def run(self, x: np.ndarray, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Raw readings (n, ...) in, every output (n, ...) out by name; draws are given, never fresh."""
+        return self._pipeline.run(x, dict(draws))
+
+    def model_inputs(self, model: str) -> dict[str, np.ndarray]:
+        """What went into a model in the last ``run``."""
+        return self._runners[model].inputs
+
+    def flow(self, name: str) -> np.ndarray | None:
+        """The value of that name in the last ``run``, float32 (n, ...), where a model made it."""
+        for stage in self._stages:
+            if stage["stage"] == "artefact":
+                for tensor, value in stage["outputs"].items():
+                    if value == name:
+                        return self._runners[stage["model"]].outputs[tensor]
+        return None
+
+    def close(self) -> None:
+        """Let the interpreters go."""
+        self._pipeline.close()
+
+
+def on_keras(fitted: FittedPerturber) -> Running:
+    """The perturber as it was trained."""
+    return Running(fitted, {name: KerasRunner(model) for name, model in fitted.models.items()}, {"backend": "keras"})
+
+
+def on_backend(
+    fitted: FittedPerturber,
+    entries: Mapping[str, Mapping[str, Any]],
+    data: Mapping[str, bytes],
+    *,
+    kernels: str = "production",
+) -> Running:
+    """The perturber on its artefacts: ``entries`` (of the manifest) and bytes by model, on the first backend here."""
+    runners = {
+        name: open_backend(entries[name]["format"], data[name], entries[name], kernels=kernels) for name in entries
+    }
+    infos = [runner.info() for runner in runners.values()]
+    return Running(fitted, runners, infos[0] if infos else {"backend": "numpy"})
+
+
+def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Seeded stand-ins, (n, ...), for what the draw stages would take from the operating system's generator."""
+    draws: dict[str, np.ndarray] = {}
+    for stage in fitted.stages:
+        if stage["stage"] == "draw":
+            if stage["distribution"] == "uniform":
+                draws[stage["output"]] = rng.random((n, *stage["shape"]), np.float32)
+            elif stage["distribution"] == "laplace":
+                scale = stage["numerator"] / stage["denominator"]
+                draws[stage["output"]] = np.rint(rng.laplace(0.0, scale, (n, *stage["shape"]))).astype(np.int64)
+            else:
+                draws[stage["output"]] = rng.integers(0, fitted.tables[stage["table"]].shape[1], n)
+    return draws
+
+
+def ends(fitted: FittedPerturber, model: str) -> tuple[list[str], list[str]]:
+    """The names of a model's inputs and outputs as its artefact stage has them."""
+    stage = next(s for s in fitted.stages if s["stage"] == "artefact" and s["model"] == model)
+    return list(stage["inputs"]), list(stage["outputs"])
+
+
+def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator) -> dict[str, dict[str, np.ndarray]]:
+    """What every model sees, ``{model: {input: (n + 2, ...)}}``, when readings x (n, ...) go through on Keras.
+
+    Two readings are added, all low and all high, with draws of 0 and 1: so the ends of the unit cube are inside the
+    range that int8 gets, and its step there is exactly 1/255.
+    """
+    ends = np.stack([np.zeros(fitted.input.shape, np.float32), np.ones(fitted.input.shape, np.float32)])
+    if fitted.input.kind == "vector":
+        # No reading is 1 everywhere: such a row would stretch every scale inside for the sake of the input's alone.
+        ends[1] = np.arange(ends[1].size) == 0
+    x = np.concatenate([x, at_unit(fitted.input, ends)])
+    draws = recorded_draws(fitted, len(x), rng)
+    for values in draws.values():
+        if values.dtype == np.float32:
+            values[-2], values[-1] = 0.0, 1.0
+    keras = on_keras(fitted)
+    keras.run(x, draws)
+    return {name: keras.model_inputs(name) for name in fitted.models}
+
+
+def at_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
+    """Readings of x's own kind at u (n, ...) of the unit cube."""
+    return preprocess.to_raw(spec.dtype, spec.low, spec.high)(np.asarray(u, np.float32))

@@ -1,0 +1,209 @@
+"""Multiply-adds and parameters of a network, counted the same way in Keras, TFLite and ONNX.
+
+MACs are those of convolutions, transposed convolutions and matrix products for one frame; everything else counts
+nothing, as in the papers (MobileNetV1 1.0 224: 568.74 million). Two floating-point operations make one MAC.
+
+Parameters are those of the network as it ships: batch normalisation folded into the layer before it, and one bias for
+every output channel of a layer, written down or not. An exported file is no other network than its Keras model, so the
+figures agree, whatever the precision; Keras's own ``count_params`` is higher by what folding saves. Where batch
+normalisation stands after an activation a converter may move it or not, and parameters may differ by its two vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.graphs.graph import Graph, Op, Tensor
+from edgeveil.trainer.graphs.read import read
+
+
+class Cost(NamedTuple):
+    """Multiply-adds for one frame, and parameters."""
+
+    macs: int
+    parameters: int
+
+
+# Layers that are one product of a kernel with the input, and where the kernel has its output channels.
+_KERNELS = {
+    "Conv1D": -1,
+    "Conv2D": -1,
+    "Conv1DTranspose": -2,
+    "Conv2DTranspose": -2,
+    "Dense": -1,
+    "DepthwiseConv2D": None,
+    "SeparableConv2D": None,
+}
+_UNCOUNTED = {"Matmul", "Einsum", "Dot", "Tensordot", "MultiHeadAttention", "LSTM", "GRU", "SimpleRNN", "Conv3D"}
+
+
+def keras_macs(model: Any) -> Cost:
+    """The cost of a built Keras model, sequential or functional, models inside it included.
+
+    Raises ``BadInput`` for a layer that this does not know how to count.
+    """
+    import keras
+
+    if isinstance(model, keras.Sequential):
+        model = model._functional  # the graph that Keras made of the list of layers
+    if not isinstance(model, keras.Model) or not hasattr(model, "_nodes_by_depth"):
+        raise BadInput(f"expected a sequential or functional Keras model to count; got {type(model).__name__}.")
+    nodes = [node for depth in model._nodes_by_depth.values() for node in depth]
+    makers = {id(tensor): node for node in nodes for tensor in node.output_tensors}
+    users: dict[int, int] = {}
+    for node in nodes:
+        for tensor in node.input_tensors:
+            users[id(tensor)] = users.get(id(tensor), 0) + 1
+    macs, parameters, seen = 0, 0, set()
+    for node in nodes:
+        layer, inputs, outputs = node.operation, node.input_tensors, node.output_tensors
+        if isinstance(layer, keras.Model):
+            cost = keras_macs(layer)
+        elif isinstance(layer, keras.layers.BatchNormalization):
+            folds = _folds(makers.get(id(inputs[0]))) and users[id(inputs[0])] == 1
+            cost = Cost(0, 0 if folds else 2 * inputs[0].shape[layer.axis])
+        else:
+            cost = _layer(layer, inputs, outputs)
+        macs += cost.macs
+        parameters += 0 if id(layer) in seen else cost.parameters
+        seen.add(id(layer))
+    return Cost(macs, parameters)
+
+
+def _folds(node: Any) -> bool:
+    layer = None if node is None else node.operation
+    activation = getattr(getattr(layer, "activation", None), "__name__", None)
+    return type(layer).__name__ in _KERNELS and activation == "linear"
+
+
+def _layer(layer: Any, inputs: Any, outputs: Any) -> Cost:
+    kind = type(layer).__name__
+    if kind in _UNCOUNTED:
+        raise BadInput(f"do not know how to count the layer {layer.name!r} ({kind}); use convolutions and Dense.")
+    if kind not in _KERNELS:
+        return Cost(0, sum(math.prod(weight.shape) for weight in getattr(layer, "weights", ())))
+    places = math.prod(outputs[0].shape[1:-1])
+    if kind == "DepthwiseConv2D":
+        size = math.prod(layer.kernel.shape)
+        return Cost(places * size, size + outputs[0].shape[-1])
+    if kind == "SeparableConv2D":
+        deep, wide = math.prod(layer.depthwise_kernel.shape), math.prod(layer.pointwise_kernel.shape)
+        biases = layer.pointwise_kernel.shape[-2] + layer.pointwise_kernel.shape[-1]
+        return Cost(places * (deep + wide), deep + wide + biases)
+    if kind.endswith("Transpose"):
+        places = math.prod(inputs[0].shape[1:-1])  # each input place meets the whole kernel
+    size = math.prod(layer.kernel.shape)
+    return Cost(places * size, size + layer.kernel.shape[_KERNELS[kind]])
+
+
+def tflite_macs(data: bytes) -> Cost:
+    """The cost of a TFLite file of any precision. Raises ``BadInput`` for an operation it cannot count."""
+    return _graph(read(data, "tflite"))
+
+
+def onnx_macs(data: bytes) -> Cost:
+    """The cost of an ONNX file of any precision. Raises ``BadInput`` for an operation it cannot count."""
+    return _graph(read(data, "onnx"))
+
+
+def numpy_macs(data: bytes) -> Cost:
+    """The cost of a cleaner's arrays."""
+    return _graph(read(data, "numpy"))
+
+
+_PRODUCTS = {
+    # kind: places of the weights and the data among the inputs, and which axis of the weights is the output channel
+    "CONV_2D": (1, 0, 0),
+    "DEPTHWISE_CONV_2D": (1, 0, -1),
+    "FULLY_CONNECTED": (1, 0, 0),
+    "TRANSPOSE_CONV": (1, 2, 0),
+    "BATCH_MATMUL": (1, 0, -1),
+    "Conv": (1, 0, 0),
+    "ConvTranspose": (1, 0, 1),
+    "MatMul": (1, 0, -1),
+    "Gemm": (1, 0, -1),
+}
+_UNCOUNTED_OPS = {"LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "RNN", "SVDF", "GRU", "Einsum"}
+_UNCOUNTED_OPS |= {"CONV_3D", "CONV_3D_TRANSPOSE", "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"}
+# What stands between a stored weight and the operation that uses it, or between a product and what is added to it.
+_SAME = {"DEQUANTIZE", "QUANTIZE", "DequantizeLinear", "QuantizeLinear", "Cast", "Identity"}
+_MOVES = _SAME | {"Reshape", "RESHAPE", "Transpose", "TRANSPOSE", "Squeeze", "SQUEEZE", "Unsqueeze", "EXPAND_DIMS"}
+_AFFINE = {"Add", "ADD", "Mul", "MUL", "Sub", "SUB", "Div", "DIV"}
+
+
+def _graph(graph: Graph) -> Cost:
+    makers = graph.makers()
+    macs = parameters = 0
+    for op in graph.ops:
+        if op.kind in _UNCOUNTED_OPS:
+            raise BadInput(f"do not know how to count the operation {op.name} ({op.kind}).")
+        if op.kind in _PRODUCTS:
+            cost = _product(op, makers)
+            macs, parameters = macs + cost.macs, parameters + cost.parameters
+        elif op.kind in ("BatchNormalization", "PRelu", "PRELU") or op.kind in _AFFINE:
+            parameters += _vectors(op, makers)
+    # An artefact that takes several frames at a time says so in the first size of what comes in.
+    frames = next((tensor.shape[0] for tensor in graph.inputs.values() if tensor.shape), 1)
+    return Cost(macs // max(frames, 1), parameters)
+
+
+def _stored(tensor: Tensor | None, makers: dict[int, Op]) -> Tensor | None:
+    """The constant behind a tensor, through what only changes how its numbers are written; None where it is data."""
+    while tensor is not None and not tensor.constant:
+        op = makers.get(id(tensor))
+        if op is None or op.kind not in _SAME:
+            return None
+        tensor = op.inputs[0]
+    return tensor
+
+
+def _product(op: Op, makers: dict[int, Op]) -> Cost:
+    place, other, channel = _PRODUCTS[op.kind]
+    weights, data, out = op.inputs[place], op.inputs[other], op.outputs[0]
+    if data is None:
+        raise BadInput(f"the operation {op.name} ({op.kind}) has no input; export the run again.")
+    kernel = _stored(weights, makers)
+    if op.kind == "Gemm" and op.attributes.get("transB"):
+        channel = 0
+    if kernel is None:  # a product of two things that are computed
+        return Cost(out.size * data.shape[-1], 0)
+    if op.kind == "DEPTHWISE_CONV_2D":
+        macs = out.size * math.prod(kernel.shape[1:-1])
+    elif op.kind == "TRANSPOSE_CONV":
+        macs = math.prod(data.shape[:-1]) * kernel.size
+    elif op.kind == "ConvTranspose":
+        macs = data.shape[0] * math.prod(data.shape[2:]) * kernel.size
+    else:
+        macs = out.size * kernel.size // kernel.shape[channel]
+    biases = kernel.shape[channel]
+    if op.kind == "ConvTranspose":
+        biases *= op.attributes.get("group", 1)
+    return Cost(macs, kernel.size + biases)
+
+
+def _vectors(op: Op, makers: dict[int, Op]) -> int:
+    """Parameters of what scales and shifts by channel, and was not folded into a product before it."""
+    stored = [_stored(tensor, makers) for tensor in op.inputs]
+    if op.kind == "BatchNormalization":
+        return 2 * op.outputs[0].shape[1]
+    constants = [tensor.size for tensor in stored if tensor is not None and tensor.size > 1]
+    data = [tensor for tensor, constant in zip(op.inputs, stored, strict=True) if constant is None]
+    if op.kind in _AFFINE and len(data) == 1 and _after_product(data[0], makers):
+        return 0
+    return sum(constants)
+
+
+def _after_product(tensor: Tensor | None, makers: dict[int, Op]) -> bool:
+    while tensor is not None and (op := makers.get(id(tensor))) is not None:
+        if op.kind in _PRODUCTS:
+            return True
+        if op.kind in _MOVES:
+            tensor = op.inputs[0]
+        elif op.kind in _AFFINE:
+            data = [t for t in op.inputs if _stored(t, makers) is None]
+            tensor = data[0] if len(data) == 1 else None
+        else:
+            return False
+    return False

@@ -1,0 +1,82 @@
+"""The problem a linear cleaner solves, from a recipe and a data set: what is wanted, what is confidential, eps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.linear import operators
+from edgeveil.trainer.recipe.schema import Recipe
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a cleaner is made of. ``a_d`` (features, outputs) has full column rank, ``eps`` is per vector, ``mean``
+    (features,) is what vectors are cleaned around: the training mean, or 0 in homogeneous coordinates."""
+
+    a_d: np.ndarray
+    eps: float
+    mean: np.ndarray
+
+
+def known(recipe: Recipe, dataset: Dataset) -> Known:
+    """A_d, eps and mean as the recipe's ``[perturber]`` says, from the training slices of ``dataset`` alone."""
+    section: Any = recipe.perturber
+    rows = dataset.slices.classifiers
+    x = dataset.x[rows].astype(np.float64)
+    training = np.concatenate([rows, dataset.slices.perturber])
+    mean = np.zeros(x.shape[1]) if recipe.data.homogeneous else dataset.x[training].mean(axis=0, dtype=np.float64)
+    kind, _, place = section.operator.partition(":")
+    if kind == "data":
+        outputs = wanted(dataset, rows)
+        a_d = operators.least_squares(x - mean, outputs - _centre(outputs, recipe), ridge=section.ridge)
+    else:
+        a_d = operators.from_npy(Path(place)) if kind == "npy" else operators.from_keras(_keras(Path(place)))
+        if len(a_d) != x.shape[1]:
+            raise BadInput(
+                f"The operator of {place} is for {len(a_d)} features and the vectors have {x.shape[1]}; give the one "
+                "that belongs to these vectors."
+            )
+    eps = section.eps * (a_d.shape[1] if section.eps_per == "label" else 1)
+    return Known(operators.merged(a_d), eps, mean)
+
+
+def hidden_operator(recipe: Recipe, dataset: Dataset, mean: np.ndarray) -> np.ndarray:
+    """A_c (features, confidential outputs) by least squares on both training slices."""
+    section: Any = recipe.perturber
+    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    outputs = confidential(dataset, rows)
+    x = dataset.x[rows].astype(np.float64) - mean
+    return operators.least_squares(x, outputs - _centre(outputs, recipe), ridge=section.ridge)
+
+
+def wanted(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
+    """Wanted labels (n, labels) of some rows; without numeric labels, y one-hot."""
+    return np.eye(len(dataset.y_names))[dataset.y[rows]] if dataset.labels is None else dataset.labels.parts(rows)[0]
+
+
+def confidential(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
+    """Confidential labels (n, labels) of some rows; without numeric labels, z one-hot."""
+    return np.eye(len(dataset.z_names))[dataset.z[rows]] if dataset.labels is None else dataset.labels.parts(rows)[1]
+
+
+def _centre(outputs: np.ndarray, recipe: Recipe) -> np.ndarray | float:
+    # The constant feature stands for the mean in homogeneous coordinates.
+    return 0.0 if recipe.data.homogeneous else outputs.mean(axis=0)
+
+
+def _keras(path: Path) -> Any:
+    import keras
+
+    try:
+        return keras.models.load_model(path, compile=False, safe_mode=True)
+    except (OSError, ValueError, TypeError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise BadInput(
+            f"{path} cannot be read as a Keras model ({first}); write it with model.save(FILE.keras)."
+        ) from None

@@ -1,0 +1,242 @@
+"""The certificate of a release: how often can anybody who knows y and c' at most be right about z?
+
+What leaves a release is a function of its code c' and fresh noise, so by data processing no adversary who knows y, and
+nothing else that depends on x, does better than the best guess of z from (y, c'). That guess is counted, not trained:
+n(y, c', z) over held-out rows. The plug-in accuracy f = sum over (y, c') of max_z n / n is at least the truth in
+expectation (a maximum of averages is at most the average of maxima), and it concentrates:
+
+* f * n / b is *self-bounding* (leaving one independent unit out lowers it by at most 1, and all together by no more
+  than itself; b is the number of rows of the largest unit), so with probability 1 - delta (Boucheron, Lugosi and
+  Massart 2000) E f <= f + L + sqrt(L^2 + 2 L f) with L = ln(1/delta) b / n;
+* *McDiarmid*: E f <= f + sqrt(ln(1/delta) sum_u (n_u / n)^2 / 2) over units of n_u rows.
+
+The first is tighter for small f. Which one is used is decided by the chance level, which the counts have no say in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+
+SELF_BOUNDING_BELOW = 0.2  # of chance
+FEWEST_UNITS = 30  # below that the slack swallows what it should bound
+WIDEST = 0.1  # between plug-in and bound: more, and it says what nobody needed a certificate for
+
+Slack = Literal["self-bounding", "McDiarmid"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """``bound`` holds with ``confidence``, for one release and subjects drawn like those counted.
+
+    ``plug_in`` is the counted accuracy of the best guess from (y, c'), ``null`` the mean of the same where z was
+    shuffled within y (or within ``strata``): what counting noise alone shows. ``bits`` is the counted I(c'; z | y),
+    ``null_bits`` its mean and ``null_bits_high`` its 95 % quantile under the shuffle. ``units`` independent units were
+    counted; ``tried`` configurations share the confidence (Bonferroni). ``capacity`` is the multiplicative Bayes
+    capacity of the channel within y-hat: no prior over c whatever lets c' raise anybody's chance by a larger factor.
+    """
+
+    bound: float
+    confidence: float
+    slack: Slack
+    plug_in: float
+    null: float
+    bits: float
+    null_bits: float
+    null_bits_high: float
+    rows: int
+    units: int
+    tried: int
+    capacity: float
+
+    @property
+    def enough(self) -> bool:
+        """Whether so many independent units were counted that the bound says something."""
+        return self.units >= FEWEST_UNITS and self.bound - self.plug_in <= WIDEST
+
+    def needed(self, points: float) -> int:
+        """How many units, equally large, leave so many points between plug-in and bound, at least ``FEWEST_UNITS``."""
+        delta = (1 - self.confidence) / self.tried
+        low, high = FEWEST_UNITS, 10**9
+        while low < high:
+            middle = (low + high) // 2
+            if self.slack_of(middle, delta) <= points / 100:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def slack_of(self, units: int, delta: float) -> float:
+        """What the bound adds to this plug-in over ``units`` equal units."""
+        level = float(np.log(1 / delta)) / units
+        if self.slack == "McDiarmid":
+            return float(np.sqrt(level / 2))
+        return level + float(np.sqrt(level**2 + 2 * level * self.plug_in))
+
+    def sentence(self, of: str = "subjects") -> str:
+        """The claim with its assumptions, or that too few were counted for one; ``of`` names the independent units."""
+        if not self.enough:
+            return (
+                f"Too few {of} for a certificate: {self.units:,} were counted, and at least {self.needed(10):,} are "
+                f"needed for a bound within 10 points of what is counted, {self.needed(5):,} for one within 5."
+            )
+        text = (
+            "For one release, an adversary who knows y and nothing else that depends on x is right on average at most "
+            f"{100 * self.bound:.1f} % of the time, with {100 * self.confidence:g} % confidence, for {of} drawn like "
+            f"the calibration data ({self.units:,} {of} counted"
+        )
+        return text + (f", {self.tried} configurations tried)." if self.tried > 1 else ").")
+
+
+def certify(
+    y: np.ndarray,
+    code: np.ndarray,
+    z: np.ndarray,
+    *,
+    channel: np.ndarray,
+    classes: tuple[int, int],
+    chance: float,
+    cluster: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+    confidence: float = 0.95,
+    tried: int,
+    shuffles: int = 200,
+    hidden_label: bool = False,
+    rng: np.random.Generator,
+) -> Certificate:
+    """Count and bound. Rows y, z, code (n,) are held out: nothing of the release was fitted or chosen on them.
+
+    ``code`` is c before the channel, 0 .. R - 1, those of each y-hat together and equally many; ``channel`` (R, C) its
+    shipped integers or probabilities. ``classes`` are the numbers of classes of y and z, ``chance`` is what the best
+    guess from y alone is known to reach, ``cluster`` (n,) are the independent units, ``strata`` (n,) those rows within
+    which z is exchangeable by design (default: y). ``tried`` counts the configurations looked at on these rows.
+    ``hidden_label``: the channel mixes classes, so its capacity is over all codes and not within y-hat.
+    Raises ``BadInput``.
+    """
+    if not len(y) or not len(y) == len(code) == len(z):
+        raise BadInput(
+            f"A certificate counts y, z and code of each row; got {len(y)}, {len(z)} and {len(code)} of them."
+        )
+    if not 0 < confidence < 1 or tried < 1:
+        raise BadInput(f"Expected a confidence between 0 and 1 and tried >= 1; got {confidence} and {tried}.")
+    q = channel / channel.sum(axis=1, keepdims=True)
+    if len(q) % classes[0]:
+        raise BadInput(f"A channel of {len(q)} codes does not have equally many for {classes[0]} classes of y.")
+    counts = count(y, code, z, shape=(classes[0], len(q), classes[1]))
+    released = through(counts, q)
+    f = bayes_accuracy(released)
+    kind: Slack = "self-bounding" if chance < SELF_BOUNDING_BELOW else "McDiarmid"
+    sizes = np.ones(len(y)) if cluster is None else np.unique(cluster, return_counts=True)[1]
+    design = {"cluster": cluster, "strata": strata}
+    null = null_distribution(y, code, z, q=q, classes=classes, shuffles=shuffles, rng=rng, **design)
+    return Certificate(
+        bound=min(1.0, upper(f, sizes, delta=(1 - confidence) / tried, slack=kind)),
+        confidence=confidence,
+        slack=kind,
+        plug_in=f,
+        null=float(null[:, 0].mean()),
+        bits=information(released),
+        null_bits=float(null[:, 1].mean()),
+        null_bits_high=float(np.quantile(null[:, 1], 0.95)),
+        rows=len(y),
+        units=len(sizes),
+        tried=tried,
+        capacity=capacity(q, groups=1 if hidden_label else classes[0]),
+    )
+
+
+def count(y: np.ndarray, code: np.ndarray, z: np.ndarray, *, shape: tuple[int, int, int]) -> np.ndarray:
+    """n(y, code, z), float64 of ``shape`` (classes of y, codes, classes of z)."""
+    counts = np.zeros(shape)
+    np.add.at(counts, (y, code, z), 1.0)
+    return counts
+
+
+def through(counts: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """n(y, c', z) expected behind the channel q (R, C): (Y, R, Z) to (Y, C, Z). Expected, not drawn: less noise."""
+    return np.einsum("yrz,rc->ycz", counts, q)
+
+
+def bayes_accuracy(counts: np.ndarray) -> float:
+    """The share of rows that the best guess of z from (y, c') gets right, of counts (Y, C, Z)."""
+    return float(counts.max(axis=2).sum() / counts.sum())
+
+
+def information(counts: np.ndarray) -> float:
+    """I(c'; z | y) in bits of the counts (Y, C, Z) taken as probabilities; never negative, and biased upwards."""
+    p = counts / counts.sum()
+    p_y, p_yc, p_yz = p.sum(axis=(1, 2), keepdims=True), p.sum(axis=2, keepdims=True), p.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = p * np.log2(p * p_y / (p_yc * p_yz))
+    return float(np.where(p > 0, terms, 0.0).sum())
+
+
+def upper(f: float, sizes: np.ndarray, *, delta: float, slack: Slack) -> float:
+    """Upper end for E f, except with probability ``delta``, from f over independent units of ``sizes`` rows each."""
+    n, log = float(np.sum(sizes)), float(np.log(1 / delta))
+    if slack == "McDiarmid":
+        return f + float(np.sqrt(log * np.sum((np.asarray(sizes) / n) ** 2) / 2))
+    level = log * float(np.max(sizes)) / n
+    return f + level + float(np.sqrt(level**2 + 2 * level * f))
+
+
+def capacity(q: np.ndarray, *, groups: int) -> float:
+    """Multiplicative Bayes capacity sum_c' max_c Q(c'|c) within the worst of ``groups`` equal groups of the rows of q.
+
+    A group is a class y-hat, which leaves anyway: given y-hat, c' raises nobody's chance of being right about anything
+    by a larger factor, whatever the population (Alvim et al. 2012). 1 is nothing, the number of codes everything.
+    """
+    return float(q.reshape(groups, -1, q.shape[1]).max(axis=1).sum(axis=1).max())
+
+
+def null_distribution(
+    y: np.ndarray,
+    code: np.ndarray,
+    z: np.ndarray,
+    *,
+    q: np.ndarray,
+    classes: tuple[int, int],
+    shuffles: int,
+    rng: np.random.Generator,
+    cluster: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+) -> np.ndarray:
+    """Plug-in accuracy and bits (shuffles, 2) where z is shuffled within strata (``shuffled_labels``)."""
+    shape = (classes[0], len(q), classes[1])
+    found = np.empty((shuffles, 2))
+    for i, shuffled in enumerate(
+        shuffled_labels(z, y if strata is None else strata, shuffles=shuffles, rng=rng, cluster=cluster)
+    ):
+        counts = through(count(y, code, shuffled, shape=shape), q)
+        found[i] = bayes_accuracy(counts), information(counts)
+    return found
+
+
+def shuffled_labels(
+    z: np.ndarray, strata: np.ndarray, *, shuffles: int, rng: np.random.Generator, cluster: np.ndarray | None
+) -> Iterator[np.ndarray]:
+    """z (n,) shuffled within ``strata`` (n,), again and again; by whole clusters where that can be.
+
+    Frames of a recording share y and z. Such clusters swap their z as a whole, for rows shuffled one by one would make
+    the null of independent rows, which is too small. Where a cluster has several y or z, its rows are shuffled.
+    """
+    unit = np.arange(len(z))
+    if cluster is not None:
+        numbered = np.unique(cluster, return_inverse=True)[1].reshape(-1)
+        first = np.unique(numbered, return_index=True)[1]
+        if (z[first][numbered] == z).all() and (strata[first][numbered] == strata).all():
+            unit = numbered
+    first = np.unique(unit, return_index=True)[1]
+    of_unit, stratum = z[first], strata[first]
+    order = np.argsort(stratum, kind="stable")
+    pieces = np.split(order, np.flatnonzero(np.diff(stratum[order])) + 1)
+    for _ in range(shuffles):
+        shuffled = of_unit.copy()
+        for piece in pieces:
+            shuffled[piece] = of_unit[rng.permutation(piece)]
+        yield shuffled[unit]

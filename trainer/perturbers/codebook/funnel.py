@@ -1,0 +1,161 @@
+"""Learned codes, the *funnel*: keep what is wanted of x in one of K codes, and let the code say nothing of z beyond y.
+
+Loss, for soft codes q(c|x) within the class y:  sum_c q_c |T(x) - mu_yc|^2 + lambda I(c; z | y) - eta H(c | y).
+
+T(x) is what should survive. c is discrete, so I(c; z | y) is counted from the soft codes and is itself the penalty: no
+adversary is trained, and none can be too weak. Given centres mu and counts the loss is linear in q,
+
+    d loss / d q_c = |T - mu_yc|^2 + lambda log[P(c | z, y) / P(c | y)] + eta log P(c | y),
+
+a *price* of every code for every row, held constant while the head learns to take the cheapest: q sharpens by itself.
+Counts shrink towards P(c | y) and leave the row's own group out: else few rows per z make a code look like its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.measures.certificate import information
+
+# The start: this share of the steps imitates k-means on what z does not explain, and the price of z grows over half.
+IMITATION_SHARE = 0.15
+RAMP_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class FunnelSettings:
+    """How codes are learned. ``lam`` (lambda) and ``eta`` are in units of T's squared distance per nat.
+
+    ``batch`` None takes all rows in every step, for small data; then ``memory`` is not needed. ``memory`` is the share
+    of the running counts that a step keeps. ``shrinkage`` is the number of rows that P(c|y) counts for in P(c|z, y).
+    """
+
+    codes: int
+    lam: float = 2.0
+    eta: float = 0.02
+    steps: int = 700
+    batch: int | None = 1024
+    memory: float = 0.9
+    shrinkage: float = 4.0
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.01
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What codes are learned from: features h (n, f) of a frozen trunk, T (n, d), y and z (n,).
+
+    ``group`` (n,) numbers what is one observation: augmented copies of a reading share a number. None: every row is.
+    """
+
+    features: np.ndarray
+    kept: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    group: np.ndarray | None = None
+
+
+def learn(
+    head: Any,
+    rows: Rows,
+    settings: FunnelSettings,
+    *,
+    classes: tuple[int, int],
+    rng: np.random.Generator,
+    report: Callable[[int, dict[str, float]], None] | None = None,
+) -> None:
+    """Train ``head``, a Keras model from h (n, f) to logits (n, classes of y * codes), class by class.
+
+    ``report`` is called about ten times, with the step and its ``distortion`` and ``bits`` of the soft codes. Raises
+    ``FloatingPointError`` where the loss stops being a number.
+    """
+    import keras
+    import tensorflow as tf
+
+    (n_y, n_z), k, d = classes, settings.codes, rows.kept.shape[1]
+    n, steps, shrinkage = len(rows.y), settings.steps, settings.shrinkage
+    group = np.arange(n) if rows.group is None else np.unique(rows.group, return_inverse=True)[1].reshape(-1)
+    groups = int(group.max()) + 1
+    start = starting_codes(rows, codes=k, n_z=n_z, rng=rng)
+    features, kept = tf.constant(rows.features, tf.float32), tf.constant(rows.kept, tf.float32)
+    y_all, cell_all = tf.constant(rows.y, tf.int32), tf.constant(rows.y * n_z + rows.z, tf.int32)
+    group_all, start_all = tf.constant(group, tf.int32), tf.constant(start, tf.int32)
+    batch = n if settings.batch is None else min(settings.batch, n)
+    memory = 0.0 if batch == n else settings.memory
+    counts, sums = tf.Variable(tf.zeros((n_y * n_z, k))), tf.Variable(tf.zeros((n_y, k, d)))
+    schedule = keras.optimizers.schedules.CosineDecay(settings.learning_rate, steps)
+    optimizer = keras.optimizers.AdamW(schedule, weight_decay=settings.weight_decay)
+    optimizer.build(head.trainable_variables)
+
+    @tf.function(reduce_retracing=True)
+    def step(pick: tf.Tensor, lam: tf.Tensor, imitate: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        t, y, cell = tf.gather(kept, pick), tf.gather(y_all, pick), tf.gather(cell_all, pick)
+        with tf.GradientTape() as tape:
+            logits = tf.reshape(head(tf.gather(features, pick), training=True), (-1, n_y, k))
+            logits = tf.gather(logits, y, axis=1, batch_dims=1)
+            soft = tf.nn.softmax(logits)
+            q = tf.stop_gradient(soft)
+            counts.assign(memory * counts + tf.math.unsorted_segment_sum(q, cell, n_y * n_z))
+            sums.assign(memory * sums + tf.math.unsorted_segment_sum(q[:, :, None] * t[:, None, :], y, n_y))
+            mass = tf.reduce_sum(tf.reshape(counts, (n_y, n_z, k)), axis=1)
+            own = q
+            if rows.group is not None:
+                of = tf.gather(group_all, pick)
+                own = tf.gather(tf.math.unsorted_segment_sum(q, of, groups), of)
+            p_c = tf.gather(mass / tf.reduce_sum(mass, axis=1, keepdims=True), y) + 1e-6
+            others = tf.maximum(tf.gather(counts, cell) - own, 0.0)
+            p_cz = (others + shrinkage * p_c) / (tf.reduce_sum(others, axis=1, keepdims=True) + shrinkage)
+            centres = sums / (mass + 1e-6)[:, :, None]
+            far = tf.reduce_sum(tf.square(t[:, None, :] - tf.gather(centres, y)), axis=2)
+            log_share = tf.math.log(p_c)
+            price = far + lam * (tf.math.log(p_cz + 1e-9) - log_share) + settings.eta * log_share
+            funnel = tf.reduce_mean(tf.reduce_sum(soft * price, axis=1))
+            copy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(start_all, pick), logits))
+            loss = tf.where(imitate, copy, funnel)
+        optimizer.apply(tape.gradient(loss, head.trainable_variables), head.trainable_variables)
+        return loss, tf.reduce_mean(tf.reduce_sum(q * far, axis=1))
+
+    order = rng.permutation(n)
+    at = 0
+    for number in range(steps):
+        if at + batch > n:
+            order, at = rng.permutation(n), 0
+        pick, at = order[at : at + batch], at + batch
+        done = number / steps
+        lam = settings.lam * min(1.0, max(0.0, done - IMITATION_SHARE) / (RAMP_SHARE - IMITATION_SHARE))
+        loss, far = step(tf.constant(pick), tf.constant(lam, tf.float32), tf.constant(done < IMITATION_SHARE))
+        if not np.isfinite(float(loss)):
+            raise FloatingPointError("the codes' loss is no longer a number")
+        if report is not None and (number + 1) % max(1, steps // 10) == 0:
+            soft_counts = counts.numpy().reshape(n_y, n_z, k)
+            report(number + 1, {"distortion": float(far), "bits": information(soft_counts.transpose(0, 2, 1))})
+
+
+def starting_codes(rows: Rows, *, codes: int, n_z: int, rng: np.random.Generator) -> np.ndarray:
+    """Codes (n,) of k-means within each class of y on T - E[T|y, z]: what of T has nothing to do with z on average."""
+    from sklearn.cluster import KMeans
+
+    found = np.zeros(len(rows.y), np.int64)
+    cell = rows.y * n_z + rows.z
+    means = np.zeros((int(cell.max()) + 1, rows.kept.shape[1]))
+    np.add.at(means, cell, rows.kept)
+    residual = rows.kept - (means / np.maximum(np.bincount(cell), 1)[:, None])[cell]
+    for value in np.unique(rows.y):
+        of_class = np.flatnonzero(rows.y == value)
+        k = min(codes, len(of_class))
+        seed = int(rng.integers(2**31))
+        found[of_class] = KMeans(k, n_init=3, random_state=seed).fit_predict(residual[of_class])
+    return found
+
+
+def global_codes(y_logits: np.ndarray, code_logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The predicted class (n,) and the code (n,) = class * K + code within it, as the runtime's tables take them."""
+    label = y_logits.argmax(axis=1)
+    groups = y_logits.shape[1]
+    k = code_logits.shape[1] // groups
+    within = code_logits.reshape(-1, groups, k)[np.arange(len(label)), label].argmax(axis=1)
+    return label, label * k + within

@@ -1,0 +1,109 @@
+"""What a code looks like: a function of c' and fresh noise alone, never of x.
+
+* *centroid*: the mean reading of the code, over at least ``fewest`` different people, so that it shows nobody;
+* *donor*: a real reading of the code. It is somebody's record, so it needs their consent, and the bundle says
+  "substituted";
+* *decoder* (decoder.py): a reading that is nobody's, drawn by a network from the code and noise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+
+SURE = 0.95  # donors are readings whose y the classifier is that sure of
+
+
+def centroids(
+    u: np.ndarray,
+    code: np.ndarray,
+    kept: np.ndarray,
+    *,
+    codes: int,
+    per_class: int,
+    subject: np.ndarray | None,
+    fewest: int,
+) -> np.ndarray:
+    """The table float32 (codes, *shape): per code the mean of its unit-cube readings u (n, ...).
+
+    A code with fewer than ``fewest`` different subjects (``subject`` (n,); None: every row is one) takes in the
+    readings of its class (``per_class`` codes each) that are nearest to it in T (``kept`` (n, d)) until it has them.
+    Raises ``BadInput`` where a whole class has fewer.
+    """
+    who = np.arange(len(u)) if subject is None else subject
+    table = np.empty((codes, *u.shape[1:]), np.float32)
+    for number in range(codes):
+        rows = np.flatnonzero(code == number)
+        if len(np.unique(who[rows])) < fewest:
+            rows = _nearest_subjects(rows, code // per_class == number // per_class, kept, who, fewest)
+        table[number] = u[rows].mean(axis=0)
+    return table
+
+
+def donors(
+    code: np.ndarray,
+    kept: np.ndarray,
+    sure: np.ndarray,
+    *,
+    codes: int,
+    per_class: int,
+    copies: int,
+    allowed: np.ndarray | None = None,
+) -> np.ndarray:
+    """Row numbers int64 (codes * copies,) of the donors of every code: its most typical readings by T.
+
+    ``sure`` (n,) is what the classifier gives the true y of each row: rows above ``SURE`` are taken before others. A
+    code with fewer than ``copies`` readings repeats them; one without any borrows those of its class nearest to the
+    class's mean. ``allowed`` (n,) says whose readings may be shown; None: everybody's. Raises ``BadInput`` where a
+    whole class has none.
+    """
+    may = np.ones(len(code), bool) if allowed is None else allowed
+    chosen = np.empty((codes, copies), np.int64)
+    for number in range(codes):
+        rows = np.flatnonzero((code == number) & may)
+        if not len(rows):
+            rows = np.flatnonzero((code // per_class == number // per_class) & may)
+            if not len(rows):
+                raise BadInput(
+                    f"No reading that may be shown is taken for class {number // per_class} of y, so its codes have no "
+                    'donors: train longer, ask for consent, or take `synthesis = "centroid"`.'
+                )
+        far = ((kept[rows] - kept[rows].mean(axis=0)) ** 2).sum(axis=1)
+        order = rows[np.lexsort((far, sure[rows] <= SURE))]
+        chosen[number] = np.resize(order[:copies], copies)
+    return chosen.reshape(-1)
+
+
+def check_consent(consent: np.ndarray | None, *, public: bool) -> np.ndarray | None:
+    """Who may be a donor: a mask (n,), or None for everybody. Raises ``BadInput`` where nobody said so.
+
+    ``consent`` (n,) is the data set's own column; ``public`` is the recipe's statement that the data set is public.
+    """
+    if consent is not None:
+        allowed = np.asarray(consent).astype(bool)
+        if not allowed.any():
+            raise BadInput("No row of the data set's `consent` allows its use as a donor: take another `synthesis`.")
+        return allowed
+    if not public:
+        raise BadInput(
+            "A donor is a real person's record, and these data do not say that anybody agreed: add a column `consent` "
+            'to them, state `public_data = true` if they are public, or take `synthesis = "centroid"`.'
+        )
+    return None
+
+
+def _nearest_subjects(
+    rows: np.ndarray, in_class: np.ndarray, kept: np.ndarray, who: np.ndarray, fewest: int
+) -> np.ndarray:
+    pool = np.flatnonzero(in_class)
+    have = len(np.unique(who[pool]))
+    if have < fewest:
+        raise BadInput(
+            f"A centroid must be the mean of at least {fewest} different subjects, and a class of y has {have}: lower "
+            "`fewest_subjects`, or add people."
+        )
+    centre = kept[rows if len(rows) else pool].mean(axis=0)
+    order = pool[np.argsort(((kept[pool] - centre) ** 2).sum(axis=1), kind="stable")]
+    _, first = np.unique(who[order], return_index=True)
+    return np.union1d(rows, order[: np.sort(first)[fewest - 1] + 1])

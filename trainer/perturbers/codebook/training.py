@@ -1,0 +1,158 @@
+"""What of a release is learned: a trunk that knows y, z and T, and on it the codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.measures.certificate import count, information
+from edgeveil.trainer.perturbers.codebook import augment, funnel, residual
+from edgeveil.trainer.recipe.perturber import Release
+
+Report = Callable[[int, dict[str, float]], None]
+
+
+class Trunk(NamedTuple):
+    """``below`` from the unit cube to features, and on them ``label`` (a model), and layers for the pairs (y, z) that
+    occur, by number (``cells``), and for T (``reads``)."""
+
+    below: Any
+    label: Any
+    cells: Any
+    reads: Any
+
+
+def trunk(
+    spec: InputSpec,
+    rows: funnel.Rows,
+    section: Release,
+    *,
+    classes: int,
+    epochs: int,
+    batch: int,
+    report: Report = lambda *_: None,
+) -> Trunk:
+    """Trunk and heads, trained to read y, z and T: a code can only be kept free of a z that the trunk knows of.
+
+    ``rows`` has unit-cube readings in place of features, ``classes`` is the number of classes of y. ``report`` is
+    called after each epoch. Raises ``LimitNotMet`` where the loss stops being a number.
+    """
+    import keras
+
+    from edgeveil.models import encoders
+
+    if spec.kind == "image":
+        height, width, channels = spec.shape
+        below = encoders.image_trunk((height, width, channels), width=section.width, features=section.features)
+    else:
+        below = encoders.vector_trunk(spec.shape[0], width=section.width, features=section.features)
+    label_head = encoders.label_head(section.features, classes)
+    n = len(rows.y)
+    cell = np.unique(rows.y * (int(rows.z.max()) + 1) + rows.z, return_inverse=True)[1].reshape(-1)
+    h = below.output
+    cells = keras.layers.Dense(int(cell.max()) + 1, name="cells")
+    reads = keras.layers.Dense(rows.kept.shape[1], name="kept")
+    model = keras.Model(below.inputs, [label_head(h), cells(h), reads(h)])
+    batch = min(batch, n)
+    schedule = keras.optimizers.schedules.CosineDecay(section.learning_rate, epochs * -(-n // batch))
+    entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(
+        keras.optimizers.AdamW(schedule, weight_decay=section.weight_decay),
+        loss=[entropy, entropy, "mse"],
+        # T has unit variance in all, so its mean squared error counts once per dimension.
+        loss_weights=[1.0, 1.0, float(rows.kept.shape[1])],
+    )
+
+    def record(epoch: int, logs: dict[str, float] | None = None) -> None:
+        loss = float((logs or {}).get("loss", np.nan))
+        if not np.isfinite(loss):
+            raise LimitNotMet(
+                f"Training the encoder diverged in epoch {epoch + 1}: its loss is no longer a number. Lower "
+                "`perturber.learning_rate` in the recipe and train into another folder."
+            )
+        report(epoch + 1, {"loss": loss})
+
+    watch = keras.callbacks.LambdaCallback(on_epoch_end=record)
+    model.fit(rows.features, [rows.y, cell, rows.kept], batch_size=batch, epochs=epochs, verbose=0, callbacks=[watch])
+    return Trunk(below, label_head, cells, reads)
+
+
+def code_head(
+    rows: funnel.Rows, section: Release, *, classes: tuple[int, int], rng: np.random.Generator, report: Report
+) -> Any:
+    """A head from trunk features to the logits of every class's codes. Raises ``LimitNotMet`` as above."""
+    from edgeveil.models import encoders
+
+    head = encoders.code_head(
+        section.features, classes[0], section.codes, width=section.width_of_head, dropout=section.dropout
+    )
+    settings = funnel.FunnelSettings(
+        codes=section.codes,
+        lam=section.price,
+        steps=section.steps,
+        batch=section.code_batch or None,
+        shrinkage=section.shrinkage,
+        weight_decay=section.weight_decay,
+    )
+    try:
+        funnel.learn(head, rows, settings, classes=classes, rng=rng, report=report)
+    except FloatingPointError:
+        raise LimitNotMet(
+            "Learning the codes diverged: their loss is no longer a number. Lower `perturber.price` in the recipe and "
+            "train into another folder."
+        ) from None
+    return head
+
+
+def residual_encoder(
+    trunk: Trunk,
+    before: funnel.Rows,
+    rows: funnel.Rows,
+    section: Release,
+    *,
+    classes: tuple[int, int],
+    rng: np.random.Generator,
+    report: Report,
+) -> Any:
+    """The encoder whose codes are those of what z does not explain of T (residual.py).
+
+    ``before`` are the rows that the trunk learned from, ``rows`` those that codes are learned from; both with unit-cube
+    readings in place of features.
+    """
+    import keras
+
+    from edgeveil.models import encoders
+
+    n_y, n_z = classes
+    # What is usual of T needs no trunk, so both say it; but its cells are those that the trunk has met.
+    met = np.isin(rows.y * n_z + rows.z, before.y * n_z + before.z)
+    normal = residual.usual(
+        np.concatenate([before.kept, rows.kept[met]]).astype(np.float64),
+        np.concatenate([before.y, rows.y[met]]),
+        np.concatenate([before.z, rows.z[met]]),
+        shrinkage=section.shrinkage,
+    )
+    h = trunk.below.output
+    reader = keras.Model(trunk.below.inputs, [keras.layers.Softmax()(trunk.cells(h)), trunk.reads(h)])
+    said = reader.predict(rows.features, batch_size=1024, verbose=0)
+    posterior, kept = (value.astype(np.float64) for value in said)
+    settings: dict[str, Any] = {"codes": section.codes, "price": section.price, "shrinkage": section.shrinkage}
+    scores = residual.learn(kept, posterior, rows.y, rows.z, normal, classes=n_y, rng=rng, **settings)
+    of_class = scores(kept, posterior).reshape(len(kept), n_y, section.codes)[np.arange(len(kept)), rows.y]
+    counts = count(rows.y, of_class.argmax(axis=1), rows.z, shape=(n_y, section.codes, n_z))
+    report(1, {"bits": information(counts)})
+    return encoders.residual_encoder(
+        trunk.below, trunk.label, trunk.cells, trunk.reads, slope=scores.slope, offset=scores.offset
+    )
+
+
+def augmented(u: np.ndarray, section: Release, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Unit-cube readings u (n, ...) and ``section.copies`` - 1 changed copies of each, and whose copy each is."""
+    images = [u]
+    for _ in range(section.copies - 1):
+        images.append(augment.images(u, shift=section.shift, scale=section.scale, offset=section.offset, rng=rng))
+    return np.concatenate(images), np.tile(np.arange(len(u)), section.copies)

@@ -1,0 +1,41 @@
+"""The Laplace mechanism as a perturber: noise from the device's own generator, with the error of a cleaner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.linear.laplace_noise import scale_for
+from edgeveil.trainer.linear.problem import known
+from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.run import Run
+
+
+def fit(dataset: Dataset, _rng: np.random.Generator, _budget: Any, run: Run) -> FittedPerturber:
+    """Laplace noise whose mean e_utility is the recipe's eps; neither generator nor budget is asked."""
+    from edgeveil.models.mechanisms import laplace
+
+    made_of = known(run.recipe, dataset)
+    scale = scale_for(made_of.a_d, eps=made_of.eps)
+    run.record(noise={"scale": scale, "eps": made_of.eps})
+    (features,) = dataset.input.shape
+    return FittedPerturber(
+        kind="noise",
+        input=dataset.input,
+        stages=(
+            preprocess_stage(dataset.input),
+            {"stage": "draw", "distribution": "uniform", "output": "noise", "shape": [features]},
+            {
+                "stage": "artefact",
+                "model": "mechanism",
+                "inputs": {"features": "u", "noise": "noise"},
+                "outputs": {"output": "v"},
+            },
+            output_stage(dataset.input),
+        ),
+        outputs=(frame_output(dataset.input),),
+        models={"mechanism": laplace(features, scale)},
+        identity_allowed=True,
+    )

@@ -1,0 +1,291 @@
+"""Recipes: one TOML file says what is trained on which data, and everything that is needed to repeat it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+import tomllib
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.recipe.capture import Capture
+from edgeveil.trainer.recipe.messages import nearest, sentence
+from edgeveil.trainer.recipe.perturber import Cleaner, Noise, Perturber, Release, Section
+
+FOLDER = Path(__file__).parent / "library"
+ALIASES = {name: f"{name}-prgan" for name in ("digits", "mnist", "wifi", "depth", "faces")}
+BUILT_IN = (
+    "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq",
+)  # edgeveil.trainer.datasets has each  # fmt: skip
+STREAMS = ("depth", "overhead")  # whose readings come from a camera, many of each person
+CERTIFIED = ("release", "label-only")  # kinds that send one of finitely many codes
+NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
+
+Name = Annotated[str, Field(pattern=NAME)]
+
+
+class Data(Section):
+    """Which readings, and which two attributes of them."""
+
+    source: str = Field(
+        description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq" '
+        '(files that you get once), "overhead" (simulated), or "npz:FILE" with arrays x, y, z (and labels); FILE is '
+        "relative to the recipe."
+    )
+    target: Name = Field(
+        description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
+        '"building"; faces "light"; depth "action", "movement"; overhead "direction"; for npz: its name.'
+    )
+    sensitive: Name = Field(
+        description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build".'
+    )
+    wanted: int | None = Field(
+        default=None,
+        ge=1,
+        description="scene, wq, and npz with an array `labels`: how many labels, the first ones, are kept; the others "
+        "are confidential. Left out: 1 of scene and wq; of npz, the classes of y are kept and those of z confidential.",
+    )
+    homogeneous: bool = Field(
+        default=False, description="Cleaners: give every vector a last feature that is 1, as paper 000 does."
+    )
+    public: bool = Field(
+        default=False,
+        description="The data are public and may be passed on perturbed, as their licence or their people allow: "
+        "`edgeveil freeze` asks for it where it does not know.",
+    )
+    low: float | None = Field(
+        default=None, description="npz images: the value of x that becomes 0. Left out: 0, or the smallest in training."
+    )
+    high: float | None = Field(
+        default=None, description="npz images: the value of x that becomes 1. Left out: the largest in training."
+    )
+
+    @field_validator("source")
+    @classmethod
+    def _known_source(cls, source: str) -> str:
+        if source not in BUILT_IN and not (source.startswith("npz:") and len(source) > 4):
+            raise ValueError(", ".join(f'"{name}"' for name in BUILT_IN) + ' or "npz:FILE"')
+        return source
+
+
+class TablePrior(Section):
+    """What the public knows, written down; what is left out is spread evenly (eq. 3)."""
+
+    kind: Literal["table"] = Field(description="The prior is written in `table`.")
+    table: dict[str, dict[str, float]] = Field(
+        description="One table per class of y: class of z = P(z|y). May be partial; a class of y left out says nothing."
+    )
+
+
+class CountedPrior(Section):
+    """P(z|y) as counted in the two training slices."""
+
+    kind: Literal["counted"] = Field(description="The prior is counted in the training slices.")
+
+
+class UniformPrior(Section):
+    """Every z that occurs with a y in the training slices is equally likely, and no other."""
+
+    kind: Literal["uniform"] = Field(
+        description="The prior is even over the z seen with each y in the training slices."
+    )
+
+
+class Classifiers(Section):
+    """D_y and D_z, trained on the first slice and fixed from then on (section 5.3)."""
+
+    architecture: Literal["small", "table1-mnist", "table1-wifi", "linear"] = Field(
+        description="`table1-*` are Table 1 of the paper; `small` suits any image; `table1-wifi` is for vectors; "
+        "`linear`, for cleaners, is least squares, D_y on what the kept operator sees."
+    )
+    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's first rate; it falls to 0 as a cosine.")
+    shift: int = Field(
+        default=0, ge=0, le=8, description="Images: training readings are moved by up to this many pixels each way."
+    )
+    patience: int = Field(default=10, ge=1, description="Epochs without a better validation loss before it stops.")
+
+
+class Quick(Section):
+    """What ``--budget quick`` takes instead: a trial in seconds."""
+
+    rows: int = Field(default=3000, ge=100, description="At most this many rows of data.")
+    classifier_epochs: int = Field(default=3, ge=1, description="Epochs of D_y and of D_z.")
+    epochs: int = Field(default=3, ge=1, description="Epochs of the perturber.")
+
+
+class Budget(Section):
+    """How long to train."""
+
+    rows: int | None = Field(default=None, ge=100, description="At most this many rows of data; left out: all of them.")
+    classifier_epochs: int = Field(ge=1, le=10000, description="Epochs of D_y and of D_z, at most.")
+    epochs: int = Field(ge=1, le=100000, description="Epochs of the perturber; one that ships D_y itself takes none.")
+    batch: int = Field(default=128, ge=2, le=65536, description="Rows per training step.")
+    quick: Quick = Field(default=Quick(), description="The budget under `--budget quick`.")
+
+
+class Certificate(Section):
+    """A certificate is asked for: only what sends one of finitely many codes has one."""
+
+    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="With which the bound holds.")
+    tried: int = Field(
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="How many configurations were ever compared on the test slice of this seed: they share the "
+        "confidence.",
+    )
+    strata: list[str] = Field(
+        default=[],
+        description="Attributes within which z is balanced by design (each light once per person): the null of the "
+        "certificate shuffles z within them.",
+    )
+
+
+class Limits(Section):
+    """What the result must meet; else the command ends with exit code 3 and keeps the run."""
+
+    target_accuracy: float = Field(
+        gt=0, le=1, description="Acc(D_y) that a checkpoint must reach on validation: the utility floor of section 6.2."
+    )
+    attack_points: float | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="`edgeveil audit`: points that the best attack found may be over chance. Left out: not held to it.",
+    )
+    bits: float | None = Field(
+        default=None,
+        ge=0,
+        description="`edgeveil audit`: bits about z, beyond y, that any attack may learn per reading.",
+    )
+    unseen_accuracy: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="release: how often y-hat must be right on the worst person, by an encoder trained without them.",
+    )
+
+
+class Recipe(Section):
+    """A whole recipe."""
+
+    name: Name = Field(description="Names the run and, later, the bundle: a-z, 0-9, dot, dash and underscore.")
+    description: str = Field(default="", max_length=200, description="One line for people.")
+    seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Of slices, initial weights and batch order.")
+    data: Data = Field(description="The readings and their attributes.")
+    capture: Capture | None = Field(
+        default=None, description="How frames of a sensor become readings; left out where they are readings already."
+    )
+    prior: Annotated[TablePrior | CountedPrior | UniformPrior, Field(discriminator="kind")] = Field(
+        description="What the public knows of z given y."
+    )
+    classifiers: Classifiers = Field(description="D_y and D_z.")
+    perturber: Perturber = Field(description="What is trained to perturb.")
+    budget: Budget = Field(description="How long to train.")
+    limits: Limits = Field(description="What the result must meet.")
+    certificate: Certificate | None = Field(default=None, description="Asks for a certificate.")
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Recipe:
+        linear = self.classifiers.architecture == "linear"
+        if self.data.homogeneous and not self.perturber.unbounded:
+            raise ValueError('`data.homogeneous` is for perturber.kind = "cleaner" or "noise"')
+        if linear and not self.perturber.unbounded:
+            raise ValueError('classifiers.architecture = "linear" is for perturber.kind = "cleaner" or "noise"')
+        if self.certificate is not None and self.perturber.kind not in CERTIFIED:
+            known = " or ".join(f'"{kind}"' for kind in CERTIFIED)
+            raise ValueError(
+                f'no `[certificate]` for perturber.kind = "{self.perturber.kind}": what it sends cannot be counted. '
+                f"Leave the section out, or take {known}"
+            )
+        if isinstance(self.perturber, Release) and self.data.source in STREAMS and self.perturber.hold == "none":
+            raise ValueError('`perturber.hold` to be "track:7", "period:600s" or "frame": these data are streams')
+        if not isinstance(self.perturber, Release) and self.limits.unseen_accuracy is not None:
+            raise ValueError('perturber.kind = "release" beside `limits.unseen_accuracy`')
+        return self
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The recipes that come with EdgeVeil, sorted."""
+        return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+    @classmethod
+    def find(cls, recipe: str | Path) -> Recipe:
+        """The recipe of that name, alias or TOML path. Raises ``BadInput`` in one sentence."""
+        path = cls._path(recipe)
+        return cls.parse(cls.text(recipe), origin=str(path), folder=path.parent)
+
+    @classmethod
+    def text(cls, recipe: str | Path) -> str:
+        """The TOML text of a recipe, as its author wrote it. Raises ``BadInput``."""
+        path = cls._path(recipe)
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"A recipe was expected in {path}, which cannot be read as UTF-8 text: {error}.") from None
+
+    @classmethod
+    def parse(cls, text: str, *, origin: str = "the recipe", folder: Path = Path()) -> Recipe:
+        """Read TOML text; ``npz:`` paths are taken from ``folder``. Raises ``BadInput`` that names the key."""
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise BadInput(f"{origin} is not valid TOML: {error}.") from None
+        recipe = cls.check(table, origin=origin)
+        source = recipe.data.source
+        if source.startswith("npz:"):
+            source = f"npz:{(folder / Path(source[4:]).expanduser()).resolve()}"
+        perturber = recipe.perturber
+        if isinstance(perturber, (Cleaner, Noise)) and perturber.operator != "data":
+            kind, _, place = perturber.operator.partition(":")
+            operator = f"{kind}:{(folder / Path(place).expanduser()).resolve()}"
+            perturber = perturber.model_copy(update={"operator": operator})
+        data = recipe.data.model_copy(update={"source": source})
+        return recipe.model_copy(update={"data": data, "perturber": perturber})
+
+    @classmethod
+    def check(cls, table: dict[str, Any], *, origin: str = "the recipe") -> Recipe:
+        """A recipe from parsed TOML. Raises ``BadInput``: the key, what was expected, what came."""
+        try:
+            return cls.model_validate(table)
+        except ValidationError as error:
+            raise BadInput(sentence(error, cls, origin)) from None
+
+    def with_budget(self, budget: str) -> Recipe:
+        """This recipe under ``"full"`` (as it is) or ``"quick"`` (``[budget.quick]`` caps rows and epochs)."""
+        if budget == "full":
+            return self
+        if budget != "quick":
+            raise BadInput(f'budget: expected "quick" or "full"; got "{budget}".')
+        quick, full = self.budget.quick, self.budget
+        cut = full.model_copy(
+            update={
+                "rows": quick.rows if full.rows is None else min(quick.rows, full.rows),
+                "classifier_epochs": min(quick.classifier_epochs, full.classifier_epochs),
+                "epochs": min(quick.epochs, full.epochs),
+            }
+        )
+        return self.model_copy(update={"budget": cut})
+
+    def toml(self) -> str:
+        """The recipe with every default written out; ``parse`` gives it back."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
+
+    @classmethod
+    def _path(cls, recipe: str | Path) -> Path:
+        text = str(recipe)
+        if text.endswith(".toml") or "/" in text or isinstance(recipe, Path):
+            path = Path(text).expanduser()
+            if not path.is_file():
+                raise BadInput(f"Expected a recipe in {path}; there is no such file. See `edgeveil recipe list`.")
+            return path
+        name = ALIASES.get(text, text)
+        if name not in cls.names():
+            known = [*ALIASES, *cls.names()]
+            raise BadInput(
+                f'There is no recipe "{text}"{nearest(text, known)}: the ones that come with EdgeVeil are '
+                f"{', '.join(known)}; for your own give the path of a .toml file."
+            )
+        return FOLDER / f"{name}.toml"

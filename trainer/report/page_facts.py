@@ -1,0 +1,138 @@
+"""What the page says, as plain values: from audit.json, bench.json and the manifest, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit.document import same
+from edgeveil.trainer.audit.sections.retained_table import useful
+from edgeveil.trainer.audit.verdict import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
+
+VERDICTS = {
+    HIDDEN: ("good", "No attack found beats chance"),
+    PARTLY: ("some", "Hidden in part"),
+    NOT_HIDDEN: ("bad", "Not hidden from an adversary who retrains"),
+}
+GROUPS = (
+    ("adaptive", "Adaptive: trained on perturbed readings. The evidence."),
+    ("fixed", "Fixed: the classifier the perturber was trained against. Shows that training worked, nothing more."),
+    ("transfer", "Transfer: another architecture, trained on clean readings."),
+)
+
+
+def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page says of the audit alone."""
+    tone, words = VERDICTS[verdict(audit, audit["raw"]["sensitive"]["accuracy"])]
+    machine, data = audit["machine"], audit["data"]
+    also = []
+    if audit["budget"] == "quick":
+        also.append("Longer training of the adversaries, and more seeds: this was the quick audit.")
+    if data["clusters"] is None:
+        also.append(
+            "People apart: the data do not say who is who, so rows of one person may be on both sides of the cut."
+        )
+    return {
+        "audit": audit,
+        "data": data,
+        "created": audit["created"][:10],
+        "edgeveil": audit["versions"].get("edgeveil", ""),
+        "tone": tone,
+        "verdict": words,
+        "sentence": sentence(audit),
+        "groups": groups(audit),
+        "useful": useful(audit),
+        "also_not_tested": also,
+        "provenance": [
+            ("Data", f"{data['name']}: {', '.join(f'{n:,} {name}' for name, n in data['rows'].items())} rows"),
+            ("Adversaries", f"{audit['budget']} budget, seed {audit['seed']}, {audit['wall_time_s']:.0f} s"),
+            ("Machine", f"{machine['system']} {machine['architecture']}, {machine['cores']} cores"),
+            ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(audit["versions"].items()))),
+        ],
+    }
+
+
+def groups(audit: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of the table by kind, each with label-only's row of the same adversary beside it."""
+    beside = {(row["name"], row["seed"]): row for row in audit["label_only"]["adversaries"]}
+    seeds: dict[str, int] = {}
+    for row in audit["adversaries"]:
+        seeds[row["name"]] = seeds.get(row["name"], 0) + 1
+    made = []
+    for kind, title in GROUPS:
+        rows = [
+            {
+                **row,
+                "best": same(row, audit["worst_adaptive"]),
+                "seeds": seeds[row["name"]],
+                "floor": beside.get((row["name"], row["seed"])),
+            }
+            for row in audit["adversaries"]
+            if row["kind"] == kind
+        ]
+        if rows:
+            rows.sort(key=lambda row: -row["accuracy"])
+            made.append({"title": title, "rows": rows, "non_adaptive": kind != "adaptive"})
+    return made
+
+
+def speed_facts(bench: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """bench.json as lines of text, what is missing left out."""
+    latency = bench["latency_ms"]
+    facts = [("Artefact", str(bench.get("artefact", ""))), ("Backend", str(bench.get("backend", "")))]
+    facts.append(("Latency", f"p50 {latency['p50']:.3g} ms, p90 {latency['p90']:.3g} ms, p99 {latency['p99']:.3g} ms"))
+    facts.append(("Frames per second", f"{bench['fps']:,.0f}"))
+    facts.append(("Multiply-adds", f"{bench['macs']:,} ({bench['flops']:,} FLOP)"))
+    facts.append(("Parameters", f"{bench['parameters']:,}"))
+    facts.append(("Peak memory", f"{bench['peak_rss_bytes'] / 2**20:,.0f} MiB"))
+    facts.append(("Verdict", str(bench["verdict"])))
+    return [(name, value) for name, value in facts if value]
+
+
+def headline(bench: Mapping[str, Any]) -> dict[str, str]:
+    """The median latency in ms, and what goes below it."""
+    return {
+        "p50": f"{bench['latency_ms']['p50']:.3g}",
+        "note": f"{bench['fps']:,.0f} frames a second; {bench['macs']:,} MACs",
+    }
+
+
+def identities(audit: Mapping[str, Any], manifest: Mapping[str, Any], bundle: Path | None) -> list[tuple[str, str]]:
+    """Hashes: of each audited file, and of the bundle. Says so where the export has changed since the audit."""
+    found = []
+    for artefact, models in audit["speaks_of"].items():
+        for model, sha256 in models.items():
+            now = manifest["models"].get(model, {}).get("artefacts", {}).get(artefact, {}).get("sha256")
+            stale = "" if now == sha256 else " (audited; the export now holds another file)"
+            found.append((f"{model}, {artefact}", f"sha256 {sha256}{stale}"))
+    if bundle is not None:
+        found.append((Path(bundle).name, f"sha256 {hashlib.sha256(_bundle_bytes(bundle)).hexdigest()}"))
+    return found
+
+
+def is_development(bundle: Path | None) -> bool:
+    """Whether a bundle calls itself a development one. Only to print it: nothing of it is verified, nothing run."""
+    if bundle is None:
+        return False
+    try:
+        with zipfile.ZipFile(io.BytesIO(_bundle_bytes(bundle))) as archive:
+            return bool(json.loads(archive.read("manifest.json"))["development"])
+    except (zipfile.BadZipFile, KeyError, ValueError):
+        raise BadInput(
+            f"A sealed .veil bundle was expected at {bundle}, and that is none: name the one to show."
+        ) from None
+
+
+def _bundle_bytes(bundle: Path) -> bytes:
+    try:
+        return Path(bundle).read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"A bundle was expected at {bundle}, and there is none ({error.strerror}): seal one, or leave out --bundle."
+        ) from None

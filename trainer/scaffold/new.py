@@ -1,0 +1,198 @@
+"""``edgeveil recipe new``: look at a user's file and write a commented recipe that trains on it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer import datasets
+from edgeveil.trainer.datasets.base import PARTS, Dataset
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.scaffold import templates
+
+LOOK_ROWS = 3000  # for the forest that has a first look
+STEPS = {"classifiers": 1500, "perturber": 2500}  # training steps that small data sets were found to need
+
+TEMPLATE = """\
+# Written by `edgeveil recipe new`. Every key is described in docs/recipes.md.
+name = {name}
+description = "{title} on {file}: keeps y, hides z."
+seed = 0
+
+# {rows} {kind}s of shape {shape}, {dtype}. Slices of {slices} rows, {cut}.
+[data]
+source = {source}
+target = "y"       # what y is called in the bundle
+sensitive = "z"    # what z is called in the bundle
+{range}
+# What the public knows of z given y. Counted in the training slices: an attacker is taken to know it all.
+# To write down what is really known, in part or in full, instead:
+#   kind = "table"
+#   [prior.table.{y}]
+#   {z} = {p:.2f}
+[prior]
+kind = "counted"
+
+# D_y and D_z, which stand for the user and for the adversary while training.
+# A first look with a random forest, trained on the first slice and tried on the second, reads
+#   y: {y_accuracy:.1%} ({y_chance:.1%} by always guessing the commonest of its {y_classes} classes)
+#   z: {z_accuracy:.1%} ({z_chance:.1%} by always guessing the commonest of its {z_classes} classes){remark}
+[classifiers]
+architecture = "{classifier}"{shift}{patience}
+
+{perturber}
+[budget]
+classifier_epochs = {classifier_epochs}
+epochs = {epochs}
+batch = {batch}
+quick = {{ rows = {quick_rows}, classifier_epochs = {quick_classifier_epochs}, epochs = {quick_epochs} }}
+
+# What D_y must still read on validation: ten points below the forest's look. Raise it to what your use needs.
+[limits]
+target_accuracy = {floor}
+"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How well a random forest reads one attribute, and how well the commonest class does."""
+
+    accuracy: float
+    chance: float
+
+
+def write_recipe(data: str, out: Path, *, kind: str = "prgan") -> None:
+    """Write a recipe for ``data`` ("npz:FILE") with that kind of perturber to ``out``, which must not exist.
+
+    Raises ``BadInput``.
+    """
+    out = Path(out)
+    if not data.startswith("npz:") or len(data) <= 4:
+        raise BadInput(
+            f'--data: expected npz:FILE; got "{data}". For digits and mnist see `edgeveil recipe show digits`.'
+        )
+    if out.suffix != ".toml":
+        raise BadInput(f"--out: expected a name that ends in .toml; got {out}.")
+    if out.exists():
+        raise BadInput(f"{out} exists; it is not overwritten. Choose another --out, or remove it.")
+    text = compose(Path(data[4:]).expanduser(), out, kind=kind)
+    write_atomic(str(out), text.encode())
+
+
+def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
+    """The text of a recipe at ``out`` for the arrays in ``file``."""
+    dataset = datasets.load(_first_guess(file))
+    apart = _apart(dataset)
+    perturber = templates.section(kind, dataset, apart=apart)
+    names = dataset.y_names, dataset.z_names
+    look = {label: _look(dataset, label) for label in ("y", "z")}
+    fitted = 0.8 * len(dataset.slices.perturber)
+    batch = 128 if fitted >= 4096 else 64 if fitted >= 256 else 16
+    per_epoch = max(1, int(fitted // batch))
+    epochs = {part: int(np.clip(round(steps / per_epoch), 5, 150)) for part, steps in STEPS.items()}
+    spec, image, linear = dataset.input, dataset.input.kind == "image", kind in templates.LINEAR
+    text = TEMPLATE.format(
+        name=json.dumps(f"{_name(file)}-{kind}"),
+        title=templates.TITLES[kind],
+        file=re.sub(r"[^\w .-]", "_", file.name),
+        rows=f"{len(dataset.y):,}",
+        kind=spec.kind,
+        shape=spec.shape,
+        dtype=spec.dtype,
+        slices=", ".join(str(len(dataset.part(part))) for part in PARTS),
+        cut=f"no {dataset.cluster_kind} in two of them" if dataset.cluster_kind else "cut row by row",
+        source=json.dumps(f"npz:{_from(out.parent, file)}", ensure_ascii=False),
+        range=f"low = {spec.low}    # x that becomes 0 in the networks\nhigh = {spec.high}    # x that becomes 1\n"
+        if image
+        else "",
+        y=_key(names[0][0]),
+        z=_key(names[1][0]),
+        p=float(dataset.theta[0, 0]),
+        y_accuracy=look["y"].accuracy,
+        y_chance=look["y"].chance,
+        y_classes=len(names[0]),
+        z_accuracy=look["z"].accuracy,
+        z_chance=look["z"].chance,
+        z_classes=len(names[1]),
+        remark=_remark(look),
+        classifier="linear" if linear else "small" if image else "table1-wifi",
+        shift="\nshift = 1             # pixels that training images are moved by; 0 where position matters"
+        if image
+        else "",
+        patience="" if linear else f"\npatience = {max(5, epochs['classifiers'] // 4)}",
+        perturber=perturber.text,
+        classifier_epochs=1 if linear else epochs["classifiers"],
+        epochs=epochs["perturber"] if perturber.epochs else 1,
+        batch=batch,
+        quick_rows=3000,
+        quick_classifier_epochs=1 if linear else max(3, epochs["classifiers"] // 4),
+        quick_epochs=max(3, epochs["perturber"] // 5) if perturber.epochs else 1,
+        floor=round(float(np.clip(look["y"].accuracy - 0.1, 0.05, 0.97)), 2),
+    )
+    Recipe.parse(text, origin=str(out), folder=out.parent)
+    return text
+
+
+def _first_guess(file: Path) -> Recipe:
+    """Enough of a recipe to load the data by."""
+    table = {
+        "name": "look",
+        "data": {"source": f"npz:{file.resolve()}", "target": "y", "sensitive": "z"},
+        "prior": {"kind": "counted"},
+        "classifiers": {"architecture": "small"},
+        "perturber": {"kind": "label-only"},
+        "budget": {"classifier_epochs": 1, "epochs": 1},
+        "limits": {"target_accuracy": 0.5},
+    }
+    return Recipe.check(table)
+
+
+def _look(dataset: Dataset, label: str) -> Look:
+    from sklearn.ensemble import RandomForestClassifier
+
+    first, second = dataset.part("classifiers"), dataset.part("perturber")
+    train, test = (part.take(np.arange(min(len(part), LOOK_ROWS))) for part in (first, second))
+    forest = RandomForestClassifier(100, random_state=0, n_jobs=2)
+    forest.fit(dataset.unit(train.x).reshape(len(train), -1), getattr(train, label))
+    truth = getattr(test, label)
+    accuracy = float((forest.predict(dataset.unit(test.x).reshape(len(test), -1)) == truth).mean())
+    return Look(accuracy, float(np.bincount(truth).max() / len(truth)))
+
+
+def _remark(look: dict[str, Look]) -> str:
+    hard = [label for label, seen in look.items() if seen.accuracy < seen.chance + 0.02]
+    if not hard:
+        return ""
+    what = {"y": "there may be little to keep", "z": "there may be little to hide"}
+    return "".join(
+        f"\n# The forest does no better than guessing {label}: {what[label]}, or it takes a network." for label in hard
+    )
+
+
+def _apart(dataset: Dataset) -> float:
+    """The mean Euclidean distance between two training readings in the unit cube."""
+    part = dataset.part("perturber")
+    u = dataset.unit(part.x[:1000]).reshape(min(len(part), 1000), -1)
+    return float(np.linalg.norm(u - np.roll(u, 1, axis=0), axis=1).mean())
+
+
+def _name(file: Path) -> str:
+    name = re.sub(r"[^a-z0-9._-]+", "-", file.stem.lower()).strip("-._")[:60]
+    return name or "mine"
+
+
+def _from(folder: Path, file: Path) -> str:
+    try:
+        return str(file.resolve().relative_to(folder.resolve()))
+    except ValueError:
+        return str(file.resolve())
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)

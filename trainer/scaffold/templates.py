@@ -1,0 +1,154 @@
+"""The ``[perturber]`` section that ``edgeveil recipe new`` writes, for every kind of perturber, with its reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Dataset
+
+GENERATED = ("prgan", "ngp", "ap", "minimax")
+LINEAR = ("cleaner", "noise")
+KINDS = (*GENERATED, "release", "label-only", "laplace", *LINEAR)
+TITLES = {
+    "prgan": "PR-GAN",
+    "ngp": "NGP",
+    "ap": "AP",
+    "minimax": "Minimax",
+    "release": "A release",
+    "label-only": "Label-only",
+    "laplace": "Laplace noise",
+    "cleaner": "A linear cleaner",
+    "noise": "Noise like a cleaner's",
+}
+SMALL = 5000  # rows of the second slice: below that every step of a release sees all of them
+
+GENERATOR = """\
+[perturber]
+kind = "{kind}"{why}
+alpha = 10.0          # weight of keeping y and hiding z against looking real; larger hides more
+distance = {distance:<10} # how far a reading may move at no cost; two readings lie {apart:.2f} apart{rounded}
+
+[perturber.generator]
+architecture = "{architecture}"
+width = {width}{more}
+"""
+WHY = {
+    "prgan": "",
+    "ngp": "          # PR-GAN without its discriminator (section 6.2 of the paper)",
+    "ap": "           # PR-GAN without its target classifier (section 6.2 of the paper)",
+    "minimax": "      # PR-GAN against adversaries that keep learning on what it makes",
+}
+ROUNDED = "\nstraight_through = true # few levels: the losses see a reading rounded, as it is sent"
+
+RELEASE = """\
+# What leaves is the class and one of a few codes, so it can be counted: see [certificate].
+[perturber]
+kind = "release"
+keep = ["pixels"]     # what of a reading should survive: "pixels" (its values), "moments" of pictures, attributes
+codes = {codes:<13} # of each class; more keep more, and need more rows
+price = 4.0           # what a code may not say of z; larger hides more
+steps = {steps}
+code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}
+{synthesis}
+
+# The bound is shared by all configurations that are ever compared on the test rows: count them here.
+[certificate]
+tried = 1
+"""
+LITTLE = "\nshrinkage = 8.0\ndropout = 0.3\nweight_decay = 0.1"
+DONOR = 'synthesis = "donor"   # a reading of somebody who consents (array `consent`) leaves in the place of another\'s'
+CENTROID = """\
+synthesis = "centroid" # the mean of readings of at least so many different people leaves
+fewest_subjects = {fewest}"""
+
+PLAIN = {
+    "label-only": """\
+# The floor: D_y ships, and what it reads is all that leaves, drawn as that class's mean.
+[perturber]
+kind = "label-only"
+""",
+    "laplace": """\
+# eps is looked for: the smallest at which D_y keeps above the floor of [limits].
+[perturber]
+kind = "laplace"
+""",
+    "cleaner": """\
+[perturber]
+kind = "cleaner"
+method = "algorithm1" # or "exact", "approximate"
+eps = 0.01            # the squared error that each wanted output may have
+""",
+    "noise": """\
+[perturber]
+kind = "noise"
+eps = 0.01            # the squared error of the cleaner that it is compared with
+""",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """The text of ``[perturber]`` and of what belongs to it, and whether an epoch of the budget means anything."""
+
+    text: str
+    epochs: bool
+
+
+def section(kind: str, dataset: Dataset, *, apart: float) -> Section:
+    """Settings that such data were found to need; ``apart`` is the mean distance of two readings in the unit cube.
+
+    Raises ``BadInput`` for a kind that is none, or that these data cannot have.
+    """
+    if kind not in KINDS:
+        raise BadInput(f'--kind: expected one of {", ".join(KINDS)}; got "{kind}".')
+    if kind in LINEAR and dataset.input.kind != "vector":
+        raise BadInput(f'--kind {kind} is for vectors, and these are pictures: take "release" or "prgan".')
+    if kind in GENERATED:
+        return Section(_generated(kind, dataset, apart), epochs=True)
+    if kind == "release":
+        return Section(_release(dataset), epochs=True)
+    return Section(PLAIN[kind], epochs=False)
+
+
+def _generated(kind: str, dataset: Dataset, apart: float) -> str:
+    spec, image = dataset.input, dataset.input.kind == "image"
+    more, clipped = "", True
+    if image:
+        side = min(spec.shape[:2])
+        more = f"\nhalvings = {1 if side < 16 else 2 if side < 64 else 3}"
+    elif kind == "minimax":
+        clipped = False
+        more = (
+            "\nlatent = 16           # all goes through so few numbers: what passes x by is what a new adversary reads"
+        )
+    if clipped:
+        more += '\nclip = "returns"      # a value pushed out of the range finds back, or all may end up black'
+    coarse = np.dtype(spec.dtype).kind in "iu" and float(np.max(spec.span)) <= 4
+    return GENERATOR.format(
+        kind=kind,
+        why=WHY[kind],
+        distance=round(max((0.45 if kind == "minimax" else 0.3) * apart, 0.01), 2),
+        apart=apart,
+        rounded=ROUNDED if coarse else "",
+        architecture="conv" if image else "mlp",
+        width=24 if image else int(np.clip(2 * spec.shape[0], 32, 512)),
+        more=more,
+    )
+
+
+def _release(dataset: Dataset) -> str:
+    part = dataset.part("perturber")
+    small = len(part) < SMALL
+    consents = dataset.consent is not None and bool(dataset.consent[part.index].any())
+    who = part.index if part.cluster is None else part.cluster
+    fewest = min(len(np.unique(who[part.y == value])) for value in np.unique(part.y))
+    return RELEASE.format(
+        codes=4 if len(part) < 500 else 8 if small else 32,
+        steps=300 if small else 1400,
+        batch=0 if small else 1024,
+        small=LITTLE if small else "",
+        synthesis=DONOR if consents else CENTROID.format(fewest=int(np.clip(fewest, 2, 10))),
+    )

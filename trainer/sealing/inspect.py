@@ -1,0 +1,139 @@
+"""What a verified bundle is and what its privacy card says, for people and as JSON. Nothing unverified is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+from edgeveil.edge_runtime.signing.keys import Key
+from edgeveil.trainer.report.card_text import as_lines
+
+NOT_AUDITED = "not audited: nobody has measured what it leaks"
+DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have it. Not for real data."
+
+
+@dataclass(frozen=True)
+class View:
+    """A bundle that was verified. ``whole``: show all of it, not only that it is sound."""
+
+    bundle: Bundle
+    signer: Key
+    whole: bool
+
+    def document(self) -> dict[str, Any]:
+        """The same as ``text`` says, as one JSON document."""
+        manifest = self.bundle.manifest
+        document = {
+            "verified": True,
+            "name": manifest["name"],
+            "development": self.bundle.development,
+            "signer": {"key": self.bundle.key, "name": self.signer.name},
+            "manifest_sha256": self.bundle.manifest_sha256,
+            "audited": sorted(manifest["privacy"]["speaks_of"]),
+            "not_audited": self._not_audited(),
+        }
+        if self.whole:
+            document["manifest"] = manifest
+            document["audit"] = self._member("file")
+            document["card"] = self._member("card")
+        return document
+
+    def text(self) -> str:
+        """For a terminal. What comes from the card is shown without control characters."""
+        lines = [*self._head(), *(self._body() if self.whole else [])]
+        return "\n".join(_printable(line) for line in lines)
+
+    def _head(self) -> Iterator[str]:
+        manifest, members = self.bundle.manifest, self.bundle.members
+        if self.bundle.development:
+            yield f"*** {DEVELOPMENT} ***"
+        yield f"{manifest['name']}: signature, manifest and all {len(members)} members verified"
+        yield f"signed by {self.signer.name}, key {self.bundle.key}"
+        if manifest["privacy"]["file"] is None:
+            yield NOT_AUDITED
+
+    def _body(self) -> Iterator[str]:
+        manifest = self.bundle.manifest
+        perturber, source, provenance = manifest["perturber"], manifest["input"], manifest["provenance"]
+        yield ""
+        yield f"  perturber  {perturber['kind']}: keeps {perturber['target']}, hides {perturber['sensitive']}"
+        yield f"  input      {source['kind']} {_shape(source['shape'])} {source['dtype']}"
+        yield f"  stages     {' -> '.join(map(_stage, manifest['stages']))}"
+        for output in manifest["outputs"]:
+            yield f"  leaves     {output['name']} ({output['kind']}) {_shape(output['shape'])} {output['dtype']}"
+        for name, model in manifest["models"].items():
+            macs, parameters, variants = model["macs"], model["parameters"], ", ".join(model["artefacts"])
+            yield f"  model      {name}: {macs:,} MACs, {parameters:,} parameters; {variants}"
+        if manifest["preference"]:
+            yield f"  preferred  {', '.join(manifest['preference'])}"
+        for name, profile in manifest["profiles"].items():
+            yield f"  board      {name}: {', '.join(profile['artefacts']) or NO_MODEL}"
+        audience = f"for {manifest['audience']} alone" if manifest["audience"] else "for anyone"
+        yield f"  made       {manifest['created']} by edgeveil {provenance['edgeveil']}, {audience}"
+        yield f"  security   version {manifest['security_version']}"
+        yield ""
+        yield from self._card()
+        yield ""
+        yield f"  {'bytes':>10}  {'SHA-256':64}  member"
+        for entry in manifest["members"]:
+            yield f"  {entry['size']:>10}  {entry['sha256']}  {entry['name']}"
+
+    def _card(self) -> Iterator[str]:
+        """The adaptive number first; what a fixed adversary reaches comes last and under its own name."""
+        card = self._member("card")
+        if card is None:
+            yield f"privacy card: {NOT_AUDITED}"
+            return
+        yield f"privacy card, measured on {', '.join(self.bundle.manifest['privacy']['speaks_of'])}"
+        try:
+            yield from as_lines(card)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            yield "  written in a form that this version cannot show; --json has it as it is"
+        if self._not_audited():
+            yield f"  NOT audited: {', '.join(self._not_audited())}"
+
+    def _member(self, key: str) -> Any:
+        name = self.bundle.manifest["privacy"][key]
+        return None if name is None else strict_json.loads(self.bundle.members[name])
+
+    def _not_audited(self) -> list[str]:
+        models = self.bundle.manifest["models"].values()
+        variants = {variant for model in models for variant in model["artefacts"]} or {NO_MODEL}
+        return sorted(variants - set(self.bundle.manifest["privacy"]["speaks_of"]))
+
+
+def inspect(bundle: Path, trust: Path) -> View:
+    """Verify a bundle and show all of it. Raises as ``read_bundle`` and ``Trust.open`` do."""
+    return _view(bundle, trust, whole=True)
+
+
+def verify(bundle: Path, trust: Path) -> View:
+    """Verify a bundle and say so. Raises as ``read_bundle`` and ``Trust.open`` do."""
+    return _view(bundle, trust, whole=False)
+
+
+def _view(path: Path, folder: Path, *, whole: bool) -> View:
+    trust = Trust.open(folder)
+    bundle = read_bundle(path, trust)
+    return View(bundle, trust.key_of(bundle.key), whole)
+
+
+def _shape(shape: list[int]) -> str:
+    return "x".join(map(str, shape)) or "one a frame"
+
+
+def _stage(stage: Mapping[str, Any]) -> str:
+    for key in ("model", "distribution", "op"):
+        if key in stage:
+            return f"{stage['stage']} {stage[key]}"
+    return str(stage["stage"])
+
+
+def _printable(line: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in line)

@@ -1,0 +1,118 @@
+"""Signing keys: made once, kept by the person who answers for what runs on the boards."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+
+KEY_FILE, PUBLIC_FILE = "signing.key", "signing.pub"
+
+
+def keygen(folder: Path, *, passphrase: str | None = None, development: bool = False) -> Path:
+    """Make ``signing.key`` (PEM, PKCS 8, mode 600) and ``signing.pub`` in ``folder``; returns the path of the latter.
+
+    ``passphrase`` encrypts the key. ``development`` marks the public key as a throw-away one: bundles that it signs are
+    announced wherever they run. A key that is there is never written over: raises ``BadInput``.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        KeySerializationEncryption,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    if passphrase == "":
+        raise BadInput("A passphrase of at least one character was expected, and an empty one came.")
+    folder = Path(folder)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"The folder {folder} cannot be made: {error.strerror}. Name another one.") from None
+    for name in (KEY_FILE, PUBLIC_FILE):
+        if os.path.lexists(folder / name):
+            raise BadInput(
+                f"{folder / name} is there already, and what it signed could not be replaced without it. Name another "
+                "folder."
+            )
+    private = Ed25519PrivateKey.generate()
+    encryption: KeySerializationEncryption = NoEncryption()
+    if passphrase is not None:
+        encryption = BestAvailableEncryption(passphrase.encode())
+    write_atomic(folder / KEY_FILE, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption), mode=0o600)
+    public = _public_hex(private)
+    line = public_key_line(Key(public, f"key-{public[:8]}", development))
+    write_atomic(folder / PUBLIC_FILE, line.encode("ascii"))
+    return folder / PUBLIC_FILE
+
+
+def is_encrypted(key_path: Path) -> bool:
+    """Whether the key file asks for a passphrase. Raises ``BadInput`` where there is none to read."""
+    return b"ENCRYPTED PRIVATE KEY" in _read(Path(key_path))
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A private key that was opened, with what its ``.pub`` says of it."""
+
+    key: Key
+    _private: object
+
+    @classmethod
+    def open(cls, key_path: Path, *, passphrase: str | None = None) -> Signer:
+        """Open a key file and the ``.pub`` beside it. Raises ``BadInput`` for whatever does not fit together."""
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        key_path = Path(key_path)
+        data = _read(key_path)
+        mode = key_path.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise BadInput(
+                f"The signing key {key_path} can be read by others (mode {mode:o}; 600 was expected). Run chmod 600 on "
+                "it, or make a new one if others may have it."
+            )
+        encrypted = b"ENCRYPTED PRIVATE KEY" in data
+        if encrypted != (passphrase is not None):
+            came = "none was given" if encrypted else "one was given"
+            raise BadInput(f"The signing key {key_path} {'needs a' if encrypted else 'has no'} passphrase, and {came}.")
+        try:
+            private = load_pem_private_key(data, None if passphrase is None else passphrase.encode())
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            problem = (
+                "The passphrase is not the right one, or the file is damaged." if encrypted else "Make one with keygen."
+            )
+            raise BadInput(f"{key_path} could not be opened as a signing key. {problem}") from None
+        if not isinstance(private, Ed25519PrivateKey):
+            raise BadInput(f"{key_path} holds a key, but not one for Ed25519. Make one with edgeveil keygen.")
+        public_path = key_path.with_suffix(".pub")
+        key = read_public_key(public_path)
+        if key.key != _public_hex(private):
+            raise BadInput(f"{public_path} is not the public half of {key_path}. Put the right one beside it.")
+        return cls(key, private)
+
+    def sign(self, message: bytes) -> bytes:
+        """The 64 bytes of the signature."""
+        return self._private.sign(message)  # type: ignore[attr-defined]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"The signing key {path} cannot be read: {error.strerror}. Name the signing.key that edgeveil keygen wrote."
+        ) from None
+
+
+def _public_hex(private: object) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()  # type: ignore[attr-defined]

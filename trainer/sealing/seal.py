@@ -1,0 +1,165 @@
+"""Seal an export folder: artefacts, manifest, privacy card and runtime become one signed file, whole or not at all."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from edgeveil.edge_runtime.bundle.archive import pack
+from edgeveil.edge_runtime.bundle.reader import MANIFEST, SIGNATURE, read_bundle, signature_member, signed_message
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.schema import (
+    CARD_MEMBER,
+    MAX_MANIFEST_BYTES,
+    NO_MODEL,
+    PAGE_MEMBER,
+    PRIVACY_FILES,
+    PRIVACY_MEMBER,
+    RUNTIME_MEMBER,
+    check_manifest,
+    referenced_files,
+)
+from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.trainer.audit.subject import Subject
+from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.export.manifest import not_audited
+from edgeveil.trainer.sealing.keys import Signer, is_encrypted, keygen
+from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+
+__all__ = ["is_encrypted", "keygen", "seal"]
+
+# A path of the machine it was made on: at the beginning of a text, or behind a space, a colon or the like.
+_LOCAL_PATH = re.compile(r"(?:^|[\s:=('\"])(?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[\w.]")
+
+
+def seal(
+    export_dir: Path, key_path: Path, out: Path, *, passphrase: str | None = None, allow_unaudited: bool = False
+) -> Path:
+    """Sign what ``edgeveil export`` and ``edgeveil audit`` left in ``export_dir`` as the bundle ``out``.
+
+    The same folder and key give the same bytes. The written file is read again and verified before it takes its name.
+    ``allow_unaudited``: where there is no audit of these very artefacts, write a card that says "not audited".
+    Raises ``BadInput`` where there is none and that was not allowed, where folder or key are not what they must be, or
+    where something that goes in names a path of this machine; ``BundleRefused`` where the result would not be accepted.
+    """
+    folder = ExportFolder.open(Path(export_dir))
+    signer = Signer.open(key_path, passphrase=passphrase)
+    manifest = copy.deepcopy(dict(folder.manifest))
+    manifest["development"] = signer.key.development
+    manifest["privacy"] = not_audited()
+    files = {**folder.members, RUNTIME_MEMBER: zipapp_bytes()}
+    audit = _audit_of(folder, allow_unaudited=allow_unaudited)
+    if audit is not None:
+        files[PRIVACY_MEMBER], document = audit
+        spoken = {key: _of(document, key) for key in ("speaks_of", "pipeline")}
+        manifest["privacy"] = {**PRIVACY_FILES, **spoken}
+        files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
+    members = {name: files[name] for name in (*referenced_files(manifest), RUNTIME_MEMBER)}
+    manifest["members"] = [
+        {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in sorted(members.items())
+    ]
+    _refuse_paths(manifest, "manifest.json")
+    check_manifest(manifest)
+    manifest_bytes = strict_json.dumps(manifest)
+    if len(manifest_bytes) > MAX_MANIFEST_BYTES:
+        raise BadInput(
+            f"The manifest has {len(manifest_bytes)} bytes and {MAX_MANIFEST_BYTES} are allowed: fewer artefacts, or "
+            "ranges given once for all features, make it smaller."
+        )
+    signature = signature_member(signer.key.key, signer.sign(signed_message(manifest_bytes)))
+    bundle = pack([(MANIFEST, manifest_bytes), (SIGNATURE, signature), *sorted(members.items())])
+    with atomic_path(out) as temporary:
+        Path(temporary).write_bytes(bundle)
+        # What was written is judged, not what was meant, and by the same rules as on the board.
+        read_bundle(temporary, Trust([signer.key], audience=manifest["audience"]))
+    return Path(out)
+
+
+def card_files(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """The privacy card as JSON and as a page. Raises ``BadInput`` where the audit lacks what a card must say."""
+    from edgeveil.trainer.audit.card import card
+    from edgeveil.trainer.report.card_page import render
+
+    try:
+        document = card(audit, manifest)
+        return strict_json.dumps(document), render(document).encode()
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise BadInput(
+            f"The audit lacks what a privacy card must say ({error}): it is of another version. Audit again."
+        ) from None
+
+
+def _audit_of(folder: ExportFolder, *, allow_unaudited: bool) -> tuple[bytes, dict[str, Any]] | None:
+    """The audit of what lies in the folder, as bytes and read; None where going without is allowed and needed."""
+    path = folder.folder / "audit.json"
+    cure = f"Run edgeveil audit {folder.folder}, or seal with --no-audit to say on the card that there is none."
+    if not path.is_file():
+        if allow_unaudited:
+            return None
+        raise BadInput(f"An audit of these artefacts was expected at {path}, and there is none. {cure}")
+    try:
+        data = path.read_bytes()
+        document = strict_json.loads(data)
+        stale = _not_of(document, folder)
+    except OSError as error:
+        raise BadInput(f"The audit {path} cannot be read: {error.strerror}. {cure}") from None
+    except (strict_json.BadJson, LookupError, TypeError, AttributeError) as error:
+        raise BadInput(f"{path} is not an audit that edgeveil audit wrote ({error}). {cure}") from None
+    if stale is not None:
+        if allow_unaudited:
+            return None
+        raise BadInput(f"The audit in {path} {stale}. {cure}")
+    _refuse_paths(document, "audit.json")
+    return data, document
+
+
+def _of(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """``speaks_of`` or ``pipeline`` by artefact, of the document and of those that lie in it."""
+    parts = (part for part in (document, *document.get("others", [])) if part["speaks_of"])
+    return {name: value for part in parts for name, value in part[key].items()}
+
+
+def _not_of(document: Mapping[str, Any], folder: ExportFolder) -> str | None:
+    """What is wrong with an audit of what lies in this folder, if anything is, as the end of a sentence."""
+    speaks_of, pipeline = _of(document, "speaks_of"), _of(document, "pipeline")
+    if not speaks_of:
+        return "speaks of no artefact that ships"
+    models = folder.manifest["models"]
+    for artefact, hashes in speaks_of.items():
+        if artefact not in {variant for model in models.values() for variant in model["artefacts"]} | {NO_MODEL}:
+            return f"speaks of an artefact {artefact}, which was not exported"
+        if {name: model["artefacts"][artefact]["sha256"] for name, model in models.items()} != hashes:
+            return f"is of another {artefact} than the one that was exported"
+        if pipeline[artefact] != Subject(folder.manifest, folder.members, artefact).pipeline_sha256():
+            return f"is of another pipeline around {artefact}: its stages or tables have changed since"
+    return None
+
+
+def _refuse_paths(value: Any, where: str) -> None:
+    """Paths tell about people and machines, and a bundle goes to many."""
+    for text in _texts(value):
+        if _LOCAL_PATH.search(text):
+            raise BadInput(
+                f"{where} names a path of this machine ({text[:60]!r}), and paths do not go into a bundle. Give what "
+                "it stands for a plain name, then export and audit again."
+            )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            if key != "tensor":  # an interpreter's names of tensors may look like paths and are none
+                yield from _texts(inner)

@@ -1,0 +1,53 @@
+"""The edge runtime as one file, ``edgeveil-edge.pyz``: runs on any Python from 3.6 with numpy beside it."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+from edgeveil import edge_runtime
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+
+_SHEBANG = b"#!/usr/bin/env python3\n"
+# Wheels that a flash unpacked on the board lie beside the releases: ROOT/site, and this is ROOT/releases/SHA/*.pyz.
+_MAIN = b"""import os
+import sys
+
+# The release itself and not the link to it: what is imported later comes from where the first module came from.
+sys.path[0] = os.path.realpath(sys.path[0])
+site = os.path.join(os.path.dirname(os.path.realpath(sys.argv[0])), "..", "..", "site")
+if os.path.isdir(site):
+    sys.path.insert(0, os.path.realpath(site))
+
+from edgeveil.edge_runtime.cli.main import main
+
+sys.exit(main())
+"""
+
+
+def zipapp_bytes() -> bytes:
+    """The zipapp: the sources of ``edge_runtime``, stored, sorted and undated, so the same sources give the same bytes.
+
+    Compressed, they would depend on the zlib that did it.
+    """
+    root = Path(edge_runtime.__file__).parent
+    sources = {f"edgeveil/edge_runtime/{path.relative_to(root).as_posix()}": path for path in root.rglob("*.py")}
+    contents = {"__main__.py": _MAIN, "edgeveil/__init__.py": b""} | {
+        name: path.read_bytes() for name, path in sources.items()
+    }
+    file = io.BytesIO()
+    file.write(_SHEBANG)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(contents):
+            entry = zipfile.ZipInfo(name)
+            entry.create_system = 3
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, contents[name])
+    return file.getvalue()
+
+
+def build_zipapp(out: Path) -> Path:
+    """Write the zipapp to ``out``, executable; returns ``out``. Raises ``DeviceFailed`` where it cannot be written."""
+    write_atomic(out, zipapp_bytes(), mode=0o777)
+    return out

@@ -1,0 +1,162 @@
+"""Training D_y and D_z on the first slice, with early stopping on a validation cut of it (section 5.3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.progress import progress
+from edgeveil.trainer.runs.checkpoints import Checkpoint
+from edgeveil.trainer.runs.run import Run
+
+NAMES = ("target", "sensitive")
+
+
+def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None = None) -> Any:
+    """An untrained classifier for readings of ``spec``. Raises ``BadInput`` where the two do not go together."""
+    from edgeveil.models import classifiers
+
+    if (architecture == "table1-wifi") != (spec.kind == "vector"):
+        raise BadInput(
+            f'The data are {spec.kind}s of shape {spec.shape} and the classifier is "{architecture}": '
+            'vectors take "table1-wifi", images "small" or "table1-mnist".'
+        )
+    if architecture == "table1-wifi":
+        return classifiers.table1_wifi(spec.shape[0], classes)
+    height, wide, channels = spec.shape
+    if architecture == "table1-mnist":
+        if min(height, wide) < 9:
+            raise BadInput(f'"table1-mnist" needs at least 9 x 9 pixels; got {height} x {wide}. Take "small".')
+        return classifiers.table1_mnist((height, wide, channels), classes)
+    return classifiers.small((height, wide, channels), classes, **({} if width is None else {"width": width}))
+
+
+def train_classifiers(run: Run) -> None:
+    """Train what RUN/classifiers lacks of D_y and D_z; an interrupted one goes on from its last epoch."""
+    import keras
+
+    dataset = run.dataset().for_training()
+    fit, choose = run.hold_out(dataset.part("classifiers"))
+    for number, (name, classes) in enumerate(zip(NAMES, (dataset.y_names, dataset.z_names), strict=True)):
+        path = run.folder / "classifiers" / f"{name}.keras"
+        if path.is_file():
+            continue
+        keras.utils.set_random_seed((run.recipe.seed + number) % 2**32)
+        model = build(run.recipe.classifiers.architecture, dataset.input, len(classes))
+        label = "y" if name == "target" else "z"
+        with run.stage(f"classifier_{name}"):
+            accuracy = train_one(
+                model,
+                (dataset.unit(fit.x), getattr(fit, label)),
+                (dataset.unit(choose.x), getattr(choose, label)),
+                run=run,
+                stage=name,
+                epochs=run.recipe.budget.classifier_epochs,
+            )
+        save_keras(model, path)
+        (run.folder / "checkpoints" / f"{name}.npz").unlink(missing_ok=True)
+        (run.folder / "checkpoints" / f"{name}-best.npz").unlink(missing_ok=True)
+        run.record(classifiers={**run.facts.get("classifiers", {}), name: {"validation_accuracy": accuracy}})
+
+
+def train_one(
+    model: Any,
+    fit: tuple[np.ndarray, np.ndarray],
+    choose: tuple[np.ndarray, np.ndarray],
+    *,
+    run: Run,
+    stage: str,
+    epochs: int,
+) -> float:
+    """Train ``model`` (unit cube to logits) and leave it with its best weights by validation loss.
+
+    Returns their validation accuracy. Raises ``LimitNotMet`` where the loss stops being a number.
+    """
+    import keras
+    import tensorflow as tf
+
+    settings = run.recipe.classifiers
+    (u, labels), batch = fit, min(run.recipe.budget.batch, len(fit[1]))
+    steps = len(labels) // batch
+    optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(settings.learning_rate, steps * epochs))
+    optimizer.build(model.trainable_variables)
+    inputs, targets = tf.constant(u), tf.constant(labels, tf.int32)
+    shift = settings.shift if u.ndim == 4 else 0
+
+    @tf.function(reduce_retracing=True)
+    def step(rows: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
+        x = tf.gather(inputs, rows)
+        if shift:
+            x = _moved(x, offset, shift)
+        with tf.GradientTape() as tape:
+            logits = model(x, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(targets, rows), logits))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    last = Checkpoint(run.folder / "checkpoints" / f"{stage}.npz", model=model, optimizer=optimizer)
+    best = Checkpoint(run.folder / "checkpoints" / f"{stage}-best.npz", model=model)
+    facts = last.restore() or {"epoch": 0, "best": None, "accuracy": 0.0, "since": 0}
+    run.forget_metrics(stage=stage, after=facts["epoch"])
+    with progress(f"classifier of the {stage} attribute", total=epochs, done=facts["epoch"]) as advance:
+        while facts["epoch"] < epochs and facts["since"] < settings.patience:
+            epoch = facts["epoch"] + 1
+            rng = np.random.default_rng([run.recipe.seed, epoch])
+            order = rng.permutation(len(labels))[: steps * batch].reshape(steps, batch)
+            losses = [float(step(tf.constant(rows), tf.constant(rng.integers(-shift, shift + 1, 2)))) for rows in order]
+            loss, accuracy = evaluate(model, *choose)
+            if not np.isfinite([loss, *losses]).all():
+                raise LimitNotMet(
+                    f"Training the {stage} classifier diverged in epoch {epoch}: its loss is no longer a number. "
+                    "Lower `classifiers.learning_rate` in the recipe and train into another folder."
+                )
+            run.metric(
+                stage=stage, step=epoch, loss=float(np.mean(losses)), validation_loss=loss, validation_accuracy=accuracy
+            )
+            better = facts["best"] is None or loss < facts["best"]
+            facts = {
+                "epoch": epoch,
+                "best": loss if better else facts["best"],
+                "accuracy": accuracy if better else facts["accuracy"],
+                "since": 0 if better else facts["since"] + 1,
+            }
+            if better:
+                best.save()
+            last.save(**facts)
+            advance(loss=float(np.mean(losses)), accuracy=accuracy)
+    best.restore()
+    return facts["accuracy"]
+
+
+def evaluate(model: Any, u: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Mean cross-entropy and accuracy of a classifier on unit-cube readings."""
+    logits = predict(model, u).astype(np.float64)
+    logits -= logits.max(axis=1, keepdims=True)
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return float(-log_p[np.arange(len(labels)), labels].mean()), float((logits.argmax(axis=1) == labels).mean())
+
+
+def predict(model: Any, u: np.ndarray, *, batch: int = 1024) -> np.ndarray:
+    """The model's output for unit-cube readings (n, ...), float32."""
+    return np.concatenate([np.asarray(model(u[i : i + batch], training=False)) for i in range(0, len(u), batch)])
+
+
+def save_keras(model: Any, path: Path) -> None:
+    """Save a Keras model whole or not at all."""
+    from edgeveil.edge_runtime.storage.atomic import atomic_path
+
+    with atomic_path(str(path)) as temporary:
+        model.save(temporary)
+
+
+def _moved(x: Any, offset: Any, most: int) -> Any:
+    """Images moved by ``offset`` (down, right) within a border of zeros; the whole batch alike."""
+    import tensorflow as tf
+
+    height, width = x.shape[1], x.shape[2]
+    wide = tf.pad(x, [[0, 0], [most, most], [most, most], [0, 0]])
+    return tf.slice(wide, [0, most - offset[0], most - offset[1], 0], [-1, height, width, -1])
