@@ -1,4 +1,4 @@
-"""Writes docs/recipes.md from the pydantic models of a recipe; nothing in it is typed twice."""
+"""Writes docs/reference/recipes.md from the pydantic models of a recipe; nothing in it is typed twice."""
 
 import types
 import typing
@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from trainer.recipe import ALIASES, Recipe
 from trainer.recipe_errors import members, tags
 
-PAGE = Path("docs/recipes.md")
+PAGE = Path("docs/reference/recipes.md")
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
 HEAD = """\

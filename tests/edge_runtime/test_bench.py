@@ -16,7 +16,7 @@ from edge_runtime.errors import BadInput, DeviceFailed, PrivacyStop
 from edge_runtime.perturber import Perturber
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "docs/schemas/bench.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/reference/schemas/bench.schema.json").read_text())
 
 
 class Clock:

@@ -17,8 +17,8 @@ from edge_runtime import archive, manifest, manifest_flow, strict_json
 from edge_runtime.bundle import SIGNED_PREFIX
 
 ROOT = Path(edge_runtime.__file__).parent.parent
-TEXT = (ROOT / "docs" / "bundle-format.md").read_text()
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "manifest.schema.json").read_text())
+TEXT = (ROOT / "docs" / "reference" / "bundle-format.md").read_text()
+SCHEMA = json.loads((ROOT / "docs" / "reference" / "schemas" / "manifest.schema.json").read_text())
 
 
 def reasons_of_the_table() -> set[str]:

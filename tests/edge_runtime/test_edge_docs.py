@@ -1,4 +1,4 @@
-"""docs/edge-runtime.md says what the code does."""
+"""docs/reference/edge-runtime.md says what the code does."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import edge_runtime
 from edge_runtime import cli
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/edge-runtime.md").read_text()
+PAGE = (ROOT / "docs/reference/edge-runtime.md").read_text()
 
 
 def test_the_example_runs(tmp_path, monkeypatch, capsys):
@@ -52,5 +52,5 @@ def test_every_lock_that_is_named_is_there():
 def test_the_schemas_are_schemas():
     for name in ("run", "bench"):
         jsonschema.Draft202012Validator.check_schema(
-            json.loads((ROOT / f"docs/schemas/{name}.schema.json").read_text())
+            json.loads((ROOT / f"docs/reference/schemas/{name}.schema.json").read_text())
         )

@@ -1,4 +1,4 @@
-"""docs/capture-loop.md says what the code does."""
+"""docs/how-to/run-the-capture-loop.md says what the code does."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from edge_runtime import cli, config
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/capture-loop.md").read_text()
+PAGE = (ROOT / "docs/how-to/run-the-capture-loop.md").read_text()
 
 
 def test_every_command_is_understood():

@@ -1,4 +1,4 @@
-"""docs/sinks.md says what the code does."""
+"""docs/reference/sinks.md says what the code does."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import sink_parts
 
 from edge_runtime import cli, wire
 
-PAGE = (Path(__file__).parents[2] / "docs/sinks.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/reference/sinks.md").read_text()
 
 
 def test_the_receiver_of_the_page_reads_records():

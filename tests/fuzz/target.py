@@ -20,7 +20,9 @@ from edge_runtime.errors import BundleRefused
 from edge_runtime.manifest import RUNTIME_MEMBER, referenced_files
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "manifest.schema.json").read_text()))
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads((ROOT / "docs" / "reference" / "schemas" / "manifest.schema.json").read_text())
+)
 # The files whose lines are counted; the fuzzer is led by all but the arithmetic.
 SUBJECT = ("archive", "bundle", "checks", "ed25519", "manifest", "manifest_flow", "strict_json")
 

@@ -12,7 +12,7 @@ from edge_runtime.errors import BadInput
 from trainer.audit import as_text, save
 from trainer.report.sentence import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "audit.schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "audit.schema.json").read_text())
 
 
 def test_the_document_is_of_its_schema():

@@ -21,7 +21,7 @@ from trainer.report.html import write_report
 from trainer.run import Run
 from trainer.train import train
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "audit.schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "audit.schema.json").read_text())
 pytestmark = pytest.mark.slow
 
 

@@ -16,7 +16,7 @@ from trainer.audit.adversaries.logistic import Logistic
 from trainer.export import export
 from trainer.run import Run
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "audit.schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "audit.schema.json").read_text())
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""docs/capture-loop.md says what its records say."""
+"""docs/results/capture-loop.md says what its records say."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_and_its_records_agree():
-    text = (ROOT / "docs/capture-loop.md").read_text()
+    text = (ROOT / "docs/results/capture-loop.md").read_text()
     assert text.count("<!-- recorded: ") == 4
     assert loop.page(text, ROOT / "docs/results/bench") == text
 

@@ -13,7 +13,7 @@ from trainer.audit.probes import areas
 from trainer.audit.problem import BUDGETS, Codes, Released
 from trainer.datasets.base import Dataset, InputSpec, Slices
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "audit.schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "audit.schema.json").read_text())
 VECTORS = InputSpec("vector", (6,), "float32", None, None)
 
 

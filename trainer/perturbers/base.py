@@ -19,10 +19,10 @@ from trainer.datasets.base import InputSpec
 class FittedPerturber:
     """A trained perturber as the manifest describes it: stages, the networks they name, and tables.
 
-    ``stages``, ``outputs`` and ``input`` are the manifest's own (docs/bundle-format.md), so the pipeline that runs on
-    the board runs here too, with Keras in place of an interpreter. ``models`` maps a model's name to a Keras model
-    whose input and output *names* are those the artefact stage uses. ``tables`` maps a name to an array. ``stream`` is
-    the manifest's too: None for single releases.
+    ``stages``, ``outputs`` and ``input`` are the manifest's own (docs/reference/bundle-format.md), so the pipeline that
+    runs on the board runs here too, with Keras in place of an interpreter. ``models`` maps a model's name to a Keras
+    model whose input and output *names* are those the artefact stage uses. ``tables`` maps a name to an array.
+    ``stream`` is the manifest's too: None for single releases.
     """
 
     kind: str

@@ -18,7 +18,7 @@ KINDS_OF_DATA = (
 
 
 def render(card: Mapping[str, Any]) -> str:
-    """The page of a card (docs/schemas/privacy.schema.json); every value is escaped."""
+    """The page of a card (docs/reference/schemas/privacy.schema.json); every value is escaped."""
     shown = {
         **card,
         "artefacts": [
