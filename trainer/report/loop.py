@@ -50,7 +50,7 @@ def _loop(document: Record) -> str:
         ]
         for row in document["rows"]
     ]
-    head = ["input", "artefact", "interpreter, frames/s", "loop, frames/s", "ratio", "beside a stranger"]
+    head = ["input", "artefact", "interpreter, frames/s", "loop, frames/s", "ratio", "ratio, with an unrelated load"]
     note = f"{document['turns']} turns of {document['seconds_a_turn']:g} s; {document['verdict']}.\n"
     return markdown([*head, "added, us a frame"], rows) + "\n" + note
 
