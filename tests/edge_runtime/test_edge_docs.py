@@ -8,7 +8,8 @@ import bundles
 import jsonschema
 
 import edge_runtime
-from edge_runtime import cli
+from edge_runtime import cli, config
+from edge_runtime.backends.device import WORDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/edge-runtime.md").read_text()
@@ -28,6 +29,27 @@ def test_every_command_is_understood():
     assert len(lines) == 5
     for line in lines:
         assert cli._parser().parse_args(line.split()[1:]).bundle == "demo.veil"
+
+
+def test_every_command_is_in_the_table():
+    table = PAGE.split("| command | does |")[1].split("\n\n")[0]
+    listed = {name for row in table.splitlines() for name in _names(row)}
+    assert listed == set(cli._parser()._subparsers._group_actions[0].choices)
+
+
+def test_every_setting_is_in_the_table_with_its_default():
+    table = PAGE.split("| setting | default | meaning |")[1].split("\n\n")[0]
+    rows = {name: row.split("|")[2].strip(" `") for row in table.splitlines() for name in _names(row)}
+    assert set(rows) == set(config.SETTINGS)
+    for name, setting in config.SETTINGS.items():
+        if setting.default not in (None, False):
+            shown = f"{setting.default:g}" if type(setting.default) is float else str(setting.default)
+            assert rows[name] == shown, name
+
+
+def test_every_device_is_in_the_table():
+    table = PAGE.split("| `device` | needs |")[1].split("\n\n")[0]
+    assert set(WORDS) <= set(re.findall(r"`([a-z,]+)`", table))
 
 
 def test_every_reason_a_frame_is_dropped_for_is_explained():

@@ -36,3 +36,11 @@ def test_every_kind_of_sink_is_there():
 
     for kind in [*sinks._FILES, *sinks._LIVE, "preview"]:
         assert f"`{kind}:" in PAGE
+
+
+def test_every_kind_of_source_is_on_the_page_on_sources():
+    from edge_runtime import sources
+
+    page = (Path(__file__).parents[2] / "docs/reference/sources.md").read_text()
+    for kind in sources._KINDS:
+        assert f"`{kind}:" in page
