@@ -14,6 +14,7 @@ from trainer.report.marked import filled
 PAGE = Path("docs/reference/recipes.md")
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
+
 def kind(annotation: object) -> str:
     """A type as a reader of TOML would say it."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
