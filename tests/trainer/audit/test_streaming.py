@@ -85,7 +85,7 @@ def test_the_best_family_is_that_of_all_splits_and_stands_against_the_best_where
 
 
 def test_the_page_is_what_the_record_says():
-    assert (ROOT / "docs" / "results-streams.md").read_text() == write_result_docs.streams_page(recorded())
+    assert (ROOT / write_result_docs.STREAMS_PAGE).read_text() == write_result_docs.streams_page(recorded())
 
 
 @pytest.mark.parametrize("target", ["movement", "action"])
