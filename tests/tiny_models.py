@@ -13,6 +13,7 @@ from typing import Any
 
 import bundles
 import numpy as np
+import seeds
 
 from edge_runtime.backends import open_backend
 from edge_runtime.pipeline import load_pipeline
@@ -77,7 +78,7 @@ def backend(manifest: dict[str, Any], members: dict[str, bytes], variant: str, *
 def _generator() -> Any:
     import keras
 
-    keras.utils.set_random_seed(7)
+    keras.utils.set_random_seed(seeds.seed(7))
     image = keras.Input(SHAPE, name="image")
     noise = keras.Input((4,), name="noise")
     x = keras.layers.Conv2D(8, 3, strides=2, padding="same", activation="relu")(image)

@@ -10,6 +10,7 @@ import threading
 
 import bundles
 import pytest
+import seeds
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from edge_runtime import ed25519, update
@@ -136,7 +137,7 @@ def test_a_board_fetches_what_is_new_and_nothing_twice(device, www):
 def test_cut_at_random_bytes_it_goes_on_where_it_was(device, www, seed):
     folder, handler, place = www
     size = (folder / "v2.veil").stat().st_size
-    dice = random.Random(seed)  # noqa: S311 - places to cut, not secrets
+    dice = random.Random(seeds.seed(seed))  # noqa: S311 - places to cut, not secrets
     handler.cuts.extend(dice.randrange(0, size // 3) for _ in range(6))
     there, tries = 0, 0
     while device.releases.current is None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import seeds
 import tomllib
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
@@ -33,7 +34,7 @@ def held(folder, **changes):
     del table["perturber"]["channel"]
     table["perturber"] |= {"hold": "track:3", **changes}
     recipe = Recipe.check(table)
-    recipe = recipe.model_copy(update={"budget": recipe.budget.model_copy(update=QUICK)})
+    recipe = recipe.model_copy(update={"budget": recipe.budget.model_copy(update=QUICK), "seed": seeds.seed(0)})
     run = Run.create(folder / "run", recipe)
     return run, fit(run.dataset().for_training(), np.random.default_rng(0), recipe.budget, run)
 

@@ -1,6 +1,7 @@
 """Residual codes: what z explains is taken off, what is left is kept, and no row's own z can be learned by heart."""
 
 import numpy as np
+import seeds
 
 from trainer.audit.certificate import count, information
 from trainer.perturbers.release import residual
@@ -61,7 +62,7 @@ def test_the_network_gives_the_scores_that_were_learned():
 
     from models import encoders
 
-    keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(seeds.seed(0))
     trunk = encoders.vector_trunk(3, width=8, features=8)
     cells, kept, label = keras.layers.Dense(16), keras.layers.Dense(2), encoders.label_head(8, 2)
     cells(trunk.output), kept(trunk.output)
