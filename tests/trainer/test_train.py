@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -165,6 +166,27 @@ def test_a_quick_trial_only_says_that_it_missed(tmp_path, capsys):
     assert run.facts["limit_met"] is False
     assert len(run.metrics("perturber")) == 3
     assert "it is a trial" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("allowed", "said"), [(False, True), (True, False)])
+def test_a_perturber_that_lets_readings_through_is_said_to(allowed, said, finished, tmp_path, monkeypatch, capsys):
+    import keras
+
+    from models.layers import UnitClip
+
+    vector = keras.Input((6,), name="features")
+    nothing = keras.Model(vector, UnitClip(name="output")(vector))
+
+    def fit(dataset, _rng, _budget, _run):
+        return replace(prgan.fitted(dataset.input, nothing, kind="prgan"), identity_allowed=allowed)
+
+    monkeypatch.setattr("trainer.train.fit_function", lambda _kind: fit)
+    run = train(finished.recipe, tmp_path / "run", classifiers=finished.folder)
+    found = run.facts["validation"]
+    assert found["unchanged"] == found["rows"]
+    sentence = f"{found['rows']} of {found['rows']} validation readings come out as they went in"
+    assert (sentence in capsys.readouterr().err) == said
+    assert finished.facts["validation"]["unchanged"] < found["rows"] / 2
 
 
 def test_divergence_is_said_and_the_last_good_checkpoint_kept(finished, tmp_path, monkeypatch):
