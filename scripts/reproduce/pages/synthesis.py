@@ -1,4 +1,4 @@
-"""What docs/results/privacy/synthesis.json says: donors, centroids and a decoder for the codes of one release."""
+"""What docs/results/privacy/synthesis.json says: donors, centroids and a decoder for the codes of one codebook."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ TARGETS: dict[str, dict[str, tuple[str, float]]] = {
 HEAD = """\
 # Releases: what the int8 artefact leaks, and what it keeps
 
-Written by scripts/make_release_docs.py from docs/results/privacy/release-*.json (scripts/reproduce_release.py). Every
+Written by scripts/make_release_docs.py from docs/results/privacy/codebook-*.json (scripts/reproduce_release.py). Every
 figure is of the int8 artefact through the edge runtime, on the test slice of each seed. The attack is the stronger of
 two that count z beside y and code: one learned on the second slice, one on other folds of the test slice. Where frames
 come in recordings, these stay whole, and the second one is what it gains over itself with people dealt anew to whole
@@ -142,7 +142,7 @@ def networks(record: dict[str, Any]) -> list[str]:
 
 def page(root: Path = Path()) -> str:
     """The page on the records under ``root``, as Markdown."""
-    found = {data: root / RECORDS / f"release-{data}.json" for data in TARGETS}
+    found = {data: root / RECORDS / f"codebook-{data}.json" for data in TARGETS}
     ways = root / RECORDS / "synthesis.json"
     made = json.loads(ways.read_text()) if ways.is_file() else {"rows": []}
     parts = [section(data, json.loads(path.read_text()), made) for data, path in found.items() if path.is_file()]

@@ -1,4 +1,4 @@
-"""Settings of a release are compared on validation rows: the test slice is not even there."""
+"""Settings of a codebook are compared on validation rows: the test slice is not even there."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from scripts.reproduce.codebooks.choosing import compare, fold
 
 @pytest.fixture(scope="module")
 def digits():
-    recipe = Recipe.find("digits-release")
+    recipe = Recipe.find("digits-codebook")
     budget = recipe.budget.model_copy(update={"epochs": 8})
     recipe = recipe.model_copy(update={"budget": budget})
     return recipe, datasets.load(recipe)
