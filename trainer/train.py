@@ -105,7 +105,7 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     """What to do next, by the keys that this recipe has and what it missed."""
     perturber = recipe.perturber
     generator = getattr(perturber, "generator", None)
-    own = generator is not None or perturber.kind == "release" or getattr(perturber, "network", "target") != "target"
+    own = generator is not None or perturber.kind == "codebook" or getattr(perturber, "network", "target") != "target"
     changes = [] if recipe.classifiers.architecture == "linear" else ["more `budget.classifier_epochs`"]
     if generator is not None:
         changes.append("a smaller `perturber.distance`")

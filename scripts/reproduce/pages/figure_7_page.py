@@ -18,7 +18,7 @@ NAMES = {
     "ap": "AP",
     "laplace": "DP (Laplace)",
     "minimax": "minimax",
-    "release": "codebook",
+    "codebook": "codebook",
     "label-only": "label-only (the floor)",
 }
 GREY = "#4a4f54"

@@ -147,7 +147,7 @@ def networks(record: dict[str, Any]) -> list[str]:
 
 def page(root: Path = Path()) -> str:
     """The page on the records under ``root``, as Markdown."""
-    found = {data: root / RECORDS / f"release-{data}.json" for data in TARGETS}
+    found = {data: root / RECORDS / f"codebook-{data}.json" for data in TARGETS}
     ways = root / RECORDS / "synthesis.json"
     made = json.loads(ways.read_text()) if ways.is_file() else {"rows": []}
     parts = [section(data, json.loads(path.read_text()), made) for data, path in found.items() if path.is_file()]

@@ -1,4 +1,4 @@
-"""The page on a release: strong where there is a leak, and kept properties are counted within y only."""
+"""The page on a codebook: strong where there is a leak, and kept properties are counted within y only."""
 
 import numpy as np
 import pytest

@@ -107,7 +107,7 @@ def test_an_interval_that_is_not_known_is_not_made_up():
 
 
 @pytest.mark.parametrize("row", ["prgan", "original"])
-def test_the_record_of_a_release_stands_in_the_table(row):
+def test_the_record_of_a_codebook_stands_in_the_table(row):
     int8 = {"label_accuracy": 0.97}
     release = {
         "seeds": [{"artefacts": {"tflite-int8": int8}, "training_s": {"perturber": 30.0}}],

@@ -245,7 +245,7 @@ def test_the_embedded_default_meets_its_limits(tmp_path):
         ("mnist-prgan", ["--resume", "perturber.distance", 'generator.clip = "returns"'], []),
         ("depth-prgan", ["--resume", "perturber.distance"], ["clip"]),
         ("wifi-minimax", ["--resume", "perturber.distance"], ["clip"]),
-        ("depth-release", ["--resume"], ["perturber.distance", "clip"]),
+        ("depth-codebook", ["--resume"], ["perturber.distance", "clip"]),
         ("depth-label-only", ["In another folder", "classifier_epochs"], ["--resume", "perturber.distance", "clip"]),
     ],
 )
@@ -258,7 +258,7 @@ def test_what_to_do_next_names_keys_that_the_recipe_has(name, said, unsaid):
 
 
 def test_what_to_do_next_is_a_sentence():
-    assert _advice(Recipe.find("depth-release"), target_missed=False) == (
+    assert _advice(Recipe.find("depth-codebook"), target_missed=False) == (
         "Train longer, with --resume and a larger `budget.epochs`; or, in another folder, take more "
         "`budget.classifier_epochs`."
     )

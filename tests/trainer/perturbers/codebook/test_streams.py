@@ -1,4 +1,4 @@
-"""A release for a stream: from recipe to what leaves of a track, and what a recipe may not ask for."""
+"""A codebook for a stream: from recipe to what leaves of a track, and what a recipe may not ask for."""
 
 import copy
 
@@ -26,7 +26,7 @@ QUICK = {"epochs": 8, "classifier_epochs": 1}
 
 
 def held(folder, **changes):
-    table = tomllib.loads(Recipe.find("digits-release").toml())
+    table = tomllib.loads(Recipe.find("digits-codebook").toml())
     del table["perturber"]["channel"]
     table["perturber"] |= {"hold": "track:3", **changes}
     recipe = Recipe.check(table)
@@ -35,7 +35,7 @@ def held(folder, **changes):
     return run, fit(run.dataset().for_training(), np.random.default_rng(0), recipe.budget, run)
 
 
-def test_a_held_release_says_one_word_for_a_track(tmp_path):
+def test_a_held_codebook_says_one_word_for_a_track(tmp_path):
     run, perturber = held(tmp_path, codes=4, donors=2)
     test = run.dataset().part("test")
     per_row = perturber.perturb(test.x)["label"]
@@ -60,7 +60,7 @@ def test_a_held_release_says_one_word_for_a_track(tmp_path):
     assert all(row.astype(test.x.dtype).tobytes() in shown for row in frame[:, 4])
 
 
-def test_what_is_counted_of_a_held_release_is_its_word(tmp_path, monkeypatch):
+def test_what_is_counted_of_a_held_codebook_is_its_word(tmp_path, monkeypatch):
     run, perturber = held(tmp_path, codes=4)
     monkeypatch.setattr(run, "perturber", lambda: perturber)
     through = measure.pipeline(run, None, measure.KERAS)
@@ -71,7 +71,7 @@ def test_what_is_counted_of_a_held_release_is_its_word(tmp_path, monkeypatch):
     assert again["rows_with_several_codes"] == 0
 
 
-def test_a_held_release_ships_and_holds_on_the_interpreter(tmp_path):
+def test_a_held_codebook_ships_and_holds_on_the_interpreter(tmp_path):
     run, perturber = held(tmp_path, codes=2, synthesis="centroid")
     run.save_perturber(perturber)
     train_classifiers(run)
@@ -89,7 +89,7 @@ def test_a_held_release_ships_and_holds_on_the_interpreter(tmp_path):
 
 
 def changed(**changes):
-    table = copy.deepcopy(tomllib.loads(Recipe.find("digits-release").toml()))
+    table = copy.deepcopy(tomllib.loads(Recipe.find("digits-codebook").toml()))
     table["perturber"].pop("channel")
     table["perturber"] |= changes
     return table
@@ -126,7 +126,7 @@ def test_the_channel_of_a_held_stream_is_independent_and_of_single_releases_none
 
 
 def test_a_camera_is_a_stream():
-    table = tomllib.loads(Recipe.find("depth-release").toml())
+    table = tomllib.loads(Recipe.find("depth-codebook").toml())
     assert table["perturber"]["channel"] == "independent"
     table["perturber"]["hold"] = "none"
     with pytest.raises(BadInput, match="these data are streams"):
