@@ -230,10 +230,10 @@ def _file_to_file(settings):
 def _verify(arguments):
     from edgeveil.edge_runtime.bundle.audit_scope import announce
     from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
     if arguments.signature_only:
-        bundle = read_bundle(arguments.bundle, Trust.open(arguments.trust))
+        bundle = read_bundle(arguments.bundle, open_trust(arguments.trust))
         announce(bundle)
         document = {
             "name": bundle.manifest["name"],

@@ -106,7 +106,7 @@ def _install(arguments):
 
 
 def _update(arguments):
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.update import update
 
     releases = open_releases(arguments.root)
@@ -121,7 +121,7 @@ def _update(arguments):
     changed = update(
         arguments.root,
         arguments.place,
-        Trust.open(os.path.join(arguments.root, "trust"), floor=state.floor),
+        open_trust(os.path.join(arguments.root, "trust"), floor=state.floor),
         install,
         committed=state.committed,
         say=_say,

@@ -81,9 +81,9 @@ def address(text: str) -> Any:
 def open_bundle(settings: Dict[str, Any]) -> Any:
     """A descriptor of the bundle's file, and what was verified of its bytes."""
     from edgeveil.edge_runtime.bundle.reader import read_all, read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
-    trust = Trust.open(settings["trust"])
+    trust = open_trust(settings["trust"])
     # Verified by its path first: that says best what is wrong with it.
     bundle = read_bundle(settings["bundle"], trust)
     handle = os.open(settings["bundle"], os.O_RDONLY | os.O_CLOEXEC)

@@ -17,12 +17,12 @@ TRIAL_LIMIT_S = 300
 
 def open_releases(root):
     """The ``Releases`` under ``root``, with the device's own trust and policy. Raises ``BadInput``."""
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.store import Releases
 
     if not os.path.isdir(root):
         raise BadInput("There is no {} on this board: flash it first, over a channel you trust.".format(root))
-    return Releases(root, lambda floor: Trust.open(os.path.join(root, "trust"), floor=floor))
+    return Releases(root, lambda floor: open_trust(os.path.join(root, "trust"), floor=floor))
 
 
 def trial(root, source=None, frames=TRIAL_FRAMES, device=CPU):
