@@ -86,10 +86,10 @@ def _open(arguments: argparse.Namespace) -> "Perturber":
 def _verify(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.audit_scope import announce
     from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
     if arguments.signature_only:
-        bundle = read_bundle(arguments.bundle, Trust.open(arguments.trust))
+        bundle = read_bundle(arguments.bundle, open_trust(arguments.trust))
         announce(bundle)
         document = {
             "name": bundle.manifest["name"],

@@ -52,9 +52,10 @@ class Perturber(object):
         # Loaded here, so that a program that only passes frames around does not pay for the verifier.
         from edgeveil.edge_runtime.bundle.reader import read_bundle
         from edgeveil.edge_runtime.bundle.trust import Trust
+        from edgeveil.edge_runtime.bundle.trust_store import open_trust
         from edgeveil.edge_runtime.pipeline.self_test import self_test
 
-        trust = trust if isinstance(trust, Trust) else Trust.open(trust)
+        trust = trust if isinstance(trust, Trust) else open_trust(trust)
         verified = read_bundle(bundle, trust)
         announce(verified)
         chosen, pipeline = _choose(verified, artefact, backend, threads, check_device(device))
