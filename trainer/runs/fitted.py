@@ -1,4 +1,4 @@
-"""The one interface of every perturber: ``fit(dataset, rng, budget, run) -> FittedPerturber``."""
+"""A trained perturber: what every ``fit`` returns, a run keeps and an export ships."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
 import numpy as np
+
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
-import math
-from dataclasses import replace
-from edgeveil.edge_runtime.errors import BadInput
+
 
 @dataclass(frozen=True)
 class FittedPerturber:

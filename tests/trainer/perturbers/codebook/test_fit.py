@@ -5,10 +5,10 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.certificate import certify
-from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
+from tests.support.small_runs import fit_codebook
 
 QUICK = {"epochs": 12, "classifier_epochs": 1}
 
@@ -22,8 +22,7 @@ def fitted(tmp_path_factory):
         section = recipe.perturber.model_copy(update={"steps": 60, **changes})
         recipe = recipe.model_copy(update={"perturber": section, "budget": recipe.budget.model_copy(update=QUICK)})
         run = Run.create(tmp_path_factory.mktemp("release") / "run", recipe)
-        dataset = run.dataset()
-        return run, fit(dataset.for_training(), np.random.default_rng(0), recipe.budget, run)
+        return run, fit_codebook(run)
 
     return make
 

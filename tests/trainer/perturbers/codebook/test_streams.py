@@ -12,13 +12,14 @@ from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
-from edgeveil.trainer.perturbers.codebook import augment, fit, unseen_people_gate
+from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
 from edgeveil.trainer.perturbers.codebook.streams import majority, stream
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import train_classifiers
 from scripts.reproduce.codebooks import measure, seeds
+from tests.support.small_runs import fit_codebook
 
 QUICK = {"epochs": 8, "classifier_epochs": 1}
 
@@ -30,7 +31,7 @@ def held(folder, **changes):
     recipe = Recipe.check(table)
     recipe = recipe.model_copy(update={"budget": recipe.budget.model_copy(update=QUICK)})
     run = Run.create(folder / "run", recipe)
-    return run, fit(run.dataset().for_training(), np.random.default_rng(0), recipe.budget, run)
+    return run, fit_codebook(run)
 
 
 def test_a_held_release_says_one_word_for_a_track(tmp_path):
