@@ -16,7 +16,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
-from edgeveil.trainer.training.checkpoint_score import Judgement, judge
+from edgeveil.trainer.training.checkpoint_score import CheckpointScore, score_checkpoint
 from edgeveil.trainer.training.classifiers import train_classifiers
 from edgeveil.trainer.training.linear_classifiers import train_linear
 
@@ -67,28 +67,28 @@ def _train(run: Run) -> Run:
             budget=recipe.budget,
             log=run,
         )
-    judgement = judge_validation(run, fitted)
-    missed = _missed(run, judgement)
+    score = score_validation(run, fitted)
+    missed = _missed(run, score)
     run.save_perturber(fitted)
-    facts = {**judgement.as_dict(), "rows": len(run.validation())}
+    facts = {**score.as_dict(), "rows": len(run.validation())}
     run.record(state="finished", limit_met=not missed, validation=facts)
-    say(_result(judgement))
+    say(_result(score))
     if not missed:
         return run
     if run.facts["budget"] == "quick":
         say(f"{missed} Under the quick budget that ends nothing: it is a trial.")
         return run
-    target_missed = judgement.target_accuracy < recipe.limits.target_accuracy
+    target_missed = score.target_accuracy < recipe.limits.target_accuracy
     raise LimitNotMet(f"{missed} {_advice(recipe, target_missed=target_missed)}")
 
 
-def _missed(run: Run, judgement: Judgement) -> str:
+def _missed(run: Run, score: CheckpointScore) -> str:
     """What the recipe's limits asked for and did not get, in sentences; empty where all were met."""
     limits, said = run.recipe.limits, []
-    if judgement.target_accuracy < limits.target_accuracy:
+    if score.target_accuracy < limits.target_accuracy:
         said.append(
             f"No checkpoint reached the recipe's Acc(D_y) of {limits.target_accuracy:.3f} on validation; the best has "
-            f"{judgement.target_accuracy:.3f} and is kept in {run.folder}."
+            f"{score.target_accuracy:.3f} and is kept in {run.folder}."
         )
     unseen = run.facts.get("unseen_people")
     if unseen and limits.unseen_accuracy is not None and unseen["worst"] < limits.unseen_accuracy:
@@ -120,12 +120,14 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     return f"{said[:1].upper()}{said[1:]}."
 
 
-def judge_validation(run: Run, fitted: FittedPerturber) -> Judgement:
+def score_validation(run: Run, fitted: FittedPerturber) -> CheckpointScore:
     """Judge what ``fitted`` really sends, rounding included, on the validation rows of the second slice."""
     dataset, part = run.dataset(), run.validation()
     classifiers = run.classifiers()
     perturbed = fitted.perturb(part.x)["frame"]
-    return judge(dataset.unit(part.x), dataset.unit(perturbed), part.y, part.z, theta=dataset.theta, **classifiers)
+    return score_checkpoint(
+        dataset.unit(part.x), dataset.unit(perturbed), part.y, part.z, theta=dataset.theta, **classifiers
+    )
 
 
 def _describe(dataset: Dataset) -> None:
@@ -137,9 +139,9 @@ def _describe(dataset: Dataset) -> None:
     )
 
 
-def _result(judgement: Judgement) -> str:
+def _result(score: CheckpointScore) -> str:
     return (
-        f"On validation: Acc(D_y) {judgement.target_accuracy:.3f}, mean distance {judgement.distance:.2f}, "
-        f"Acc(D_z) {judgement.sensitive_accuracy:.3f} against the fixed adversary of its training (non-adaptive; "
+        f"On validation: Acc(D_y) {score.target_accuracy:.3f}, mean distance {score.distance:.2f}, "
+        f"Acc(D_z) {score.sensitive_accuracy:.3f} against the fixed adversary of its training (non-adaptive; "
         "`edgeveil audit` attacks it in earnest)."
     )

@@ -132,7 +132,7 @@ def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: label-only beside the perturber, and every non-adaptive number called that."""
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.audit.sections.linear_section import as_lines
-    from edgeveil.trainer.audit.text import HEAD, attack, beside, probes
+    from edgeveil.trainer.audit.text import HEAD, attack_line, notes, probe_lines
     from edgeveil.trainer.audit.verdict import sentence
 
     data, raw = document["data"], document["raw"]
@@ -150,10 +150,10 @@ def as_text(document: Mapping[str, Any]) -> str:
             f"chance at {data['sensitive']}: prior {_percent(chance['prior'])}, majority "
             f"{_percent(chance['majority'])}",
             HEAD,
-            *(attack(row, best=same(row, worst)) for row in part["adversaries"]),
-            *beside(part),
+            *(attack_line(row, best=same(row, worst)) for row in part["adversaries"]),
+            *notes(part),
         ]
-    lines += ["", *probes(document)]
+    lines += ["", *probe_lines(document)]
     lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
     lines += [document["certificate"]["sentence"]]
     if "population_free" in document["certificate"]:

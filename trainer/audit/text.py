@@ -11,7 +11,7 @@ HEAD = (
 )
 
 
-def attack(row: Mapping[str, Any], *, best: bool) -> str:
+def attack_line(row: Mapping[str, Any], *, best: bool) -> str:
     """One attack; what could not be measured is a dash."""
     kind = "adaptive" if row["kind"] == "adaptive" else "non-adaptive"
     auc = "    -" if row["auc"] is None else f"{row['auc']:5.3f}"
@@ -22,7 +22,7 @@ def attack(row: Mapping[str, Any], *, best: bool) -> str:
     return f"{left:71} {auc} {row['bits']:+7.3f} {exposed}  {row['train_samples']:6d}{mark}"
 
 
-def beside(part: Mapping[str, Any]) -> Iterator[str]:
+def notes(part: Mapping[str, Any]) -> Iterator[str]:
     """Who did not attack and why, who is exposed most, whether more data would help, what there is too little of."""
     for left in part["not_run"]:
         yield f"  {left['name']:26} not run: {left['reason']}"
@@ -44,7 +44,7 @@ def beside(part: Mapping[str, Any]) -> Iterator[str]:
         yield f"  Too little: {warning}"
 
 
-def probes(document: Mapping[str, Any]) -> Iterator[str]:
+def probe_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The other questions, one a line."""
     for title, rows in document.get("probes", {}).items():
         yield f"{title}:"
