@@ -42,11 +42,11 @@ def rotation(text: str) -> Tuple[Optional[int], Optional[float]]:
     return size, time
 
 
-def split(place: str, known: Known) -> Tuple[str, Dict[str, Any]]:
+def split(uri: str, known: Known) -> Tuple[str, Dict[str, Any]]:
     """``DIR?rotate=1h&fps=5`` as ``DIR`` and its options; a question mark that no option follows belongs to a name."""
-    path, mark, query = place.rpartition("?")
+    path, mark, query = uri.rpartition("?")
     if not mark or not re.match(r"[a-z_]+=", query):
-        return place, {}
+        return uri, {}
     return path, _options(query, known)
 
 

@@ -1,6 +1,7 @@
 """Where frames come from: ``open_source("camera:0")``, ``"kinect:"``, ``"npz:FILE"``; docs/sources.md lists them."""
 
 import importlib
+from typing import Any, Dict, Optional
 
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.errors import BadInput
@@ -31,7 +32,14 @@ _KINDS = {
 _REPLAYED = ("images", "video")  # files that can be played at the pace they were recorded at
 
 
-def open_source(text, spec, capture=None, *, realtime=False, repeat=False):
+def open_source(
+    text: str,
+    spec: Dict[str, Any],
+    capture: Optional[Dict[str, Any]] = None,
+    *,
+    realtime: bool = False,
+    repeat: bool = False,
+) -> Source:
     """The source that ``text`` (``KIND:WHERE``) names.
 
     ``spec`` is the manifest's ``input`` and ``capture`` its ``capture``: together they say what the sensor must give.

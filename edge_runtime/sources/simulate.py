@@ -1,12 +1,13 @@
 """``simulate:depth?seed=1&people=2&fps=30``: a simulated doorway, for demonstrations and load tests; no sensor."""
 
 import math
+from typing import Any, Dict, Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import Pace, Source, now_ns
+from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.simulated_scene import FLOOR_MM, Scene
 
 DEFAULTS = {"seed": 0, "people": 2, "fps": 30.0}
@@ -22,7 +23,7 @@ class SimulatedSource(Source):
     live = True
     simulated = True
 
-    def __init__(self, place, spec, pace=None):
+    def __init__(self, place: str, spec: Sensor, pace: Optional[Pace] = None) -> None:
         options = _options(place)
         if spec["kind"] != "image" or spec["shape"][2] != 1 or spec["dtype"] not in ("uint8", "uint16"):
             raise Unsupported(
@@ -33,11 +34,11 @@ class SimulatedSource(Source):
         self._pace = (pace or Pace()) if self._fps else None
         self._scene = Scene(seed=options["seed"], people=options["people"], shape=tuple(spec["shape"][:2]))
         self._scale = 255.0 / FLOOR_MM if spec["dtype"] == "uint8" else 1.0 / (spec["unit_mm"] or 1.0)
-        self._dtype = np.dtype(spec["dtype"])
+        self._dtype: np.dtype = np.dtype(spec["dtype"])
         self._next = 0
         self.name = "simulate:depth (SIMULATED: no sensor, nobody was seen)"
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture, when its time has come."""
         index, self._next = self._next, self._next + 1
         seconds = index / (self._fps or 30.0)
@@ -49,7 +50,7 @@ class SimulatedSource(Source):
         return RawFrame(depth[:, :, None], index, now_ns())
 
 
-def _options(place):
+def _options(place: str) -> Dict[str, Any]:
     scene, _, text = place.partition("?")
     values = dict(DEFAULTS)
     wrong = scene != "depth"

@@ -2,13 +2,13 @@
 
 import re
 import subprocess
-from typing import Any
+from typing import Any, Callable, Dict, Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Stalled, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import Source, now_ns
+from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 
 SCAN_S = 30.0
@@ -18,7 +18,7 @@ _SIGNAL = re.compile(r"^\tsignal: (-?[0-9]+(?:\.[0-9]+)?) dBm", re.MULTILINE)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 
 
-def signals(text):
+def signals(text: str) -> Dict[str, float]:
     """``{address: dBm}`` from what ``iw dev INTERFACE scan`` prints; an access point without a strength is left out."""
     heard = {}
     starts = list(_STATION.finditer(text))
@@ -34,7 +34,7 @@ class WifiSource(Source):
 
     live = True
 
-    def __init__(self, place, spec, run=subprocess.run):
+    def __init__(self, place: str, spec: Sensor, run: Callable[..., Any] = subprocess.run) -> None:
         if spec["kind"] != "vector":
             raise BadInput("this bundle perturbs pictures, and a Wi-Fi scan is a vector: use camera:0 or another")
         if not _INTERFACE.fullmatch(place):
@@ -44,7 +44,7 @@ class WifiSource(Source):
                 "this bundle does not say which access point each of its {} values is: give the recipe "
                 "capture.access_points and export it again".format(spec["shape"][0])
             )
-        dtype = np.dtype(spec["dtype"])
+        dtype: np.dtype = np.dtype(spec["dtype"])
         if dtype.kind == "u":
             raise Unsupported("signal strengths are below 0 dBm; this bundle takes {}".format(dtype))
         self._interface, self._run, self._dtype = place, run, dtype
@@ -54,7 +54,7 @@ class WifiSource(Source):
         self.name = "Wi-Fi " + place
         self._next = 0
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """One scan. Raises ``FrameDropped`` (``busy``) where another program scans just now."""
         problem: Any = None
         done: Any = None

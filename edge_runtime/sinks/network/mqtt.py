@@ -12,7 +12,7 @@ import json
 import os
 import re
 import threading
-from typing import Any, Deque, Dict, Optional
+from typing import Any, Deque, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.sinks.network import homeassistant
@@ -54,11 +54,13 @@ def _topic(text: str) -> str:
 class MqttSink(NetworkSink):
     """Publishes to TOPIC, and retained to TOPIC/format and TOPIC/status; labels to TOPIC/label/NAME/SLOT."""
 
-    def __init__(self, text, outputs, manifest, settings):
-        secure = text.startswith("mqtts:")
+    def __init__(
+        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+    ) -> None:
+        secure = uri.startswith("mqtts:")
         known: Known = dict(OPTIONS, user=str, password_file=str, client_id=str, discovery=_discovery)
         known.update(FILES if secure else {})
-        host, port, path, options = address(text, 8883 if secure else 1883, known)
+        host, port, path, options = address(uri, 8883 if secure else 1883, known)
         self._topic = _topic(path[1:])
         self._paho = paho()
         self._user = options.get("user") or os.environ.get("EDGEVEIL_MQTT_USERNAME")

@@ -28,15 +28,15 @@ class ConnectionLost(Exception):
 class NetworkSink(Sink):
     """A sink whose frames go through a spool. A subclass gives ``_connect``, ``_send``, ``_tell`` and ``_disconnect``.
 
-    ``place`` is what people are told: the address without anything secret. ``settings`` are the options of the text.
+    ``uri`` is what people are told: the address without anything secret. ``settings`` are the options of the text.
     """
 
     live = True
 
     def __init__(
-        self, place: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
     ) -> None:
-        self.place = place
+        self.uri = uri
         self._format = wire.Format(outputs, manifest)
         self._say_text = settings.get("say") or (lambda text: sys.stderr.write("note: {}\n".format(text)))
         folder = settings.get("spool")
@@ -53,7 +53,7 @@ class NetworkSink(Sink):
         self._news: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
         self._state = self._news
         self._cut = self._failing = False
-        self._thread = threading.Thread(target=self._work, name="sink " + place, daemon=True)
+        self._thread = threading.Thread(target=self._work, name="sink " + uri, daemon=True)
 
     def _start(self) -> None:
         """To be called when the subclass is ready."""
@@ -87,7 +87,7 @@ class NetworkSink(Sink):
         self._spool.close()
         lost = self._spool.counts()["lost"]
         if lost:
-            self._say("{}: {} frames never arrived".format(self.place, lost))
+            self._say("{}: {} frames never arrived".format(self.uri, lost))
 
     def discard(self) -> None:
         """Nothing more leaves, not even what a library holds; what waited is forgotten, on the disk too."""
@@ -114,13 +114,13 @@ class NetworkSink(Sink):
                 self._connected, self._news = True, self._state
                 self._connections += 1
                 if self._failing:
-                    self._say("{}: connected again".format(self.place))
+                    self._say("{}: connected again".format(self.uri))
                     self._failing = False
                 self._pump()
             except Exception as error:
                 self._failures += 1
                 if not self._failing and not self._stop.is_set():
-                    self._say("{}: {}. Frames wait, and it is tried again.".format(self.place, _reason(error)))
+                    self._say("{}: {}. Frames wait, and it is tried again.".format(self.uri, _reason(error)))
                     self._failing = True
             self._connected = False
             with contextlib.suppress(Exception):

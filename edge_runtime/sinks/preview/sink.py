@@ -28,9 +28,9 @@ class PreviewSink(Sink):
     live = True
 
     def __init__(
-        self, place: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
     ) -> None:
-        number, options = split(place, {"token": str, "token_file": str, "bind": str})
+        number, options = split(uri, {"token": str, "token_file": str, "bind": str})
         if not number.isdigit() or int(number) > 65535:
             raise BadInput("expected preview:PORT, as preview:8080; got {!r}".format(number))
         bind = options.get("bind", "127.0.0.1")

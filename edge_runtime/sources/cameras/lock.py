@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import tempfile
+from typing import Optional, Sequence
 
 from edgeveil.edge_runtime.errors import Unsupported
 
@@ -16,9 +17,9 @@ class Claim(object):
     The kernel lets several programs open one camera; what they then get of it is nobody's promise.
     """
 
-    def __init__(self, name, folders=FOLDERS):
+    def __init__(self, name: str, folders: Sequence[Optional[str]] = FOLDERS) -> None:
         path = "edgeveil-{}.lock".format(hashlib.sha256(name.encode("utf-8")).hexdigest()[:16])
-        self._file = None
+        self._file: Optional[int] = None
         for folder in folders:
             try:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -38,7 +39,7 @@ class Claim(object):
             return
         raise Unsupported(taken)
 
-    def release(self):
+    def release(self) -> None:
         """Let the device go."""
         if self._file is not None:
             os.close(self._file)

@@ -8,7 +8,7 @@ import base64
 import http.client
 import socket
 import ssl
-from typing import Any
+from typing import Any, Callable, Dict, Optional
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from edgeveil.edge_runtime import camera_address as addresses
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, SourceFailed, Stalled, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Source, now_ns
+from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
 
 MAX_JPEG_BYTES = 16 * 2**20
@@ -30,7 +30,7 @@ class Pictures(object):
     ``name`` is its address without credentials. Raises as a source does.
     """
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         self._address = addresses.parse(text)
         self.name = self._address.shown
         self._connection: Any = None
@@ -41,7 +41,7 @@ class Pictures(object):
             self.close()
             raise
 
-    def _connect(self):
+    def _connect(self) -> None:
         """Ask for the address; what it answers is looked at before a picture is."""
         address = self._address
         if address.scheme == "https":
@@ -72,11 +72,11 @@ class Pictures(object):
             self._boundary = (value if value.startswith("--") else "--" + value).encode("ascii", "replace")
 
     @staticmethod
-    def _ask(connection, target, headers):
+    def _ask(connection: Any, target: str, headers: Dict[str, str]) -> Any:
         connection.request("GET", target, headers=headers)
         return connection.getresponse()
 
-    def next_jpeg(self):
+    def next_jpeg(self) -> bytes:
         """The bytes of the next picture."""
         if self._stream:
             return self._try(self._part)
@@ -89,7 +89,7 @@ class Pictures(object):
             raise FrameDropped("unreadable")
         return data
 
-    def _part(self):
+    def _part(self) -> bytes:
         """The body of the next part of a multipart answer."""
         answer = self._answer
         for _ in range(MAX_HEADERS):
@@ -113,13 +113,13 @@ class Pictures(object):
             raise Disconnected("{} closed the connection in the middle of a picture".format(self.name))
         return data
 
-    def _line(self):
+    def _line(self) -> bytes:
         line = self._answer.readline(MAX_LINE)
         if not line:
             raise Disconnected("{} closed the connection".format(self.name))
         return line.strip()
 
-    def _try(self, call):
+    def _try(self, call: Callable[[], Any]) -> Any:
         """What ``call`` returns; its errors as ours, with none of their words, which may hold the address."""
         failed: SourceFailed
         try:
@@ -132,7 +132,7 @@ class Pictures(object):
             failed = Disconnected("{} cannot be reached ({})".format(self.name, type(error).__name__))
         raise failed
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
@@ -145,20 +145,21 @@ class HttpSource(Source):
     raw_on_network = True
     scheme = "http"
 
-    def __init__(self, place, spec, freshness=None):
+    def __init__(self, place: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_image(spec, "a network camera")
         self._spec, self._cv2 = spec, opencv()
         self._pictures = Pictures("{}:{}".format(self.scheme, place))
         self.name = self._pictures.name
         self._fresh = freshness or Freshness(self.name)
         self._next = 0
+        self._ahead: Optional[np.ndarray] = None
         try:
             self._ahead = fits(decode(self._pictures.next_jpeg(), self._cv2), spec, self.name, self._cv2)
         except BaseException:
             self.close()
             raise
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture, waited for at most 5 s."""
         if self._ahead is not None:
             picture, self._ahead = self._ahead, None
@@ -169,12 +170,12 @@ class HttpSource(Source):
         index, self._next = self._next, self._next + 1
         return RawFrame(picture, index, taken)
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection."""
         self._pictures.close()
 
 
-def decode(data, cv2):
+def decode(data: bytes, cv2: Any) -> np.ndarray:
     """The picture of a JPEG's bytes; raises ``FrameDropped`` where they are none."""
     picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
     if picture is None:
