@@ -39,7 +39,7 @@ class ImagesSink(Sink):
         picture = frame.outputs[self._name]
         if picture.shape[2] == 3:
             picture = picture[:, :, ::-1]
-        # OpenCV's own imwrite says nothing of a full disk and leaves half a file.
+        # OpenCV's own imwrite does not report a full disk and leaves half a file.
         data = self._cv2.imencode(".png", np.ascontiguousarray(picture))[1]
         path = os.path.join(self._folder, "{:08d}.png".format(frame.index))
         write_atomic(path, data.tobytes())

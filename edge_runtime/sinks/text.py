@@ -39,7 +39,7 @@ class CsvSink(Sink):
         self._lines.append(self._form % tuple(frame.outputs[self._name].ravel().tolist()))
 
     def flush(self) -> None:
-        """Write the lines so far. Raises ``WriteFailed`` where the disk says no; nothing is left of the file then."""
+        """Write the lines so far. Raises ``WriteFailed`` where the disk is full; nothing of the file is left then."""
         if not self._lines:
             return
         self._lines.append("")

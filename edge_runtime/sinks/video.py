@@ -80,7 +80,7 @@ class VideoSink(Sink):
     def close(self) -> None:
         """The film gets its name, if every frame is in it; else raises ``WriteFailed`` and nothing is there."""
         self._writer.release()
-        # OpenCV says nothing of a disk that is full: what is there is asked.
+        # OpenCV does not report a full disk: the frames in the file are counted.
         reader = self._cv2.VideoCapture(self._temporary, self._cv2.CAP_FFMPEG)
         there = int(reader.get(self._cv2.CAP_PROP_FRAME_COUNT)) if reader.isOpened() else 0
         reader.release()

@@ -1,4 +1,4 @@
-"""What every source is: opened by its constructor, asked for one frame after the other, closed."""
+"""The base of all sources: opened by the constructor, asked for one frame after the other, closed."""
 
 import time
 import zlib
@@ -19,9 +19,9 @@ S = TypeVar("S", bound="Source")
 class Source(object):
     """Frames one after the other. A subclass gives ``next``; ``close`` where there is something to let go.
 
-    ``size`` is how many frames there will be, or None where nobody knows. ``live``: it gives frames when they come, so
+    ``size`` is how many frames there will be, or None if that is unknown. ``live``: it gives frames when they come, so
     that what is made of them leaves on ticks; else they are rows of a file that keep their numbers. ``simulated``: what
-    it gives was never before a sensor. ``raw_on_network``: its raw frames came over a network. ``name`` is what it is
+    it gives never came from a sensor. ``raw_on_network``: its raw frames came over a network. ``name`` is what it is
     called where people read it, without credentials.
     """
 
@@ -58,7 +58,7 @@ def now_ns() -> int:
 class Pace(object):
     """Holds a reader back to the times of a recording: ``wait(t)`` returns ``t`` seconds after the first ``wait(0)``.
 
-    Whoever comes late is not held, and what follows keeps the recording's times: nothing is stretched.
+    A reader that comes late does not wait, and later frames keep the recording's times.
     """
 
     def __init__(

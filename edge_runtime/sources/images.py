@@ -24,7 +24,7 @@ class ImagesSource(Source):
     """One frame a picture: gray (height, width, 1), colour (height, width, 3) as RGB; ``index`` is its place.
 
     ``realtime`` hands each out when its time has come, and the source is ``live`` then; ``repeat`` begins again at the
-    end, one mean interval later, and ``index`` goes on.
+    end, one mean interval later, and ``index`` continues.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ImagesSource(Source):
         self._cv2 = opencv()
         if not os.path.isdir(folder):
             raise BadInput("expected a folder of images at {}; there is none".format(folder))
-        listed = _listed(folder) or _in_order_of_names(folder)
+        listed = _read_list(folder) or _list_by_name(folder)
         if not listed:
             raise BadInput("expected pictures ({}) in {}; there are none".format(", ".join(SUFFIXES), folder))
         times, self._paths = zip(*listed)
@@ -73,13 +73,13 @@ class ImagesSource(Source):
         return RawFrame(picture, index, now_ns())
 
 
-def _in_order_of_names(folder: str) -> List[Tuple[float, str]]:
+def _list_by_name(folder: str) -> List[Tuple[float, str]]:
     names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES))
     return [(place / FPS, os.path.join(folder, name)) for place, name in enumerate(names)]
 
 
-def _listed(folder: str) -> Optional[List[Tuple[float, str]]]:
-    """Times and files of the folder's list, or None where it has none. Raises ``BadInput`` for a line that is none."""
+def _read_list(folder: str) -> Optional[List[Tuple[float, str]]]:
+    """Times and files of the folder's list, or None where it has none. Raises ``BadInput`` for a bad line."""
     for name in LISTS:
         path = os.path.join(folder, name)
         if os.path.isfile(path):

@@ -18,7 +18,7 @@ class NpzSource(Source):
 
     def __init__(self, path: str, spec: Sensor) -> None:
         shape = tuple(spec["shape"])
-        self._archive, self._member, found, dtype = _opened(path)
+        self._archive, self._member, found, dtype = _open_archive(path)
         if not (found[1:] == shape or found[1:] + (1,) == shape) or not found or dtype != np.dtype(spec["dtype"]):
             self.close()
             raise BadInput(
@@ -52,7 +52,7 @@ class NpzSource(Source):
         self._archive.close()
 
 
-def _opened(path: str) -> Tuple[zipfile.ZipFile, Any, Tuple[int, ...], np.dtype]:
+def _open_archive(path: str) -> Tuple[zipfile.ZipFile, Any, Tuple[int, ...], np.dtype]:
     """The archive, x's values as a file that is read from front to back, and its shape and dtype."""
     archive = None
     try:

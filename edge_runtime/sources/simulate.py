@@ -23,8 +23,8 @@ class SimulatedSource(Source):
     live = True
     simulated = True
 
-    def __init__(self, place: str, spec: Sensor, pace: Optional[Pace] = None) -> None:
-        options = _options(place)
+    def __init__(self, where: str, spec: Sensor, pace: Optional[Pace] = None) -> None:
+        options = _options(where)
         if spec["kind"] != "image" or spec["shape"][2] != 1 or spec["dtype"] not in ("uint8", "uint16"):
             raise Unsupported(
                 "a simulated depth camera gives uint8 or uint16 (height, width, 1); this bundle wants {} {}. "
@@ -50,8 +50,8 @@ class SimulatedSource(Source):
         return RawFrame(depth[:, :, None], index, now_ns())
 
 
-def _options(place: str) -> Dict[str, Any]:
-    scene, _, text = place.partition("?")
+def _options(where: str) -> Dict[str, Any]:
+    scene, _, text = where.partition("?")
     values = dict(DEFAULTS)
     wrong = scene != "depth"
     for pair in text.split("&") if text else []:
@@ -63,8 +63,8 @@ def _options(place: str) -> Dict[str, Any]:
     if wrong or not (0 <= values["seed"] < 2**31 and 0 <= values["people"] <= 8 and 0 <= values["fps"] <= 1000):
         raise BadInput(
             "expected simulate:depth?seed=0&people=2&fps=30 with a whole seed, 0 to 8 people and at most 1000 frames "
-            "a second (0: as fast as they are asked for); got {!r}".format("simulate:" + place)
+            "a second (0: as fast as they are asked for); got {!r}".format("simulate:" + where)
         )
     if not math.isfinite(values["fps"]):
-        raise BadInput("expected a finite fps in {!r}".format("simulate:" + place))
+        raise BadInput("expected a finite fps in {!r}".format("simulate:" + where))
     return values

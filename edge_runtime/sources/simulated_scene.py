@@ -1,7 +1,7 @@
 """A simulated doorway seen from the ceiling by a depth camera: people of different build walk in and out under it.
 
-Nothing here was ever before a sensor; whoever shows it says so. The camera looks straight down on a level floor with
-the field of view of a Kinect v2. A person is seven ellipsoids, met exactly by each pixel's ray. Noise, and how often a
+None of it came from a sensor, and pages that show it say so. The camera looks straight down on a level floor with the
+field of view of a Kinect v2. A person is seven ellipsoids, met exactly by each pixel's ray. Noise, and how often a
 pixel has no reading, are by distance from the middle of the picture what the floor shows in 120 frames of a real
 overhead Kinect v2 (GOTPD1, University of Alcala): 2 mm in the middle, tens of mm in the corners, where most readings
 are missing; and there is no reading along the edge of a body.
@@ -107,13 +107,13 @@ class Scene(object):
         sign, down, across = 1 - 2 * self._random.randint(0, 2, 3)
         there = self._there[pick, ::down, ::across].copy()
         if self.walkers:
-            _without_edges(depth, there)
+            _drop_edges(depth, there)
         depth += self._noise[pick, ::down, ::across] * np.float32(sign)
         np.maximum(depth, np.float32(0), out=depth)
         return np.where(there, np.rint(depth), np.float32(0)).astype(np.uint16)
 
     def anybody(self, seconds: float) -> bool:
-        """Whether somebody is in a lane at that time, which no earlier one may follow."""
+        """Whether somebody is in a lane at that time; times must not go back."""
         return any(lane.at(seconds) is not None for lane in self._lanes)
 
     def pixel(self, walker: Walker) -> Tuple[float, float]:
@@ -134,8 +134,8 @@ class Scene(object):
         if near < 200.0:
             return
         far = centre[2] + radii[2]
-        columns = _between(self._x, centre[0] - radii[0], centre[0] + radii[0], near, far)
-        rows = _between(self._y, centre[1] - radii[1], centre[1] + radii[1], near, far)
+        columns = _pixel_range(self._x, centre[0] - radii[0], centre[0] + radii[0], near, far)
+        rows = _pixel_range(self._y, centre[1] - radii[1], centre[1] + radii[1], near, far)
         x, y = self._x[columns][None, :] / radii[0], self._y[rows][:, None] / radii[1]
         if not x.size or not y.size:
             return
@@ -150,13 +150,13 @@ class Scene(object):
         np.fmin(part, depth_of, out=part)
 
 
-def _between(directions: np.ndarray, low: float, high: float, near: float, far: float) -> slice:
+def _pixel_range(directions: np.ndarray, low: float, high: float, near: float, far: float) -> slice:
     """The pixels, along one axis, that may see what lies from ``low`` to ``high`` and from ``near`` to ``far``."""
     ends = low / (far if low > 0 else near), high / (near if high > 0 else far)
     return slice(*np.searchsorted(directions, ends).tolist())
 
 
-def _without_edges(depth: np.ndarray, there: np.ndarray) -> None:
+def _drop_edges(depth: np.ndarray, there: np.ndarray) -> None:
     rows = np.abs(depth[1:] - depth[:-1]) > EDGE_MM
     columns = np.abs(depth[:, 1:] - depth[:, :-1]) > EDGE_MM
     there[1:][rows] = False

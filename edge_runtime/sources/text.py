@@ -1,7 +1,7 @@
 """``csv:FILE`` and ``arff:FILE``, or ``-`` for standard input: a vector a line, in blocks, in constant memory.
 
 All lines that are there go through one fast parser together. Where that fails they are looked at one by one, and a bad
-one is refused by its number and its fault, never by what stands in it; the stream goes on.
+one is refused by its number and its fault, never by its text; the stream continues.
 """
 
 import sys
@@ -30,7 +30,7 @@ class LinesSource(Source):
             raise BadInput("lines hold vectors, and this bundle takes {} of {}".format(spec["kind"], spec["shape"]))
         self._features: int = spec["shape"][0]
         self._dtype: np.dtype = np.dtype(spec["dtype"])
-        self._file = _opened(path)
+        self._file = _open_file(path)
         self._tail, self._number, self._ended = b"", 0, False
         self._refused: List[Tuple[int, str]] = []
         self._names = True  # whether the first line may still be one of names
@@ -44,9 +44,9 @@ class LinesSource(Source):
         if not lines:
             return []
         numbers: Sequence[int]
-        values = self._together(lines) if not self._names else None
+        values = self._parse_block(lines) if not self._names else None
         if values is None:
-            numbers, values = self._one_by_one(lines, first)
+            numbers, values = self._parse_lines(lines, first)
         else:
             numbers = range(first, first + len(lines))
         self._names = False
@@ -83,7 +83,7 @@ class LinesSource(Source):
             raise BadInput("line {} has no end: expected lines of numbers".format(self._number + len(lines) + 1))
         return lines
 
-    def _together(self, lines: List[bytes]) -> Optional[np.ndarray]:
+    def _parse_block(self, lines: List[bytes]) -> Optional[np.ndarray]:
         """All values (n, features), or None where any line is not as it should be."""
         commas = self._features - 1
         if any(line.count(b",") != commas for line in lines):
@@ -97,9 +97,9 @@ class LinesSource(Source):
         if len(values) != len(lines) * self._features:
             return None
         values = values.reshape(len(lines), self._features)
-        return values.astype(self._dtype) if self._fits(values).all() else None
+        return values.astype(self._dtype) if self._representable(values).all() else None
 
-    def _one_by_one(self, lines: List[bytes], first: int) -> Tuple[List[int], np.ndarray]:
+    def _parse_lines(self, lines: List[bytes], first: int) -> Tuple[List[int], np.ndarray]:
         numbers, rows = [], []
         for number, line in enumerate(lines, first):
             try:
@@ -124,19 +124,19 @@ class LinesSource(Source):
             return None
         if len(row) != self._features:
             raise BadInput("{} values, and {} were expected".format(len(row), self._features))
-        return self._checked(row)
+        return self._check_row(row)
 
-    def _checked(self, row: Sequence[Optional[float]]) -> List[float]:
+    def _check_row(self, row: Sequence[Optional[float]]) -> List[float]:
         numbers = [value for value in row if value is not None]
         if len(numbers) < len(row):
             raise BadInput("value {} is not a number".format(list(row).index(None) + 1))
-        fits = self._fits(np.array(numbers, np.float64))
+        fits = self._representable(np.array(numbers, np.float64))
         if not fits.all():
             place = int(np.argmin(fits)) + 1
             raise BadInput("value {} is NaN, infinite or not one that {} can hold".format(place, self._dtype))
         return numbers
 
-    def _fits(self, values: np.ndarray) -> np.ndarray:
+    def _representable(self, values: np.ndarray) -> np.ndarray:
         """Which values (...) the readings' type can hold."""
         if self._dtype.kind == "f":
             return np.abs(values) <= np.finfo(self._dtype).max
@@ -167,15 +167,15 @@ class ArffSource(LinesSource):
             self._number += 1
             yield self._number, line.decode("utf-8", "replace")
 
-    def _together(self, lines: List[bytes]) -> Optional[np.ndarray]:
-        return LinesSource._together(self, lines) if self._numeric else None
+    def _parse_block(self, lines: List[bytes]) -> Optional[np.ndarray]:
+        return LinesSource._parse_block(self, lines) if self._numeric else None
 
     def _row(self, text: str, number: int) -> Optional[List[float]]:
         try:
             row = arff.read_row(self._attributes, text, number)
         except BadInput as error:
             raise BadInput(str(error).partition(": ")[2].rstrip(".")) from None
-        return row if row is None else self._checked(row)
+        return row if row is None else self._check_row(row)
 
 
 def _number(token: str) -> Optional[float]:
@@ -187,7 +187,7 @@ def _number(token: str) -> Optional[float]:
         return None
 
 
-def _opened(path: str) -> Any:
+def _open_file(path: str) -> Any:
     if path == "-":
         return sys.stdin.buffer
     try:

@@ -1,4 +1,4 @@
-"""Write a file whole or not at all: temporary name beside it, flush, fsync, rename."""
+"""Write a file whole or not at all: temporary name in the same folder, flush, fsync, rename."""
 
 import contextlib
 import errno
@@ -48,11 +48,11 @@ def _sync_folder(folder: str) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path, *, mode: int = 0o666) -> Iterator[str]:
-    """Yield the name of an empty temporary file beside ``path``; it becomes ``path`` if the block ends well.
+    """Yield the name of an empty temporary file in the folder of ``path``; it becomes ``path`` if the block ends well.
 
     The temporary name ends with the name of ``path``, so that writers that look at the suffix see the right one.
     ``mode`` is what the file is created with, less the umask. On any error, Ctrl-C too, the temporary is removed and
-    what was at ``path`` before is still there. Raises ``WriteFailed`` (a ``DeviceFailed``) where the disk said no.
+    what was at ``path`` before is still there. Raises ``WriteFailed`` (a ``DeviceFailed``) where that fails.
     """
     path = os.fspath(path)
     folder, name = os.path.split(os.path.abspath(path))
@@ -71,7 +71,7 @@ def atomic_path(path: Path, *, mode: int = 0o666) -> Iterator[str]:
                 os.close(handle)
             os.replace(temporary, path)
         except OSError as error:
-            # An error about some other file belongs to whoever opened that one.
+            # An error about another file is for the code that opened that one.
             if error.filename is not None and os.fspath(error.filename) != temporary:
                 raise
             raise _failed(path, error) from None

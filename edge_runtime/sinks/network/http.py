@@ -57,7 +57,7 @@ class HttpSink(NetworkSink):
     def _send(self, record: bytes) -> bool:
         return self._post(RECORD, record)
 
-    def _tell(self, document: Dict[str, Any]) -> None:
+    def _send_status(self, document: Dict[str, Any]) -> None:
         self._document(STATUS, document)
 
     def _document(self, kind: str, document: Dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class HttpSink(NetworkSink):
         except http.client.HTTPException as error:
             raise ConnectionLost("no answer that is HTTP came back ({})".format(type(error).__name__)) from None
         if rest > _ANSWER_BYTES:
-            raise ConnectionLost("the server answers with more than anybody would read")
+            raise ConnectionLost("the server answers with more than {} bytes".format(_ANSWER_BYTES))
         if 200 <= answer.status < 300:
             return True
         if answer.status in _NEVER:

@@ -134,7 +134,7 @@ class MqttSink(NetworkSink):
     def _pump(self) -> None:
         under_way: Dict[int, Any] = {}
         while not self._stop.is_set():
-            self._tell_news()
+            self._send_pending_status()
             while self._acknowledged:
                 entry = under_way.pop(self._acknowledged.popleft(), None)
                 if entry is not None:
@@ -152,7 +152,7 @@ class MqttSink(NetworkSink):
                 if self._labels.any and self._spool.age_s(entry) < NEWS_S:
                     for topic, message in self._labels.events(self._format.decode(record)):
                         self._publish(topic, message)
-        self._tell_news()
+        self._send_pending_status()
 
     def _publish(self, topic: str, data: bytes, *, retain: bool = False) -> int:
         sent = self._client.publish(topic, data, qos=1, retain=retain)
@@ -160,7 +160,7 @@ class MqttSink(NetworkSink):
             raise ConnectionLost("the broker takes no message ({})".format(self._paho.error_string(sent.rc)))
         return sent.mid
 
-    def _tell(self, document: Dict[str, Any]) -> None:
+    def _send_status(self, document: Dict[str, Any]) -> None:
         self._publish(self._topic + "/status", _json(document), retain=True)
 
     def _disconnect(self) -> None:

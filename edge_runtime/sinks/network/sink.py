@@ -1,6 +1,6 @@
-"""What sinks on the network share: a thread of their own that empties a spool, and comes back when a connection breaks.
+"""What sinks on the network share: a thread of their own that empties a spool, and reconnects when a connection breaks.
 
-The loop hands frames over and goes on, whatever the network does.
+The loop hands frames over and never waits for the network.
 """
 
 import contextlib
@@ -26,9 +26,10 @@ class ConnectionLost(Exception):
 
 
 class NetworkSink(Sink):
-    """A sink whose frames go through a spool. A subclass gives ``_connect``, ``_send``, ``_tell`` and ``_disconnect``.
+    """A sink whose frames go through a spool.
 
-    ``uri`` is what people are told: the address without anything secret. ``settings`` are the options of the text.
+    A subclass gives ``_connect``, ``_send``, ``_send_status`` and ``_disconnect``. ``uri`` is the address without
+    secrets, for messages. ``settings`` are the options of the URI.
     """
 
     live = True
@@ -50,8 +51,8 @@ class NetworkSink(Sink):
         self._backoff = Backoff(**settings.get("backoff", {}))
         self._hurry = threading.Event()
         self._stop, self._connected, self._connections, self._failures = threading.Event(), False, 0, 0
-        self._news: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
-        self._state = self._news
+        self._pending_status: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
+        self._state = self._pending_status
         self._cut = self._failing = False
         self._thread = threading.Thread(target=self._work, name="sink " + uri, daemon=True)
 
@@ -64,7 +65,7 @@ class NetworkSink(Sink):
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
         """Passed on as soon as there is a connection; only the last one counts."""
-        self._state = self._news = {"state": state, "since_ns": tick_ns}
+        self._state = self._pending_status = {"state": state, "since_ns": tick_ns}
         self._spool.wake()
 
     def counts(self) -> Dict[str, int]:
@@ -111,7 +112,7 @@ class NetworkSink(Sink):
         while not self._stop.is_set():
             try:
                 self._connect()
-                self._connected, self._news = True, self._state
+                self._connected, self._pending_status = True, self._state
                 self._connections += 1
                 if self._failing:
                     self._say("{}: connected again".format(self.uri))
@@ -131,7 +132,7 @@ class NetworkSink(Sink):
 
     def _pump(self) -> None:
         while not self._stop.is_set():
-            self._tell_news()
+            self._send_pending_status()
             entry = self._spool.take(1.0)
             if entry is None:
                 self._check()
@@ -141,12 +142,12 @@ class NetworkSink(Sink):
             else:
                 self._spool.refused(entry)
             self._backoff.reset()
-        self._tell_news()
+        self._send_pending_status()
 
-    def _tell_news(self) -> None:
-        news, self._news = self._news, None
+    def _send_pending_status(self) -> None:
+        news, self._pending_status = self._pending_status, None
         if news is not None:
-            self._tell(news)
+            self._send_status(news)
 
     def _say(self, text: str) -> None:
         self._say_text(text)
@@ -158,10 +159,10 @@ class NetworkSink(Sink):
         """Called while there is nothing to send: raises ``ConnectionLost`` where the far side has gone."""
 
     def _send(self, record: bytes) -> bool:
-        """Deliver one record; False where nobody will ever take it. Raises ``OSError`` or ``ConnectionLost``."""
+        """Deliver one record; False where it will never be accepted. Raises ``OSError`` or ``ConnectionLost``."""
         raise NotImplementedError
 
-    def _tell(self, document: Dict[str, Any]) -> None:
+    def _send_status(self, document: Dict[str, Any]) -> None:
         raise NotImplementedError
 
     def _disconnect(self) -> None:
@@ -173,7 +174,7 @@ class NetworkSink(Sink):
 
 
 def _reason(error: BaseException) -> str:
-    # Of an error nobody thought of, the kind alone: its text could hold anything.
+    # Of an unexpected error, only the kind: its text could hold anything.
     known = isinstance(error, (ConnectionLost, OSError))
     text = (getattr(error, "strerror", None) or str(error) if known else "") or type(error).__name__
     return text[:1].lower() + text[1:].rstrip(".")

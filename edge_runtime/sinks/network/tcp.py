@@ -40,7 +40,7 @@ class TcpSink(NetworkSink):
         self._message(record)
         return True
 
-    def _tell(self, document: Dict[str, Any]) -> None:
+    def _send_status(self, document: Dict[str, Any]) -> None:
         self._message(json.dumps(dict(document, kind="edgeveil-status"), sort_keys=True).encode("utf-8"))
 
     def _check(self) -> None:

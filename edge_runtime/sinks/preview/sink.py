@@ -71,8 +71,8 @@ class PreviewSink(Sink):
             while self._ticks[0][1] < now - WINDOW_S:
                 self._ticks.popleft()
 
-    def announce(self, state: str, tick_ns: Optional[int]) -> None:  # noqa: ARG002 - the page says now
-        """Shown beside the title."""
+    def announce(self, state: str, tick_ns: Optional[int]) -> None:  # noqa: ARG002 - the page shows the present
+        """Shown next to the title."""
         with self._lock:
             self._state = state
 

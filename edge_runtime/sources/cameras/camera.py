@@ -18,13 +18,13 @@ class CameraSource(Source):
 
     live = True
 
-    def __init__(self, place: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_image(spec, "a camera")
-        self._device = "/dev/video" + place if place.isdigit() else place
+        self._device = "/dev/video" + where if where.isdigit() else where
         if not os.path.isabs(self._device) or spec["dtype"] not in ("uint8", "uint16"):
             raise BadInput(
                 "expected camera:0 or camera:/dev/video0 and a bundle for uint8 or uint16; got {!r} and {}".format(
-                    "camera:" + place, spec["dtype"]
+                    "camera:" + where, spec["dtype"]
                 )
             )
         self.name = "camera " + self._device
@@ -45,8 +45,8 @@ class CameraSource(Source):
 
     def _open(self) -> None:
         cv2, spec = self._cv2, self._spec
-        place = self._device[len("/dev/video") :]
-        self._capture = cv2.VideoCapture(int(place) if place.isdigit() else self._device, cv2.CAP_V4L2)
+        number = self._device[len("/dev/video") :]
+        self._capture = cv2.VideoCapture(int(number) if number.isdigit() else self._device, cv2.CAP_V4L2)
         if not self._capture.isOpened():
             raise Unsupported(
                 "{} cannot be opened: another program may have it, or this user may not (group video)".format(self.name)

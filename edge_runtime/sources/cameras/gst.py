@@ -26,11 +26,11 @@ class GstSource(Source):
 
     live = True
 
-    def __init__(self, place: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_image(spec, "GStreamer")
-        if not place or _SINK.search(place):
+        if not where or _SINK.search(where):
             raise BadInput("expected gst:PIPELINE without a sink at its end: raw pictures go nowhere else")
-        if _NETWORK.search(place):
+        if _NETWORK.search(where):
             raise BadInput(
                 "cameras on the network are for rtsp:// or http://, which say that raw pictures travel there"
             )
@@ -46,7 +46,7 @@ class GstSource(Source):
         )
         problem = None
         try:
-            self._pipeline = self._gst.parse_launch("{} ! {}".format(place, end))
+            self._pipeline = self._gst.parse_launch("{} ! {}".format(where, end))
         except self._gst.glib.Error as error:
             problem = error.message
         if problem is not None:

@@ -53,5 +53,5 @@ def load(module: str, what: str, library: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        pass  # said below, where the import's error does not hang on ours
+        pass  # raised below, without the import's error as its cause
     raise missing(what, library)

@@ -89,18 +89,18 @@ class KinectSource(Source):
 
     def __init__(
         self,
-        place: str,
+        where: str,
         spec: Sensor,
         freshness: Optional[Freshness] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         need_depth(spec, "a Kinect")
-        if (place and not place.isdigit()) or list(spec["shape"][:2]) != list(SHAPE):
+        if (where and not where.isdigit()) or list(spec["shape"][:2]) != list(SHAPE):
             raise BadInput(
                 "expected kinect: (or kinect:1 for the second one) and a bundle for pictures of {}; got {!r} and "
-                "{}".format(SHAPE, "kinect:" + place, tuple(spec["shape"][:2]))
+                "{}".format(SHAPE, "kinect:" + where, tuple(spec["shape"][:2]))
             )
-        number = int(place or 0)
+        number = int(where or 0)
         self.name = "Kinect {}".format(number)
         self._fresh, self._clock = freshness or Freshness(self.name), clock
         self._depth = np.minimum(_millimetres() / (spec["unit_mm"] or 1.0), 65535).round().astype(np.uint16)

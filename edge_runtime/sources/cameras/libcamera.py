@@ -17,16 +17,16 @@ class LibcameraSource(Source):
 
     live = True
 
-    def __init__(self, place: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_image(spec, "a camera")
-        if (place and not place.isdigit()) or spec["dtype"] != "uint8":
+        if (where and not where.isdigit()) or spec["dtype"] != "uint8":
             raise BadInput(
                 "expected libcamera: or libcamera:1 and a bundle for uint8; got {!r} and {}".format(
-                    "libcamera:" + place, spec["dtype"]
+                    "libcamera:" + where, spec["dtype"]
                 )
             )
         module = load("picamera2", "cameras on the ribbon cable are read by picamera2", "picamera2")
-        number = int(place or 0)
+        number = int(where or 0)
         self.name = "libcamera {}".format(number)
         self._fresh, self._next = freshness or Freshness(self.name), 0
         self._camera: Any = None

@@ -14,7 +14,7 @@ FOLDERS = ("/run/lock", None)  # None: where temporary files go
 class Claim(object):
     """Holds the device called ``name`` for this process. Raises ``Unsupported`` where another one has it.
 
-    The kernel lets several programs open one camera; what they then get of it is nobody's promise.
+    The kernel lets several programs open one camera; what each of them then gets is not defined.
     """
 
     def __init__(self, name: str, folders: Sequence[Optional[str]] = FOLDERS) -> None:
@@ -28,7 +28,7 @@ class Claim(object):
             except OSError:
                 continue
         if self._file is None:
-            return  # nowhere to put a lock: then the camera's own driver has the last word
+            return  # no folder for a lock: then the camera's driver decides
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

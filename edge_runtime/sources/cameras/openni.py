@@ -78,26 +78,26 @@ class OpenNISource(Source):
 
     live = True
 
-    def __init__(self, place: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_depth(spec, "an OpenNI2 camera")
         self._spec = spec
-        self.name = "OpenNI2 camera " + (place or "(the first)")
+        self.name = "OpenNI2 camera " + (where or "(the first)")
         self._fresh = freshness or Freshness(self.name)
         self._library = _library()
-        self._claim = Claim("openni " + place)
+        self._claim = Claim("openni " + where)
         self._device, self._stream = ctypes.c_void_p(), ctypes.c_void_p()
         self._next = 0
         try:
-            self._open(place)
+            self._open(where)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, place: str) -> None:
+    def _open(self, where: str) -> None:
         library = self._library
         if library.oniInitialize(VERSION):
             raise SourceFailed("OpenNI2 does not start: it finds no drivers (OpenNI2/Drivers beside its library)")
-        uri = place.encode("utf-8") or self._first()
+        uri = where.encode("utf-8") or self._first()
         if library.oniDeviceOpen(uri, ctypes.byref(self._device)):
             raise Disconnected("{} cannot be opened: plug it in, or see NiViewer2".format(self.name))
         if library.oniDeviceCreateStream(self._device, DEPTH, ctypes.byref(self._stream)):

@@ -24,29 +24,29 @@ class RealSenseSource(Source):
 
     live = True
 
-    def __init__(self, place: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_depth(spec, "a RealSense")
         self._rs = load("pyrealsense2", "a RealSense is read by pyrealsense2", "realsense")
-        self.name = "RealSense " + (place or "(the first)")
-        self._spec, self._recording = spec, os.path.isfile(place)
+        self.name = "RealSense " + (where or "(the first)")
+        self._spec, self._recording = spec, os.path.isfile(where)
         self._fresh = freshness or Freshness(self.name)
-        self._claim = Claim("realsense " + place)
+        self._claim = Claim("realsense " + where)
         self._pipeline: Any = None
         self._next = 0
         try:
-            self._open(place)
+            self._open(where)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, place: str) -> None:
+    def _open(self, where: str) -> None:
         rs, (height, width) = self._rs, self._spec["shape"][:2]
         config = rs.config()
         if self._recording:
-            config.enable_device_from_file(place, repeat_playback=False)
+            config.enable_device_from_file(where, repeat_playback=False)
         else:
-            if place:
-                config.enable_device(place)
+            if where:
+                config.enable_device(where)
             config.enable_stream(rs.stream.depth, width, height, rs.format.z16, FPS)
         pipeline, problem = rs.pipeline(), None
         try:
@@ -68,7 +68,7 @@ class RealSenseSource(Source):
         try:
             frames = self._pipeline.wait_for_frames(int(STALL_S * 1000))
         except RuntimeError:
-            pass  # said below, where the library's error does not hang on ours
+            pass  # raised below, without the library's error as its cause
         if frames is None and self._recording:
             return None
         if frames is None:

@@ -1,4 +1,4 @@
-"""The inside's end of a network camera: what the fetching process (``fetch.py``) hands on, decoded here."""
+"""The inside's end of a network camera: what the fetching process (``process.py``) sends, decoded here."""
 
 import json
 import os
@@ -49,7 +49,7 @@ class FetchedSource(Source):
     def _picture(self, first: bool = False) -> np.ndarray:
         kind, length = MESSAGE.unpack(self._read(MESSAGE.size))
         if length > max(MAX_JPEG_BYTES, self._size):
-            raise Unsupported("the fetching process sent more than a picture; the inside starts anew")
+            raise Unsupported("the fetching process sent more than a picture; the inside starts again")
         data = self._read(length)
         if kind == READING and length == self._size:
             return np.frombuffer(data, self._dtype).reshape(self._sensor["shape"]).copy()
@@ -64,7 +64,7 @@ class FetchedSource(Source):
         if kind == FAILED:
             failure = json.loads(data.decode("ascii"))
             raise _FAILURES.get(failure["word"], Disconnected)(failure["text"])
-        raise Unsupported("the fetching process sent something else than frames; the inside starts anew")
+        raise Unsupported("the fetching process sent something else than frames; the inside starts again")
 
     def _read(self, count: int) -> bytes:
         parts = []

@@ -1,7 +1,7 @@
 """``http://`` and ``https://``: cameras that send JPEG after JPEG (multipart/x-mixed-replace), or one for each request.
 
 Not on-sensor: raw pictures travel over a network. Read with the standard library, so that TLS is checked against the
-system's authorities (FFmpeg does not by default) and a password is seen by nobody else.
+system's authorities (FFmpeg does not by default) and only this process sees a password.
 """
 
 import base64
@@ -55,7 +55,7 @@ class Pictures(object):
         if address.user is not None:
             both = "{}:{}".format(address.user, address.password or "").encode("utf-8")
             headers["Authorization"] = "Basic " + base64.b64encode(both).decode("ascii")
-        self._answer = self._try(lambda: self._ask(connection, address.target, headers))
+        self._answer = self._call(lambda: self._ask(connection, address.target, headers))
         status, kind = self._answer.status, (self._answer.getheader("Content-Type") or "").lower()
         if status in (401, 403):
             raise Unsupported("{} asks for another name and password ({})".format(self.name, status))
@@ -79,28 +79,28 @@ class Pictures(object):
     def next_jpeg(self) -> bytes:
         """The bytes of the next picture."""
         if self._stream:
-            return self._try(self._part)
+            return self._call(self._read_part)
         if self._answer is None:
             self._connect()
-        data = self._try(lambda: self._answer.read(MAX_JPEG_BYTES + 1))
+        data = self._call(lambda: self._answer.read(MAX_JPEG_BYTES + 1))
         self._connection.close()
-        self._answer = None  # the next one is asked for anew
+        self._answer = None  # the next one needs a new request
         if len(data) > MAX_JPEG_BYTES:
             raise FrameDropped("unreadable")
         return data
 
-    def _part(self) -> bytes:
+    def _read_part(self) -> bytes:
         """The body of the next part of a multipart answer."""
         answer = self._answer
         for _ in range(MAX_HEADERS):
-            line = self._line()
+            line = self._read_line()
             if line.lower().startswith(self._boundary.lower()):
                 break
         else:
             raise Unsupported("{} sends something else than parts of a stream".format(self.name))
         length = None
         for _ in range(MAX_HEADERS):
-            line = self._line()
+            line = self._read_line()
             if not line:
                 break
             name, _, value = line.partition(b":")
@@ -113,13 +113,13 @@ class Pictures(object):
             raise Disconnected("{} closed the connection in the middle of a picture".format(self.name))
         return data
 
-    def _line(self) -> bytes:
+    def _read_line(self) -> bytes:
         line = self._answer.readline(MAX_LINE)
         if not line:
             raise Disconnected("{} closed the connection".format(self.name))
         return line.strip()
 
-    def _try(self, call: Callable[[], Any]) -> Any:
+    def _call(self, call: Callable[[], Any]) -> Any:
         """What ``call`` returns; its errors as ours, with none of their words, which may hold the address."""
         failed: SourceFailed
         try:

@@ -21,14 +21,14 @@ QUIET = {
 
 
 class RtspSource(Source):
-    """Gray or RGB uint8 pictures at the bundle's size. A broken connection is told after 5 s."""
+    """Gray or RGB uint8 pictures at the bundle's size. A broken connection is reported after 5 s."""
 
     live = True
     raw_on_network = True
 
-    def __init__(self, place: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_image(spec, "a network camera")
-        text = "rtsp:" + place
+        text = "rtsp:" + where
         address = addresses.parse(text)
         self.name = address.shown
         os.environ.update(QUIET)  # before OpenCV reads them
