@@ -87,7 +87,7 @@ class Inside(object):
 
     def run(self, bundle: bytes, isolated: str, frames: Optional[int]) -> None:
         """Open the bundle, tell what runs, then perturb. Raises what ends it early."""
-        from edgeveil.edge_runtime.capture.camera_aid import Aiming
+        from edgeveil.edge_runtime.capture.camera_aid import CameraAid
         from edgeveil.edge_runtime.capture.crops import Capture
         from edgeveil.edge_runtime.pipeline.perturber import Perturber
 
@@ -123,7 +123,7 @@ class Inside(object):
                 recheck_s=settings["recheck_s"],
                 recheck=perturber.recheck,
                 frames=settings["frames"],
-                look=Aiming(perturber.manifest, self._counters).look if settings["aim"] else None,
+                observe=CameraAid(perturber.manifest, self._counters).observe if settings["aim"] else None,
             )
             started = time.monotonic()
             flat = live.flat()
