@@ -210,7 +210,8 @@ def freeze(
     from edgeveil.trainer.audit.open import open_target
 
     write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
-    _say(f"Wrote {out}: perturbed readings with y, z and their slices. docs/adversaries.md says how to attack them.")
+    _say(f"Wrote {out}: perturbed samples with y, z and their slices.")
+    _say("docs/explanation/adversaries.md says how to attack them.")
 
 
 @app.command(epilog="Example: edgeveil keygen keys")

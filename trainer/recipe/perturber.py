@@ -209,7 +209,7 @@ class Codebook(Section):
         if hold == "frame" and not info.data.get("acknowledge"):
             raise ValueError(
                 '"track:7" or "period:600s", since a code for every frame of a stream tells who it is within seconds '
-                '(docs/streams.md); or, beside it, acknowledge = "code-per-frame leaks"'
+                '(docs/explanation/streams.md); or, beside it, acknowledge = "code-per-frame leaks"'
             )
         if hold != "frame" and info.data.get("acknowledge"):
             raise ValueError('"frame" beside `acknowledge`, which is about nothing else')

@@ -32,9 +32,9 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import atomic_path, write_atomic
 from edgeveil.trainer import datasets
-from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
+from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 from edgeveil.trainer.recipe.schema import Recipe
 
 VALIDATION_SHARE = 0.2  # of a slice, to stop and to choose by

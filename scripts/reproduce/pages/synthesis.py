@@ -10,9 +10,9 @@ import numpy as np
 from scripts.reproduce.pages import table_2_page
 from scripts.reproduce.pages.table_2_cells import number, percent
 
-WAYS = {"donor": "donor", "centroid": "centroid", "decoder": "decoder: nobody's record"}
+WAYS = {"donor": "donor", "centroid": "centroid", "decoder": "decoder: no real record"}
 BESIDE = {
-    "raw": "raw readings",
+    "raw": "raw samples",
     "label_only_mean": "label-only, as mean",
     "label_only_donor": "label-only, as random donor",
 }

@@ -9,6 +9,7 @@ from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
+from tests.support import seeds
 
 QUICK = {"epochs": 12, "classifier_epochs": 1}
 
@@ -20,7 +21,9 @@ def fitted(tmp_path_factory):
     def make(**changes):
         recipe = Recipe.find("digits-codebook")
         section = recipe.perturber.model_copy(update={"steps": 60, **changes})
-        recipe = recipe.model_copy(update={"perturber": section, "budget": recipe.budget.model_copy(update=QUICK)})
+        recipe = recipe.model_copy(
+            update={"perturber": section, "budget": recipe.budget.model_copy(update=QUICK), "seed": seeds.seed(0)}
+        )
         run = Run.create(tmp_path_factory.mktemp("codebook") / "run", recipe)
         dataset = run.dataset()
         return run, fit(dataset.for_training(), np.random.default_rng(0), recipe.budget, run)
