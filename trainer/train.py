@@ -10,6 +10,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.perturbers import fit_function
+from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import HIDES_NOTHING, constant, unchanged
@@ -58,8 +59,14 @@ def _train(run: Run) -> Run:
     run.record(state="training")
     (train_linear if recipe.classifiers.architecture == "linear" else train_classifiers)(run)
     with run.stage("perturber"):
-        rng = np.random.default_rng([recipe.seed, 1])
-        fitted = fit_function(recipe.perturber.kind)(dataset.for_training(), rng, recipe.budget, run)
+        fitted = fit_function(recipe.perturber.kind)(
+            recipe.perturber,
+            dataset.for_training(),
+            goal=Goal(recipe.limits, recipe.classifiers, **run.classifiers()),
+            rng=np.random.default_rng([recipe.seed, 1]),
+            budget=recipe.budget,
+            log=run,
+        )
     part = run.validation()
     sent = fitted.perturb(part.x)["frame"]
     judgement = judge_validation(run, sent)

@@ -57,6 +57,26 @@ class Policy(object):
                 _refuse(str(problems[0]))
 
 
+class NoPolicyForAudit(object):
+    """No demands at all, in place of the device's own policy. **Dangerous: whatever a trusted key signed runs.**
+
+    It trusts its caller to measure what a bundle lets out and to send that to nobody else: an audit on a board must run
+    bundles that do not meet the policy yet, for an audit is how they come to meet it. Nothing that serves a camera may
+    use it. Signatures, revoked keys, audience and security version are checked as ever. A device without a policy has
+    ``None`` in its place, which is not the same: there nobody set one aside.
+    """
+
+    def check(
+        self,
+        manifest: Dict[str, Any],
+        members: Dict[str, bytes],
+        artefact: Optional[str] = None,
+        device: Optional[str] = None,
+        place: Optional[Place] = None,
+    ) -> None:
+        """As ``Policy.check``, and nothing is refused."""
+
+
 def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
     """The policy that a file's bytes say. Raises ``BadInput`` for anything else: nothing is guessed here."""
     advice = 'Expected {{"schema":1,"hide":[...]}} in {}; '.format(path)

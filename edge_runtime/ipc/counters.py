@@ -18,7 +18,7 @@ _ENTRY = _NAME_SIZE + 8
 _PAGE = 16384
 _VALUE = struct.Struct("<q")
 _NAME = re.compile(r"[a-z0-9:.-]{1,%d}" % _NAME_SIZE)
-AIM = "aim:"  # levels for aiming a camera, while that is switched on
+LEVEL = "level:"  # levels of the camera aid, while it is switched on
 DROP = "drop:"  # a frame that went in and does not come out, by reason
 
 

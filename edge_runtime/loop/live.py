@@ -8,13 +8,13 @@ for each slot, and when they leave is for the outside to say (``outside.py``).
 """
 
 import collections
-import random
 import threading
 import time
 from typing import Any, Callable, List, Optional
 
 import numpy as np
 
+from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, SourceFailed, Unsupported, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
@@ -22,7 +22,7 @@ from edgeveil.edge_runtime.ipc.schedule import Schedule
 from edgeveil.edge_runtime.loop.handoff import Baton, Latest
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 
-REOPEN_S, REOPEN_MOST_S = 0.5, 30.0  # how long a source that broke down is left alone: at first, and at most
+REOPEN_MOST_S = 30.0  # how long a source that broke down is left alone at most
 _WAIT_S = 0.25  # how long a thread sleeps before it looks whether it should end
 
 
@@ -50,8 +50,8 @@ class LiveLoop(object):
 
     ``open_source`` opens it (and opens it again); ``capture`` makes slots and frames of what it gives; ``send`` takes
     one list of ``PerturbedFrame``, a place for each slot. ``note`` is told of faults: a word and a sentence.
-    ``recheck`` is called every ``recheck_s`` between two frames and raises where the golden vectors fail; ``look`` is
-    shown raw readings while a person aims the camera (``aim.py``).
+    ``recheck`` is called every ``recheck_s`` between two frames and raises where the golden vectors fail;
+    ``camera_aid`` is given raw readings while a person aims the camera.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class LiveLoop(object):
         recheck_s: float,
         recheck: Callable[[], None],
         frames: Optional[int] = None,
-        look: Optional[Callable[[np.ndarray], None]] = None,
+        camera_aid: Optional[Callable[[np.ndarray], None]] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._look = look
+        self._camera_aid = camera_aid
         self._perturber, self._schedule = perturber, schedule
         self._open_source, self._capture, self._send = open_source, capture, send
         self._counters, self._watchdog, self._note = counters, watchdog, note
@@ -135,7 +135,7 @@ class LiveLoop(object):
     # capturing
 
     def _capturing(self, source: Any) -> None:
-        pause_s = REOPEN_S
+        backoff = Backoff(most_s=REOPEN_MOST_S)
         try:
             while not self._stopping.is_set():
                 if source is None:
@@ -147,9 +147,8 @@ class LiveLoop(object):
                     _closed(source)
                     source = None
                     if self._counters.get("frames-in") > before:
-                        pause_s = REOPEN_S
-                self._rest(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads load, it hides nothing
-                pause_s = min(2 * pause_s, REOPEN_MOST_S)
+                        backoff.reset()
+                self._rest(backoff.next_s())
         except Exception as error:
             self._failed = error
         finally:
@@ -321,8 +320,8 @@ class LiveLoop(object):
         if reason:
             self._let_fall(one, reason)
             return
-        if self._look is not None:
-            self._look(one.frame._data)
+        if self._camera_aid is not None:
+            self._camera_aid(one.frame._data)
         one.erase()
         self._last = made
         self._send(made)

@@ -6,14 +6,14 @@ scene, a busy one and a broken camera. That a fault lasts is told at the end of 
 """
 
 import collections
-from typing import Any, Callable, Dict, List
+from typing import Callable, Deque, Dict, List, Optional
 
-from edgeveil.edge_runtime.errors import PrivacyStop
+from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.record import FLAT, Record
 from edgeveil.edge_runtime.ipc.schedule import Schedule
-from edgeveil.edge_runtime.sinks.group import Say
+from edgeveil.edge_runtime.sinks.group import SinkGroup
 
 MOST_WAITING = 2  # sets in hand: one that comes a moment too late for its tick does not push out the next
 MAKE_UP_S = 1.0
@@ -29,9 +29,9 @@ class Emission(object):
     def __init__(
         self,
         plan: Schedule,
-        sinks: Any,
+        sinks: SinkGroup,
         counters: Counters,
-        say: Say,
+        say: Callable[..., None],
         *,
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -39,7 +39,7 @@ class Emission(object):
         self.plan, self._sinks, self._counters, self._say = plan, sinks, counters, say
         self._clock, self._wall = clock, wall
         self._coming: Dict[int, List[PerturbedFrame]] = {}
-        self._waiting: Any = collections.deque()
+        self._waiting: Deque[List[PerturbedFrame]] = collections.deque()
         self._flat: List[PerturbedFrame] = []
         self._last: List[PerturbedFrame] = []
         self._start_s = clock()
@@ -53,7 +53,7 @@ class Emission(object):
         """One record from the inside; a set counts when its last slot is there."""
         coming = self._coming.setdefault(record.number, [])
         if record.slot != len(coming) or record.slot >= self.plan.slots:
-            raise PrivacyStop("the inside sent the places of a set out of order; nothing more leaves")
+            raise PrivacyStop("the inside sent the slots of a set out of order; nothing more leaves")
         coming.append(record.frame)
         if len(coming) < self.plan.slots:
             return
@@ -99,7 +99,7 @@ class Emission(object):
         self._follow_the_clock(now)
         tick_ns = int(self._epoch_s * 1e3) * 10**6 + int(self.number * self.plan.tick_s * 1e9)
         frames = self._next(now)
-        self._sinks.write([frame.at(self.number, tick_ns) for frame in frames])
+        self._sinks.write_set([frame.at(self.number, tick_ns) for frame in frames])
         self._counters.add("ticks")
         self.number += 1
         self._tell(now, tick_ns)
@@ -145,3 +145,20 @@ class Emission(object):
     def _rounded(self, wall: float) -> float:
         """To a whole tick, so that a timestamp says no more than that."""
         return int(wall / self.plan.tick_s) * self.plan.tick_s
+
+
+class SinkFailures(object):
+    """``on_failure`` of the service's sinks: lost frames are counted, and a failure is logged once."""
+
+    def __init__(self, counters: Counters, say: Callable[..., None]) -> None:
+        self._counters, self._say = counters, say
+
+    def __call__(self, name: str, error: Optional[DeviceFailed], frames: int, first: bool) -> None:
+        """See ``sinks.group.OnFailure``."""
+        if error is None:
+            self._say("sink-again", sink=name)
+            return
+        self._counters.add("sink-dropped", frames)
+        if first:
+            self._counters.add("fault:sink")
+            self._say("sink", sink=name, message=str(error))

@@ -4,8 +4,8 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.outside import health
-from edgeveil.edge_runtime.outside.settings import address, without_secrets
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
+from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 STALE_S = 5.0  # without anything new for so long, /readyz is red
 PORT_AGAIN_S = 30.0
@@ -29,16 +29,16 @@ class Status(object):
             "start",
             message="one process perturbs, without a network; this one sends",
             bundle=service.bundle.manifest["name"],
-            source=without_secrets(service.settings["source"]),
-            sinks=", ".join(without_secrets(text) for text in service.settings["sink"]),
+            source=without_secrets(service.settings.source),
+            sinks=", ".join(without_secrets(text) for text in service.settings.sink),
             ticks_per_s=1 / service.plan.tick_s,
             slots=service.plan.slots,
             record_bytes=service.layout.size,
         )
-        if service.settings["aim"]:
+        if service.settings.camera_aid:
             self.log.say(
-                "aim",
-                message="aiming is on for 15 minutes: coarse figures of the raw picture go to the preview page",
+                "camera-aid",
+                message="the camera aid is on for 15 minutes: coarse levels of the raw picture go to the preview page",
             )
 
     def say_ready(self, facts: Dict[str, Any]) -> None:
@@ -90,9 +90,9 @@ class Status(object):
     def keep_pages(self, now: float) -> None:
         """Open the pages where they are wanted and not open; now and then again where their port is taken."""
         service = self.service
-        if self._pages is not None or service.settings["health"] == "off" or now < self._again_s:
+        if self._pages is not None or service.settings.health == "off" or now < self._again_s:
             return
-        host, port = address(service.settings["health"])
+        host, port = health.address(service.settings.health)
         try:
             self._pages = health.HealthPages(host, port, self)
         except OSError as error:
@@ -131,7 +131,7 @@ class Status(object):
             "state": service.emission.state,
             "live": self.live() or "ok",
             "ready": self.ready() or "ok",
-            "frames_in": service.supervisor.inside.get("frames-in"),
+            "frames_in": service.link.inside.get("frames-in"),
             "frames_out": service.counters.get("frames-out"),
             "dropped": service.drops(),
             "slots": service.plan.slots,
@@ -147,9 +147,9 @@ class Status(object):
             "tick-seconds": service.plan.tick_s,
             "fresh-age-seconds": service.clock() - service.emission.fresh_s,
             "isolated": float(service.isolation not in ("", CONVENTION)),
-            "set-seconds": service.supervisor.inside.get("last-busy-us") / 1e6,
+            "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
         }
-        return health.metrics(service.supervisor.inside.all(), service.counters.all(), service.sinks.counts(), gauges)
+        return health.metrics(service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink(), gauges)
 
     def close(self) -> None:
         """Take the pages down."""

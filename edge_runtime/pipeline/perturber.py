@@ -1,7 +1,8 @@
 """The one door to a bundle: verified, self-tested, then frame in and perturbed frame out."""
 
 import collections
-from typing import Any, Callable, Dict, List
+import os
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 from edgeveil.edge_runtime.backends.select import FORMATS, NoBackend, backends_for
 from edgeveil.edge_runtime.bundle.audit_scope import announce, announce_device, here, is_audited
@@ -30,7 +31,14 @@ class Perturber(object):
 
     @classmethod
     def open(
-        cls, bundle, *, trust, backend: str = "auto", artefact: str = "auto", threads: int = 1, device: str = CPU
+        cls,
+        bundle: Union[str, "os.PathLike[str]", bytes],
+        *,
+        trust: Any,
+        backend: str = "auto",
+        artefact: str = "auto",
+        threads: int = 1,
+        device: str = CPU,
     ) -> "Perturber":
         """Verify a bundle and make it ready.
 
@@ -44,9 +52,10 @@ class Perturber(object):
         # Loaded here, so that a program that only passes frames around does not pay for the verifier.
         from edgeveil.edge_runtime.bundle.reader import read_bundle
         from edgeveil.edge_runtime.bundle.trust import Trust
+        from edgeveil.edge_runtime.bundle.trust_store import open_trust
         from edgeveil.edge_runtime.pipeline.self_test import self_test
 
-        trust = trust if isinstance(trust, Trust) else Trust.open(trust)
+        trust = trust if isinstance(trust, Trust) else open_trust(trust)
         verified = read_bundle(bundle, trust)
         announce(verified)
         chosen, pipeline = _choose(verified, artefact, backend, threads, check_device(device))
@@ -131,7 +140,7 @@ class Perturber(object):
         self.close()
 
 
-def _choose(bundle: Any, artefact: str, backend: str, threads: int, device: str):
+def _choose(bundle: Any, artefact: str, backend: str, threads: int, device: str) -> Tuple[str, Pipeline]:
     """The artefact that will run and its pipeline: the one asked for, else the first preferred one that opens."""
     from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 

@@ -20,7 +20,7 @@ from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
-from edgeveil.edge_runtime.storage.filesystem import Disk, names, read, remove_tree, target
+from edgeveil.edge_runtime.storage.filesystem import Filesystem, names, read, remove_tree, target
 
 BUNDLE, RUNTIME = "bundle.veil", "edgeveil-edge.pyz"
 MOST_FAILURES = 3  # of one release: after so many trials that failed it is not tried again unasked
@@ -42,10 +42,10 @@ class State(NamedTuple):
 
 
 class Releases(object):
-    """The releases under ``root``. ``trust`` gives the device's ``Trust`` for a floor; ``disk`` makes every change."""
+    """The releases under ``root``. ``trust`` gives the ``Trust`` for a floor; ``filesystem`` makes all changes."""
 
-    def __init__(self, root: str, trust: Callable[[int], Trust], disk: Optional[Disk] = None) -> None:
-        self.root, self._trust, self._disk = root, trust, disk or Disk()
+    def __init__(self, root: str, trust: Callable[[int], Trust], filesystem: Optional[Filesystem] = None) -> None:
+        self.root, self._trust, self._filesystem = root, trust, filesystem or Filesystem()
 
     def folder(self, sha: str) -> str:
         """Where the release of that manifest hash lies, or would."""
@@ -118,10 +118,10 @@ class Releases(object):
         """
         for name in names(os.path.join(self.root, "releases")):
             if name.endswith(".new"):
-                remove_tree(self._disk, self.folder(name))
+                remove_tree(self._filesystem, self.folder(name))
         for name in names(self.root):
             if name.endswith(".tmp"):
-                self._disk.remove(os.path.join(self.root, name))
+                self._filesystem.remove(os.path.join(self.root, name))
         state, current = self.state(), self.current
         if current != state.committed:
             reason = "it was interrupted on trial"
@@ -166,39 +166,39 @@ class Releases(object):
         gone = [name for name in by_age if name not in stay][spare:]
         for name in gone:
             # Under another name first: a release's name is never that of half a release.
-            self._disk.rename(self.folder(name), self.folder(name + ".new"))
-            remove_tree(self._disk, self.folder(name + ".new"))
+            self._filesystem.rename(self.folder(name), self.folder(name + ".new"))
+            remove_tree(self._filesystem, self.folder(name + ".new"))
         return gone
 
     def _stage(self, sha: str, data: bytes, runtime: bytes) -> None:
-        disk, releases, final = self._disk, os.path.join(self.root, "releases"), self.folder(sha)
+        filesystem, releases, final = self._filesystem, os.path.join(self.root, "releases"), self.folder(sha)
         # One that is there may have been put there by somebody who was killed before it was on the disk.
         there = self.read(sha) is not None
         folder = final if there else self.folder(sha + ".new")
         if not there:
-            remove_tree(disk, final)
+            remove_tree(filesystem, final)
             for missing in (releases, folder):
                 if not os.path.isdir(missing):
-                    disk.make_folder(missing)
+                    filesystem.make_folder(missing)
         for name, content, mode in ((BUNDLE, data, 0o644), (RUNTIME, runtime, 0o755)):
             path = os.path.join(folder, name)
             if not there:
-                disk.write(path, content, mode)
-            disk.sync(path)
-        disk.sync_folder(folder)
+                filesystem.write(path, content, mode)
+            filesystem.sync(path)
+        filesystem.sync_folder(folder)
         if not there:
-            disk.rename(folder, final)
-        disk.sync_folder(releases)
+            filesystem.rename(folder, final)
+        filesystem.sync_folder(releases)
 
     def _point(self, link: str, sha: Optional[str]) -> None:
         """Make a link point to a release in one step, or remove it."""
         path = os.path.join(self.root, link)
         if sha is None:
             if target(path) is not None:
-                self._disk.remove(path)
+                self._filesystem.remove(path)
         elif target(path) != os.path.join("releases", sha):
-            self._disk.link(os.path.join("releases", sha), path + ".tmp")
-            self._disk.rename(path + ".tmp", path)
+            self._filesystem.link(os.path.join("releases", sha), path + ".tmp")
+            self._filesystem.rename(path + ".tmp", path)
 
     def _tried(self, trial: Callable[[str, Bundle], None], sha: str, bundle: Bundle) -> Optional[str]:
         """Why the release failed its trial, or None."""
@@ -229,15 +229,15 @@ class Releases(object):
     def _keep(self, state: State) -> None:
         """Replace ``state.json``; it lasts when ``_settle`` has returned."""
         path = os.path.join(self.root, "state.json")
-        self._disk.write(path + ".tmp", strict_json.dumps(dict(state._asdict(), schema=1)))
-        self._disk.sync(path + ".tmp")
-        self._disk.rename(path + ".tmp", path)
+        self._filesystem.write(path + ".tmp", strict_json.dumps(dict(state._asdict(), schema=1)))
+        self._filesystem.sync(path + ".tmp")
+        self._filesystem.rename(path + ".tmp", path)
 
     def _settle(self, state: State) -> None:
         """Both links as the state says, and all of it on the disk."""
         self._point("current", state.committed)
         self._point("previous", state.previous)
-        self._disk.sync_folder(self.root)
+        self._filesystem.sync_folder(self.root)
 
 
 def _rolled_back(sha: str, reason: str, committed: Optional[str]) -> str:

@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.storage import free_space
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, writing
-from edgeveil.edge_runtime.storage.free_space import need
 
 # The longest time between two self-tests: at a privacy stop, what was closed since then may not be what it should.
 SUSPECT_S = 3600.0
@@ -105,7 +105,7 @@ class RotatingSink(Sink):
 
     def _need_room(self) -> None:
         again = self._held + 1 if self._twice else 0
-        need(os.path.join(self._folder, "part"), self._frame_bytes * (1 + again))
+        free_space.require(os.path.join(self._folder, "part"), self._frame_bytes * (1 + again))
 
     def _open(self) -> Sink:
         path = os.path.join(self._folder, "part-{:08d}{}".format(self._next, self._suffix))

@@ -67,6 +67,13 @@ def address(text: str, port: int, known: Known) -> Tuple[str, int, str, Dict[str
     return host, number or port, unquote(parts.path), _options(parts.query, known)
 
 
+def without_secrets(uri: str) -> str:
+    """A source or sink as it may be printed: no user or password, and no query, which may hold a token."""
+    if "://" not in uri:
+        return uri.partition("?")[0] if uri.startswith("preview:") else uri
+    return re.sub("//[^/]*@", "//", uri.partition("?")[0])
+
+
 def secret(path: Optional[str], environment: Optional[str], what: str) -> Optional[str]:
     """What a file holds, less the line's end, or else the value from the environment. Never part of a message."""
     if path is None:

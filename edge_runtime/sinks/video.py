@@ -8,8 +8,8 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.storage import free_space
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
-from edgeveil.edge_runtime.storage.free_space import need
 
 CODECS = ("FFV1", "MJPG")
 
@@ -52,7 +52,7 @@ class VideoSink(Sink):
         self._cv2 = opencv()
         self._name, self._path, self._count = frames[0]["name"], path, 0
         self._frame_bytes = height * width * channels
-        need(path, self._frame_bytes)
+        free_space.require(path, self._frame_bytes)
         self._whole = contextlib.ExitStack()
         self._temporary = self._whole.enter_context(atomic_path(path))
         self._writer = self._cv2.VideoWriter(
@@ -68,7 +68,7 @@ class VideoSink(Sink):
             raise BadInput("this OpenCV writes no {} video: use images:DIR, or opencv-python-headless".format(codec))
 
     def _write(self, frame):
-        need(self._path, self._frame_bytes)
+        free_space.require(self._path, self._frame_bytes)
         picture = frame.outputs[self._name]
         if picture.shape[2] == 3:
             picture = picture[:, :, ::-1]

@@ -36,6 +36,7 @@ from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import attack_metrics, intervals
 from edgeveil.trainer.progress import progress
+from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.recipe.schema import Certificate
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
@@ -93,8 +94,8 @@ def audit(
         left = perturbed.released
         advance()
         section: dict[str, Any] = {}
-        if described["kind"] in linear_section.KINDS:
-            section["predictors"] = linear_section.predictors(recipe, dataset, left.x, seed=seed)
+        if isinstance(recipe.perturber, (Cleaner, Noise)):
+            section["predictors"] = linear_section.predictors(recipe.perturber, dataset, left.x, seed=seed)
         stream = subject.manifest.get("stream")
         section["certificate"] = certified(dataset, perturbed, asked, strata, tried, seed, stream)
         frames = left.x[-len(dataset.slices.test) :]

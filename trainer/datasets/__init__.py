@@ -63,6 +63,8 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         attributes=readings.attributes,
         labels=readings.labels,
         consent=readings.consent,
+        seed=recipe.seed,
+        homogeneous=recipe.data.homogeneous,
     )
 
 

@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Part, Slices
+from edgeveil.trainer.datasets.base import Dataset, Part, SliceName, Slices
 
 SLICES = 3
 FEWEST_ROWS = 5  # of each class of y and of z in each slice: below that a hold-out of it may be empty
+VALIDATION_SHARE = 0.2  # of a slice, to stop and to choose by
 FEWEST_GROUPS = 2 * SLICES  # of each class: two to a slice, so that one can be held out
 
 Cluster = tuple[np.ndarray | None, Literal["subject", "session"] | None]
@@ -87,6 +88,13 @@ def check_hidden(y: np.ndarray, z: np.ndarray) -> None:
             "z follows from y: every y comes with a single z, so whoever gets y has z, and nothing can hide it. Keep a "
             "coarser y, or hide another z."
         )
+
+
+def fit_and_validation(dataset: Dataset, name: SliceName) -> tuple[Part, Part]:
+    """The rows of a slice to fit, and those to stop and to choose by: the same cut each time."""
+    part = dataset.part(name)
+    fit, validation = hold_out(part, share=VALIDATION_SHARE, seed=dataset.seed)
+    return part.take(fit), part.take(validation)
 
 
 def hold_out(part: Part, *, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

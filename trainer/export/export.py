@@ -12,6 +12,7 @@ import numpy as np
 from edgeveil.devices import profiles as board_profiles
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
+from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import board_report, runners, variants
 from edgeveil.trainer.export.artefact import Made, of
 from edgeveil.trainer.export.convert import edgetpu
@@ -81,7 +82,7 @@ def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Made], advance: C
     if not made:
         return
     rng = np.random.default_rng([run.recipe.seed, 2])
-    part, _ = run.hold_out(run.dataset().part("perturber"))
+    part, _ = fit_and_validation(run.dataset(), "perturber")
     rows = np.sort(rng.permutation(len(part))[:CALIBRATION_ROWS])
     calibration = runners.calibration(fitted, part.x[rows], rng)
     for model, network in fitted.models.items():

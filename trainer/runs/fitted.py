@@ -1,4 +1,4 @@
-"""The one interface of every perturber: ``fit(dataset, rng, budget, run) -> FittedPerturber``."""
+"""A trained perturber: what every ``fit`` returns, a run keeps and an export ships."""
 
 from __future__ import annotations
 

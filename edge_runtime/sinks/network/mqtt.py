@@ -137,7 +137,7 @@ class MqttSink(NetworkSink):
                 entry = under_way.pop(self._acknowledged.popleft(), None)
                 if entry is not None:
                     self._spool.done(entry)
-                    self._backoff.worked()
+                    self._backoff.reset()
             if self._gone.is_set():
                 raise ConnectionLost("the broker has gone")
             if len(under_way) == UNDER_WAY:

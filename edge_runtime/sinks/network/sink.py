@@ -140,7 +140,7 @@ class NetworkSink(Sink):
                 self._spool.done(entry)
             else:
                 self._spool.refused(entry)
-            self._backoff.worked()
+            self._backoff.reset()
         self._tell_news()
 
     def _tell_news(self) -> None:

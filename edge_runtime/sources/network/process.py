@@ -10,35 +10,41 @@ of the sensor's shape and type, ``D`` a frame that could not be had (its reason)
 
 import json
 import os
-import random
 import struct
 import time
 from typing import Any, Dict, List
 
+from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
 from edgeveil.edge_runtime.sandbox import hardening
+from edgeveil.edge_runtime.sandbox.account import Account, become
+from edgeveil.edge_runtime.storage.descriptor import write_all
 
 MESSAGE = struct.Struct("<cI")
 JPEG, READING, DROPPED, FAILED = b"J", b"R", b"D", b"F"
-_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_LONGEST_PAUSE_S = 30.0
 
 
 def main(argv: List[str]) -> int:
-    """``argv``: one JSON object of file descriptors: settings (``source``, ``sensor``) and frames, to write to."""
+    """``argv``: one JSON object of the descriptors ``settings`` (``source``, ``sensor``) and ``frames``, to write to,
+    and of the ``account`` to run as (None: this one).
+    """
     handles = json.loads(argv[0])
     hardening.no_core_dumps()
     hardening.end_with_parent()
+    if handles["account"] is not None:
+        become(Account(*handles["account"]))
     with os.fdopen(handles["settings"], "rb") as file:
         settings = json.loads(file.read().decode("utf-8"))
     hardening.no_files()
-    pause_s = _PAUSE_S
+    backoff = Backoff(most_s=_LONGEST_PAUSE_S)
     try:
         while True:
             began = time.monotonic()
             _tell(handles["frames"], _until_it_fails(settings, handles["frames"]))
-            pause_s = _PAUSE_S if time.monotonic() - began > _LONGEST_PAUSE_S else pause_s
-            time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads load, it hides nothing
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            if time.monotonic() - began > _LONGEST_PAUSE_S:
+                backoff.reset()
+            time.sleep(backoff.next_s())
     except (BrokenPipeError, KeyboardInterrupt):
         return 0  # the inside has gone
 
@@ -96,6 +102,4 @@ def _tell(handle: int, failure: Dict[str, str]) -> None:
 
 
 def _write(handle: int, kind: bytes, data: bytes) -> None:
-    left = memoryview(MESSAGE.pack(kind, len(data)) + data)
-    while left:
-        left = left[os.write(handle, left) :]
+    write_all(handle, MESSAGE.pack(kind, len(data)) + data)

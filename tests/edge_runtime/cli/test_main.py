@@ -13,6 +13,7 @@ import pytest
 
 from edgeveil import edge_runtime
 from edgeveil.edge_runtime.cli import main
+from edgeveil.edge_runtime.cli import run as run_command
 from tests.support import bundles, tiny_models
 from tests.support.checkout import ROOT
 
@@ -260,12 +261,12 @@ def test_a_reader_that_goes_away_is_no_traceback(made):
 
 
 def test_progress_is_for_people_alone(made, tmp_path, capsys, monkeypatch):
-    shown = main._Progress(1000)
+    shown = run_command._Progress(1000)
     with shown:
         shown(500, 500)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with main._Progress(1000) as shown:
+    with run_command._Progress(1000) as shown:
         shown(99, 99)
         shown(150, 149)
     assert capsys.readouterr().err == "\r150 of 1000 frames in, 149 out\n"

@@ -15,7 +15,7 @@ from edgeveil.edge_runtime.api import (
     RawFrame,
 )
 from edgeveil.edge_runtime.backends import select
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.pipeline.passthrough import RUN, PassThrough
 from tests.support import bundles, tiny_models
 
@@ -50,7 +50,7 @@ def test_noise_is_new_for_every_frame(tiny):
 
 
 def test_bytes_and_a_trust_object_will_do(tiny):
-    Perturber.open(tiny.path.read_bytes(), trust=Trust.open(tiny.trust)).close()
+    Perturber.open(tiny.path.read_bytes(), trust=open_trust(tiny.trust)).close()
 
 
 def test_auto_takes_the_first_preferred_artefact_that_can_run(tiny, monkeypatch):
