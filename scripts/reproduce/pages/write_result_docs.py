@@ -23,7 +23,7 @@ RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE = Path("docs/results/mnist.md")
 TABLE_2, TABLE_2_PAGE = Path("docs/results/privacy/table-2"), Path("docs/results/table-2.md")
-RELEASES = "docs/results/privacy/codebook-{}.json"
+CODEBOOKS = "docs/results/privacy/codebook-{}.json"
 FIG_7, FIG_7_PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results/figure-7.md")
 PICTURE = Path("docs/results/figure-7.svg")
 UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results/unseen-people.md")
@@ -112,9 +112,9 @@ def page(record: dict[str, Any]) -> str:
     return template.render(record=record, shipped=audits["tflite-int8"], rows=rows, bench=list(record["bench"].items()))
 
 
-def render_table_2(records: list[dict[str, Any]], releases: dict[str, dict[str, Any]]) -> str:
+def render_table_2(records: list[dict[str, Any]], codebooks: dict[str, dict[str, Any]]) -> str:
     """The page on Tables 2 and 5 as Markdown; what is missing in it is said to be."""
-    sections = table_2_cells.sections(records, releases)
+    sections = table_2_cells.sections(records, codebooks)
     template = templates().get_template("table-2.md.j2")
     return template.render(sets=sections, made_with=table_2_cells.made_with(records))
 
@@ -151,9 +151,9 @@ def recipes_page(record: dict[str, Any]) -> str:
     return template.render(rows=list(recipe_times_page.rows(record)), made_with=sorted(made_with))
 
 
-def releases(root: Path = Path()) -> dict[str, dict[str, Any]]:
-    """The records of releases, by data set."""
-    found = {data: root / RELEASES.format(data) for data in table_2_page.PAPER}
+def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
+    """The records of codebooks, by data set."""
+    found = {data: root / CODEBOOKS.format(data) for data in table_2_page.PAPER}
     return {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
 
 
@@ -170,7 +170,7 @@ def main() -> None:
         if record.is_file():
             target.write_text(make(json.loads(record.read_text())))
     if TABLE_2.is_dir():
-        TABLE_2_PAGE.write_text(render_table_2(table_2_page.read(TABLE_2), releases()))
+        TABLE_2_PAGE.write_text(render_table_2(table_2_page.read(TABLE_2), codebooks()))
     capture_loop_page.write(BENCHES, LOOP_PAGE)
     if FIG_7.is_file():
         figure_7_page.draw(json.loads(FIG_7.read_text()), PICTURE)

@@ -24,7 +24,7 @@ def fitted(tmp_path_factory):
         recipe = recipe.model_copy(
             update={"perturber": section, "budget": recipe.budget.model_copy(update=QUICK), "seed": seeds.seed(0)}
         )
-        run = Run.create(tmp_path_factory.mktemp("release") / "run", recipe)
+        run = Run.create(tmp_path_factory.mktemp("codebook") / "run", recipe)
         return run, fit_codebook(run)
 
     return make
