@@ -5,7 +5,6 @@ Progress and prose go to stderr; ``--json`` puts exactly one document on stdout.
 
 from __future__ import annotations
 
-import os
 import sys
 from enum import Enum
 from pathlib import Path
@@ -21,6 +20,7 @@ from edgeveil.trainer.cli import boards as cli_devices
 from edgeveil.trainer.cli.common import Json, Passphrase, _print_json, _say, read_passphrase
 from edgeveil.trainer.cli.fleet import fleet
 from edgeveil.trainer.cli.trust import trust
+from edgeveil.trainer.tensorflow_quiet import quiet_process
 
 app = typer.Typer(
     name="edgeveil",
@@ -327,7 +327,7 @@ def report(
 
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and its exit code."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    quiet_process()
     try:
         code = app(standalone_mode=False)
     except EdgeVeilError as error:

@@ -21,8 +21,8 @@ from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.perturber import Laplace
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training.classifiers import predict
 
 SWEPT = np.geomspace(10.0, 0.01, 61)  # from little noise to much; five in every factor of 1.8
 DENOMINATOR = 2**10  # scales are whole multiples of 1/1024, so that a float holds them exactly

@@ -16,9 +16,9 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.recipe.perturber import Generator, PrGan
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.checkpoint_score import judge
-from edgeveil.trainer.training.classifiers import predict
 from edgeveil.trainer.training.epochs import Judged, run_epochs
 from edgeveil.trainer.training.straight_through import identity, straight_through
 

@@ -26,6 +26,7 @@ from edgeveil.trainer.perturbers.codebook import (
 from edgeveil.trainer.perturbers.codebook.targets import Kept, fit_kept
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.runs.run import Run
 
 Functions = dict[str, Callable[[np.ndarray], np.ndarray]]
@@ -112,12 +113,12 @@ def finish(
         encoder = training.residual_encoder(trunk, before, rows, section, classes=classes, rng=rng, report=report)
     else:
         copies, of = training.augmented(u, section, rng)
-        features = trunk.below.predict(copies, batch_size=1024, verbose=0)
+        features = predict(trunk.below, copies)
         group = of if section.copies > 1 else None
         rows = funnel.Rows(features, kept(copies, second.index[of]), second.y[of], second.z[of], group)
         head = training.code_head(rows, section, classes=classes, rng=rng, report=report)
         encoder = encoders.encoder(trunk.below, trunk.label, head)
-    logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
+    logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
     _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
     table = channel_table(code, second.z, t, section, y_names=dataset.y_names, z_classes=len(dataset.z_names))
     pictures = _picture(dataset, code, t, u, second, encoder, section, rng)
@@ -203,7 +204,7 @@ def _gate(
     def without(part: Part) -> Any:
         trunk = prepare(dataset, part, section, functions, rng, budget).trunk
         model = keras.Model(trunk.below.inputs, trunk.label(trunk.below.output))
-        return lambda x: model.predict(dataset.unit(x), batch_size=1024, verbose=0).argmax(axis=1)
+        return lambda x: predict(model, dataset.unit(x)).argmax(axis=1)
 
     run.record(unseen_people=unseen_people_gate.leave_one_out(dataset, both, without, held["votes"] if held else None))
 
@@ -279,7 +280,7 @@ def _picture(
         return synthesis.centroids(u, code, kept, codes=total, per_class=section.codes, subject=subject, fewest=fewest)
 
     def read(pictures: np.ndarray) -> np.ndarray:
-        out = encoder.predict(pictures, batch_size=1024, verbose=0)
+        out = predict(encoder, pictures)
         # A held codebook's encoder says the class alone.
         logits = out[encoder.output_names.index("label_logits")] if isinstance(out, (list, tuple)) else out
         raw = np.exp(logits - logits.max(axis=1, keepdims=True))

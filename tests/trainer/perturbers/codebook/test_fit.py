@@ -5,7 +5,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.certificate import certify
-from edgeveil.trainer.perturbers.codebook import fit
+from edgeveil.trainer.perturbers.codebook.fit import fit
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run

@@ -12,7 +12,8 @@ from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
-from edgeveil.trainer.perturbers.codebook import augment, fit, unseen_people_gate
+from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
+from edgeveil.trainer.perturbers.codebook.fit import fit
 from edgeveil.trainer.perturbers.codebook.streams import majority, stream
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
