@@ -136,7 +136,7 @@ def sweep(
         _print_json(frontier)
     else:
         print(as_text(frontier, kept=kept or ()))
-        _say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
+        _say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
 
 
 @recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind codebook --out mine.toml")
@@ -211,7 +211,7 @@ def freeze(
 
     write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
     _say(f"Wrote {out}: perturbed samples with y, z and their slices.")
-    _say("docs/explanation/adversaries.md says how to attack them.")
+    _say("Next: docs/explanation/adversaries.md says how to attack them.")
 
 
 @app.command(epilog="Example: edgeveil keygen keys")
@@ -230,7 +230,9 @@ def keygen(
     if not (development or no_passphrase):
         passphrase = read_passphrase(passphrase_file, confirm=True)
     public = make_keys(folder, passphrase=passphrase, development=development)
-    _say(f"Wrote {folder / 'signing.key'} (mode 600: keep it secret) and {public}.")
+    private = folder / "signing.key"
+    _say(f"Wrote {private} (mode 600: keep it secret) and {public}.")
+    _say(f"Next: edgeveil seal EXPORT --key {private} --out FILE.veil")
 
 
 @app.command(epilog="Example: edgeveil seal runs/mnist-export --key keys/signing.key --out mnist.veil")
@@ -322,7 +324,7 @@ def report(
     from edgeveil.trainer.report.run_page import write_report
 
     write_report(run=run, export=export, bundle=bundle, bench=bench, out=out, pictures=pictures)
-    _say(f"Wrote {out}.")
+    _say(f"Wrote the report. Open {out}")
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ from edgeveil.trainer.perturbers.codebook import (
     unseen_people_gate,
 )
 from edgeveil.trainer.perturbers.codebook.targets import Kept, fit_kept
+from edgeveil.trainer.progress import Advance, progress
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.prediction import predict
@@ -53,7 +54,9 @@ def fit(
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     first, _ = run.hold_out(dataset.part("classifiers"))
     second, _ = run.hold_out(dataset.part("perturber"))
-    prepared = prepare(dataset, first, section, functions, rng, budget, report=_metric(run, "trunk"))
+    with progress("trunk of the codebook", total=budget.epochs) as advance:
+        report = _metric(run, "trunk", advance)
+        prepared = prepare(dataset, first, section, functions, rng, budget, report=report)
     if run.recipe.limits.unseen_accuracy is not None:
         _gate(dataset, section, functions, rng, budget, run)
     stream = streams.stream(section.hold, section.acknowledge)
@@ -61,7 +64,11 @@ def fit(
         u, trunk = dataset.unit(second.x), prepared.trunk
         encoder = encoders.encoder(trunk.below, trunk.label)
         return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
-    return finish(prepared, dataset, second, section, rng=rng, report=_metric(run, "codes"))
+    reports = 1 if section.method == "residual" else funnel.reports(section.steps)
+    with progress("codes and their pictures", total=reports + 1) as advance:
+        fitted = finish(prepared, dataset, second, section, rng=rng, report=_metric(run, "codes", advance))
+        advance()
+    return fitted
 
 
 @dataclass(frozen=True)
@@ -230,8 +237,12 @@ def _held(
     return streams.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
 
-def _metric(run: Run, stage: str) -> training.Report:
-    return lambda step, values: run.metric(stage=stage, step=step, **values)
+def _metric(run: Run, stage: str, advance: Advance) -> training.Report:
+    def report(step: int, values: dict[str, float]) -> None:
+        run.metric(stage=stage, step=step, **values)
+        advance(**values)
+
+    return report
 
 
 def channel_table(
