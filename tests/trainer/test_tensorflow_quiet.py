@@ -53,9 +53,12 @@ def test_a_block_that_ends_well_leaves_no_file_behind(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-WARNS = (
-    "import warnings; from edgeveil.trainer.tensorflow_quiet import quiet_process; quiet_process(); warnings.warn('x')"
-)
+WARNS = """
+import warnings
+from edgeveil.trainer.tensorflow_quiet import quiet_process
+quiet_process()
+warnings.warn("x")
+"""
 
 
 def test_a_command_shows_python_warnings_to_those_who_ask():

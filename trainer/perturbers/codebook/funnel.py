@@ -70,8 +70,8 @@ def learn(
 ) -> None:
     """Train ``head``, a Keras model from h (n, f) to logits (n, classes of y * codes), class by class.
 
-    ``report`` is called ``reports(steps)`` times, with the step and its ``distortion`` and ``bits`` of the soft codes. Raises
-    ``FloatingPointError`` where the loss stops being a number.
+    ``report`` is called ``reports(steps)`` times, with the step and its ``distortion`` and ``bits`` of the soft codes.
+    Raises ``FloatingPointError`` where the loss stops being a number.
     """
     import keras
     import tensorflow as tf
