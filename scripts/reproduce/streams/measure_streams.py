@@ -33,6 +33,7 @@ from edgeveil.trainer.perturbers.codebook.fit import assemble, channel_table
 from edgeveil.trainer.perturbers.codebook.targets import fit_kept
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce.streams import people
 
@@ -173,7 +174,7 @@ class Data:
         shown = funnel.Rows(copies, t, y[of], z[of])
         trunk, label_head, *_ = training.trunk(SPEC, shown, section, classes=self.classes, epochs=EPOCHS, batch=BATCH)
         model = keras.Model(trunk.inputs, label_head(trunk.output))
-        learned_from = funnel.Rows(trunk.predict(copies, batch_size=1024, verbose=0), t, y[of], z[of], of)
+        learned_from = funnel.Rows(predict(trunk, copies), t, y[of], z[of], of)
         heads: dict[float, Any] = {}
         ways: dict[str, Any] = {}
         for name, changes in EVERY_FRAME.items():
@@ -183,7 +184,7 @@ class Data:
                 head = training.code_head(learned_from, mine, classes=classes, rng=rng, report=lambda *_: None)
                 heads[mine.price] = encoders.encoder(trunk, label_head, head)
             encoder = heads[mine.price]
-            logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
+            logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
             _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
             table = channel_table(code, z, t[: len(u)], mine, y_names=self.y_names, z_classes=int(z.max()) + 1)
             ways[name] = self._every_frame(encoder, table, mine)
@@ -227,7 +228,7 @@ class Data:
         made["learned, people permuted"] = tracks.permuted(made["learned"], rng)
         classes = self.classes, int(z.max()) + 1
         frames = self.x[pieces.reshape(-1)].astype(np.float32) / 255
-        label = model.predict(frames, batch_size=1024, verbose=0).argmax(axis=1).reshape(pieces.shape)
+        label = predict(model, frames).argmax(axis=1).reshape(pieces.shape)
         held = made["held"].code[:, -1] // SECTION["codes"]
         counted = counted_prior(y, z, classes)
         certified = certificate.certify(
