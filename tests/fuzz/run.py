@@ -205,6 +205,7 @@ def main() -> int:
     record = {
         "kind": "edgeveil-fuzz",
         "schema": 1,
+        "made_by": f"tests/fuzz/run.py --seconds {options.seconds:g} --seed {options.seed}",
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
         **counts,
