@@ -1,8 +1,9 @@
 """From a file to verified bytes, or to a refusal. There is no third way, and no other way in.
 
-The order is the point (``docs/bundle-format.md``): the file is read once; its form is checked; then the signature by a
-trusted key over the manifest's exact bytes; only then is the manifest looked at; then size and SHA-256 of every member.
-What is handed out are the very bytes that were hashed. No interpreter, array reader or importer sees them before.
+The order is the point (``docs/reference/bundle-format.md``): the file is read once; its form is checked; then the
+signature by a trusted key over the manifest's exact bytes; only then is the manifest looked at;
+then size and SHA-256 of every member. What is handed out are the very bytes that were hashed. No interpreter,
+array reader or importer sees them before.
 """
 
 import hashlib
@@ -42,8 +43,8 @@ class Bundle(NamedTuple):
 def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Trust) -> Bundle:
     """Read and verify one bundle.
 
-    Raises ``BundleRefused`` (``reason`` is a word of the table in ``docs/bundle-format.md``) for anything that is not
-    exactly what a key of ``trust`` signed, ``BadInput`` for a path at which there is no file to read.
+    Raises ``BundleRefused`` (``reason`` is a word of the table in ``docs/reference/bundle-format.md``) for anything
+    that is not exactly what a key of ``trust`` signed, ``BadInput`` for a path at which there is no file to read.
     """
     data = path_or_bytes if isinstance(path_or_bytes, bytes) else read_file(os.fspath(path_or_bytes))
     members = read_archive(data)

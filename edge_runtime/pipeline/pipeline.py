@@ -19,8 +19,8 @@ class Pipeline(object):
     """The stages of a manifest, ready to run.
 
     ``description`` has ``input``, ``stages``, ``outputs`` and, for hold stages, ``stream`` as in the manifest
-    (docs/bundle-format.md). ``tables`` maps a name to its array. ``runners`` maps a model's name to an object with
-    ``run({tensor: (n, ...)})`` returning ``{tensor: float32 (n, ...)}``: a backend on the board, a Keras model in
+    (docs/reference/bundle-format.md). ``tables`` maps a name to its array. ``runners`` maps a model's name to an object
+    with ``run({tensor: (n, ...)})`` returning ``{tensor: float32 (n, ...)}``: a backend on the board, a Keras model in
     training. ``random_bytes`` and ``clock`` are for tests. Raises ``BadInput`` where the description does not hold
     together.
     """

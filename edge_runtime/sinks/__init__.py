@@ -27,7 +27,7 @@ def open_sink(text, outputs, manifest=None, options=None):
     """The sink that ``text`` (``KIND:WHERE``) names, for frames with ``outputs`` as the manifest lists them.
 
     Several texts in a list are one sink that hands every frame to each. ``manifest`` is the whole verified manifest,
-    ``options`` what the program around it brings (docs/sinks.md lists them).
+    ``options`` what the program around it brings (docs/reference/sinks.md lists them).
 
     Raises ``BadInput`` for a kind nobody knows or a place that cannot take them, ``DeviceFailed`` where a library that
     the kind needs is not installed or the place cannot be written to.

@@ -83,7 +83,7 @@ class Capture(Section):
     )
 
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says of it (docs/bundle-format.md)."""
+        """What the manifest says of it (docs/reference/bundle-format.md)."""
         keys = ["access_points", "measure", "low", "high", "slots", "tick_hz", "on_fault", "degraded_after_s"]
         return {
             **{key: getattr(self, key) for key in keys},

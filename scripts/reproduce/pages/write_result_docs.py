@@ -1,4 +1,4 @@
-"""Writes docs/results-*.md, and the measurements in docs/capture-loop.md, from records; no number is typed by hand."""
+"""Writes docs/results-*.md, and the tables in docs/results/capture-loop.md, from records; no number is typed."""
 
 import functools
 import json
@@ -27,7 +27,7 @@ RELEASES = "docs/results/privacy/release-{}.json"
 FIG_7, FIG_7_PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results-fig-7.md")
 PICTURE = Path("docs/frontier-fig-7.svg")
 UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results-unseen.md")
-BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/capture-loop.md")
+BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop.md")
 RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results-recipes.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results-streams.md")
 

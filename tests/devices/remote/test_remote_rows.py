@@ -260,7 +260,7 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     assert "raw readings of the test slice" in said
     assert left(home) == []
     document = json.loads(out)
-    schemas = request.config.rootpath / "docs/schemas"
+    schemas = request.config.rootpath / "docs/reference/schemas"
     jsonschema.validate(document, json.loads((schemas / "audit.schema.json").read_text()))
     there = document["on_board"]
     assert there["rows"] == here["data"]["rows"]["test"]

@@ -24,7 +24,7 @@ from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.train import train
 from tests.support.checkout import ROOT
 
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "audit.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
 pytestmark = pytest.mark.slow
 
 

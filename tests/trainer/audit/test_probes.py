@@ -13,7 +13,7 @@ from edgeveil.trainer.audit.probes import areas
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from tests.support.checkout import ROOT
 
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "audit.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
 VECTORS = InputSpec("vector", (6,), "float32", None, None)
 
 

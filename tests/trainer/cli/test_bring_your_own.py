@@ -20,12 +20,12 @@ from edgeveil.trainer.recipe.schema import Recipe
 from tests.support.checkout import ROOT
 
 pytestmark = pytest.mark.slow
-SCHEMAS = ROOT / "docs" / "schemas"
+SCHEMAS = ROOT / "docs/reference/schemas"
 SUBJECTS, EACH = 48, 8
 
 
 def schema(name: str) -> jsonschema.Draft202012Validator:
-    """A schema of docs/schemas, which may name another of them."""
+    """A schema of docs/reference/schemas, which may name another of them."""
     documents = {path.name: json.loads(path.read_text()) for path in SCHEMAS.glob("*.json")}
     resources = [(key, referencing.Resource.from_contents(value)) for key, value in documents.items()]
     registry = referencing.Registry().with_resources(resources)
