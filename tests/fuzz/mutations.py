@@ -19,6 +19,18 @@ from tests.hostile_bundles.raw_zip import Entry, write
 from tests.support import bundles
 
 
+def _period_example() -> tuple[bundles.Manifest, bundles.Members]:
+    """As ``held_example``, held for a day by the class that each frame shows, with a code within the class."""
+    manifest, members = bundles.held_example()
+    manifest["stream"] = {"hold": "period", "votes": None, "period_s": 86400, "acknowledged": None}
+    preprocess, label, _, drawn, kept, *rest = manifest["stages"]
+    within = {"stage": "table", "op": "argmax_within", "input": "u", "group": "label", "groups": 4, "output": "within"}
+    drawn, kept = {**drawn, "input": "within"}, {**kept, "by": "label"}
+    manifest["stages"] = [preprocess, label, within, drawn, kept, *rest]
+    manifest["outputs"][1]["tensor"] = "label"
+    return manifest, members
+
+
 def _good() -> list[tuple[bundles.Manifest, bundles.Members]]:
     found = []
     for example in (
@@ -28,6 +40,10 @@ def _good() -> list[tuple[bundles.Manifest, bundles.Members]]:
         bundles.held_example,
         bundles.captured_example,
         bundles.fingerprint_example,
+        bundles.laplace_example,
+        bundles.cleaner_example,
+        functools.partial(bundles.cleaner_example, code=True),
+        _period_example,
     ):
         manifest, members = example()
         found.append((bundles.with_members(manifest, members), members))
@@ -186,6 +202,7 @@ _TEXTS = [
         "uint32",
     ),
     *("object", "tflite-int8", "onnx-float32", "numpy", "image", "vector", "privacy/audit.json", "tables/means.npy"),
+    *("argmax_within", "hold", "majority", "keep", "held", "period", "track", "within", "laplace", "add", "quantise"),
     *("../x", "/x", "A", "\x00", "\u202e", "a" * 81, "0" * 64),
 ]
 leaf = (
