@@ -12,7 +12,7 @@ from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.perturbers import fit_function
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.fitted import HIDES_NOTHING, constant, unchanged
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.training.checkpoint_score import Judgement, judge
@@ -60,12 +60,20 @@ def _train(run: Run) -> Run:
     with run.stage("perturber"):
         rng = np.random.default_rng([recipe.seed, 1])
         fitted = fit_function(recipe.perturber.kind)(dataset.for_training(), rng, recipe.budget, run)
-    judgement = judge_validation(run, fitted)
+    part = run.validation()
+    sent = fitted.perturb(part.x)["frame"]
+    judgement = judge_validation(run, sent)
     missed = _missed(run, judgement)
     run.save_perturber(fitted)
-    facts = {**judgement.as_dict(), "rows": len(run.validation())}
+    through = int(unchanged(dataset.input, part.x, sent).sum())
+    facts = {**judgement.as_dict(), "rows": len(part), "unchanged": through}
     run.record(state="finished", limit_met=not missed, validation=facts)
     say(_result(judgement))
+    if not fitted.identity_allowed and through * 2 > (telling := int((~constant(part.x)).sum())):
+        say(
+            f"{through} of {telling} validation readings come out as they went in: this perturber hides nothing, and "
+            f"`edgeveil export` will refuse it. {HIDES_NOTHING}"
+        )
     if not missed:
         return run
     if run.facts["budget"] == "quick":
@@ -97,7 +105,7 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     """What to do next, by the keys that this recipe has and what it missed."""
     perturber = recipe.perturber
     generator = getattr(perturber, "generator", None)
-    own = generator is not None or perturber.kind == "release" or getattr(perturber, "network", "target") != "target"
+    own = generator is not None or perturber.kind == "codebook" or getattr(perturber, "network", "target") != "target"
     changes = [] if recipe.classifiers.architecture == "linear" else ["more `budget.classifier_epochs`"]
     if generator is not None:
         changes.append("a smaller `perturber.distance`")
@@ -113,12 +121,10 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     return f"{said[:1].upper()}{said[1:]}."
 
 
-def judge_validation(run: Run, fitted: FittedPerturber) -> Judgement:
-    """Judge what ``fitted`` really sends, rounding included, on the validation rows of the second slice."""
+def judge_validation(run: Run, sent: np.ndarray) -> Judgement:
+    """Judge ``sent`` (n, ...), what really leaves of the validation rows of the second slice, rounding included."""
     dataset, part = run.dataset(), run.validation()
-    classifiers = run.classifiers()
-    perturbed = fitted.perturb(part.x)["frame"]
-    return judge(dataset.unit(part.x), dataset.unit(perturbed), part.y, part.z, theta=dataset.theta, **classifiers)
+    return judge(dataset.unit(part.x), dataset.unit(sent), part.y, part.z, theta=dataset.theta, **run.classifiers())
 
 
 def _describe(dataset: Dataset) -> None:

@@ -5,8 +5,9 @@
 
 import os
 import tempfile
-from typing import Any, Dict
+from typing import Any, Dict, List, Tuple
 
+import numpy as np
 import openvino
 
 from edgeveil.edge_runtime.backends.base import Backend, placed
@@ -14,7 +15,7 @@ from edgeveil.edge_runtime.device import CPU, MYRIAD, OPENVINO, NoDevice, accele
 from edgeveil.edge_runtime.errors import BadInput
 
 
-def _core_and_version():
+def _core_and_version() -> Tuple[Any, str]:
     if hasattr(openvino, "Core"):
         return openvino.Core(), openvino.__version__
     from openvino import runtime  # 2022.x keeps everything there
@@ -30,7 +31,7 @@ class OpenVINO(Backend):
 
     name = "openvino"
 
-    def _open(self, model, threads, kernels):
+    def _open(self, model: bytes, threads: int, kernels: str) -> None:
         if kernels == "reference":
             raise BadInput("openvino has no reference kernels: use the interpreter of the artefact's own format")
         core, version = _core_and_version()
@@ -67,15 +68,15 @@ class OpenVINO(Backend):
         self._facts = {"version": version.split("-")[0], "threads": threads, "kernels": kernels}
         self._asked, self._build = place, version
 
-    def _infer(self, feeds):
+    def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         self._request.infer(dict(zip(self._in, feeds)))
         return [self._request.get_output_tensor(number).data for number in self._out]
 
-    def info(self):
+    def info(self) -> Dict[str, Any]:
         """Name and version of OpenVINO."""
         return dict(self._facts, backend=self.name)
 
-    def placement(self):
+    def placement(self) -> Dict[str, Any]:
         """As ``Backend.placement``: the devices that execute, and the kernels of the graph that OpenVINO made."""
         try:
             device = "+".join(self._compiled.get_property("EXECUTION_DEVICES"))
@@ -98,12 +99,12 @@ class OpenVINO(Backend):
             )
         return placed(device, kernels, "OpenVINO's runtime model", driver=driver, compiler=compiler)
 
-    def close(self):
+    def close(self) -> None:
         """Let the compiled model go."""
         self._request = self._compiled = None
 
 
-def _place_of(device):
+def _place_of(device: str) -> str:
     """OpenVINO's own word for a device. Whatever else may run operations is in that word, and in no other way."""
     if device.startswith(OPENVINO):
         return device[len(OPENVINO) :]
@@ -112,7 +113,7 @@ def _place_of(device):
     return "CPU"
 
 
-def _known(core, place, version):
+def _known(core: Any, place: str, version: str) -> Any:
     """The properties that a device takes. Raises ``NoDevice`` where it, or one it is made of, is not there."""
     name, _, parts = place.partition(":")
     for part in parts.split(",") if parts else ([] if name in ("AUTO", "HETERO", "MULTI", "BATCH") else [name]):
@@ -134,7 +135,7 @@ def _known(core, place, version):
         return {}
 
 
-def _compiled(core, network, place, options):
+def _compiled(core: Any, network: Any, place: str, options: Dict[str, Any]) -> Any:
     problem = ""
     try:
         return core.compile_model(network, place, options)
@@ -149,12 +150,12 @@ def _compiled(core, network, place, options):
     )
 
 
-def _fact(facts, name):
+def _fact(facts: Any, name: str) -> str:
     value = facts[name]
     return str(getattr(value, "value", value))
 
 
-def _read_tflite(core, model):
+def _read_tflite(core: Any, model: bytes) -> Any:
     # Only a file will do for this reader: one that nobody else may open, for as long as it takes.
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.tflite")

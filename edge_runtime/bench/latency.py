@@ -21,12 +21,12 @@ class Floors(NamedTuple):
 class Times(object):
     """What each call took, in seconds, and when it began on the same clock."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.began = array.array("d")
         self.took = array.array("d")
         self.late = 0
 
-    def seconds(self):
+    def seconds(self) -> float:
         """All calls together."""
         return float(sum(self.took))
 

@@ -3,7 +3,7 @@
 The same code in training and on the device, numpy alone. docs/reference/sources.md has it for people.
 """
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 
@@ -92,7 +92,7 @@ class _People(object):
         )
         self.tracker = Tracker(slots=self._most, step_px=crop["step_px"], gone_frames=crop["gone_frames"])
 
-    def crops(self, depth):
+    def crops(self, depth: np.ndarray) -> Tuple[List[Tuple[int, int, np.ndarray]], int]:
         """[(track, slot, crop)] and how many people had no slot left."""
         self._floor.update(depth)
         grid = tuple(slice(GRID // 2, n // GRID * GRID, GRID) for n in self._shape)
@@ -111,7 +111,7 @@ class _People(object):
         return crops, left_out
 
 
-def _finish(capture, spec):
+def _finish(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
     """The function from a frame or crop of the sensor's own type to the pipeline's input."""
     scale = _scale(capture, spec)
     shape = tuple(spec["shape"])
@@ -123,7 +123,7 @@ def _finish(capture, spec):
     means = capture["resize"] == "area" and size != shape[:2]
     fit = (resize.area if means else resize.nearest)(size, shape[:2])
 
-    def run(picture):
+    def run(picture: np.ndarray) -> np.ndarray:
         if gray:
             picture = picture.dot(np.array([RED, GREEN, BLUE], np.uint16)) >> 8
             picture = picture.astype(np.uint8)
@@ -134,7 +134,7 @@ def _finish(capture, spec):
     return run
 
 
-def _scale(capture, spec):
+def _scale(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
     """The function from readings to the input's type: low to high become the ends of the input's range.
 
     ``depth``: 0, no reading, is as far as can be. ``seen``: 1 where the reading is within low to high, else 0.
@@ -144,11 +144,11 @@ def _scale(capture, spec):
     whole = dtype.kind in "iu"
     unit = np.float32((capture["frame"]["unit_mm"] or 1.0) if measure in ("depth", "height") else 1.0)
 
-    def ends(v):
+    def ends(v: np.ndarray) -> np.ndarray:
         v = v * np.float32(spec["high"] - spec["low"]) + np.float32(spec["low"])
         return (np.rint(v) if whole else v).astype(dtype)
 
-    def arithmetic(x):
+    def arithmetic(x: np.ndarray) -> np.ndarray:
         if low is None:
             return np.rint(x).astype(dtype) if whole and x.dtype.kind == "f" else x.astype(dtype)
         if measure == "seen":

@@ -1,7 +1,8 @@
 """The one door to a bundle: verified, self-tested, then frame in and perturbed frame out."""
 
 import collections
-from typing import Any, Callable, Dict, List
+import os
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 from edgeveil.edge_runtime.backends.select import FORMATS, NoBackend, backends_for
 from edgeveil.edge_runtime.bundle.audit_scope import announce, announce_device, here, is_audited
@@ -30,7 +31,14 @@ class Perturber(object):
 
     @classmethod
     def open(
-        cls, bundle, *, trust, backend: str = "auto", artefact: str = "auto", threads: int = 1, device: str = CPU
+        cls,
+        bundle: Union[str, "os.PathLike[str]", bytes],
+        *,
+        trust: Any,
+        backend: str = "auto",
+        artefact: str = "auto",
+        threads: int = 1,
+        device: str = CPU,
     ) -> "Perturber":
         """Verify a bundle and make it ready.
 
@@ -131,7 +139,7 @@ class Perturber(object):
         self.close()
 
 
-def _choose(bundle: Any, artefact: str, backend: str, threads: int, device: str):
+def _choose(bundle: Any, artefact: str, backend: str, threads: int, device: str) -> Tuple[str, Pipeline]:
     """The artefact that will run and its pipeline: the one asked for, else the first preferred one that opens."""
     from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 

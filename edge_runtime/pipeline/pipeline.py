@@ -3,16 +3,21 @@
 import io
 import os
 import time
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
-from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
-from edgeveil.edge_runtime.pipeline.stages import compile_stage, reads_and_writes
+from edgeveil.edge_runtime.pipeline.random_draws import RandomBytes
+from edgeveil.edge_runtime.pipeline.stages import Run, compile_stage, reads_and_writes
 from edgeveil.edge_runtime.pipeline.track_memory import Holding
+
+Draws = Mapping[str, np.ndarray]  # recorded values by the output of their draw stage
+Step = Tuple[Run, Optional[Tuple[str, Tuple[int, ...]]]]  # a compiled stage; of a draw, its output and shape
 
 
 class Pipeline(object):
@@ -25,13 +30,21 @@ class Pipeline(object):
     together.
     """
 
-    def __init__(self, description, *, tables, runners, random_bytes=os.urandom, clock=time.monotonic):
+    def __init__(
+        self,
+        description: Mapping[str, Any],
+        *,
+        tables: Mapping[str, np.ndarray],
+        runners: Mapping[str, Any],
+        random_bytes: RandomBytes = os.urandom,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         spec = description["input"]
         self.shape, self.dtype = tuple(spec["shape"]), np.dtype(spec["dtype"])
         self.runners, self.random_bytes, self._tables = runners, random_bytes, tables
         self.input = spec["name"]
         self.holding = Holding(description.get("stream"), clock=clock)
-        stages = []
+        stages: List[Step] = []
         known = {self.input}
         for stage in description["stages"]:
             reads, writes = reads_and_writes(stage)
@@ -53,13 +66,15 @@ class Pipeline(object):
         if unmade or not self._outputs:
             raise BadInput("expected outputs that a stage makes; got {}".format(unmade or "none"))
 
-    def table(self, name):
+    def table(self, name: str) -> np.ndarray:
         """The table called ``name``; raises ``BadInput`` where there is none."""
         if name not in self._tables:
             raise BadInput("a stage names the table {!r}, which is not there".format(name))
         return self._tables[name]
 
-    def run(self, x, draws=None, tracks=None):
+    def run(
+        self, x: np.ndarray, draws: Optional[Draws] = None, tracks: Optional[Iterable[int]] = None
+    ) -> Dict[str, np.ndarray]:
         """Raw readings x (n, *shape) of the input's dtype in, ``{output name: (n, ...)}`` out, arrays of their own.
 
         ``draws`` maps the output name of every draw stage to recorded values (n, ...); without it they come from
@@ -71,17 +86,17 @@ class Pipeline(object):
         self._work(flow, draws, tracks)
         return self._leave(flow, draws)
 
-    def begin(self, frame):
+    def begin(self, frame: RawFrame) -> "Flight":
         """A ``Flight`` of a ``RawFrame``, and what comes before the model. Never raises; ``end`` says what failed."""
         flight = Flight(frame)
-        flight.flow = flight.step(lambda: self._enter(frame._data[None]))
+        flight.flow = flight.step(lambda: self._enter(frame._data[None])) or flight.flow
         return flight
 
-    def infer(self, flight):
+    def infer(self, flight: "Flight") -> None:
         """The model for a flight that ``begin`` made; the same thread for all of them, in order."""
         flight.step(lambda: self._work(flight.flow, None, [flight.frame.track]))
 
-    def end(self, flight):
+    def end(self, flight: "Flight") -> PerturbedFrame:
         """What comes after the model: the ``PerturbedFrame`` of a flight. Raises ``FrameDropped`` and nothing else."""
         out = flight.step(lambda: self._leave(flight.flow))
         if flight.reason:
@@ -90,13 +105,13 @@ class Pipeline(object):
             raise FrameDropped(flight.reason)
         return PerturbedFrame(flight.frame.index, {name: value[0] for name, value in out.items()}, _PIPELINE)
 
-    def perturb(self, frame):
+    def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One ``RawFrame`` in, its ``PerturbedFrame`` out. Whatever goes wrong is a ``FrameDropped`` and no more."""
         flight = self.begin(frame)
         self.infer(flight)
         return self.end(flight)
 
-    def perturb_batch(self, frames):
+    def perturb_batch(self, frames: List[RawFrame]) -> List[Union[PerturbedFrame, str]]:
         """A list of ``RawFrame`` in; out, in order, for each its ``PerturbedFrame`` or the reason it was dropped.
 
         The frames go through the stages together; where that fails, one by one, so that a bad one costs itself alone.
@@ -109,16 +124,16 @@ class Pipeline(object):
             return [reason]
         return [self.perturb_batch([frame])[0] for frame in frames]
 
-    def forget(self, track):
+    def forget(self, track: int) -> None:
         """A track of the stream has ended: nothing of it is kept."""
         self.holding.forget(track)
 
-    def close(self):
+    def close(self) -> None:
         """Let the interpreters go."""
         for runner in self.runners.values():
             runner.close()
 
-    def _enter(self, x, draws=None):
+    def _enter(self, x: np.ndarray, draws: Optional[Draws] = None) -> Flow:
         """Readings (n, ...) that are what they should be, and the stages before the model done: the flow."""
         if x.shape[1:] != self.shape or x.ndim != len(self.shape) + 1:
             raise FrameDropped("shape")
@@ -130,12 +145,12 @@ class Pipeline(object):
         self._carry(self._before, flow, draws)
         return flow
 
-    def _work(self, flow, draws, tracks):
+    def _work(self, flow: Flow, draws: Optional[Draws], tracks: Optional[Iterable[int]]) -> None:
         self.holding.begin(None if tracks is None else list(tracks))
         self._carry(self._middle, flow, draws)
         self.holding.commit()
 
-    def _leave(self, flow, draws=None):
+    def _leave(self, flow: Flow, draws: Optional[Draws] = None) -> Dict[str, np.ndarray]:
         """The stages after the model, and the outputs in memory of their own."""
         self._carry(self._after, flow, draws)
         n = len(flow[self.input])
@@ -149,26 +164,26 @@ class Pipeline(object):
             out[name] = np.array(value, order="C")
         return out
 
-    def _carry(self, stages, flow, draws):
+    def _carry(self, stages: List[Step], flow: Flow, draws: Optional[Draws]) -> None:
         for stage, drawn in stages:
             if drawn and draws is not None:
                 flow[drawn[0]] = _recorded(draws, drawn[0], (len(flow[self.input]),) + drawn[1])
             else:
                 stage(flow)
 
-    def _attempt(self, frames):
-        """The outputs of some frames and None, or None and the reason. Keeps every error, and its frames, inside."""
+    def _attempt(self, frames: List[RawFrame]) -> Tuple[Dict[str, np.ndarray], Optional[str]]:
+        """The outputs of some frames and None, or none and the reason. Keeps every error, and its frames, inside."""
         try:
             first = frames[0]._data
             # Stacking would bring readings of different types to one of them without a word.
             if any(frame._data.dtype != first.dtype for frame in frames):
-                return None, "dtype"
+                return {}, "dtype"
             x = first[None] if len(frames) == 1 else np.stack([frame._data for frame in frames])
             return self.run(x, tracks=[frame.track for frame in frames]), None
         except FrameDropped as drop:
-            return None, drop.reason
+            return {}, drop.reason
         except Exception:
-            return None, "error"
+            return {}, "error"
 
 
 class Flight(object):
@@ -176,18 +191,17 @@ class Flight(object):
 
     __slots__ = ("flow", "frame", "reason")
 
-    def __init__(self, frame):
+    def __init__(self, frame: RawFrame) -> None:
         self.frame = frame
-        self.flow = None
+        self.flow = Flow({})
         self.reason = ""
 
-    def erase(self):
+    def erase(self) -> None:
         """Make zeros of the frame and of all that was made of it on the way, where its memory is ours."""
-        if self.flow is not None:
-            self.flow.erase()
+        self.flow.erase()
         self.frame.erase()
 
-    def step(self, part):
+    def step(self, part: Callable[[], Any]) -> Any:
         """Do one part of the way, unless the frame was dropped before. Keeps every error, and its frame, inside."""
         made = None
         if not self.reason:
@@ -200,7 +214,7 @@ class Flight(object):
         return made
 
 
-def _parts(stages, stream):
+def _parts(stages: List[Step], stream: bool) -> Tuple[List[Step], List[Step], List[Step]]:
     """What comes before the model, the model, what comes after: other threads may do these for other frames.
 
     All is the middle where there is no model, and for a stream: what it keeps is kept by one thread, in order.
@@ -209,20 +223,29 @@ def _parts(stages, stream):
     if stream or not models:
         return [], stages, []
     before, middle, after = stages[: models[0]], stages[models[0] : models[-1] + 1], stages[models[-1] + 1 :]
-    if len(middle) > 1:
-        return before, middle, after
     model = middle[0][0]
+    if len(middle) > 1 or not isinstance(model, ModelStage):
+        return before, middle, after
     return before + [(model.encode, None)], [(model.infer, None)], [(model.decode, None)] + after
 
 
-def _recorded(draws, name, shape):
+def _recorded(draws: Draws, name: str, shape: Tuple[int, ...]) -> np.ndarray:
     """What was drawn when the golden vectors were made, in place of the generator; tests and the self-test alone."""
     if name not in draws or draws[name].shape != shape:
         raise BadInput("expected recorded draws {!r} of shape {}".format(name, shape))
     return draws[name]
 
 
-def load_pipeline(manifest, members, artefact, *, backend="auto", threads=1, kernels="production", device="cpu"):
+def load_pipeline(
+    manifest: Mapping[str, Any],
+    members: Mapping[str, bytes],
+    artefact: str,
+    *,
+    backend: str = "auto",
+    threads: int = 1,
+    kernels: str = "production",
+    device: str = "cpu",
+) -> Pipeline:
     """A ``Pipeline`` from a manifest and its member files ``{name: bytes}``, on the interpreters of this machine.
 
     ``artefact`` names one of the kinds every model has (``tflite-int8``); without models it is not looked at. The
@@ -251,7 +274,7 @@ def load_pipeline(manifest, members, artefact, *, backend="auto", threads=1, ker
     return Pipeline(manifest, tables=tables, runners=runners)
 
 
-def read_array(members, entry):
+def read_array(members: Mapping[str, bytes], entry: Mapping[str, Any]) -> np.ndarray:
     """The array of one ``.npy`` member, as ``entry`` (``file``, ``shape``, ``dtype``) says it is; read-only."""
     array = np.load(io.BytesIO(members[entry["file"]]), allow_pickle=False)
     if list(array.shape) != list(entry["shape"]) or array.dtype != np.dtype(entry["dtype"]):

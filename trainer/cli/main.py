@@ -97,7 +97,7 @@ def train(
 
 
 @app.command(
-    epilog="Example: edgeveil sweep mnist-release mnist-prgan --axis perturber.price=1,4,16 "
+    epilog="Example: edgeveil sweep mnist-codebook mnist-prgan --axis perturber.price=1,4,16 "
     "--axis perturber.distance=3,5 --out sweeps/mnist --jobs 2"
 )
 def sweep(
@@ -139,13 +139,13 @@ def sweep(
         _say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
 
 
-@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind release --out mine.toml")
+@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind codebook --out mine.toml")
 def recipe_new(
     data: Annotated[str, typer.Option(help="npz:FILE with arrays x, y, z (and subject, session or groups).")],
     out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
     kind: Annotated[
         str,
-        typer.Option(help="prgan, ngp, ap, minimax, release, label-only, laplace; cleaner, noise for vectors."),
+        typer.Option(help="prgan, ngp, ap, minimax, codebook, label-only, laplace; cleaner, noise for vectors."),
     ] = "prgan",
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
@@ -210,7 +210,8 @@ def freeze(
     from edgeveil.trainer.audit.open import open_target
 
     write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
-    _say(f"Wrote {out}: perturbed readings with y, z and their slices. docs/adversaries.md says how to attack them.")
+    _say(f"Wrote {out}: perturbed samples with y, z and their slices.")
+    _say("docs/explanation/adversaries.md says how to attack them.")
 
 
 @app.command(epilog="Example: edgeveil keygen keys")

@@ -1,4 +1,4 @@
-"""Certifies a release on people never seen, over several splits of people, each with a training of its own.
+"""Certifies a codebook on people never seen, over several splits of people, each with a training of its own.
 
     python -m scripts.reproduce.codebooks.certify_people mine.toml --splits 4 --out runs/people --record people.json
 
@@ -94,7 +94,7 @@ def sentence(summary: dict[str, Any], unit: str, confidence: float) -> str:
 def main() -> None:
     """Certify every split that is missing, and say what all of them say."""
     script = record.Script(__file__, __doc__, "mine.toml --out runs/people --record people.json")
-    script.add_argument("recipe", help="a release: name or file")
+    script.add_argument("recipe", help="a codebook: name or file")
     script.add_argument("--splits", type=int, default=4)
     script.add_argument("--artefact", default="tflite-int8")
     script.add_argument("--budget", choices=["full", "quick"], default="full", help="of the training")

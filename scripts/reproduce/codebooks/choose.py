@@ -1,6 +1,6 @@
-"""Compares settings of a release on validation rows of its training slices, and records which one they speak for.
+"""Compares settings of a codebook on validation rows of its training slices, and records which one they speak for.
 
-    python -m scripts.reproduce.codebooks.choose mnist-release --axis perturber.price=2,4,8 --points 1.0 \\
+    python -m scripts.reproduce.codebooks.choose mnist-codebook --axis perturber.price=2,4,8 --points 1.0 \\
         --bits 0.010 --auc 0.56 --kept ink slant stroke --folds 2 --out docs/results/privacy/choice-mnist.json
 
 Chosen is, of the settings that stay within the limits on the mean of all folds, the one that keeps most: the largest
@@ -23,7 +23,7 @@ from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
 from scripts.reproduce.codebooks.choosing import compare
 
-EXAMPLE = "wifi-release --axis perturber.price=0.5,1 --points 0.3 --bits 0.06 --kept strongest --out choice.json"
+EXAMPLE = "wifi-codebook --axis perturber.price=0.5,1 --points 0.3 --bits 0.06 --kept strongest --out choice.json"
 
 
 def figures(found: dict[str, Any]) -> dict[str, float]:

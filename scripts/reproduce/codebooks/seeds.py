@@ -1,8 +1,8 @@
-"""Trains, exports and measures a release on several seeds, and records what its int8 artefact leaks and keeps.
+"""Trains, exports and measures a codebook on several seeds, and records what its int8 artefact leaks and keeps.
 
-    python -m scripts.reproduce.codebooks.seeds mnist-release --out runs \\
-        --record docs/results/privacy/release-mnist.json
-    python -m scripts.reproduce.codebooks.seeds --run runs/mnist-release --export exports/mnist-release
+    python -m scripts.reproduce.codebooks.seeds mnist-codebook --out runs \\
+        --record docs/results/privacy/codebook-mnist.json
+    python -m scripts.reproduce.codebooks.seeds --run runs/mnist-codebook --export exports/mnist-codebook
 
 A seed is other slices, other first weights and another order. Each is recorded when it is done; run again, the script
 goes on with those that are missing. Keras, float32 and int8 stand side by side, through the edge runtime; y-hat of int8
@@ -15,7 +15,7 @@ With ``--again`` what is counted is counted anew, after a change to the measure.
 With ``--run`` one run that is there is measured and printed as JSON, nothing recorded: certificate, attacks on its
 codes, what it keeps. With ``--export`` the codes are those of that artefact through the edge runtime, else those of
 Keras. Strata of the null and the number of configurations tried are those of the recipe's ``[certificate]``. Of a
-release that is held, the code is drawn from P(c | y-hat): what is counted there is y-hat, each reading standing for a
+codebook that is held, the code is drawn from P(c | y-hat): what is counted there is y-hat, each reading standing for a
 whole track.
 """
 
@@ -117,7 +117,7 @@ def told(run: Run, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def pipeline(run: Run, export: ExportFolder | None, artefact: str) -> Pipeline:
-    """The release of a run, on Keras or as one artefact of its export; an output ``sent`` says c."""
+    """The codebook of a run, on Keras or as one artefact of its export; an output ``sent`` says c."""
     fitted = run.perturber()
     label = next(output["tensor"] for output in fitted.outputs if output["kind"] == "label")
     tensor = label if holds(run) else "code"  # before any channel
@@ -225,12 +225,14 @@ def over_seeds(seeds: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Record every seed that is missing, or print what is found of one run."""
-    script = record.Script(__file__, __doc__, "wifi-release --out runs --record docs/results/privacy/release-wifi.json")
+    script = record.Script(
+        __file__, __doc__, "wifi-codebook --out runs --record docs/results/privacy/codebook-wifi.json"
+    )
     script.add_argument("recipe", nargs="?")
     script.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     script.add_argument("--out", type=Path, help="folder for runs and exports")
     script.add_argument("--record", type=Path)
-    script.add_argument("--run", type=Path, help="measure this run of a release instead, and print it")
+    script.add_argument("--run", type=Path, help="measure this run of a codebook instead, and print it")
     script.add_argument("--export", type=Path, help="with --run: folder that `edgeveil export` made of it")
     script.add_argument("--artefact", default=SHIPS, help="with --export: tflite-int8, onnx-float32, ...")
     script.add_argument("--tried", type=int, help="with --run: configurations ever compared on these test rows")
@@ -252,7 +254,7 @@ def main() -> None:
     settings: Mapping[str, Any] = recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
     found = record.read(asked.record)
     if found.get("settings") != settings:
-        found = {"kind": "edgeveil-release-record", "recipe": recipe.name, "settings": settings, "seeds": []}
+        found = {"kind": "edgeveil-codebook-record", "recipe": recipe.name, "settings": settings, "seeds": []}
     for seed in asked.seeds:
         one = next((done for done in found["seeds"] if done["seed"] == seed), None)
         if one is None or asked.again:

@@ -1,4 +1,4 @@
-"""The page on Table 2 in words: every cell of docs/results-table-2.md, from the records alone."""
+"""The page on Table 2 in words: every cell of docs/results/table-2.md, from the records alone."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _chance(mine: Sequence[Record]) -> str:
     raw = {record["seed"]: record["audit"]["raw"] for record in mine}
     y, z = (percent(table_2_page.spread([one[name] for one in raw.values()])) for name in ("target", "sensitive"))
     return (
-        f"Chance, knowing y alone: prior {prior:.1f}, majority {majority:.1f}. On raw readings D_y is right {y}, and "
+        f"Chance, knowing y alone: prior {prior:.1f}, majority {majority:.1f}. On raw samples D_y is right {y}, and "
         f"D_z, knowing y, {z}."
     )
 
@@ -119,7 +119,7 @@ def _release(release: Record) -> list[str]:
         budgets = ", ".join(sorted({found["budget"] for found in tried}))
         best += f"; networks ({budgets}) {percent(table_2_page.spread([found['worst_adaptive'] for found in tried]))}"
     return [
-        "**release** (counting attacks, [its own page](results-releases.md))",
+        "**codebook** (counting attacks, [its own page](codebooks.md))",
         f"{100 * right:.1f}",
         fixed,
         "-",
@@ -150,20 +150,21 @@ def _lines(records: Sequence[Record], data: str, release: Record | None) -> Iter
     for row in TRAINED:
         seeds = table_2_page.missed_floor(records, data, row)
         if seeds:
-            yield f"* {ROWS[row]}: no checkpoint kept y as asked on validation for seed {', '.join(map(str, seeds))}."
+            missed = ", ".join(map(str, seeds))
+            yield f"* {ROWS[row]}: no checkpoint kept y as required on validation, for seed {missed}."
     spent = [s for row in TRAINED for s in table_2_page.training_s(records, data, row)["classifiers"]]
     if spent:
         yield (
-            f"* Training is of the perturber alone, on one core of a machine that had other work; D_y and D_z together "
-            f"took {np.mean(spent):.0f} s more, once a seed."
+            f"* Training time is that of the perturber alone, on one core of a machine with other work. D_y and D_z "
+            f"together took {np.mean(spent):.0f} s more for each seed."
         )
     if data == "wifi":
         yield (
-            "* *y right* is what D_y reads from x'. The mean that label-only draws is rounded to seen or not, and D_y "
-            "often misreads it; the label that leaves beside it is right as often as D_y is on raw readings."
+            "* *y right* is what D_y reads from x'. Label-only's class mean is rounded to seen or not seen, and D_y "
+            "often misreads it; the label sent with it is right as often as D_y is on raw samples."
         )
     if release is not None and data == "wifi":
-        yield "* The release takes signal strengths as a phone measures them, the other rows whether a point was seen."
+        yield "* The codebook takes signal strengths as a phone measures them, the other rows whether a point was seen."
 
 
 def _seed(record: Record) -> list[str]:

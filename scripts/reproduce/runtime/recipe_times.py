@@ -7,7 +7,7 @@ what was timed while something else ran is recorded as INVALID where nothing val
 Records docs/results/bench/recipes.json.
 
     EDGEVEIL_DATA=... python -m scripts.reproduce.runtime.recipe_times
-    EDGEVEIL_DATA=... python -m scripts.reproduce.runtime.recipe_times wifi-release faces-release
+    EDGEVEIL_DATA=... python -m scripts.reproduce.runtime.recipe_times wifi-codebook faces-codebook
 """
 
 import json
@@ -76,7 +76,7 @@ def timed(recipe: str, folder: Path) -> dict[str, Any]:
 
 def main() -> int:
     """Time what is missing, or what is named."""
-    script = record.Script(__file__, __doc__, "wifi-release", timing=True)
+    script = record.Script(__file__, __doc__, "wifi-codebook", timing=True)
     script.add_argument(
         "recipes", nargs="*", metavar="RECIPE", help="to time anew; left out: those without a valid row"
     )

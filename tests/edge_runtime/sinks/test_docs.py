@@ -42,6 +42,6 @@ def test_every_kind_of_sink_is_there():
 def test_every_kind_of_source_is_on_the_page_on_sources():
     from edgeveil.edge_runtime import sources
 
-    page = (Path(__file__).parents[2] / "docs/reference/sources.md").read_text()
+    page = (ROOT / "docs/reference/sources.md").read_text()
     for kind in sources._KINDS:
         assert f"`{kind}:" in page

@@ -1,4 +1,4 @@
-"""The record of a release over seeds: a paired test that says what the sample supports, and the worst seed named."""
+"""The record of a codebook over seeds: a paired test that says what the sample supports, and the worst seed named."""
 
 import json
 import sys
@@ -77,13 +77,13 @@ def test_networks_stand_on_the_page_where_they_were_tried():
 
 def test_networks_are_added_to_what_is_on_record_and_asked_for_once(tmp_path, monkeypatch, capsys):
     done = {**seed(0.61, 0.8), "seed": 0, "sha256": {"tflite-int8": "cd"}}
-    settings = Recipe.find("digits-release").model_dump(mode="json", exclude={"seed"}, exclude_none=True)
+    settings = Recipe.find("digits-codebook").model_dump(mode="json", exclude={"seed"}, exclude_none=True)
     record = tmp_path / "record.json"
-    record.write_text(json.dumps({"recipe": "digits-release", "settings": settings, "seeds": [done]}))
+    record.write_text(json.dumps({"recipe": "digits-codebook", "settings": settings, "seeds": [done]}))
     calls = []
     monkeypatch.setattr(reproduce_release, "networks", lambda *words: calls.append(words) or attacked(0.6))
     monkeypatch.setattr(reproduce_release, "load_tensorflow", lambda: None)
-    words = ["x", "digits-release", "--seeds", "0", "--out", str(tmp_path), "--record", str(record)]
+    words = ["x", "digits-codebook", "--seeds", "0", "--out", str(tmp_path), "--record", str(record)]
     monkeypatch.setattr(sys, "argv", [*words, "--networks", "quick"])
     reproduce_release.main()
     reproduce_release.main()
@@ -115,13 +115,13 @@ def test_what_is_measured_again_keeps_networks_of_the_same_artefact_alone(tmp_pa
 
 
 def recorded(folder: Path, *seeds: dict) -> Path:
-    settings = Recipe.find("digits-release").model_dump(mode="json", exclude={"seed"}, exclude_none=True)
-    (folder / "record.json").write_text(json.dumps({"recipe": "digits-release", "settings": settings, "seeds": seeds}))
+    settings = Recipe.find("digits-codebook").model_dump(mode="json", exclude={"seed"}, exclude_none=True)
+    (folder / "record.json").write_text(json.dumps({"recipe": "digits-codebook", "settings": settings, "seeds": seeds}))
     return folder / "record.json"
 
 
 def again(monkeypatch, folder: Path, record: Path, *options: str) -> None:
     monkeypatch.setattr(reproduce_release, "load_tensorflow", lambda: None)
-    words = ["x", "digits-release", "--seeds", "0", "--out", str(folder), "--record", str(record)]
+    words = ["x", "digits-codebook", "--seeds", "0", "--out", str(folder), "--record", str(record)]
     monkeypatch.setattr(sys, "argv", [*words, *options])
     reproduce_release.main()

@@ -1,4 +1,4 @@
-"""One page on a release: its certificate, what attackers of its codes reach, and what it keeps."""
+"""One page on a codebook: its certificate, what attackers of its codes reach, and what it keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release: the encoder says a class and one of its codes, a channel may change the code, and a picture of it leaves.
+"""A codebook: the encoder says a class and one of its codes, a channel may change the code, and a picture of it leaves.
 
 Theorem 1's A* (paper 001) made finite. What leaves is a function of c' and fresh noise, so by data processing nobody
 learns more of x than c' tells, and that is counted (edgeveil.trainer.measures.certificate), not attacked.
@@ -24,7 +24,7 @@ from edgeveil.trainer.perturbers.codebook import (
     unseen_people_gate,
 )
 from edgeveil.trainer.perturbers.codebook.targets import Kept, fit_kept
-from edgeveil.trainer.recipe.perturber import Release
+from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.run import Run
 
@@ -45,8 +45,8 @@ def fit(
     from edgeveil.models import encoders
 
     section = run.recipe.perturber
-    if not isinstance(section, Release):
-        raise BadInput(f'Expected a recipe whose perturber is "release"; got "{section.kind}".')
+    if not isinstance(section, Codebook):
+        raise BadInput(f'Expected a recipe whose perturber is "codebook"; got "{section.kind}".')
     if section.synthesis == "donor":
         _consent(dataset, section)  # before the slow part
     keras.utils.set_random_seed(int(rng.integers(2**32)))
@@ -75,7 +75,7 @@ class Prepared:
 def prepare(
     dataset: Dataset,
     first: Part,
-    section: Release,
+    section: Codebook,
     functions: Functions | None,
     rng: np.random.Generator,
     budget: Any,
@@ -93,7 +93,7 @@ def finish(
     prepared: Prepared,
     dataset: Dataset,
     second: Part,
-    section: Release,
+    section: Codebook,
     *,
     rng: np.random.Generator,
     report: training.Report = lambda *_: None,
@@ -125,7 +125,7 @@ def finish(
 
 
 def assemble(
-    dataset: Dataset, encoder: Any, table: np.ndarray | None, pictures: np.ndarray, section: Release
+    dataset: Dataset, encoder: Any, table: np.ndarray | None, pictures: np.ndarray, section: Codebook
 ) -> FittedPerturber:
     """The manifest's stages around an encoder, a channel ``table`` (None: c' = c) and the pictures of every code."""
     groups = len(dataset.y_names)
@@ -165,7 +165,7 @@ def assemble(
     ]
     whole = {"shape": [], "dtype": "int64"}
     return FittedPerturber(
-        kind="release",
+        kind="codebook",
         input=dataset.input,
         stages=tuple(stages),
         outputs=(
@@ -181,7 +181,7 @@ def assemble(
 
 
 def _rows(
-    dataset: Dataset, part: Part, section: Release, functions: Functions | None, rng: np.random.Generator
+    dataset: Dataset, part: Part, section: Codebook, functions: Functions | None, rng: np.random.Generator
 ) -> tuple[funnel.Rows, Kept]:
     """Unit-cube readings of some rows with their copies, and T fitted on them."""
     u = dataset.unit(part.x)
@@ -191,7 +191,7 @@ def _rows(
 
 
 def _gate(
-    dataset: Dataset, section: Release, functions: Functions | None, rng: np.random.Generator, budget: Any, run: Run
+    dataset: Dataset, section: Codebook, functions: Functions | None, rng: np.random.Generator, budget: Any, run: Run
 ) -> None:
     """Ask encoders about people they never saw, and put into run.json what came of it."""
     import keras
@@ -214,7 +214,7 @@ def _held(
     kept: np.ndarray,
     u: np.ndarray,
     part: Part,
-    section: Release,
+    section: Codebook,
     stream: Mapping[str, Any],
     rng: np.random.Generator,
 ) -> FittedPerturber:
@@ -234,7 +234,7 @@ def _metric(run: Run, stage: str) -> training.Report:
 
 
 def channel_table(
-    code: np.ndarray, z: np.ndarray, kept: np.ndarray, section: Release, *, y_names: Sequence[str], z_classes: int
+    code: np.ndarray, z: np.ndarray, kept: np.ndarray, section: Codebook, *, y_names: Sequence[str], z_classes: int
 ) -> np.ndarray | None:
     """The shipped integers (codes, codes), or None for c' = c; each class by the rows that were taken for it.
 
@@ -268,7 +268,7 @@ def _picture(
     u: np.ndarray,
     part: Part,
     encoder: Any,
-    section: Release,
+    section: Codebook,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Unit-cube pictures float32 (codes * copies, *shape), those of a code after each other."""
@@ -280,7 +280,7 @@ def _picture(
 
     def read(pictures: np.ndarray) -> np.ndarray:
         out = encoder.predict(pictures, batch_size=1024, verbose=0)
-        # A held release's encoder says the class alone.
+        # A held codebook's encoder says the class alone.
         logits = out[encoder.output_names.index("label_logits")] if isinstance(out, (list, tuple)) else out
         raw = np.exp(logits - logits.max(axis=1, keepdims=True))
         return raw / raw.sum(axis=1, keepdims=True)
@@ -305,5 +305,5 @@ def _picture(
     return u[rows]
 
 
-def _consent(dataset: Dataset, section: Release) -> np.ndarray | None:
+def _consent(dataset: Dataset, section: Codebook) -> np.ndarray | None:
     return synthesis.check_consent(dataset.consent, public=section.public_data)
