@@ -250,13 +250,15 @@ def spoiled_tree(draw: st.DrawFn, tree: Any) -> Any:
         for step in path[:-1]:
             owner = owner[step]
         step = path[-1]
-        kind = draw(st.sampled_from(["replace", "replace", "move", "drop", "add", "rename"]))
+        kind = draw(st.sampled_from(["replace", "replace", "like", "like", "move", "drop", "add", "rename"]))
         if kind == "replace":
             # A copy: the odd values are lists of this module, and the next change may be made inside this one.
             owner[step] = copy.deepcopy(draw(value))
-        elif kind == "move":
+        elif kind in ("like", "move"):
             source = tree
-            for other in draw(st.sampled_from(all_places)):
+            # Like: what stands under the same key elsewhere, which is of the right type and means something.
+            alike = [place for place in all_places if kind == "move" or place[-1] == step]
+            for other in draw(st.sampled_from(alike)):
                 source = source[other]
             owner[step] = copy.deepcopy(source)
         elif kind == "drop":

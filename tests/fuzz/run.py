@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fuzz the reader of bundles, led by coverage, and record how much of it was reached.
 
-    .venv/bin/python tests/fuzz/run.py --seconds 300
+    .venv/bin/python tests/fuzz/run.py --seconds 450
 
 Hypothesis turns a string of bytes into a spoiled bundle; this program mutates those strings and keeps each that reaches
 a step of the reader (from one line to another) that no earlier one reached. The kept ones are then run once more under

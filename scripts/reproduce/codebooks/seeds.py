@@ -225,9 +225,7 @@ def over_seeds(seeds: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Record every seed that is missing, or print what is found of one run."""
-    script = record.Script(
-        __file__, __doc__, "wifi-codebook --out runs --record docs/results/privacy/codebook-wifi.json"
-    )
+    script = record.Script(__file__, __doc__, "wifi-codebook --out runs --record codebook-wifi.json")
     script.add_argument("recipe", nargs="?")
     script.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     script.add_argument("--out", type=Path, help="folder for runs and exports")

@@ -1,9 +1,9 @@
 """Paper 000, figures 1 to 3, on Mulan's scene and wq, and what those figures do not show.
 
 Records docs/results/predictors/{figures-1-and-2,figure-3,beyond-the-figures}.json and writes the tables of
-docs/results/linear-cleaners.md from them. About three minutes on one core; EDGEVEIL_DATA names the folder of data sets. --docs
-writes the tables alone, from what is recorded. With --check every figure must equal the record's within 1 in 1000, or
-within 1e-6 (rounding of other processors and numerical libraries).
+docs/results/linear-cleaners.md from them. About three minutes on one core; EDGEVEIL_DATA names the folder of data sets.
+With --check every figure must equal the record's within 1 in 1000, or within 1e-6 (rounding of other processors and
+numerical libraries).
 
 Splits are the paper's: 90 % of the rows chosen at random for everything that is fitted, the rest for testing. They come
 from numpy's legacy generator, whose stream never changes, seeds 0, 1, 2, ...
@@ -268,12 +268,11 @@ def reproduce() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def main() -> int:
-    """Reproduce and write the tables, or the tables alone; or compare."""
+    """Reproduce and write the tables, or compare."""
     script = record.Script(__file__, __doc__, check=True)
-    script.add_argument("--docs", action="store_true", help="write the tables from the recorded results alone")
     options = script.parse_args()
     code = 0
-    for name, found in reproduce() if not options.docs else ():
+    for name, found in reproduce():
         path = RESULTS / f"{name}.json"
         if options.check:
             code |= record.compare(path, list(unequal(record.recorded(path), found)))

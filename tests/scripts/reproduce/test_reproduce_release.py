@@ -10,7 +10,7 @@ import pytest
 from edgeveil.trainer.recipe.schema import Recipe
 from scripts.reproduce.codebooks import seeds as reproduce_release
 from scripts.reproduce.codebooks.seeds import over_seeds, paired
-from scripts.reproduce.pages import write_release_docs
+from scripts.reproduce.pages import codebooks_page
 
 
 def test_the_paired_test_sees_a_loss_and_bounds_what_it_cannot_see():
@@ -68,8 +68,8 @@ def attacked(best: float) -> dict:
 
 
 def test_networks_stand_on_the_page_where_they_were_tried():
-    assert "not recorded" in write_release_docs.networks({"seeds": [{"seed": 0}]})[0]
-    lines = write_release_docs.networks({"seeds": [{"seed": 0}, {"seed": 1, "networks": attacked(0.6)}]})
+    assert "not recorded" in codebooks_page.networks({"seeds": [{"seed": 0}]})[0]
+    lines = codebooks_page.networks({"seeds": [{"seed": 0}, {"seed": 1, "networks": attacked(0.6)}]})
     row = "| 1 | quick | 52.0 [51.0, 53.0] | 51.0 [50.0, 52.0] | 60.0 [59.0, 61.0] CNN | 0.531 | 59.0 |"
     assert lines[-1] == row
     assert lines[2] == "| 0 | not recorded | | | | | |"
