@@ -6,7 +6,7 @@ PR-GAN and its baselines are given the paper's five utility budgets: the floor u
 a floor does not bind, the same checkpoint is chosen again, so they are trained along another axis too, which is that of
 minimax as well: the distance that costs nothing. The axis of the codebook is the price of a bit about the region. Every
 point lies in OUT/points when it is done: run again, the script goes on. Writes
-docs/results/privacy/frontier-fig-7.json, of which scripts/make_result_docs.py makes docs/results/figure-7.md and its
+docs/results/privacy/frontier-fig-7.json, of which pages/write_pages.py makes docs/results/figure-7.md and its
 picture.
 """
 

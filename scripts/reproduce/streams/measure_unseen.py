@@ -7,7 +7,7 @@ in the paper, D_z is then trained on clean readings of the new people alone and 
 others of theirs. Beyond the paper, the adversaries of `edgeveil audit` learn on perturbed readings of the new people.
 The same for label-only (with D_y of the people who were seen) and for the readings themselves. Networks are as they
 were trained, not exported. Every split is recorded in docs/results/privacy/unseen.json when it is done: run again, the
-script goes on. scripts/make_result_docs.py makes docs/results/unseen-people.md of it.
+script goes on. pages/write_pages.py makes docs/results/unseen-people.md of it.
 """
 
 import argparse

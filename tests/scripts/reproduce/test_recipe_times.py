@@ -1,4 +1,4 @@
-"""scripts/bench_recipes.py times the command a user gives, and its page says what is missing."""
+"""runtime/recipe_times.py times the command a user gives, and its page says what is missing."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def test_what_is_valid_stays_and_a_changed_recipe_is_missing(tmp_path, monkeypat
     record.write_text(json.dumps({"rows": [row, {**row, "recipe": "wq"}]}))  # wq is another recipe now
     assert list(recipe_times.read(record)) == ["scene"]
     monkeypatch.setattr(recipe_times, "timed", lambda name, _folder: {**row, "verdict": "INVALID", "wall_s": 9.0})
-    monkeypatch.setattr(sys, "argv", ["bench_recipes", "scene", "--anyway", "--record", str(record)])
+    monkeypatch.setattr(sys, "argv", ["recipe_times", "scene", "--anyway", "--record", str(record)])
     assert recipe_times.main() == 0
     assert recipe_times.read(record)["scene"]["wall_s"] == 3.0
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scripts.reproduce.pages import table_2_cells, table_2_page, write_pages
-from scripts.reproduce.papers import table_2 as reproduce_prgan
+from scripts.reproduce.papers import table_2
 from tests.support.audit_documents import document
 from tests.support.checkout import ROOT
 
@@ -38,7 +38,7 @@ def line(page: str, start: str, *, after: str = "") -> list[str]:
 def test_the_committed_page_is_what_the_committed_records_say():
     made = write_pages
     page = made.render_table_2(table_2_page.read(ROOT / made.TABLE_2), made.releases(ROOT))
-    assert (ROOT / made.TABLE_2_PAGE).read_text() == page, "run scripts/make_result_docs.py"
+    assert (ROOT / made.TABLE_2_PAGE).read_text() == page, "run python -m scripts.reproduce.pages.write_pages"
 
 
 def test_pr_gan_and_ngp_kept_y_on_every_seed_of_every_data_set():
@@ -129,7 +129,7 @@ def test_the_record_of_a_codebook_stands_in_the_table(row):
 @pytest.mark.parametrize(("there", "asked", "done"), [("quick", "thorough", False), ("thorough", "quick", True)])
 def test_an_audit_that_tried_harder_stands(tmp_path, there, asked, done):
     record = tmp_path / "mnist-prgan-0.json"
-    assert not reproduce_prgan.recorded(record, asked)
+    assert not table_2.recorded(record, asked)
     record.write_text(json.dumps({"audit": {"budget": there}}))
-    assert reproduce_prgan.recorded(record, asked) is done
-    assert reproduce_prgan.recorded(record, there)
+    assert table_2.recorded(record, asked) is done
+    assert table_2.recorded(record, there)
