@@ -117,17 +117,29 @@ def test_a_record_says_what_was_asked_for_and_no_path(tmp_path):
 def test_documents_differ_by_more_than_rounding_or_not_at_all(tmp_path, capsys):
     old = {"made_by": "a", "wall_s": 3.0, "rows": [{"mean": 0.5, "name": "x"}, {"mean": 1e-13, "name": "y"}]}
     new = {"made_by": "b", "wall_s": 9.0, "rows": [{"mean": 0.50001, "name": "x"}, {"mean": 3e-13, "name": "y"}]}
-    assert list(predictors.unequal(old, new)) == []
+    near = {"relative": 1e-3, "absolute": 1e-6}
+    assert list(record.differences(old, new, **near)) == []
     assert len(list(record.differences(old, new))) == 2
     new["rows"][0]["mean"] = 0.51
     new["rows"][1]["name"] = "z"
-    found = list(predictors.unequal(old, new))
+    found = list(record.differences(old, new, **near))
     assert found == ["rows[0].mean was 0.5, now 0.51", "rows[1].name was 'y', now 'z'"]
-    assert list(predictors.unequal(old, {"rows": old["rows"][:1]}))
-    assert list(predictors.unequal(old, {**old, "eps": 1}))
+    assert list(record.differences(old, {"rows": old["rows"][:1]}))
+    assert list(record.differences(old, {**old, "eps": 1}))
     assert record.compare(tmp_path, found) == 3
     assert record.compare(tmp_path, []) == 0
     assert "2 differences" in capsys.readouterr().out
+
+
+def test_figures_of_the_cleaner_are_compared_but_for_what_is_rounding_error():
+    def found(cp, leace):
+        ours = {"cp": {"mean": cp}, "leace_linear": {"mean": leace, "largest": leace + 0.1}}
+        return {"rows": [{"data": "scene", "wanted": 1, "ours": ours}]}
+
+    assert list(predictors.unequal(found(0.5, 0.53), found(0.5001, 0.48))) == []
+    assert list(predictors.unequal(found(0.5, 0.5), found(0.5, 0.61))) == ["scene 1: leace_linear was 0.5, now 0.61"]
+    assert list(predictors.unequal(found(0.5, 0.5), found(0.6, 0.5))) == ["rows[0].ours.cp.mean was 0.5, now 0.6"]
+    assert list(predictors.unequal(found(0.5, 0.5), {"rows": []}))
 
 
 def test_there_must_be_a_record_to_compare_with(tmp_path, capsys):
