@@ -170,8 +170,8 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
-from edgeveil.edge_runtime.bundle.trust import Trust
-bundle = read_bundle(sys.argv[2], Trust.open(sys.argv[3]))
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+bundle = read_bundle(sys.argv[2], open_trust(sys.argv[3]))
 golden = bundle.manifest["golden"]
 load = lambda file: np.load(io.BytesIO(bundle.members[file]))
 draws = {name: load(file) for name, file in golden["draws"].items()}
@@ -187,8 +187,8 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.bundle.reader import read_bundle
-from edgeveil.edge_runtime.bundle.trust import Trust
-bundle = read_bundle(sys.argv[2], Trust.open(sys.argv[3]))
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+bundle = read_bundle(sys.argv[2], open_trust(sys.argv[3]))
 rng = np.random.RandomState(0)
 for variant in sys.argv[4].split():
     entry = bundle.manifest["models"]["generator"]["artefacts"][variant]

@@ -163,7 +163,7 @@ def install() -> None:
 
 
 def command(module: str, first: str = "") -> list[str]:
-    """As ``supervise.command``, with the fakes; ``first`` is run before the module is loaded."""
+    """As ``process_table.command``, with the fakes; ``first`` is run before the module is loaded."""
     code = (
         f"import sys; sys.path[:1] = [{str(ROOT)!r}]; from tests.support import live_fakes; "
         f"live_fakes.install(); {first}\nfrom edgeveil.edge_runtime.{module} import main; sys.exit(main(sys.argv[1:]))"

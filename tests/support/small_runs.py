@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from edgeveil.trainer.perturbers.base import Goal
+from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
 from tests.support import seeds
@@ -44,6 +46,14 @@ def small_recipe(path, *, kind="prgan", epochs=4, floor=0.5, **sections):
         "limits": {"target_accuracy": floor},
     }
     return Recipe.check({**table, **sections})
+
+
+def fit_codebook(run):
+    """What the kind's own ``fit`` makes of a run that has no D_y and D_z."""
+    recipe = run.recipe
+    goal = Goal(recipe.limits, recipe.classifiers)
+    rng = np.random.default_rng(0)
+    return fit.fit(recipe.perturber, run.dataset().for_training(), goal=goal, rng=rng, budget=recipe.budget, log=run)
 
 
 CLEANER = """

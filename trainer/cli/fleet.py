@@ -95,10 +95,10 @@ def rollback(
 
 def _trust(folder: Path) -> Any:
     from edgeveil.devices.flashing.flash import owners_trust
-    from edgeveil.edge_runtime.bundle.trust import Trust
-    from edgeveil.edge_runtime.bundle.trust_store import open_device_trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
-    return open_device_trust(str(folder)) if owners_trust(folder)[1] else Trust.open(str(folder))
+    owners_trust(folder)  # what a flash would refuse is refused here too
+    return open_trust(folder)
 
 
 def _do(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:

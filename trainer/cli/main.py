@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.trainer.cli import audit, cost, estimate
 from edgeveil.trainer.cli import bench as cli_bench
@@ -24,7 +25,6 @@ from edgeveil.trainer.cli.trust import trust
 
 app = typer.Typer(
     name="edgeveil",
-    help="Train, audit, sign and run perturbers that keep the answer and hide the person.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -42,6 +42,21 @@ cli_devices.add_commands(app, boards)
 cost.add_commands(app)
 cli_bench.add_commands(app)
 estimate.add_commands(app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"edgeveil {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _edgeveil(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Train, audit, sign and run perturbers that keep the answer and hide the person."""
 
 
 class Budget(str, Enum):

@@ -1,10 +1,10 @@
-"""Perturbers, one file each. A kind is a module with ``fit(dataset, rng, budget, run) -> FittedPerturber``."""
+"""Perturbers, one file each. A kind is a module whose ``fit`` is as ``edgeveil.trainer.perturbers.base.Fit`` says."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Any
+
+from edgeveil.trainer.perturbers.base import Fit
 
 KINDS = {
     "prgan": "edgeveil.trainer.perturbers.prgan",
@@ -19,6 +19,7 @@ KINDS = {
 }
 
 
-def fit_function(kind: str) -> Callable[..., Any]:
+def fit_function(kind: str) -> Fit:
     """The ``fit`` of a kind; its module, and with it TensorFlow, is imported now."""
-    return importlib.import_module(KINDS[kind]).fit
+    fit: Fit = importlib.import_module(KINDS[kind]).fit
+    return fit

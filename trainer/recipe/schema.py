@@ -10,6 +10,7 @@ import tomllib
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.recipe import renamed
 from edgeveil.trainer.recipe.capture import Capture
 from edgeveil.trainer.recipe.messages import nearest, sentence
 from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber, Section
@@ -248,6 +249,9 @@ class Recipe(Section):
     @classmethod
     def check(cls, table: dict[str, Any], *, origin: str = "the recipe") -> Recipe:
         """A recipe from parsed TOML. Raises ``BadInput``: the key, what was expected, what came."""
+        perturber = table.get("perturber")
+        if isinstance(perturber, dict):
+            renamed.refuse_old(perturber.get("kind"), renamed.KINDS, f"{origin}: the perturber kind")
         try:
             return cls.model_validate(table)
         except ValidationError as error:
@@ -281,6 +285,7 @@ class Recipe(Section):
             if not path.is_file():
                 raise BadInput(f"Expected a recipe in {path}; there is no such file. See `edgeveil recipe list`.")
             return path
+        renamed.refuse_old(text, renamed.RECIPES, "The recipe")
         name = ALIASES.get(text, text)
         if name not in cls.names():
             known = [*ALIASES, *cls.names()]

@@ -1,4 +1,4 @@
-"""The one interface of every perturber: ``fit(dataset, rng, budget, run) -> FittedPerturber``."""
+"""A trained perturber: what every ``fit`` returns, a run keeps and an export ships."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.recipe.renamed import KINDS
 
 HIDES_NOTHING = (
     "Train it with more `budget.epochs`, a larger `perturber.distance` (where the recipe has one) or another `seed`."
@@ -90,7 +91,7 @@ class FittedPerturber:
             k: tuple(v) if isinstance(v, list) else v for k, v in text["input"].items() if k != "name"
         }
         return cls(
-            kind=text["perturber"]["kind"],
+            kind=KINDS.get(text["perturber"]["kind"], text["perturber"]["kind"]),
             input=InputSpec(**spec),
             stages=tuple(text["stages"]),
             outputs=tuple(text["outputs"]),

@@ -36,8 +36,8 @@ from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
 from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.checkpoints import Checkpoint
 
-VALIDATION_SHARE = 0.2  # of a slice, to stop and to choose by
 PACKAGES = ("edgeveil", "tensorflow", "tensorflow-cpu", "keras", "numpy", "scikit-learn")
 
 
@@ -48,6 +48,7 @@ class Run:
         self.folder, self.recipe, self.facts = folder, recipe, facts
         self._dataset: Dataset | None = None
         self._writer: Any = None
+        self._stages: set[str] = set()  # those that this process has written lines of
 
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, *, budget: str = "full", resume: bool = False) -> Run:
@@ -167,9 +168,16 @@ class Run:
             self.record()
 
     def metric(self, *, stage: str, step: int, **values: float) -> None:
-        """One line of metrics.jsonl and one point per value in TensorBoard; ``step`` counts epochs of ``stage``."""
+        """One line of metrics.jsonl and one point per value in TensorBoard; ``step`` counts epochs of ``stage``.
+
+        The first line of a stage replaces those from its step on: they were written before the training was
+        interrupted, and after the checkpoint that it goes on from.
+        """
         import tensorflow as tf
 
+        if stage not in self._stages:
+            self._stages.add(stage)
+            self._forget_metrics(stage, step)
         line = {"stage": stage, "step": step, "time_s": round(time.time(), 2), **values}
         try:
             with (self.folder / "metrics.jsonl").open("a") as file:
@@ -185,6 +193,10 @@ class Run:
                 tf.summary.scalar(f"{stage}/{name}", value, step=step)
         self._writer.flush()
 
+    def checkpoint(self, name: str, **holders: Any) -> Checkpoint:
+        """RUN/checkpoints/NAME.npz, of objects with ``variables`` (Keras models, optimisers), all built."""
+        return Checkpoint(self.folder / "checkpoints" / f"{name}.npz", **holders)
+
     def metrics(self, stage: str | None = None) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, of one stage or of all."""
         path = self.folder / "metrics.jsonl"
@@ -192,11 +204,12 @@ class Run:
         whole = path.read_text().rpartition("\n")[0].splitlines() if path.is_file() else []
         return [line for line in map(json.loads, whole) if stage in (None, line["stage"])]
 
-    def forget_metrics(self, *, stage: str, after: int) -> None:
-        """Drop the lines of ``stage`` beyond the checkpoint that is gone on from: they will be written again."""
-        keep = [line for line in self.metrics() if line["stage"] != stage or line["step"] <= after]
-        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in keep)
-        write_atomic(str(self.folder / "metrics.jsonl"), text.encode())
+    def _forget_metrics(self, stage: str, step: int) -> None:
+        lines = self.metrics()
+        kept = [line for line in lines if line["stage"] != stage or line["step"] < step]
+        if len(kept) < len(lines):
+            text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept)
+            write_atomic(str(self.folder / "metrics.jsonl"), text.encode())
 
     def dataset(self) -> Dataset:
         """The data with this run's slices. Raises ``BadInput`` where the data are gone or others than they were."""
@@ -217,14 +230,9 @@ class Run:
             self._dataset = dataset
         return self._dataset
 
-    def hold_out(self, part: Part) -> tuple[Part, Part]:
-        """A part of ``dataset()`` as (to fit, to choose by); the same cut every time."""
-        fit, choose = slicing.hold_out(part, share=VALIDATION_SHARE, seed=self.recipe.seed)
-        return part.take(fit), part.take(choose)
-
     def validation(self) -> Part:
         """The rows of the second slice that checkpoints were chosen by: seen in training, never fitted."""
-        return self.hold_out(self.dataset().part("perturber"))[1]
+        return slicing.fit_and_validation(self.dataset(), "perturber")[1]
 
     def classifiers(self) -> dict[str, Any]:
         """D_y and D_z: ``{"target": model, "sensitive": model}``, from the unit cube to logits."""

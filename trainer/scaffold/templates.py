@@ -8,6 +8,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.recipe import renamed
 
 GENERATED = ("prgan", "ngp", "ap", "minimax")
 LINEAR = ("cleaner", "noise")
@@ -102,6 +103,7 @@ def section(kind: str, dataset: Dataset, *, apart: float) -> Section:
 
     Raises ``BadInput`` for a kind that is none, or that these data cannot have.
     """
+    renamed.refuse_old(kind, renamed.KINDS, "--kind: the perturber kind")
     if kind not in KINDS:
         raise BadInput(f'--kind: expected one of {", ".join(KINDS)}; got "{kind}".')
     if kind in LINEAR and dataset.input.kind != "vector":

@@ -48,7 +48,7 @@ def certify_split(
         )
     asked = recipe.certificate or Certificate()
     rows = dataset.slices.rows()
-    perturbed = subject.through(opened.subject, opened.run, dataset, rows)
+    perturbed = subject.perturb_rows(opened.subject, opened.run, dataset, rows)
     strata, stream = strata_of(dataset, asked.strata), opened.subject.manifest.get("stream")
     found = certified(dataset, perturbed, asked, strata, asked.tried * splits, seed, stream)
     if "bound" not in found:

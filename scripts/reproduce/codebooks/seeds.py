@@ -181,10 +181,10 @@ def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any
     run, export = made(recipe, seed, out)
     dataset = run.dataset()
     rows = dataset.slices.rows()
-    left = subject.through(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, rows).released
+    left = subject.perturb_rows(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, rows).released
     families = tuple(family for family in adversaries() if family.name in NETWORKS or family.kind != "adaptive")
     tries = replace(BUDGETS[budget], every_family=True, confirm=True)
-    found = examine(dataset, left, run.classifiers(), tries, seed, lambda _rows: None, families=families).as_dict()
+    found = examine(dataset, left, run.classifiers(), tries, seed, families=lambda _problem: families).as_dict()
     kept = ("target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "learning_curve")
     return {
         "budget": budget,

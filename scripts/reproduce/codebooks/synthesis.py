@@ -75,7 +75,7 @@ def row(recipe: Recipe, way: str, seed: int, out: Path) -> dict[str, Any]:
         return {"refused": str(error)}
     dataset = run.dataset()
     found, _ = measured(run, pipeline(run, export, SHIPS))
-    left = subject.through(
+    left = subject.perturb_rows(
         subject.Subject(export.manifest, export.members, SHIPS), run, dataset, dataset.slices.rows()
     ).released
     return {
@@ -95,7 +95,7 @@ def beside(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
     dataset = run.dataset()
     floor = from_classifier(dataset.for_training(), run.classifiers()["target"])
     outputs = subject.in_chunks(floor.perturb, dataset.x[dataset.slices.rows()])
-    return {"collateral": retained.beside(dataset, outputs["frame"], outputs["label"], "quick", seed)}
+    return {"collateral": retained.label_only(dataset, outputs["frame"], outputs["label"], "quick", seed)}
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

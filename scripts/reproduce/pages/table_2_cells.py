@@ -21,9 +21,9 @@ WHAT = {
 }
 
 
-def sections(records: Sequence[Record], releases: Mapping[str, Record]) -> dict[str, dict[str, Any]]:
+def sections(records: Sequence[Record], codebooks: Mapping[str, Record]) -> dict[str, dict[str, Any]]:
     """What the template shows of each data set, by its name; only ``paper`` where nothing was recorded of it."""
-    return {NAMES[data]: _section(records, data, releases.get(data)) for data in PAPER}
+    return {NAMES[data]: _section(records, data, codebooks.get(data)) for data in PAPER}
 
 
 def made_with(records: Sequence[Record]) -> list[str]:
@@ -46,7 +46,7 @@ def number(value: Spread | None) -> str:
     return MISSING if value is None else f"{value.mean:.2f} [{value.low:.2f}, {value.high:.2f}]"
 
 
-def _section(records: Sequence[Record], data: str, release: Record | None) -> dict[str, Any]:
+def _section(records: Sequence[Record], data: str, codebook: Record | None) -> dict[str, Any]:
     mine = [record for record in records if record["data"] == data]
     if not mine:
         return {"paper": PAPER[data], "rows": []}
@@ -61,8 +61,8 @@ def _section(records: Sequence[Record], data: str, release: Record | None) -> di
         "paper": PAPER[data],
         "sentence": f"{WHAT[data]} {_chance(mine)}",
         "rows": [_row(records, data, row) for row in ROWS if row != "minimax" or data in MINIMAX]
-        + ([] if release is None else [_release(release)]),
-        "lines": list(_lines(records, data, release)),
+        + ([] if codebook is None else [_codebook(codebook)]),
+        "lines": list(_lines(records, data, codebook)),
         "seeds": [_seed(record) for row in ROWS for record in mine if record["row"] == row],
         "properties": [_name(mine, name, about) for name, about in properties.items()],
         "useful": [_useful(title, found, properties) for title, found in table_2_page.useful(records, data)],
@@ -104,9 +104,9 @@ def _row(records: Sequence[Record], data: str, row: str) -> list[str]:
     ]
 
 
-def _release(release: Record) -> list[str]:
+def _codebook(codebook: Record) -> list[str]:
     """The recommended perturber from its own record; networks on its x' where they were run."""
-    seeds, over = release["seeds"], release["over_seeds"]
+    seeds, over = codebook["seeds"], codebook["over_seeds"]
     right = np.mean([one["artefacts"]["tflite-int8"]["label_accuracy"] for one in seeds])
     spent = np.mean([one["training_s"]["perturber"] for one in seeds])
     tried = [one["networks"] for one in seeds if "networks" in one]
@@ -136,7 +136,7 @@ def _paper(data: str, row: str) -> str:
     return "-" if figure is None else f"{figure:g}"
 
 
-def _lines(records: Sequence[Record], data: str, release: Record | None) -> Iterator[str]:
+def _lines(records: Sequence[Record], data: str, codebook: Record | None) -> Iterator[str]:
     if data in TARGETS:
         most, least = TARGETS[data]
         yield f"* Target for PR-GAN: fixed at most {100 * most:g} at y right at least {100 * least:g}."
@@ -163,7 +163,7 @@ def _lines(records: Sequence[Record], data: str, release: Record | None) -> Iter
             "* *y right* is what D_y reads from x'. Label-only's class mean is rounded to seen or not seen, and D_y "
             "often misreads it; the label sent with it is right as often as D_y is on raw samples."
         )
-    if release is not None and data == "wifi":
+    if codebook is not None and data == "wifi":
         yield "* The codebook takes signal strengths as a phone measures them, the other rows whether a point was seen."
 
 

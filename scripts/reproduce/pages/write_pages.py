@@ -33,7 +33,7 @@ RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE = Path("docs/results/mnist.md")
 TABLE_2, TABLE_2_PAGE = Path("docs/results/privacy/table-2"), Path("docs/results/table-2.md")
-RELEASES = "docs/results/privacy/codebook-{}.json"
+CODEBOOKS = "docs/results/privacy/codebook-{}.json"
 FIG_7, FIG_7_PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results/figure-7.md")
 PICTURE = Path("docs/results/figure-7.svg")
 UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results/unseen-people.md")
@@ -124,9 +124,9 @@ def page(record: dict[str, Any]) -> str:
     return template.render(record=record, shipped=audits["tflite-int8"], rows=rows, bench=list(record["bench"].items()))
 
 
-def render_table_2(records: list[dict[str, Any]], releases: dict[str, dict[str, Any]]) -> str:
+def render_table_2(records: list[dict[str, Any]], codebooks: dict[str, dict[str, Any]]) -> str:
     """The page on Tables 2 and 5 as Markdown; what is missing in it is said to be."""
-    sections = table_2_cells.sections(records, releases)
+    sections = table_2_cells.sections(records, codebooks)
     template = templates().get_template("table-2.md.j2")
     return template.render(sets=sections, made_with=table_2_cells.made_with(records))
 
@@ -163,9 +163,9 @@ def recipe_times(record: dict[str, Any]) -> str:
     return template.render(rows=list(recipe_times_page.rows(record)), made_with=sorted(made_with))
 
 
-def releases(root: Path = Path()) -> dict[str, dict[str, Any]]:
-    """The records of releases, by data set."""
-    found = {data: root / RELEASES.format(data) for data in table_2_page.PAPER}
+def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
+    """The records of codebooks, by data set."""
+    found = {data: root / CODEBOOKS.format(data) for data in table_2_page.PAPER}
     return {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
 
 
@@ -191,7 +191,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "figure-7": _figure_7,
     "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
-    "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), releases()).encode()),
+    "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),
     "capture-loop": lambda: capture_loop_page.write(BENCHES, LOOP_PAGE),
     "codebooks": lambda: write_atomic(codebooks_page.PAGE, codebooks_page.page().encode()),
     "linear-cleaners": lambda: predictors_page.write_tables(PREDICTORS, CLEANERS_PAGE),

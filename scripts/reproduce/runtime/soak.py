@@ -102,7 +102,7 @@ def install(*seed: int) -> None:
 
 
 def commands(seed: int) -> Callable[[str], list[str]]:
-    """As ``supervise.command``, with this file's source; every process that is started has faults of its own."""
+    """As ``process_table.command``, with this file's source; every process that is started has faults of its own."""
     started = itertools.count()
 
     def command(module: str) -> list[str]:
@@ -188,8 +188,8 @@ def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
         words += ["--recheck", "5", "--max-latency", "0.3", "--artefact", "numpy-float32"]
         code = (
             f"import sys; sys.path[:1] = [{str(ROOT)!r}]; from scripts.reproduce.runtime import soak; "
-            "from edgeveil.edge_runtime.cli.main import main; from edgeveil.edge_runtime.outside import supervisor; "
-            f"supervisor.command = soak.commands({seed}); sys.exit(main(sys.argv[1:]))"
+            "from edgeveil.edge_runtime.cli.main import main; from edgeveil.edge_runtime.outside import process_table; "
+            f"process_table.command = soak.commands({seed}); sys.exit(main(sys.argv[1:]))"
         )
         log = (folder / "log").open("w+")
         process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=log, text=True)

@@ -173,11 +173,11 @@ def main() -> int:
     if options.turns < 1 or not (options.bundle and options.trust):
         script.error("--import, or --bundle and --trust and at least 1 turn were expected")
     from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
     python = benchmark.bench_python()
     options.work.mkdir(parents=True, exist_ok=True)
-    bundle = read_bundle(options.bundle, Trust.open(options.trust))
+    bundle = read_bundle(options.bundle, open_trust(options.trust))
     watch = record.watch(options)
     rows = []
     for file in benchmark.of_bundle(bundle, options.work):

@@ -96,8 +96,8 @@ def split(
     found = {}
     for name, fitted in ways.items():
         outputs = subject.in_chunks(fitted.perturb, dataset.x[rows])
-        left = subject.releases(fitted.outputs, outputs, dataset, rows)
-        audited = examine(dataset, left, two, BUDGETS[asked.adversaries], number, lambda _rows: None).as_dict()
+        left = subject.released_rows(fitted.outputs, outputs, dataset, rows)
+        audited = examine(dataset, left, two, BUDGETS[asked.adversaries], number).as_dict()
         rates = {row["kind"]: row for row in audited["adversaries"] if row["kind"] in ("fixed", "transfer")}
         found[name] = {**{key: audited[key] for key in KEPT}, **rates}
     return {

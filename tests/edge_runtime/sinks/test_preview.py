@@ -53,7 +53,7 @@ def test_the_latest_frame_is_shown_as_it_left(sink):
     now = state(sink)
     assert now["tick"] == 3
     assert now["slots"] == [{"slot": 0, "width": 5, "height": 4, "label": "walking"}]
-    assert now["aim"] == {}
+    assert now["camera_aid"] == {}
     sink.announce("degraded", 0)
     assert state(sink)["state"] == "degraded"
 
@@ -62,7 +62,7 @@ def test_drops_latency_and_aiming_figures_are_shown_where_they_are_given(sink):
     sink.local({"late": 3}, {"focus": 9, "secret": 3}, 12.5)
     now = state(sink)
     assert now["drops"] == {"late": 3}
-    assert now["aim"] == {"focus": 9}
+    assert now["camera_aid"] == {"focus": 9}
     assert now["latency_ms"] == 12.5
 
 

@@ -1,4 +1,4 @@
-"""The committed pages on MNIST and on releases are what the scripts make of the committed records."""
+"""The committed pages on MNIST and on codebooks are what the scripts make of the committed records."""
 
 import json
 
@@ -13,5 +13,5 @@ def test_the_page_on_mnist_is_what_its_record_says():
     assert (ROOT / write_pages.PAGE).read_text() == write_pages.page(record), HOW
 
 
-def test_the_page_on_releases_is_what_their_records_say():
+def test_the_page_on_codebooks_is_what_their_records_say():
     assert (ROOT / codebooks_page.PAGE).read_text() == codebooks_page.page(ROOT), HOW

@@ -37,7 +37,7 @@ def line(page: str, start: str, *, after: str = "") -> list[str]:
 
 def test_the_committed_page_is_what_the_committed_records_say():
     made = write_pages
-    page = made.render_table_2(table_2_page.read(ROOT / made.TABLE_2), made.releases(ROOT))
+    page = made.render_table_2(table_2_page.read(ROOT / made.TABLE_2), made.codebooks(ROOT))
     assert (ROOT / made.TABLE_2_PAGE).read_text() == page, "run python -m scripts.reproduce.pages.write_pages"
 
 
@@ -109,7 +109,7 @@ def test_an_interval_that_is_not_known_is_not_made_up():
 @pytest.mark.parametrize("row", ["prgan", "original"])
 def test_the_record_of_a_codebook_stands_in_the_table(row):
     int8 = {"label_accuracy": 0.97}
-    release = {
+    codebook = {
         "seeds": [{"artefacts": {"tflite-int8": int8}, "training_s": {"perturber": 30.0}}],
         "over_seeds": {
             "attack": {"mean": 0.61, "worst": 0.62},
@@ -117,11 +117,11 @@ def test_the_record_of_a_codebook_stands_in_the_table(row):
             "bits_over_null": {"mean": 0.007},
         },
     }
-    cells = line(write_pages.render_table_2([record("mnist", row, 0)], {"mnist": release}), "**codebook**")
+    cells = line(write_pages.render_table_2([record("mnist", row, 0)], {"mnist": codebook}), "**codebook**")
     assert cells[1] == "97.0"
     assert (cells[2], cells[5]) == ("-", "**61.0**, worst seed 62.0")
-    release["seeds"][0]["networks"] = document(best=0.6, fixed=0.5)
-    cells = line(write_pages.render_table_2([record("mnist", row, 0)], {"mnist": release}), "**codebook**")
+    codebook["seeds"][0]["networks"] = document(best=0.6, fixed=0.5)
+    cells = line(write_pages.render_table_2([record("mnist", row, 0)], {"mnist": codebook}), "**codebook**")
     assert cells[2] == "50.0 [48.0, 52.0]"
     assert cells[5].endswith("; networks (quick) 60.0 [58.0, 62.0]")
 

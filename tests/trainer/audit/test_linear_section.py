@@ -28,7 +28,7 @@ def run(tmp_path_factory):
 
 
 def section(run: Run, sent: np.ndarray) -> dict:
-    return linear_section.predictors(run.recipe, run.dataset(), sent, seed=0)
+    return linear_section.predictors(run.recipe.perturber, run.dataset(), sent, seed=0)
 
 
 def rows(run: Run) -> np.ndarray:

@@ -67,7 +67,7 @@ def results(tmp_path):
     folder = tmp_path / "results"
     folder.mkdir()
     with Perturber.open(made.path, trust=made.trust) as opened:
-        document = bench(opened, Protocol(latency.Floors(50, 0.01), latency.Floors(5, 0.001), loop_seconds=0))
+        document = bench(opened, Protocol(latency.Minimum(50, 0.01), latency.Minimum(5, 0.001), loop_seconds=0))
     (folder / "here.json").write_text(json.dumps(document))
     (folder / "side.json").write_text(json.dumps(SIDE))
     (folder / "something-else.json").write_text("{}")

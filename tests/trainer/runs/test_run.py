@@ -104,11 +104,14 @@ def test_metrics_are_lines_and_tensorboard_events(run):
     run.metric(stage="target", step=1, loss=0.5)
     assert [line["step"] for line in run.metrics("perturber")] == [1, 2, 3]
     assert list((run.folder / "tensorboard").iterdir())
-    run.forget_metrics(stage="perturber", after=1)
-    assert [(line["stage"], line["step"]) for line in run.metrics()] == [("perturber", 1), ("target", 1)]
+    resumed = Run.open(run.folder)  # from the checkpoint of step 1
+    for step in (2, 3):
+        resumed.metric(stage="perturber", step=step, loss=1.0)
+    lines = [(line["stage"], line["step"], line["loss"]) for line in resumed.metrics()]
+    assert lines == [("perturber", 1, 1.0), ("target", 1, 0.5), ("perturber", 2, 1.0), ("perturber", 3, 1.0)]
     with (run.folder / "metrics.jsonl").open("a") as file:
         file.write('{"stage": "perturber", "st')
-    assert len(run.metrics()) == 2
+    assert len(run.metrics()) == 4
 
 
 class Holder:

@@ -14,6 +14,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import (
     channel,
     decoder,
@@ -25,14 +27,22 @@ from edgeveil.trainer.perturbers.codebook import (
 )
 from edgeveil.trainer.perturbers.codebook.targets import Kept, fit_kept
 from edgeveil.trainer.recipe.perturber import Codebook
+from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.log import Log
 
 Functions = dict[str, Callable[[np.ndarray], np.ndarray]]
 
 
 def fit(
-    dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run, *, functions: Functions | None = None
+    section: Codebook,
+    dataset: Dataset,
+    *,
+    goal: Goal,
+    rng: np.random.Generator,
+    budget: Budget,
+    log: Log,
+    functions: Functions | None = None,
 ) -> FittedPerturber:
     """Train encoder and codes, find the channel and draw the codes, as the recipe's ``[perturber]`` says.
 
@@ -44,23 +54,21 @@ def fit(
 
     from edgeveil.models import encoders
 
-    section = run.recipe.perturber
-    if not isinstance(section, Codebook):
-        raise BadInput(f'Expected a recipe whose perturber is "codebook"; got "{section.kind}".')
     if section.synthesis == "donor":
         _consent(dataset, section)  # before the slow part
     keras.utils.set_random_seed(int(rng.integers(2**32)))
-    first, _ = run.hold_out(dataset.part("classifiers"))
-    second, _ = run.hold_out(dataset.part("perturber"))
-    prepared = prepare(dataset, first, section, functions, rng, budget, report=_metric(run, "trunk"))
-    if run.recipe.limits.unseen_accuracy is not None:
-        _gate(dataset, section, functions, rng, budget, run)
+    first, _ = fit_and_validation(dataset, "classifiers")
+    second, _ = fit_and_validation(dataset, "perturber")
+    prepared = prepare(dataset, first, section, functions, rng, budget, report=_metric(log, "trunk"))
+    if goal.limits.unseen_accuracy is not None:
+        people = dataset.rows(np.concatenate([first.index, second.index]))
+        _gate(dataset, people, section, functions, rng, budget, log)
     stream = streams.stream(section.hold, section.acknowledge)
     if stream is not None and stream["hold"] != "frame":
         u, trunk = dataset.unit(second.x), prepared.trunk
         encoder = encoders.encoder(trunk.below, trunk.label)
         return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
-    return finish(prepared, dataset, second, section, rng=rng, report=_metric(run, "codes"))
+    return finish(prepared, dataset, second, section, rng=rng, report=_metric(log, "codes"))
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ def prepare(
     section: Codebook,
     functions: Functions | None,
     rng: np.random.Generator,
-    budget: Any,
+    budget: Budget,
     *,
     report: training.Report = lambda *_: None,
 ) -> Prepared:
@@ -191,13 +199,17 @@ def _rows(
 
 
 def _gate(
-    dataset: Dataset, section: Codebook, functions: Functions | None, rng: np.random.Generator, budget: Any, run: Run
+    dataset: Dataset,
+    people: Part,
+    section: Codebook,
+    functions: Functions | None,
+    rng: np.random.Generator,
+    budget: Budget,
+    log: Log,
 ) -> None:
-    """Ask encoders about people they never saw, and put into run.json what came of it."""
+    """Measure encoders on people whom they never saw, and record the accuracies."""
     import keras
 
-    first, second = run.hold_out(dataset.part("classifiers"))[0], run.hold_out(dataset.part("perturber"))[0]
-    both = dataset.rows(np.concatenate([first.index, second.index]))
     held = streams.stream(section.hold)
 
     def without(part: Part) -> Any:
@@ -205,7 +217,8 @@ def _gate(
         model = keras.Model(trunk.below.inputs, trunk.label(trunk.below.output))
         return lambda x: model.predict(dataset.unit(x), batch_size=1024, verbose=0).argmax(axis=1)
 
-    run.record(unseen_people=unseen_people_gate.leave_one_out(dataset, both, without, held["votes"] if held else None))
+    votes = held["votes"] if held else None
+    log.record(unseen_people=unseen_people_gate.leave_one_out(dataset, people, without, votes))
 
 
 def _held(
@@ -229,8 +242,8 @@ def _held(
     return streams.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
 
-def _metric(run: Run, stage: str) -> training.Report:
-    return lambda step, values: run.metric(stage=stage, step=step, **values)
+def _metric(log: Log, stage: str) -> training.Report:
+    return lambda step, values: log.metric(stage=stage, step=step, **values)
 
 
 def channel_table(

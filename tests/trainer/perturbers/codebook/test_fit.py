@@ -5,11 +5,11 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.certificate import certify
-from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from tests.support import seeds
+from tests.support.small_runs import fit_codebook
 
 QUICK = {"epochs": 12, "classifier_epochs": 1}
 
@@ -24,9 +24,8 @@ def fitted(tmp_path_factory):
         recipe = recipe.model_copy(
             update={"perturber": section, "budget": recipe.budget.model_copy(update=QUICK), "seed": seeds.seed(0)}
         )
-        run = Run.create(tmp_path_factory.mktemp("release") / "run", recipe)
-        dataset = run.dataset()
-        return run, fit(dataset.for_training(), np.random.default_rng(0), recipe.budget, run)
+        run = Run.create(tmp_path_factory.mktemp("codebook") / "run", recipe)
+        return run, fit_codebook(run)
 
     return make
 

@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
-from edgeveil.trainer.perturbers.codebook import augment, fit, unseen_people_gate
+from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
 from edgeveil.trainer.perturbers.codebook.streams import majority, stream
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -21,6 +21,7 @@ from edgeveil.trainer.training.classifiers import train_classifiers
 from scripts.reproduce.codebooks import measure
 from scripts.reproduce.codebooks import seeds as over_seeds
 from tests.support import seeds
+from tests.support.small_runs import fit_codebook
 
 QUICK = {"epochs": 8, "classifier_epochs": 1}
 
@@ -32,7 +33,7 @@ def held(folder, **changes):
     recipe = Recipe.check(table)
     recipe = recipe.model_copy(update={"budget": recipe.budget.model_copy(update=QUICK), "seed": seeds.seed(0)})
     run = Run.create(folder / "run", recipe)
-    return run, fit(run.dataset().for_training(), np.random.default_rng(0), recipe.budget, run)
+    return run, fit_codebook(run)
 
 
 def test_a_held_codebook_says_one_word_for_a_track(tmp_path):

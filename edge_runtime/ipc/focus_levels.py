@@ -1,4 +1,4 @@
-"""The coarse levels that a person aims a camera by: the only form in which they leave the inside."""
+"""The coarse levels of the camera aid: the only form in which they leave the inside."""
 
 from typing import Dict
 
@@ -9,5 +9,5 @@ NAMES = ("exposure", "dark", "bright", "near", "far", "blob", "cut", "focus")
 
 
 def only_levels(numbers: Dict[str, int]) -> Dict[str, int]:
-    """Of any numbers by name, those with a name from here, 15 at most: nothing else can pass. Below 0 is none."""
+    """The ``numbers`` that are called like a level, each 15 at most; one below 0 is left out."""
     return {name: min(int(numbers[name]), LEVELS - 1) for name in NAMES if numbers.get(name, -1) >= 0}
