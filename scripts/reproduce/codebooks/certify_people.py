@@ -14,9 +14,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.audit import subject
-from edgeveil.trainer.audit.audit import certified
 from edgeveil.trainer.audit.open import open_target
-from edgeveil.trainer.audit.sections.certificate_section import strata_of
+from edgeveil.trainer.audit.sections import certificate_section
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Certificate, Recipe
@@ -49,8 +48,19 @@ def certify_split(
     asked = recipe.certificate or Certificate()
     rows = dataset.slices.rows()
     perturbed = subject.perturb_rows(opened.subject, opened.run, dataset, rows)
-    strata, stream = strata_of(dataset, asked.strata), opened.subject.manifest.get("stream")
-    found = certified(dataset, perturbed, asked, strata, asked.tried * splits, seed, stream)
+    if isinstance(perturbed.bottleneck, str):
+        raise BadInput(certificate_section.refused(perturbed.bottleneck)["sentence"])
+    found = certificate_section.section(
+        dataset,
+        perturbed.bottleneck,
+        perturbed.outputs,
+        table=perturbed.table,
+        tried=asked.tried * splits,
+        confidence=asked.confidence,
+        strata=certificate_section.strata_of(dataset, asked.strata),
+        seed=seed,
+        stream=opened.subject.manifest.get("stream"),
+    )
     if "bound" not in found:
         raise BadInput(found["sentence"])
     test = dataset.part("test")

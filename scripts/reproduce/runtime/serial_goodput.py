@@ -75,6 +75,7 @@ def main() -> int:
     before = record.recorded(RESULT) if options.check else {}
     rows = {name: [measure(f, options.bytes, seed) for seed in range(options.seeds)] for name, f in CABLES.items()}
     print(json.dumps(rows, indent=1))
+    print(f"load {machine.load()}; both ends of the line are programs, and need a quiet machine")
     if options.check:
         return record.compare(RESULT, list(unequal(before["rows"], rows)))
     document = {
