@@ -68,7 +68,7 @@ def _train(run: Run) -> Run:
             log=run,
         )
     score = score_validation(run, fitted)
-    missed = _missed(run, score)
+    missed = _unmet(run, score)
     run.save_perturber(fitted)
     facts = {**score.as_dict(), "rows": len(run.validation())}
     run.record(state="finished", limit_met=not missed, validation=facts)
@@ -82,7 +82,7 @@ def _train(run: Run) -> Run:
     raise LimitNotMet(f"{missed} {_advice(recipe, target_missed=target_missed)}")
 
 
-def _missed(run: Run, score: CheckpointScore) -> str:
+def _unmet(run: Run, score: CheckpointScore) -> str:
     """What the recipe's limits asked for and did not get, in sentences; empty where all were met."""
     limits, said = run.recipe.limits, []
     if score.target_accuracy < limits.target_accuracy:

@@ -43,7 +43,7 @@ def attack_all(
         found: list[Scored] = []
         if reason is None:
             try:
-                found = _family(problem, family, seed)
+                found = _attack(problem, family, seed)
             except Diverged:
                 reason = "its training diverged"
         if reason is not None:
@@ -62,7 +62,7 @@ def attack_all(
     )
 
 
-def _family(problem: Problem, family: Adversary, first_seed: int) -> list[Scored]:
+def _attack(problem: Problem, family: Adversary, first_seed: int) -> list[Scored]:
     kept = []
     for seed in range(first_seed, first_seed + (problem.budget.seeds if family.seeded else 1)):
         begun = time.perf_counter()

@@ -174,9 +174,9 @@ def as_text(document: Mapping[str, Any]) -> str:
 
 
 def _useful(document: Mapping[str, Any]) -> Iterator[str]:
-    from edgeveil.trainer.audit.sections.retained_table import score, useful
+    from edgeveil.trainer.audit.sections.retained_table import retained_table, score
 
-    table = useful(document)
+    table = retained_table(document)
     if table is None:
         return
     for row in table["rows"]:

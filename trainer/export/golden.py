@@ -18,7 +18,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.export.runners import RecordedRun, at_unit, recorded_draws
+from edgeveil.trainer.export.runners import RecordedRun, from_unit, recorded_draws
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
 SEED = 20211109
@@ -58,7 +58,7 @@ def candidates(fitted: FittedPerturber) -> Golden:
     """All synthetic readings of the perturber's input, 24 images or 48 vectors, and draws for them; always the same."""
     rng = np.random.default_rng(SEED)
     u = (_images if fitted.input.kind == "image" else _vectors)(fitted.input.shape, rng)
-    x = at_unit(fitted.input, np.clip(u, 0, 1).astype(np.float32))
+    x = from_unit(fitted.input, np.clip(u, 0, 1).astype(np.float32))
     return Golden(x, recorded_draws(fitted, len(x), rng), np.arange(len(x)))
 
 

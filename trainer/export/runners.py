@@ -102,7 +102,7 @@ def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) ->
     return draws
 
 
-def ends(fitted: FittedPerturber, model: str) -> tuple[list[str], list[str]]:
+def tensor_names(fitted: FittedPerturber, model: str) -> tuple[list[str], list[str]]:
     """The names of a model's inputs and outputs as its artefact stage has them."""
     stage = next(s for s in fitted.stages if s["stage"] == "artefact" and s["model"] == model)
     return list(stage["inputs"]), list(stage["outputs"])
@@ -118,7 +118,7 @@ def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator
     if fitted.input.kind == "vector":
         # No reading is 1 everywhere: such a row would stretch every scale inside for the sake of the input's alone.
         ends[1] = np.arange(ends[1].size) == 0
-    x = np.concatenate([x, at_unit(fitted.input, ends)])
+    x = np.concatenate([x, from_unit(fitted.input, ends)])
     draws = recorded_draws(fitted, len(x), rng)
     for values in draws.values():
         if values.dtype == np.float32:
@@ -128,6 +128,6 @@ def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator
     return {name: keras.model_inputs(name) for name in fitted.models}
 
 
-def at_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
+def from_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
     """Readings of x's own kind at u (n, ...) of the unit cube."""
     return preprocess.to_raw(spec.dtype, spec.low, spec.high)(np.asarray(u, np.float32))

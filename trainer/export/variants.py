@@ -22,7 +22,7 @@ def why_not(kind: str, artefact: str) -> str | None:
     return None
 
 
-def offered(kind: str, wanted: Sequence[str]) -> list[str]:
+def variants_for(kind: str, wanted: Sequence[str]) -> list[str]:
     """What is made of the artefacts that boards want, best first: those that may be, and those this kind adds.
 
     Kinds of few operations come in batches too; a cleaner can always do without an interpreter.

@@ -40,8 +40,8 @@ def fit(section: Laplace, dataset: Dataset, *, goal: Goal, log: Log, **_: Any) -
     and the scale. Raises ``BadInput`` for samples without a range.
     """
     levels = grid(dataset.input, section.levels)
-    scale = scale_for(section.eps, levels) if section.eps is not None else _swept(dataset, levels, goal, log)
-    eps = spent(scale, levels)
+    scale = scale_for(section.eps, levels) if section.eps is not None else _largest_scale(dataset, levels, goal, log)
+    eps = eps_of(scale, levels)
     values = int(np.prod(dataset.input.shape))
     log.record(
         laplace={
@@ -70,7 +70,7 @@ def scale_for(eps: float, levels: int) -> Fraction:
     return Fraction(math.ceil(Fraction(levels) / Fraction(eps) * DENOMINATOR), DENOMINATOR)
 
 
-def spent(scale: Fraction, levels: int) -> float:
+def eps_of(scale: Fraction, levels: int) -> float:
     """eps of one value, as OpenDP accounts for its own discrete Laplace of that scale."""
     return float(measurement(scale).map(levels))
 
@@ -101,7 +101,7 @@ def perturber(spec: InputSpec, scale: Fraction, levels: int) -> FittedPerturber:
     )
 
 
-def _swept(dataset: Dataset, levels: int, goal: Goal, log: Log) -> Fraction:
+def _largest_scale(dataset: Dataset, levels: int, goal: Goal, log: Log) -> Fraction:
     """The scale of the smallest eps before Acc(D_y) falls below the recipe's floor, or else that of eps 10."""
     _, choose = fit_and_validation(dataset, "perturber")
     floor = goal.limits.target_accuracy

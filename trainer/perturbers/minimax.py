@@ -18,7 +18,14 @@ from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.perturbers import adversarial_score
 from edgeveil.trainer.perturbers.base import Goal
-from edgeveil.trainer.perturbers.prgan import adam, build_generator, fitted, hinge_loss, mean, med_cross_entropy
+from edgeveil.trainer.perturbers.prgan import (
+    adam,
+    as_perturber,
+    build_generator,
+    hinge_loss,
+    mean_losses,
+    med_cross_entropy,
+)
 from edgeveil.trainer.recipe.perturber import Minimax
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -101,7 +108,7 @@ def fit(
             rows = np.concatenate([own, learned.reshape(-1)])
             noise = draw.random((len(rows), section.noise), np.float32)
             losses.append(step(tf.gather(u_all, rows), tf.gather(y, rows), tf.gather(z, rows), tf.constant(noise)))
-        return mean(losses)
+        return mean_losses(losses)
 
     def judged(number: int) -> Judged:
         draw = np.random.default_rng([seed, number, 1])
@@ -124,7 +131,7 @@ def fit(
 
     ships = {"generator": networks.generator}
     run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
-    return fitted(dataset.input, networks.generator, kind="minimax")
+    return as_perturber(dataset.input, networks.generator, kind="minimax")
 
 
 def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Networks:

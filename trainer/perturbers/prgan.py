@@ -77,7 +77,7 @@ def fit(
     def epoch(number: int) -> dict[str, float]:
         order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
         batches = (tf.constant(rows) for rows in order.reshape(steps, batch))
-        return mean([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
+        return mean_losses([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
 
     def judged(_number: int) -> Judged:
         made = score_checkpoint(
@@ -94,7 +94,7 @@ def fit(
 
     ships = {"generator": networks.generator}
     run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
-    return fitted(dataset.input, networks.generator, kind=section.kind)
+    return as_perturber(dataset.input, networks.generator, kind=section.kind)
 
 
 def build(spec: InputSpec, section: PrGan, target: Any, sensitive: Any, *, seed: int) -> Networks:
@@ -221,7 +221,7 @@ def hinge_loss(u: Any, made: Any, c: float) -> Any:
     return tf.reduce_mean(tf.nn.relu(tf.sqrt(squared + 1e-12) - c))
 
 
-def fitted(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
+def as_perturber(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
     """A generator as a perturber: preprocess, draw noise if it takes any, generate, back to x's own kind."""
     image, *noise = generator.inputs
     inputs, draws = {image.name: "u"}, []
@@ -238,6 +238,6 @@ def fitted(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
     )
 
 
-def mean(steps: list[dict[str, Any]]) -> dict[str, float]:
+def mean_losses(steps: list[dict[str, Any]]) -> dict[str, float]:
     """The losses of several steps, averaged by name."""
     return {name: float(np.mean([float(losses[name]) for losses in steps])) for name in steps[0]}

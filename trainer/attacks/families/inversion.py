@@ -37,7 +37,7 @@ class Inversion:
         budget = replace(problem.budget, macs=problem.budget.macs / 2)
         problem = replace(problem.capped(problem.budget.rows), budget=budget)
         inverter = invert(problem, seed)
-        fit, stop = before(problem.fit), before(problem.stop)
+        fit, stop = original(problem.fit), original(problem.stop)
         recogniser = train(problem, trunk_for(problem), seed, fit=fit, stop=stop, rate=2e-3)
         return InversionAttack(inverter, recogniser)
 
@@ -84,14 +84,14 @@ def invert(problem: Problem, seed: int) -> Inverter:
     keras.utils.set_random_seed(seed)
     fit, stop = problem.fit, problem.stop
     standard = features.Standard.fit(features.unit(problem, fit))
-    goal = features.unit(problem, before(fit))
+    goal = features.unit(problem, original(fit))
     model = _network(problem, features.side(problem, fit).shape[1], goal)
     rows, epochs = affordable(model, len(fit), problem.budget)
     some = fit.take(np.arange(rows))
     descend(
         model,
         (_look(problem, standard, some), goal[:rows]),
-        (_look(problem, standard, stop), features.unit(problem, before(stop))),
+        (_look(problem, standard, stop), features.unit(problem, original(stop))),
         loss="mse",
         epochs=epochs,
         budget=problem.budget,
@@ -100,7 +100,7 @@ def invert(problem: Problem, seed: int) -> Inverter:
     return Inverter(model, problem, standard)
 
 
-def before(part: Released) -> Released:
+def original(part: Released) -> Released:
     """The rows of ``part`` as they were: x in place of x', nothing beside it."""
     return replace(part, x=cast(np.ndarray, part.raw), also=None, raw=None, codes=None)
 

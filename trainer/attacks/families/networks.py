@@ -156,10 +156,10 @@ def build(problem: Problem, trunk: Trunk, side_width: int) -> Any:
     import keras
 
     reading = keras.Input(problem.input.shape, name="reading")
-    return joined_late(problem, reading, trunk(reading), side_width, None)
+    return join_late(problem, reading, trunk(reading), side_width, None)
 
 
-def joined_late(problem: Problem, reading: Any, features: Any, side_width: int, already: Any) -> Any:
+def join_late(problem: Problem, reading: Any, features: Any, side_width: int, already: Any) -> Any:
     """The model whose logits are log P(z|y), plus ``already`` where given, plus what features and side tell."""
     import keras
 

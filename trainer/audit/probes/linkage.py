@@ -199,13 +199,13 @@ def _trees(features: np.ndarray, fit: np.ndarray, pairs: Pairs, trees: int, rng:
 
     reduce = _components(features[fit])
 
-    def apart(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    def distance(one: np.ndarray, two: np.ndarray) -> np.ndarray:
         return np.abs(reduce(one) - reduce(two))
 
     model = HistGradientBoostingClassifier(max_iter=trees, max_leaf_nodes=8, random_state=int(rng.integers(2**31)))
     with threadpool_limits(1, user_api="openmp"):
-        model.fit(apart(features[pairs.i], features[pairs.j]), pairs.same)
-    return lambda one, two: model.predict_proba(apart(one, two))[:, 1]
+        model.fit(distance(features[pairs.i], features[pairs.j]), pairs.same)
+    return lambda one, two: model.predict_proba(distance(one, two))[:, 1]
 
 
 def _components(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

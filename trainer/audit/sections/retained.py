@@ -21,9 +21,9 @@ from edgeveil.trainer.audit.sections.utility import (
     accuracy,
     chances,
     correlation,
+    discriminator_accuracy,
     properties,
     residual,
-    told_apart,
 )
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import intervals
@@ -130,7 +130,7 @@ def _row(
     return {
         "train_on_it": reader.score(clean),
         "read_from_it": reader.score(shown["test"]),
-        "told_apart": told_apart(dataset, (first, real), (shown["second"], made), effort, seed),
+        "told_apart": discriminator_accuracy(dataset, (first, real), (shown["second"], made), effort, seed),
     }
 
 

@@ -13,7 +13,7 @@ KINDS_OF_DATA = (
 )
 
 
-def useful(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def retained_table(document: Mapping[str, Any]) -> dict[str, Any] | None:
     """The table of collateral utility of an audit: attributes, and a row for each kind of data; None where none is."""
     part = document.get("collateral")
     if not part:

@@ -77,7 +77,7 @@ def _row(length: int, slices: Mapping[str, Slice], classes: tuple[int, int], tre
     rng = np.random.default_rng(seed)
     found: dict[str, Any] = {"releases": length, "tracks": len(test)}
     for name, learn in (("right", fit), ("people_shuffled", tracks.permuted(fit, rng))):
-        answers = tracks.answers(learn, test, classes=classes, codes=codes, trees=trees, seed=seed)
+        answers = tracks.posteriors(learn, test, classes=classes, codes=codes, trees=trees, seed=seed)
         found[name] = {family: float((p.argmax(axis=1) == test.z).mean()) for family, p in answers.items()}
     prior = counted_prior(fit.y, fit.z, classes)
     found["chance"] = float((prior[test.y].argmax(axis=1) == test.z).mean())

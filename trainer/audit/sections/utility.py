@@ -128,7 +128,7 @@ class Reader:
         return {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
 
 
-def told_apart(
+def discriminator_accuracy(
     dataset: Dataset, real: tuple[Shown, Shown], made: tuple[Shown, Shown], effort: Effort, seed: int
 ) -> Any:
     """How often a fresh discriminator tells ``made`` from ``real`` readings, (to learn on, to be tried on) of each.
