@@ -1,4 +1,4 @@
-"""Every adversary against one set of released rows. Knows arrays and labels; nothing of bundles, runs or files."""
+"""Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def attack_all(
     ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once. The ensemble is made of
     the others, one for each seed. ``curve`` trains the best attack found on less data too.
     """
-    # Nobody who attacks has the readings behind the rows that are judged, a user's own family included.
+    # Nobody who attacks has the samples behind the rows that are judged, a user's own family included.
     problem = replace(problem, choose=problem.choose.as_received(), test=problem.test.as_received())
     families = adversaries() if families is None else families
     kept: list[Scored] = []

@@ -1,4 +1,4 @@
-"""Data files that a person fetches once: looked up below EDGEVEIL_DATA, and taken only with the right checksum."""
+"""Downloaded data files: found below EDGEVEIL_DATA, and used only with the right checksum."""
 
 from __future__ import annotations
 

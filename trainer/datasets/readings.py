@@ -1,4 +1,4 @@
-"""What a loader hands over before anything is cut: raw readings and labels as they came, checked."""
+"""Raw samples and labels as a loader returns them, checked, before they are cut into slices."""
 
 from __future__ import annotations
 

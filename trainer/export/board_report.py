@@ -1,4 +1,4 @@
-"""What each board gets, and what could not be shown here: refused is a result, never a silent skip."""
+"""A row for each board: the artefacts it gets, and what could not be tested here and why."""
 
 from __future__ import annotations
 

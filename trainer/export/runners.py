@@ -1,4 +1,4 @@
-"""One perturber on Keras or on an interpreter, through the board's own pipeline, with what flows between the stages."""
+"""A perturber run on Keras or on an interpreter by the board's own pipeline, its tensors recorded."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RecordedRun:
         self.info = dict(info)
 
     def run(self, x: np.ndarray, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Raw readings (n, ...) in, every output (n, ...) out by name; draws are given, never fresh."""
+        """Raw samples (n, ...) in, every output (n, ...) out by name; draws are given, never fresh."""
         return self._pipeline.run(x, dict(draws))
 
     def model_inputs(self, model: str) -> dict[str, np.ndarray]:
@@ -109,14 +109,14 @@ def tensor_names(fitted: FittedPerturber, model: str) -> tuple[list[str], list[s
 
 
 def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator) -> dict[str, dict[str, np.ndarray]]:
-    """What every model sees, ``{model: {input: (n + 2, ...)}}``, when readings x (n, ...) go through on Keras.
+    """What every model sees, ``{model: {input: (n + 2, ...)}}``, when samples x (n, ...) go through on Keras.
 
-    Two readings are added, all low and all high, with draws of 0 and 1: so the ends of the unit cube are inside the
+    Two samples are added, all low and all high, with draws of 0 and 1: so the ends of the unit cube are inside the
     range that int8 gets, and its step there is exactly 1/255.
     """
     ends = np.stack([np.zeros(fitted.input.shape, np.float32), np.ones(fitted.input.shape, np.float32)])
     if fitted.input.kind == "vector":
-        # No reading is 1 everywhere: such a row would stretch every scale inside for the sake of the input's alone.
+        # No sample is 1 everywhere: such a row would stretch every scale inside for the sake of the input's alone.
         ends[1] = np.arange(ends[1].size) == 0
     x = np.concatenate([x, from_unit(fitted.input, ends)])
     draws = recorded_draws(fitted, len(x), rng)

@@ -1,4 +1,4 @@
-"""Which artefacts a kind of perturber can have: not every precision serves every mathematics."""
+"""The artefact variants (format, precision, batch) that a kind of perturber can have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The problem a linear cleaner solves, from a recipe and a data set: what is wanted, what is confidential, eps."""
+"""The problem that a linear cleaner solves, from a recipe and a data set: wanted and confidential labels, eps."""
 
 from __future__ import annotations
 

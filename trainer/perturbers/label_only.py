@@ -1,7 +1,7 @@
-"""Label-only: the predicted y leaves, drawn as that class's mean training reading, and nothing else.
+"""Label-only: the predicted y leaves, drawn as that class's mean training sample, and nothing else.
 
 The floor that every perturber is compared with: it leaks nothing beyond y but the errors of y-hat. Drawn as a *random
-donor*, any real reading of the class, it even trains models and looks real: these two measures prove nothing alone.
+donor*, any real sample of the class, it even trains models and looks real: these two measures prove nothing alone.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def as_donor(
 ) -> FittedPerturber:
     """Label-only as a random donor of the predicted class, one of ``donors`` (a power of two) drawn by ``rng`` here.
 
-    ``allowed`` (N,) says whose readings may be shown; None: everybody's, for tables of results or for public data.
+    ``allowed`` (N,) says whose samples may be shown; None: everybody's, for tables of results or for public data.
     Raises ``BadInput`` where a class has no donor.
     """
     part = dataset.part("perturber")

@@ -1,9 +1,9 @@
-"""The Laplace mechanism: discrete noise on every value of a reading, differentially private (paper 001, section 6.2).
+"""The Laplace mechanism: discrete noise on every value of a sample, differentially private (paper 001, section 6.2).
 
-A reading's values are taken to a grid of ``levels`` steps (whole numbers lie on one), and to each a whole number of
-steps is added, k with probability proportional to exp(-|k| / scale): two readings that differ in one value then give
+A sample's values are taken to a grid of ``levels`` steps (whole numbers lie on one), and to each a whole number of
+steps is added, k with probability proportional to exp(-|k| / scale): two samples that differ in one value then give
 any x' with probabilities that differ by a factor of at most exp(eps), eps = levels / scale. All values may differ, so
-for whole readings it is eps times their number. What leaves the range is brought back to its end, which tells no more.
+for whole samples it is eps times their number. What leaves the range is brought back to its end, which tells no more.
 
 The board draws the noise in exact integers (``random_draws.discrete_laplace``); here OpenDP says what it is worth.
 """
@@ -85,7 +85,7 @@ def measurement(scale: Fraction) -> Any:
 
 
 def perturber(spec: InputSpec, scale: Fraction, levels: int) -> FittedPerturber:
-    """The mechanism's stages; there is no network. It may leave a reading as it is: that is part of what eps says."""
+    """The mechanism's stages; there is no network. It may leave a sample as it is: that is part of what eps says."""
     scaled = {"numerator": scale.numerator, "denominator": scale.denominator}
     return FittedPerturber(
         kind="laplace",

@@ -1,6 +1,6 @@
 """Minimax: PR-GAN whose sensitive classifiers keep learning on what it makes, with noise as a second input.
 
-PR-GAN hides z from one D_z that was trained on raw readings and never learns again; whoever trains on x' reads z as
+PR-GAN hides z from one D_z that was trained on raw samples and never learns again; whoever trains on x' reads z as
 before. Here three adversaries of different architecture take two steps each for every step of the generator, and one
 after the other starts anew every few epochs, so that the generator cannot settle against what they happened to learn.
 The D_z of the first slice has no weight. The loss is eq. (11) with the mean over adversaries in eq. (8).
@@ -21,6 +21,7 @@ from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.prgan import (
     adam,
     as_perturber,
+    build_discriminator,
     build_generator,
     hinge_loss,
     mean_losses,
@@ -135,16 +136,15 @@ def fit(
 
 
 def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Networks:
-    """All networks for readings of ``dataset``. Raises ``BadInput`` where the generator does not go with them."""
+    """All networks for samples of ``dataset``. Raises ``BadInput`` where the generator does not go with them."""
     import keras
 
     from edgeveil.models import adversaries
-    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
 
     keras.utils.set_random_seed(seed)
     spec = dataset.input
     generator = build_generator(spec, section.generator, noise=section.noise)
-    discriminator = conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+    discriminator = build_discriminator(spec)
     learning = []
     for make in adversaries.adversaries(spec.shape, len(dataset.z_names)):
         model = make()
@@ -163,7 +163,7 @@ def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Netw
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> Any:
-    """A compiled step: readings u (k n, *shape) in the unit cube, y and z (k n,) and noise (k n, noise) in, losses out.
+    """A compiled step: samples u (k n, *shape) in the unit cube, y and z (k n,) and noise (k n, noise) in, losses out.
 
     The first n rows are the generator's and the discriminator's, the others, n at a time, those on which every
     adversary takes ``adversary_steps`` steps before: k is one more than these.

@@ -98,14 +98,12 @@ def fit(
 
 
 def build(spec: InputSpec, section: PrGan, target: Any, sensitive: Any, *, seed: int) -> Networks:
-    """All networks for readings of ``spec``. Raises ``BadInput`` where the generator does not go with them."""
+    """All networks for samples of ``spec``. Raises ``BadInput`` where the generator does not go with them."""
     import keras
-
-    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
 
     keras.utils.set_random_seed(seed)
     generator = build_generator(spec, section.generator)
-    discriminator = conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+    discriminator = build_discriminator(spec)
     sent = straight_through(spec) if section.straight_through else identity
     return Networks(
         generator,
@@ -128,9 +126,9 @@ def adam(model: Any, rate: float) -> Any:
 
 
 def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> Any:
-    """An untrained generator for readings of ``spec``, with so many numbers of ``noise`` as a second input.
+    """An untrained generator for samples of ``spec``, with so many numbers of ``noise`` as a second input.
 
-    Raises ``BadInput`` where the section and the readings do not go together.
+    Raises ``BadInput`` where the section and the samples do not go together.
     """
     from edgeveil.models.generators import conv_generator, mlp_generator
 
@@ -157,8 +155,15 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
     )
 
 
+def build_discriminator(spec: InputSpec) -> Any:
+    """An untrained discriminator for samples of ``spec``."""
+    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
+
+    return conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+
+
 def training_step(networks: Networks, theta: np.ndarray, section: PrGan, terms: Terms) -> Any:
-    """A compiled step: readings u (n, *shape) in the unit cube and y (n,) in, the losses out by name.
+    """A compiled step: samples u (n, *shape) in the unit cube and y (n,) in, the losses out by name.
 
     D is trained on eq. (7), then G on eq. (11); D_y and D_z never change.
     """
@@ -213,7 +218,7 @@ def med_cross_entropy(logits: Any, p: Any) -> Any:
 
 
 def hinge_loss(u: Any, made: Any, c: float) -> Any:
-    """Eq. (10): the mean of max(0, |G(u) - u| - c), Euclidean, over readings (n, ...)."""
+    """Eq. (10): the mean of max(0, |G(u) - u| - c), Euclidean, over samples (n, ...)."""
     import tensorflow as tf
 
     squared = tf.reduce_sum(tf.square(made - u), axis=list(range(1, len(u.shape))))

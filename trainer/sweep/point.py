@@ -1,4 +1,4 @@
-"""One point of a frontier: train what the recipe says, attack what it lets out, measure what it keeps.
+"""One point of a frontier: train what the recipe says, attack its output, measure its utility.
 
 Measured are the run's own networks on the test slice, so that hundreds of points can be compared; what ships is audited
 by ``edgeveil audit`` on the exported artefact.

@@ -19,7 +19,7 @@ NAMES = ("target", "sensitive")
 
 
 def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None = None) -> Any:
-    """An untrained classifier for readings of ``spec``. Raises ``BadInput`` where the two do not go together."""
+    """An untrained classifier for samples of ``spec``. Raises ``BadInput`` where the two do not go together."""
     from edgeveil.models import classifiers
 
     if (architecture == "table1-wifi") != (spec.kind == "vector"):
@@ -148,7 +148,7 @@ def evaluate(model: Any, u: np.ndarray, labels: np.ndarray) -> tuple[float, floa
 
 
 def predict(model: Any, u: np.ndarray, *, batch: int = 1024) -> np.ndarray:
-    """The model's output for unit-cube readings (n, ...), float32."""
+    """The model's output for unit-cube samples (n, ...), float32."""
     return np.concatenate([np.asarray(model(u[i : i + batch], training=False)) for i in range(0, len(u), batch)])
 
 

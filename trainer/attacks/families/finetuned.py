@@ -1,4 +1,4 @@
-"""D_z itself, trained on with perturbed readings: what the adversary the perturber knows best becomes in a minute."""
+"""The fixed D_z, fine-tuned on perturbed samples."""
 
 from __future__ import annotations
 

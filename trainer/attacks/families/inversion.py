@@ -1,4 +1,4 @@
-"""Undo the perturber first: a network learns x from pairs (x', x), and a recogniser of clean readings looks at that."""
+"""Reconstruction, then inference: a network learns x from pairs (x', x), and a classifier reads z from that."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Inverter:
     standard: features.Standard
 
     def __call__(self, part: Released) -> np.ndarray:
-        """The reconstructed readings (n, *shape), in units of x."""
+        """The reconstructed samples (n, *shape), in units of x."""
         problem = self.problem
         u = logits(self.model, *_look(problem, self.standard, part))
         if problem.input.low is None:
@@ -110,7 +110,7 @@ def _look(problem: Problem, standard: features.Standard, part: Released) -> list
 
 
 def _network(problem: Problem, side_width: int, goal: np.ndarray) -> Any:
-    """The mean reading, plus what the whole of x' and y tell, plus, for pictures, what each neighbourhood tells."""
+    """The mean sample, plus what the whole of x' and y tell, plus, for pictures, what each neighbourhood tells."""
     import keras
     from keras import layers
 

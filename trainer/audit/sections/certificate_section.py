@@ -108,7 +108,7 @@ def linked_samples(
     classes: tuple[int, int],
     rng: np.random.Generator,
 ) -> list[dict[str, Any]]:
-    """T readings of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
+    """T samples of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
 
     ``learn`` are the codes of the second slice, which the attack learns from, ``judge`` those of the test slice.
     """

@@ -1,4 +1,4 @@
-"""The table of what perturbed data are still good for besides y, as reports and cards show it."""
+"""The table of retained properties, as reports and cards show it."""
 
 from __future__ import annotations
 
