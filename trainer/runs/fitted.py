@@ -56,7 +56,7 @@ class FittedPerturber:
         }
 
     def perturb(self, x: np.ndarray, tracks: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Readings (n, ...) in, every output (n, ...) out by name, through the board's own pipeline code on Keras.
+        """Samples (n, ...) in, every output (n, ...) out by name, through the board's own pipeline code on Keras.
 
         ``tracks`` (n,) says whose frames of a stream they are, in order of time; None: each stands for a whole track.
         """
@@ -115,7 +115,7 @@ def output_stage(spec: InputSpec) -> dict[str, Any]:
 
 
 def frame_output(spec: InputSpec) -> dict[str, Any]:
-    """The output that is a perturbed reading."""
+    """The output that is a perturbed sample."""
     return {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": list(spec.shape), "dtype": spec.dtype}
 
 

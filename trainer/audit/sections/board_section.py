@@ -99,7 +99,7 @@ def _kept(declared: Sequence[Mapping[str, Any]], perturbed: Perturbed) -> Sequen
 
 
 def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same readings through the same artefact here, with the noise that was drawn there."""
+    """The same samples through the same artefact here, with the noise that was drawn there."""
     manifest = {**subject.manifest, "outputs": [*subject.manifest["outputs"], *further_outputs(subject)]}
     pipeline = load_pipeline(manifest, subject.members, subject.runs_here())
     try:
@@ -113,7 +113,7 @@ def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) 
 
 
 def _compared(name: str, kind: str, here: np.ndarray, there: np.ndarray, cluster: np.ndarray | None) -> dict[str, Any]:
-    """How many readings came out otherwise there, the share with its interval, and a frame's largest difference."""
+    """How many samples came out otherwise there, the share with its interval, and a frame's largest difference."""
     other = (here != there).reshape(len(here), -1).any(axis=1)
     share = interval(intervals.rate(other, cluster))
     apart = np.abs(here.astype(np.float64) - there.astype(np.float64)).max() if kind == "frame" else None
