@@ -152,7 +152,7 @@ def main() -> int:
     idle.begin(anyway=options.anyway)
     watch = idle.Watch()
     rows = []
-    for file in benchmark.of_bundle(bundle, options.work):
+    for file in benchmark.bundle_files(bundle, options.work):
         # OpenVINO tells formats apart by the name.
         path = Path(file["path"]).with_suffix("." + file["format"])
         path.write_bytes(Path(file["path"]).read_bytes())
