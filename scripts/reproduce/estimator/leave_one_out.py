@@ -1,6 +1,6 @@
 """How good estimates are: every network left out in turn, everything fitted anew without it, both methods.
 
-For each network of devices/calibration/published.csv (all its sizes and precisions together) the regression is fitted
+For each network of devices/latency/published.csv (all its sizes and precisions together) the regression is fitted
 without any of its rows, on any board, and its ranges are compared with what was measured. Nested: which variant of the
 regression is fitted is chosen anew each time, without the network that is left out. Bounds ("at least") are checked on
 the same fits, wherever another network on the board costs more in every respect. The second method, the
@@ -25,9 +25,10 @@ import numpy as np
 
 from edgeveil.devices.latency.calibration import Row, published
 from edgeveil.devices.latency.estimate import FARTHEST, LEAST_NETWORKS, SHARE, Network, at_least, by_reference, estimate
-from edgeveil.devices.latency.regression import USUAL, Regression, chosen, scored
+from edgeveil.devices.latency.regression import Regression
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report.bench import write_guide
+from scripts.reproduce.estimator.variants import USUAL, chosen, scored, spreads
 
 RESULT = Path("docs/results/bench/estimator.json")
 GUIDE = Path("docs/benchmarks.md")
@@ -110,7 +111,7 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Measure and record; exit code 3 where a board with many rows has ranges that are too wide."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/measure_estimator.py")
+    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: python -m scripts.reproduce.estimator.leave_one_out --out estimator.json")
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     rows = published()
@@ -144,7 +145,7 @@ def main() -> int:
         "variants": _variants(rows, found["regression"]),
         "bounds": _bounds(found["regression"]),
         "repeats": _repeats(rows),
-        "spreads_of_the_whole_table": Regression(rows).spreads(),
+        "spreads_of_the_whole_table": spreads(Regression(rows)),
         "misses": _misses(found["regression"]),
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
