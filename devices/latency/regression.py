@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from edgeveil.devices.latency import terms
 from edgeveil.devices.latency.calibration import Row
@@ -115,13 +116,15 @@ class Regression:
         self.spreads = 0.7 * self._scales
         self._odd = np.ones(len(rows))  # how much wider each network's own effects are
         self._costs = np.zeros_like(self._logs)  # of each row's board, as logarithms of factors of the usual ones
-        for turn in range(_ROUNDS):
+        # Matrices of some hundred rows: more threads wait for each other longer than they work.
+        with threadpool_limits(limits=1):
+            for turn in range(_ROUNDS):
+                self._linearise()
+                self.spreads = self._fit()
+                if turn >= _ROUNDS // 3:
+                    self._widen(freedom)
             self._linearise()
-            self.spreads = self._fit()
-            if turn >= _ROUNDS // 3:
-                self._widen(freedom)
-        self._linearise()
-        self.stretch = self._stretched(CALIBRATED)
+            self.stretch = self._stretched(CALIBRATED)
 
     def _parts(self) -> np.ndarray:
         """What each effect adds to the covariance of rows, at a spread of 1: (effects, rows, rows)."""
