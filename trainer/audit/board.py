@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.remote.remote_rows import through_board
+from edgeveil.devices.remote.remote_rows import perturb_on_board
 from edgeveil.edge_runtime.bundle.reader import read_file
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
@@ -55,7 +55,7 @@ def audit_on_board(
         opened.subject.sha256()
     test = opened.run.dataset().part("test")
     kept = opened.run.folder / "audit-cache" / "on-board"
-    rows = through_board(
+    rows = perturb_on_board(
         board,
         read_file(str(bundle)),
         test.x,

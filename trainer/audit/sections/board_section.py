@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.devices.remote.remote_rows import Rows
+from edgeveil.devices.remote.remote_rows import RemoteRows
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.attacks.families.networks import logits
@@ -45,7 +45,7 @@ _DRAWS = {"uniform": ("float32", True), "laplace": ("int64", True), "channel": (
 class OnBoard:
     """What came back from a board, and the bundle's manifest hash."""
 
-    rows: Rows
+    rows: RemoteRows
     bundle: str
 
 
