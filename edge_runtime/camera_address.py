@@ -22,7 +22,7 @@ Address = NamedTuple(
 )
 
 
-def parse(text):
+def parse(text: str) -> Address:
     """The ``Address`` of an http://, https:// or rtsp:// URL. Raises ``BadInput``, which shows none of it."""
     try:
         parts = urlsplit(text)
@@ -44,7 +44,7 @@ def parse(text):
     )
 
 
-def is_private(text):
+def is_private(text: str) -> bool:
     """Whether raw pictures from this address travel where no one else can read them: this machine, or checked TLS."""
     address = parse(text)
     if address.scheme == "https":
@@ -60,6 +60,6 @@ def is_private(text):
 ON_NETWORK = ("http", "https", "rtsp")
 
 
-def on_network(text):
+def on_network(text: str) -> bool:
     """Whether raw frames of the source that ``text`` names come over a network: another process fetches those."""
     return text.partition(":")[0] in ON_NETWORK
