@@ -1,8 +1,8 @@
 """The main job on an embedded default, from data to a report: what scripts/demo runs inside .venv.
 
 scikit-learn's own handwritten digits; keeps parity, hides "less than five". Two perturbers are trained and attacked:
-the paper's generator, and the release that is recommended instead. One picture says why; what is sealed, run and
-benchmarked is the release.
+the paper's generator, and the codebook that is recommended instead. One picture says why; what is sealed, run and
+benchmarked is the codebook.
 """
 
 import argparse
@@ -63,8 +63,8 @@ def demo(out: Path, *, quick: bool) -> str:
     step(1, "train the paper's PR-GAN on scikit-learn's digits: keep parity, hide 'less than five'", started)
     paper = train(Recipe.find("digits-prgan"), out / "prgan", budget=budget)
 
-    step(2, "train a release for the same, which sends one of a few codes for each digit", started)
-    run = train(Recipe.find("digits-release"), out / "run", budget=budget, classifiers=paper.folder)
+    step(2, "train a codebook for the same, which sends one of a few codes for each digit", started)
+    run = train(Recipe.find("digits-codebook"), out / "run", budget=budget, classifiers=paper.folder)
 
     step(3, f"export it for {', '.join(PROFILES)}", started)
     folder = export(run.folder, PROFILES, out / "export")
@@ -132,7 +132,7 @@ def compared(paper: Run, beside: dict, run: Run, document: dict, out: Path) -> b
         [
             comparison.Row("x, the digits themselves", x),
             comparison.Row("PR-GAN's x'", sent[0], beside, comparison.kept(beside)),
-            comparison.Row("the release's x'", sent[1], document, comparison.kept(document)),
+            comparison.Row("the codebook's x'", sent[1], document, comparison.kept(document)),
             comparison.Row("label-only: the floor", floor.perturb(x)["frame"], document["label_only"], {}),
         ],
         target=document["data"]["target"],
@@ -146,14 +146,14 @@ def closing(out: Path, beside: dict, document: dict, seconds: float) -> str:
     return f"""
 PR-GAN: {sentence(beside)}
 
-The release: {sentence(document)}
+The codebook: {sentence(document)}
 
 {comparison.why(beside, document)}
 
 Done in {seconds:.0f} s. {out}/ holds
   comparison.png what both send, and who still reads it       report.html  one page: that, numbers, curves
-  demo.veil      the release as a signed bundle (development key: every runtime says so)
-  audit.json     the privacy numbers of the release           bench.json   its speed on this machine
+  demo.veil      the codebook as a signed bundle (development key: every runtime says so)
+  audit.json     the privacy numbers of the codebook          bench.json   its speed on this machine
   prgan-export/  the paper's generator and its audit.json     trust/       the public key that a board would hold
 
 Try next

@@ -102,7 +102,7 @@ def _install(arguments: argparse.Namespace) -> None:
 
 
 def _update(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
     from edgeveil.edge_runtime.releases.update import update
 
@@ -118,7 +118,7 @@ def _update(arguments: argparse.Namespace) -> None:
     changed = update(
         arguments.root,
         arguments.place,
-        Trust.open(os.path.join(arguments.root, "trust"), floor=state.floor),
+        open_trust(os.path.join(arguments.root, "trust"), floor=state.floor),
         install,
         committed=state.committed,
         say=_note,

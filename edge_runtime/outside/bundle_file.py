@@ -4,7 +4,7 @@ import os
 from typing import NamedTuple
 
 from edgeveil.edge_runtime.bundle.reader import Bundle, open_file, read_all, read_bundle
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 
 BundleFile = NamedTuple("BundleFile", [("handle", int), ("bundle", Bundle)])
@@ -16,7 +16,7 @@ def open_bundle(path: str, trust: str) -> BundleFile:
     The inside gets the descriptor and verifies the same file for itself. Of the members only the audit is kept: the
     models are the inside's, and need not be in memory twice.
     """
-    keys = Trust.open(trust)
+    keys = open_trust(trust)
     handle = open_file(path)
     try:
         bundle = read_bundle(read_all(handle), keys)

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from edgeveil.edge_runtime import config, paths
 from edgeveil.edge_runtime.bundle.reader import Bundle
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases
@@ -26,7 +26,7 @@ def open_releases(root: str) -> Releases:
     """The ``Releases`` under ``root``, with the device's own trust and policy. Raises ``BadInput``."""
     if not os.path.isdir(root):
         raise BadInput("There is no {} on this board: flash it first, over a channel you trust.".format(root))
-    return Releases(root, lambda floor: Trust.open(os.path.join(root, "trust"), floor=floor))
+    return Releases(root, lambda floor: open_trust(os.path.join(root, "trust"), floor=floor))
 
 
 def trial(

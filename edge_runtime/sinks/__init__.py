@@ -34,7 +34,8 @@ def open_sink(
 ) -> Sink:
     """The sink that ``uri`` (``KIND:WHERE``) names, for frames with ``outputs`` as the manifest lists them.
 
-    ``manifest`` is the whole verified manifest, ``options`` what the program around it brings (docs/sinks.md lists
+    ``manifest`` is the whole verified manifest, ``options`` what the program around it brings
+    (docs/reference/sinks.md lists
     them).
 
     Raises ``BadInput`` for an unknown kind or a path that cannot take them, ``DeviceFailed`` where a library that the

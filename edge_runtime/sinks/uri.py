@@ -60,7 +60,7 @@ def address(text: str, port: int, known: Known) -> Tuple[str, int, str, Dict[str
     if parts.username is not None or parts.password is not None:
         raise BadInput(
             "a password in an address shows up in lists of processes and in logs: put it into a file that only you may "
-            "read, or into the environment (docs/sinks.md)"
+            "read, or into the environment (docs/reference/sinks.md)"
         )
     if not host or parts.fragment:
         raise BadInput("expected an address as {}://HOST:PORT/...; no host is named".format(parts.scheme))

@@ -1,4 +1,4 @@
-"""Where frames come from: ``open_source("camera:0")``, ``"kinect:"``, ``"npz:FILE"``; docs/sources.md lists them."""
+"""Where frames come from: ``open_source("camera:0")``, ``"kinect:"``, ``"npz:FILE"``; docs/reference/sources.md."""
 
 import importlib
 from typing import Any, Dict, Optional

@@ -20,7 +20,9 @@ from tests.fuzz.mutations import DEVELOPMENT, TRUST
 from tests.support import bundles
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "manifest.schema.json").read_text()))
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads((ROOT / "docs" / "reference" / "schemas" / "manifest.schema.json").read_text())
+)
 # The files whose lines are counted; the fuzzer is led by all but the arithmetic.
 SUBJECT = (
     "bundle/archive",

@@ -29,7 +29,7 @@ from tests.support import bundles
 from tests.support.checkout import ROOT
 
 WIDE = 64
-SECRET = bytes(np.random.default_rng(77).integers(1, 16, WIDE).astype(np.uint8))
+SECRET = bytes(np.random.default_rng([77]).integers(1, 16, WIDE).astype(np.uint8))
 
 
 def wide_example(**capture: Any) -> tuple[dict[str, Any], dict[str, bytes]]:

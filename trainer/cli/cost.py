@@ -39,9 +39,9 @@ def costs_of(what: Path, trust: Path | None) -> dict[str, Any]:
         if trust is None:
             raise BadInput("A bundle is read only once it is verified: give the folder of keys that may sign, --trust.")
         from edgeveil.edge_runtime.bundle.reader import read_bundle
-        from edgeveil.edge_runtime.bundle.trust import Trust
+        from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
-        bundle = read_bundle(what, Trust.open(trust))
+        bundle = read_bundle(what, open_trust(trust))
         return _of_manifest(bundle.manifest, lambda name: bundle.members[name])
     if what.is_dir():
         try:

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.trainer.cli import audit, cost, estimate
 from edgeveil.trainer.cli import bench as cli_bench
@@ -24,7 +25,6 @@ from edgeveil.trainer.cli.trust import trust
 
 app = typer.Typer(
     name="edgeveil",
-    help="Train, audit, sign and run perturbers that keep the answer and hide the person.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -42,6 +42,21 @@ cli_devices.add_commands(app, boards)
 cost.add_commands(app)
 cli_bench.add_commands(app)
 estimate.add_commands(app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"edgeveil {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _edgeveil(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Train, audit, sign and run perturbers that keep the answer and hide the person."""
 
 
 class Budget(str, Enum):
@@ -97,7 +112,7 @@ def train(
 
 
 @app.command(
-    epilog="Example: edgeveil sweep mnist-release mnist-prgan --axis perturber.price=1,4,16 "
+    epilog="Example: edgeveil sweep mnist-codebook mnist-prgan --axis perturber.price=1,4,16 "
     "--axis perturber.distance=3,5 --out sweeps/mnist --jobs 2"
 )
 def sweep(
@@ -139,13 +154,13 @@ def sweep(
         _say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
 
 
-@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind release --out mine.toml")
+@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind codebook --out mine.toml")
 def recipe_new(
     data: Annotated[str, typer.Option(help="npz:FILE with arrays x, y, z (and subject, session or groups).")],
     out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
     kind: Annotated[
         str,
-        typer.Option(help="prgan, ngp, ap, minimax, release, label-only, laplace; cleaner, noise for vectors."),
+        typer.Option(help="prgan, ngp, ap, minimax, codebook, label-only, laplace; cleaner, noise for vectors."),
     ] = "prgan",
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
@@ -210,7 +225,8 @@ def freeze(
     from edgeveil.trainer.audit.open import open_target
 
     write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
-    _say(f"Wrote {out}: perturbed readings with y, z and their slices. docs/adversaries.md says how to attack them.")
+    _say(f"Wrote {out}: perturbed samples with y, z and their slices.")
+    _say("docs/explanation/adversaries.md says how to attack them.")
 
 
 @app.command(epilog="Example: edgeveil keygen keys")

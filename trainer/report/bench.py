@@ -127,7 +127,7 @@ def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
 
 
 def write_guide(results: Path, guide: Path) -> None:
-    """Bring the estimator's tables in docs/benchmarks.md up to date with ``estimator.json``."""
+    """Bring the estimator's tables in docs/results/estimator.md up to date with ``estimator.json``."""
     document = json.loads((results / "estimator.json").read_text())
     makers = {"estimator": partial(estimator_table, document), "both": partial(both_table, document)}
     text = filled(guide.read_text(encoding="utf-8"), makers)

@@ -1,4 +1,4 @@
-"""What crosses the network: one record of fixed size a frame. ``docs/sinks.md`` says the same for who reads it.
+"""What crosses the network: one record of fixed size a frame. ``docs/reference/sinks.md`` is for who reads it.
 
 A record tells which tick it is of, which slot of that tick it fills, and the outputs of the manifest as they are. Its
 size depends on the bundle alone, so that who sees encrypted bytes pass by learns nothing from how many there are.

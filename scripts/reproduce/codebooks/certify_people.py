@@ -1,4 +1,4 @@
-"""Certifies a release on people never seen, over several splits of people, each with a training of its own.
+"""Certifies a codebook on people never seen, over several splits of people, each with a training of its own.
 
     python scripts/certify_people.py mine.toml --splits 4 --out runs/people --record people.json
 
@@ -51,7 +51,7 @@ def certify_split(
         )
     asked = recipe.certificate or Certificate()
     rows = dataset.slices.rows()
-    perturbed = subject.through(opened.subject, opened.run, dataset, rows)
+    perturbed = subject.perturb_rows(opened.subject, opened.run, dataset, rows)
     strata, stream = strata_of(dataset, asked.strata), opened.subject.manifest.get("stream")
     found = certified(dataset, perturbed, asked, strata, asked.tried * splits, seed, stream)
     if "bound" not in found:
@@ -97,7 +97,7 @@ def sentence(summary: dict[str, Any], unit: str, confidence: float) -> str:
 def main() -> None:
     """Certify every split that is missing, and say what all of them say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", help="a release: name or file")
+    parser.add_argument("recipe", help="a codebook: name or file")
     parser.add_argument("--splits", type=int, default=4)
     parser.add_argument("--artefact", default="tflite-int8")
     parser.add_argument("--budget", choices=["full", "quick"], default="full", help="of the training")

@@ -1,6 +1,6 @@
-"""Compares settings of a release on validation rows of its training slices, and records which one they speak for.
+"""Compares settings of a codebook on validation rows of its training slices, and records which one they speak for.
 
-    python scripts/choose_release.py mnist-release --axis perturber.price=2,4,8 --points 1.0 --bits 0.010 --auc 0.56 \\
+    python scripts/choose_release.py mnist-codebook --axis perturber.price=2,4,8 --points 1.0 --bits 0.010 --auc 0.56 \\
         --kept ink slant stroke --folds 2 --out docs/results/privacy/choice-mnist.json
 
 Chosen is, of the settings that stay within the limits on the mean of all folds, the one that keeps most: the largest

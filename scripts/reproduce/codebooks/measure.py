@@ -1,11 +1,11 @@
-"""Measures a trained release as JSON: certificate, attacks on its codes, what it keeps.
+"""Measures a trained codebook as JSON: certificate, attacks on its codes, what it keeps.
 
-    edgeveil train mnist-release --out runs/mnist-release
-    python scripts/measure_release.py runs/mnist-release
-    edgeveil export runs/mnist-release --for workstation --out exports/mnist-release
-    python scripts/measure_release.py runs/mnist-release --export exports/mnist-release --artefact tflite-int8
+    edgeveil train mnist-codebook --out runs/mnist-codebook
+    python scripts/measure_release.py runs/mnist-codebook
+    edgeveil export runs/mnist-codebook --for workstation --out exports/mnist-codebook
+    python scripts/measure_release.py runs/mnist-codebook --export exports/mnist-codebook --artefact tflite-int8
 
-Of a release that is held, the code is drawn from P(c | y-hat): what is counted there is y-hat, each reading standing
+Of a codebook that is held, the code is drawn from P(c | y-hat): what is counted there is y-hat, each reading standing
 for a whole track.
 
 With ``--export`` the codes are those of that artefact through the edge runtime, else those of Keras. Strata of the null
@@ -45,7 +45,7 @@ def told(run: Run, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def pipeline(run: Run, export: ExportFolder | None, artefact: str) -> Pipeline:
-    """The release of a run, on Keras or as one artefact of its export; an output ``sent`` says c."""
+    """The codebook of a run, on Keras or as one artefact of its export; an output ``sent`` says c."""
     fitted = run.perturber()
     label = next(output["tensor"] for output in fitted.outputs if output["kind"] == "label")
     tensor = label if holds(run) else "code"  # before any channel
@@ -81,7 +81,7 @@ def measured(run: Run, through: Pipeline, *, tried: int | None = None) -> tuple[
 def main() -> None:
     """Measure and print one JSON document."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("run", type=Path, help="folder that `edgeveil train` made of a release recipe")
+    parser.add_argument("run", type=Path, help="folder that `edgeveil train` made of a codebook recipe")
     parser.add_argument("--export", type=Path, help="folder that `edgeveil export` made of it")
     parser.add_argument("--artefact", default="tflite-int8", help="of the export: tflite-int8, onnx-float32, ...")
     parser.add_argument("--tried", type=int, help="configurations ever compared on these test rows")

@@ -1,6 +1,6 @@
-"""Trains, exports and measures a release on several seeds, and records what its int8 artefact leaks and keeps.
+"""Trains, exports and measures a codebook on several seeds, and records what its int8 artefact leaks and keeps.
 
-    python scripts/reproduce_release.py mnist-release --out runs --record docs/results/privacy/release-mnist.json
+    python scripts/reproduce_release.py mnist-codebook --out runs --record docs/results/privacy/codebook-mnist.json
 
 A seed is other slices, other first weights and another order. Each is recorded when it is done; run again, the script
 goes on with those that are missing. Keras, float32 and int8 stand side by side, through the edge runtime; y-hat of int8
@@ -126,10 +126,10 @@ def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any
     run, export = made(recipe, seed, out)
     dataset = run.dataset()
     rows = dataset.slices.rows()
-    left = subject.through(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, rows).released
+    left = subject.perturb_rows(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, rows).released
     families = tuple(family for family in adversaries() if family.name in NETWORKS or family.kind != "adaptive")
     tries = replace(BUDGETS[budget], every_family=True, confirm=True)
-    found = examine(dataset, left, run.classifiers(), tries, seed, lambda _rows: None, families=families).as_dict()
+    found = examine(dataset, left, run.classifiers(), tries, seed, families=lambda _problem: families).as_dict()
     kept = ("target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "learning_curve")
     return {
         "budget": budget,
@@ -185,7 +185,7 @@ def main() -> None:
     settings: Mapping[str, Any] = recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
     record = json.loads(asked.record.read_text()) if asked.record.is_file() else {}
     if record.get("settings") != settings:
-        record = {"kind": "edgeveil-release-record", "recipe": recipe.name, "settings": settings, "seeds": []}
+        record = {"kind": "edgeveil-codebook-record", "recipe": recipe.name, "settings": settings, "seeds": []}
     for seed in asked.seeds:
         one = next((done for done in record["seeds"] if done["seed"] == seed), None)
         if one is None or asked.again:

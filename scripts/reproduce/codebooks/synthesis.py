@@ -1,14 +1,14 @@
-"""What a release is good for by how its x' is made: donors, centroids or a decoder, beside raw and label-only.
+"""What a codebook is good for by how its x' is made: donors, centroids or a decoder, beside raw and label-only.
 
-The codes are those of DATA-release whatever is drawn for them, so what leaks is the same up to training noise; what
-differs is what x' can be used for. Each way is trained on the D_y and D_z of the recorded release's run, exported, and
+The codes are those of DATA-codebook whatever is drawn for them, so what leaks is the same up to training noise; what
+differs is what x' can be used for. Each way is trained on the D_y and D_z of the recorded codebook's run, exported, and
 its int8 artefact measured through the edge runtime: Table 5's networks, a fresh discriminator, what is kept, and the
 counting attack again; the same networks on raw readings, and on label-only as mean and as donor, stand beside them once
 a seed. Where a way cannot be trained (a code of too few people), the record says why. Written row by row: run again,
 the script goes on; a row of another recipe, or one that was refused, is measured anew. The runs are those that
 scripts/reproduce_release.py left in --out, or are made there.
 
-    EDGEVEIL_DATA=... .venv/bin/python scripts/measure_synthesis.py --out runs/release --data faces wifi --seeds 0
+    EDGEVEIL_DATA=... .venv/bin/python scripts/measure_synthesis.py --out runs/codebook --data faces wifi --seeds 0
 """
 
 import argparse
@@ -40,9 +40,9 @@ BESIDE = "beside"  # raw readings and label-only
 
 
 def made_so(recipe: Recipe, way: str, seed: int, out: Path) -> tuple[Run, ExportFolder]:
-    """Run and export of one way, made now or earlier; the recipe's own way is the recorded release itself.
+    """Run and export of one way, made now or earlier; the recipe's own way is the recorded codebook itself.
 
-    Raises ``Refused`` where the way cannot be trained for this release.
+    Raises ``Refused`` where the way cannot be trained for this codebook.
     """
     own = made(recipe, seed, out)
     if way == recipe.perturber.synthesis:
@@ -79,7 +79,7 @@ def row(recipe: Recipe, way: str, seed: int, out: Path) -> dict[str, Any]:
         return {"refused": str(error)}
     dataset = run.dataset()
     found, _ = measured(run, pipeline(run, export, SHIPS))
-    left = subject.through(
+    left = subject.perturb_rows(
         subject.Subject(export.manifest, export.members, SHIPS), run, dataset, dataset.slices.rows()
     ).released
     return {
@@ -99,7 +99,7 @@ def beside(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
     dataset = run.dataset()
     floor = from_classifier(dataset.for_training(), run.classifiers()["target"])
     outputs = subject.in_chunks(floor.perturb, dataset.x[dataset.slices.rows()])
-    return {"collateral": retained.beside(dataset, outputs["frame"], outputs["label"], "quick", seed)}
+    return {"collateral": retained.label_only(dataset, outputs["frame"], outputs["label"], "quick", seed)}
 
 
 def _read(record: Path) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ def main() -> None:
     load_tensorflow()
     for seed in asked.seeds:
         for data in asked.data:
-            recipe = Recipe.find(f"{data}-release")
+            recipe = Recipe.find(f"{data}-codebook")
             settings = recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
             for way in (BESIDE, *asked.ways):
                 about = {"data": data, "seed": seed, "synthesis": way}

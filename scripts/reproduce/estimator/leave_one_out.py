@@ -6,7 +6,7 @@ regression is fitted is chosen anew each time, without the network that is left 
 the same fits, wherever another network on the board costs more in every respect. The second method, the
 paper's Table 4, gets the left-out network's latency on the reference machine, as it would in use. A row is refused
 where ``edgeveil estimate`` would refuse it. Takes five minutes. Records docs/results/bench/estimator.json and writes
-the table of docs/benchmarks.md.
+the table of docs/results/estimator.md.
 """
 
 import os
@@ -30,7 +30,7 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report.bench import write_guide
 
 RESULT = Path("docs/results/bench/estimator.json")
-GUIDE = Path("docs/benchmarks.md")
+GUIDE = Path("docs/results/estimator.md")
 REFERENCE = "coral-dev-board-cpu/tflite"  # the machine of the table with the most networks
 MANY, MOST_WIDTH = 20, 3.0
 SHORTEST_MS = 0.01  # a line that goes below 0 ms is cut here, for the score alone

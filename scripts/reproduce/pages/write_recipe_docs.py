@@ -1,4 +1,4 @@
-"""Writes docs/recipes.md from the pydantic models of a recipe; nothing in it is typed twice."""
+"""Writes the tables of docs/reference/recipes.md from the pydantic models of a recipe; no key is typed twice."""
 
 import types
 import typing
@@ -9,23 +9,11 @@ from pydantic.fields import FieldInfo
 
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
+from edgeveil.trainer.report.marked import filled
 
 HOW = "run python -m scripts.reproduce.pages.write_recipe_docs"
-PAGE = Path("docs/recipes.md")
+PAGE = Path("docs/reference/recipes.md")
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
-
-HEAD = """\
-# Recipes
-
-A recipe is one TOML file that says what is trained on which data, and all that is needed to repeat it.
-`edgeveil recipe list` names those that come along, `edgeveil recipe show NAME` prints one to start from, and
-`edgeveil recipe new --data npz:FILE --out FILE.toml` writes one for [your own data](bring-your-own-data.md).
-`edgeveil train RECIPE --out RUN` takes a name or a path; `--budget quick` takes `[budget.quick]`.
-A key that is not listed here is refused, with the nearest one that is.
-
-<!-- Written by scripts/make_recipe_docs.py from trainer/recipe.py and trainer/perturbers/sections.py. -->
-
-"""
 
 
 def kind(annotation: object) -> str:
@@ -35,6 +23,8 @@ def kind(annotation: object) -> str:
         return " or ".join(f'`"{value}"`' for value in arguments)
     if origin is dict:
         return "tables of tables of numbers"
+    if origin is list:
+        return f"list of {kind(arguments[0])}s".replace("texts", "text")
     if origin in (typing.Union, types.UnionType):
         return " or ".join(kind(part) for part in arguments if part is not type(None))
     if origin is typing.Annotated:
@@ -79,22 +69,32 @@ def section(model: type[BaseModel], name: str) -> str:
     if "kind" in model.model_fields:
         title += " with " + " or ".join(f'`kind = "{kind}"`' for kind in tags(model))
     table = "| key | value | if left out | what it is |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n\n"
-    return f"## {title}\n\n{model.__doc__}\n\n{table}{inner}"
+    return f"### {title}\n\n{model.__doc__}\n\n{table}{inner}"
 
 
-def page() -> str:
-    """The whole page as Markdown."""
+def shipped() -> str:
+    """The recipes that come along, a row for each."""
     names = {name: alias for alias, name in ALIASES.items()}
-    shipped = "".join(
+    rows = "".join(
         f"| `{name}`{f', `{names[name]}`' if name in names else ''} | {Recipe.find(name).description} |\n"
         for name in Recipe.names()
     )
-    return f"{HEAD}| recipe | what it trains |\n| --- | --- |\n{shipped}\n{section(Recipe, '')}".rstrip() + "\n"
+    return f"| recipe | what it trains |\n| --- | --- |\n{rows}"
+
+
+def keys() -> str:
+    """Every section with a row for each key."""
+    return section(Recipe, "").rstrip() + "\n"
+
+
+def page(text: str) -> str:
+    """The page ``text`` with its tables made anew."""
+    return filled(text, {"recipes": shipped, "keys": keys})
 
 
 def main() -> None:
-    """Write the page."""
-    PAGE.write_text(page())
+    """Bring the page up to date."""
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes docs/results-*.md, and the measurements in docs/capture-loop.md, from records; no number is typed by hand."""
+"""Writes docs/results/*.md and the tables in docs/results/capture-loop.md from records; no number is typed by hand."""
 
 import functools
 import json
@@ -21,15 +21,15 @@ from scripts.reproduce.papers import figure_7
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
-PAGE = Path("docs/results-mnist.md")
-TABLE_2, TABLE_2_PAGE = Path("docs/results/privacy/table-2"), Path("docs/results-table-2.md")
-RELEASES = "docs/results/privacy/release-{}.json"
-FIG_7, FIG_7_PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results-fig-7.md")
-PICTURE = Path("docs/frontier-fig-7.svg")
-UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results-unseen.md")
-BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/capture-loop.md")
-RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results-recipes.md")
-STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results-streams.md")
+PAGE = Path("docs/results/mnist.md")
+TABLE_2, TABLE_2_PAGE = Path("docs/results/privacy/table-2"), Path("docs/results/table-2.md")
+CODEBOOKS = "docs/results/privacy/codebook-{}.json"
+FIG_7, FIG_7_PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results/figure-7.md")
+PICTURE = Path("docs/results/figure-7.svg")
+UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results/unseen-people.md")
+BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop.md")
+RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results/recipe-times.md")
+STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results/streams.md")
 
 
 def rate(value: dict[str, Any]) -> str:
@@ -91,7 +91,7 @@ def streams_page(record: dict[str, Any]) -> str:
 
     return (
         templates()
-        .get_template("results-streams.md.j2")
+        .get_template("streams.md.j2")
         .render(
             record=record,
             looked_at=looked_at,
@@ -108,14 +108,14 @@ def page(record: dict[str, Any]) -> str:
     audits = record["audits"]
     rows = [(name, audits[name]) for name in ("keras", "tflite-float32", "tflite-int8", "onnx-float32")]
     rows.append(("label-only", audits["tflite-int8"]["label_only"]))
-    template = templates().get_template("results-mnist.md.j2")
+    template = templates().get_template("mnist.md.j2")
     return template.render(record=record, shipped=audits["tflite-int8"], rows=rows, bench=list(record["bench"].items()))
 
 
-def render_table_2(records: list[dict[str, Any]], releases: dict[str, dict[str, Any]]) -> str:
+def render_table_2(records: list[dict[str, Any]], codebooks: dict[str, dict[str, Any]]) -> str:
     """The page on Tables 2 and 5 as Markdown; what is missing in it is said to be."""
-    sections = table_2_cells.sections(records, releases)
-    template = templates().get_template("results-table-2.md.j2")
+    sections = table_2_cells.sections(records, codebooks)
+    template = templates().get_template("table-2.md.j2")
     return template.render(sets=sections, made_with=table_2_cells.made_with(records))
 
 
@@ -129,14 +129,14 @@ def fig_7_page(record: dict[str, Any]) -> str:
         for kind in swept
         if (f"wifi-{kind}", axis.key) not in found
     ]
-    template = templates().get_template("results-fig-7.md.j2")
+    template = templates().get_template("figure-7.md.j2")
     tables = {"rows": list(figure_7_page.cells(record)), "over_seeds": list(figure_7_page.over_seeds(record))}
     return template.render(record=record, kinds=kinds, missing=missing, **tables)
 
 
 def unseen_page(record: dict[str, Any]) -> str:
     """The page on people who were never seen as Markdown."""
-    return templates().get_template("results-unseen.md.j2").render(sets=unseen_people.sections(record))
+    return templates().get_template("unseen-people.md.j2").render(sets=unseen_people.sections(record))
 
 
 def recipes_page(record: dict[str, Any]) -> str:
@@ -147,13 +147,13 @@ def recipes_page(record: dict[str, Any]) -> str:
         + "."
         for row in record["rows"]
     }
-    template = templates().get_template("results-recipes.md.j2")
+    template = templates().get_template("recipe-times.md.j2")
     return template.render(rows=list(recipe_times_page.rows(record)), made_with=sorted(made_with))
 
 
-def releases(root: Path = Path()) -> dict[str, dict[str, Any]]:
-    """The records of releases, by data set."""
-    found = {data: root / RELEASES.format(data) for data in table_2_page.PAPER}
+def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
+    """The records of codebooks, by data set."""
+    found = {data: root / CODEBOOKS.format(data) for data in table_2_page.PAPER}
     return {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
 
 
@@ -170,7 +170,7 @@ def main() -> None:
         if record.is_file():
             target.write_text(make(json.loads(record.read_text())))
     if TABLE_2.is_dir():
-        TABLE_2_PAGE.write_text(render_table_2(table_2_page.read(TABLE_2), releases()))
+        TABLE_2_PAGE.write_text(render_table_2(table_2_page.read(TABLE_2), codebooks()))
     capture_loop_page.write(BENCHES, LOOP_PAGE)
     if FIG_7.is_file():
         figure_7_page.draw(json.loads(FIG_7.read_text()), PICTURE)

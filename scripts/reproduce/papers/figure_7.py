@@ -4,9 +4,9 @@
 
 PR-GAN and its baselines are given the paper's five utility budgets: the floor under which Acc(D_y) may not fall. Where
 a floor does not bind, the same checkpoint is chosen again, so they are trained along another axis too, which is that of
-minimax as well: the distance that costs nothing. The axis of the release is the price of a bit about the region. Every
+minimax as well: the distance that costs nothing. The axis of the codebook is the price of a bit about the region. Every
 point lies in OUT/points when it is done: run again, the script goes on. Writes
-docs/results/privacy/frontier-fig-7.json, of which scripts/make_result_docs.py makes docs/results-fig-7.md and its
+docs/results/privacy/frontier-fig-7.json, of which scripts/make_result_docs.py makes docs/results/figure-7.md and its
 picture.
 """
 
@@ -29,7 +29,7 @@ SWEEPS: dict[str, tuple[tuple[str, ...], Axis]] = {
     "paper": (("prgan", "ngp", "ap", "laplace"), Axis("limits.target_accuracy", FLOORS)),
     "distance": (("prgan", "ngp", "ap"), Axis("perturber.distance", (2.5, 5.0, 8.0, 12.0))),
     "minimax": (("minimax",), Axis("perturber.distance", (4.0, 8.0, 12.0))),
-    "release": (("release",), Axis("perturber.price", (0.25, 0.5, 1.0))),
+    "codebook": (("codebook",), Axis("perturber.price", (0.25, 0.5, 1.0))),
 }
 
 

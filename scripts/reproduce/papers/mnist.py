@@ -1,6 +1,6 @@
 """MNIST end to end: train, export all, audit, seal, run, bench; records docs/results/privacy/mnist-prgan.json.
 
-The table in docs/results-mnist.md is generated from that file by scripts/make_result_docs.py.
+The table in docs/results/mnist.md is generated from that file by scripts/make_result_docs.py.
 """
 
 import argparse

@@ -73,8 +73,8 @@ def of_a_comparison(name: str, run: Run, budget: str, seed: int) -> dict[str, An
     fitted = ROWS[name](run, np.random.default_rng([seed, 7]))
     rows = dataset.slices.rows()
     outputs = subject.in_chunks(fitted.perturb, dataset.x[rows])
-    left = subject.releases(fitted.outputs, outputs, dataset, rows)
-    found = examine(dataset, left, classifiers, BUDGETS[budget], seed, lambda _rows: None)
+    left = subject.released_rows(fitted.outputs, outputs, dataset, rows)
+    found = examine(dataset, left, classifiers, BUDGETS[budget], seed)
     return {**found.as_dict(), "raw": raw_rates(dataset, classifiers), "budget": budget, "seed": seed}
 
 

@@ -1,8 +1,8 @@
 """How fast a cleaner is: beside the two matrix products alone, which it cannot beat, and the paper's loop over vectors.
 
 The exported files run beside them on every backend that is installed, by the edge runtime's own code. Records
-docs/results/predictors/cleaner-speed.json and writes the table of docs/linear-cleaners.md. One core; all of them
-take turns and each one's best time counts, so that whatever else the machine does falls on all of them.
+docs/results/predictors/cleaner-speed.json and writes the table of docs/results/linear-cleaners.md. One core;
+all of them take turns and each one's best time counts, so that other work on the machine falls on all of them.
 """
 
 import os
@@ -26,7 +26,7 @@ from edgeveil.trainer.linear.cleaner import BLOCK, Cleaner, algorithm1
 from scripts.reproduce.pages.predictors_page import write_tables
 
 RESULTS = Path("docs/results/predictors")
-GUIDE = Path("docs/linear-cleaners.md")
+GUIDE = Path("docs/results/linear-cleaners.md")
 SHAPES = ((294, 5), (294, 1), (16, 13))  # features and wanted labels of scene and wq
 BATCHES = (1, 256, BLOCK)
 ROWS = 1 << 16  # more than any cache holds: vectors are read from memory and written back

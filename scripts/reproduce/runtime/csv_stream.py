@@ -3,7 +3,7 @@
 Makes a cleaner of a given size from made-up data, exports and seals it with a development key, and runs it in the edge
 runtime as a process between two pipes, at two lengths of the stream: memory that grows with the stream would show.
 "Parsing and printing alone" is the same source and sink code with nothing between. Records
-docs/results/predictors/stream.json and writes the table of docs/linear-cleaners.md.
+docs/results/predictors/stream.json and writes the table of docs/results/linear-cleaners.md.
 """
 
 import os
@@ -33,7 +33,7 @@ from edgeveil.trainer.train import train
 from scripts.reproduce.pages.predictors_page import write_tables
 
 RESULTS = Path("docs/results/predictors")
-GUIDE = Path("docs/linear-cleaners.md")
+GUIDE = Path("docs/results/linear-cleaners.md")
 FEATURES, ROWS = 16, 600
 DIFFERENT = 4096  # lines that differ; the stream repeats them
 RECIPE = """

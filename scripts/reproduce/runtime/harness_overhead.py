@@ -51,7 +51,7 @@ def bare_ms(call: Any, seconds: float) -> float:
 
 def harness_ms(call: Any, seconds: float) -> float:
     """The same by the harness."""
-    times = latency.take(lambda _turn: call(), latency.Floors(1, seconds), time.perf_counter)
+    times = latency.take(lambda _turn: call(), latency.Minimum(1, seconds), time.perf_counter)
     return latency.figures(times)["p50"]
 
 

@@ -7,7 +7,7 @@ what was timed while something else ran is recorded as INVALID where nothing val
 Records docs/results/bench/recipes.json.
 
     EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py
-    EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py wifi-release faces-release
+    EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py wifi-codebook faces-codebook
 """
 
 import argparse

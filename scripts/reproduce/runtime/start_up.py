@@ -143,12 +143,12 @@ def main() -> int:
     if options.turns < 1:
         parser.error("at least 1 turn was expected")
     from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.trainer import benchmark
 
     python = benchmark.bench_python()
     options.work.mkdir(parents=True, exist_ok=True)
-    bundle = read_bundle(options.bundle, Trust.open(options.trust))
+    bundle = read_bundle(options.bundle, open_trust(options.trust))
     idle.begin(anyway=options.anyway)
     watch = idle.Watch()
     rows = []

@@ -31,7 +31,7 @@ from edgeveil.trainer.measures.attack_metrics import counted_prior
 from edgeveil.trainer.perturbers.codebook import funnel, streams, training
 from edgeveil.trainer.perturbers.codebook.fit import assemble, channel_table
 from edgeveil.trainer.perturbers.codebook.targets import fit_kept
-from edgeveil.trainer.recipe.perturber import Release
+from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce.streams import people
@@ -41,7 +41,7 @@ MIDDLE, LENGTH, UNSEEN, VOTES = 0.85, 16, 3, 7
 EPOCHS, BATCH, TREES = 12, 64, 30
 SPEC = InputSpec("image", (40, 32, 1), "uint8", 0.0, 255.0)
 SECTION: dict[str, Any] = {
-    "kind": "release", "keep": ["pixels"], "codes": 8, "copies": 8, "shift": 4, "scale": 0.35, "offset": 0.3,
+    "kind": "codebook", "keep": ["pixels"], "codes": 8, "copies": 8, "shift": 4, "scale": 0.35, "offset": 0.3,
     "steps": 150, "code_batch": 0, "shrinkage": 8.0, "dropout": 0.3, "weight_decay": 0.1,
 }  # fmt: skip
 FRAME = {"hold": "frame", "acknowledge": "code-per-frame leaks"}
@@ -139,7 +139,7 @@ class Data:
             "unseen": self.pieces[np.isin(who, unseen)],
         }
         # Every second frame of a recording: the next is almost the same.
-        ways, share, label_of = self._release(np.flatnonzero(np.isin(self.recording, fit))[::2], rng)
+        ways, share, label_of = self._codebook(np.flatnonzero(np.isin(self.recording, fit))[::2], rng)
         found: dict[str, Any] = {"unseen_people": [depth.PEOPLE[one] for one in unseen], "populations": {}}
         left = {
             name: {way: self._tracks(pieces, fitted) for way, fitted in ways.items()}
@@ -158,13 +158,13 @@ class Data:
         order = order[np.argsort((self.person[first] * self.classes + self.y[first])[order], kind="stable")]
         return recording[order[::2]], recording[order[1::2]]
 
-    def _release(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[dict[str, Any], np.ndarray, Any]:
+    def _codebook(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[dict[str, Any], np.ndarray, Any]:
         """Ways to send codes, by name, P(c | y) of their codes, and y-hat; all on one trunk."""
         import keras
 
         from edgeveil.models import encoders
 
-        section = Release(**SECTION)
+        section = Codebook(**SECTION)
         u = self.x[rows].astype(np.float32) / 255
         y, z = self.y[rows], np.unique(self.person[rows], return_inverse=True)[1]
         kept = fit_kept(section.keep, u, rows, y=y)
@@ -177,7 +177,7 @@ class Data:
         heads: dict[float, Any] = {}
         ways: dict[str, Any] = {}
         for name, changes in EVERY_FRAME.items():
-            mine = Release(**SECTION, **FRAME, **changes)
+            mine = Codebook(**SECTION, **FRAME, **changes)
             if mine.price not in heads:
                 classes = self.classes, int(z.max()) + 1
                 head = training.code_head(learned_from, mine, classes=classes, rng=rng, report=lambda *_: None)
@@ -247,7 +247,7 @@ class Data:
             },
         }
 
-    def _every_frame(self, encoder: Any, table: np.ndarray | None, section: Release) -> FittedPerturber:
+    def _every_frame(self, encoder: Any, table: np.ndarray | None, section: Codebook) -> FittedPerturber:
         """A code for every frame; the pictures of the codes do not matter here."""
         dataset: Any = SimpleNamespace(input=SPEC, y_names=self.y_names)
         return assemble(dataset, encoder, table, np.zeros((self.codes - 1, *SPEC.shape), np.float32), section)

@@ -7,7 +7,7 @@ in the paper, D_z is then trained on clean readings of the new people alone and 
 others of theirs. Beyond the paper, the adversaries of `edgeveil audit` learn on perturbed readings of the new people.
 The same for label-only (with D_y of the people who were seen) and for the readings themselves. Networks are as they
 were trained, not exported. Every split is recorded in docs/results/privacy/unseen.json when it is done: run again, the
-script goes on. scripts/make_result_docs.py makes docs/results-unseen.md of it.
+script goes on. scripts/make_result_docs.py makes docs/results/unseen-people.md of it.
 """
 
 import argparse
@@ -97,8 +97,8 @@ def split(
     found = {}
     for name, fitted in ways.items():
         outputs = subject.in_chunks(fitted.perturb, dataset.x[rows])
-        left = subject.releases(fitted.outputs, outputs, dataset, rows)
-        audited = examine(dataset, left, two, BUDGETS[asked.adversaries], number, lambda _rows: None).as_dict()
+        left = subject.released_rows(fitted.outputs, outputs, dataset, rows)
+        audited = examine(dataset, left, two, BUDGETS[asked.adversaries], number).as_dict()
         rates = {row["kind"]: row for row in audited["adversaries"] if row["kind"] in ("fixed", "transfer")}
         found[name] = {**{key: audited[key] for key in KEPT}, **rates}
     versions, machine = environment()

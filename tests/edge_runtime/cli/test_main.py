@@ -46,7 +46,7 @@ def test_run_writes_frames_and_sums_up(made, tmp_path, capsys):
     code, out, _ = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz", "--json")
     assert code == 0
     document = json.loads(out)
-    jsonschema.validate(document, json.loads((ROOT / "docs/schemas/run.schema.json").read_text()))
+    jsonschema.validate(document, json.loads((ROOT / "docs/reference/schemas/run.schema.json").read_text()))
     assert (document["frames_in"], document["frames_out"], document["dropped"]) == (50, 50, {})
     with np.load(tmp_path / "in.npz") as given, np.load(tmp_path / "out.npz") as got:
         assert got["index"].tolist() == list(range(50))

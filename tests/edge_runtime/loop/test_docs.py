@@ -1,4 +1,4 @@
-"""docs/capture-loop.md says what the code does."""
+"""docs/how-to/run-the-capture-loop.md says what the code does."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli import main
 from tests.support.checkout import ROOT
 
-PAGE = (ROOT / "docs/capture-loop.md").read_text()
+PAGE = (ROOT / "docs/how-to/run-the-capture-loop.md").read_text()
 
 
 def test_every_command_is_understood():

@@ -160,7 +160,7 @@ def test_browsers_that_only_hold_on_do_not_stop_the_stream(sink):
     start = time.monotonic()
     for n in range(100):
         sink.write(network_receivers.frame(n))
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < 5.0  # waited for, each would cost the 10 s that a browser has to ask
     for client in idle:
         client.close()
     assert network_receivers.eventually(lambda: _answers(sink))

@@ -98,7 +98,7 @@ def test_the_picture_is_the_same_for_the_same_points(tmp_path):
 
 def test_sweeps_are_put_together_without_doubles():
     one = frontier(point("a", "prgan", 0.92, 0.3, 0.87), point("floor", "label-only", 0.95, 0.2, 0.2))
-    two = frontier(point("b", "release", 0.95, 0.2, 0.21), point("floor", "label-only", 0.95, 0.2, 0.2))
+    two = frontier(point("b", "codebook", 0.95, 0.2, 0.21), point("floor", "label-only", 0.95, 0.2, 0.2))
     both = figure_7.merged(figure_7.merged({}, one), two)
     assert [row["point"] for row in both["points"]] == ["a", "floor", "b"]
     assert both["compared"] == 4

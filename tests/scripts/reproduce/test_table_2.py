@@ -37,7 +37,7 @@ def line(page: str, start: str, *, after: str = "") -> list[str]:
 
 def test_the_committed_page_is_what_the_committed_records_say():
     made = write_result_docs
-    page = made.render_table_2(table_2_page.read(ROOT / made.TABLE_2), made.releases(ROOT))
+    page = made.render_table_2(table_2_page.read(ROOT / made.TABLE_2), made.codebooks(ROOT))
     assert (ROOT / made.TABLE_2_PAGE).read_text() == page, "run scripts/make_result_docs.py"
 
 
@@ -75,22 +75,27 @@ def test_the_fixed_target_is_held_seed_by_seed_or_not():
 
 def test_table_5_stands_beside_raw_readings_and_label_only():
     page = write_result_docs.render_table_2([record("mnist", "ngp", 0, met=False)], {})
-    where = "### Of use all the same (MNIST"
+    where = "### Retained utility (MNIST"
     assert line(page, "NGP", after=where)[1:] == ["91.0 [89.0, 93.0]", "0.77 [0.74, 0.80]"]
     assert line(page, "label-only, as mean", after=where)[1] == "60.0 [58.0, 62.0]"
-    assert line(page, "raw readings", after=where)[1] == "98.0 [96.0, 100.0]"
-    liked = line(page, "NGP", after="How x' is like x")
+    assert line(page, "raw samples", after=where)[1] == "98.0 [96.0, 100.0]"
+    liked = line(page, "NGP", after="How similar x' is to x")
     assert liked[1:3] == ["0.82 [0.80, 0.84]", "5.50 [5.40, 5.60]"]
     assert liked[-1] == "93.0 [91.0, 95.0]"
-    assert "no checkpoint kept y as asked on validation for seed 0." in page
+    assert "no checkpoint kept y as required on validation, for seed 0." in page
 
 
 def test_vectors_of_which_nothing_kept_is_known_are_in_table_5_all_the_same():
     made = record("wifi", "prgan", 0)
     made["audit"]["collateral"] |= {"kept": {}, "alike": None}
     page = write_result_docs.render_table_2([made], {})
-    assert line(page, "PR-GAN", after="### Of use all the same (WiFi")[1] == "91.0 [89.0, 93.0]"
-    assert line(page, "PR-GAN", after="How x' is like x")[1:] == ["-", "-", "5.50 [5.40, 5.60]", "93.0 [91.0, 95.0]"]
+    assert line(page, "PR-GAN", after="### Retained utility (WiFi")[1] == "91.0 [89.0, 93.0]"
+    assert line(page, "PR-GAN", after="How similar x' is to x")[1:] == [
+        "-",
+        "-",
+        "5.50 [5.40, 5.60]",
+        "93.0 [91.0, 95.0]",
+    ]
 
 
 def test_an_interval_that_is_not_known_is_not_made_up():
@@ -102,9 +107,9 @@ def test_an_interval_that_is_not_known_is_not_made_up():
 
 
 @pytest.mark.parametrize("row", ["prgan", "original"])
-def test_the_record_of_a_release_stands_in_the_table(row):
+def test_the_record_of_a_codebook_stands_in_the_table(row):
     int8 = {"label_accuracy": 0.97}
-    release = {
+    codebook = {
         "seeds": [{"artefacts": {"tflite-int8": int8}, "training_s": {"perturber": 30.0}}],
         "over_seeds": {
             "attack": {"mean": 0.61, "worst": 0.62},
@@ -112,11 +117,11 @@ def test_the_record_of_a_release_stands_in_the_table(row):
             "bits_over_null": {"mean": 0.007},
         },
     }
-    cells = line(write_result_docs.render_table_2([record("mnist", row, 0)], {"mnist": release}), "**release**")
+    cells = line(write_result_docs.render_table_2([record("mnist", row, 0)], {"mnist": codebook}), "**codebook**")
     assert cells[1] == "97.0"
     assert (cells[2], cells[5]) == ("-", "**61.0**, worst seed 62.0")
-    release["seeds"][0]["networks"] = document(best=0.6, fixed=0.5)
-    cells = line(write_result_docs.render_table_2([record("mnist", row, 0)], {"mnist": release}), "**release**")
+    codebook["seeds"][0]["networks"] = document(best=0.6, fixed=0.5)
+    cells = line(write_result_docs.render_table_2([record("mnist", row, 0)], {"mnist": codebook}), "**codebook**")
     assert cells[2] == "50.0 [48.0, 52.0]"
     assert cells[5].endswith("; networks (quick) 60.0 [58.0, 62.0]")
 

@@ -1,4 +1,4 @@
-"""A release: the encoder says a class and one of its codes, a channel may change the code, and a picture of it leaves.
+"""A codebook: the encoder says a class and one of its codes, a channel may change the code, and a picture of it leaves.
 
 Theorem 1's A* (paper 001) made finite. What leaves is a function of c' and fresh noise, so by data processing nobody
 learns more of x than c' tells, and that is counted (edgeveil.trainer.measures.certificate), not attacked.
@@ -14,6 +14,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import (
     channel,
     decoder,
@@ -24,15 +26,23 @@ from edgeveil.trainer.perturbers.codebook import (
     unseen_people_gate,
 )
 from edgeveil.trainer.perturbers.codebook.targets import Kept, fit_kept
-from edgeveil.trainer.recipe.perturber import Release
+from edgeveil.trainer.recipe.perturber import Codebook
+from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.log import Log
 
 Functions = dict[str, Callable[[np.ndarray], np.ndarray]]
 
 
 def fit(
-    dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run, *, functions: Functions | None = None
+    section: Codebook,
+    dataset: Dataset,
+    *,
+    goal: Goal,
+    rng: np.random.Generator,
+    budget: Budget,
+    log: Log,
+    functions: Functions | None = None,
 ) -> FittedPerturber:
     """Train encoder and codes, find the channel and draw the codes, as the recipe's ``[perturber]`` says.
 
@@ -44,23 +54,21 @@ def fit(
 
     from edgeveil.models import encoders
 
-    section = run.recipe.perturber
-    if not isinstance(section, Release):
-        raise BadInput(f'Expected a recipe whose perturber is "release"; got "{section.kind}".')
     if section.synthesis == "donor":
         _consent(dataset, section)  # before the slow part
     keras.utils.set_random_seed(int(rng.integers(2**32)))
-    first, _ = run.hold_out(dataset.part("classifiers"))
-    second, _ = run.hold_out(dataset.part("perturber"))
-    prepared = prepare(dataset, first, section, functions, rng, budget, report=_metric(run, "trunk"))
-    if run.recipe.limits.unseen_accuracy is not None:
-        _gate(dataset, section, functions, rng, budget, run)
+    first, _ = fit_and_validation(dataset, "classifiers")
+    second, _ = fit_and_validation(dataset, "perturber")
+    prepared = prepare(dataset, first, section, functions, rng, budget, report=_metric(log, "trunk"))
+    if goal.limits.unseen_accuracy is not None:
+        people = dataset.rows(np.concatenate([first.index, second.index]))
+        _gate(dataset, people, section, functions, rng, budget, log)
     stream = streams.stream(section.hold, section.acknowledge)
     if stream is not None and stream["hold"] != "frame":
         u, trunk = dataset.unit(second.x), prepared.trunk
         encoder = encoders.encoder(trunk.below, trunk.label)
         return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
-    return finish(prepared, dataset, second, section, rng=rng, report=_metric(run, "codes"))
+    return finish(prepared, dataset, second, section, rng=rng, report=_metric(log, "codes"))
 
 
 @dataclass(frozen=True)
@@ -75,10 +83,10 @@ class Prepared:
 def prepare(
     dataset: Dataset,
     first: Part,
-    section: Release,
+    section: Codebook,
     functions: Functions | None,
     rng: np.random.Generator,
-    budget: Any,
+    budget: Budget,
     *,
     report: training.Report = lambda *_: None,
 ) -> Prepared:
@@ -93,7 +101,7 @@ def finish(
     prepared: Prepared,
     dataset: Dataset,
     second: Part,
-    section: Release,
+    section: Codebook,
     *,
     rng: np.random.Generator,
     report: training.Report = lambda *_: None,
@@ -125,7 +133,7 @@ def finish(
 
 
 def assemble(
-    dataset: Dataset, encoder: Any, table: np.ndarray | None, pictures: np.ndarray, section: Release
+    dataset: Dataset, encoder: Any, table: np.ndarray | None, pictures: np.ndarray, section: Codebook
 ) -> FittedPerturber:
     """The manifest's stages around an encoder, a channel ``table`` (None: c' = c) and the pictures of every code."""
     groups = len(dataset.y_names)
@@ -165,7 +173,7 @@ def assemble(
     ]
     whole = {"shape": [], "dtype": "int64"}
     return FittedPerturber(
-        kind="release",
+        kind="codebook",
         input=dataset.input,
         stages=tuple(stages),
         outputs=(
@@ -181,7 +189,7 @@ def assemble(
 
 
 def _rows(
-    dataset: Dataset, part: Part, section: Release, functions: Functions | None, rng: np.random.Generator
+    dataset: Dataset, part: Part, section: Codebook, functions: Functions | None, rng: np.random.Generator
 ) -> tuple[funnel.Rows, Kept]:
     """Unit-cube readings of some rows with their copies, and T fitted on them."""
     u = dataset.unit(part.x)
@@ -191,13 +199,17 @@ def _rows(
 
 
 def _gate(
-    dataset: Dataset, section: Release, functions: Functions | None, rng: np.random.Generator, budget: Any, run: Run
+    dataset: Dataset,
+    people: Part,
+    section: Codebook,
+    functions: Functions | None,
+    rng: np.random.Generator,
+    budget: Budget,
+    log: Log,
 ) -> None:
-    """Ask encoders about people they never saw, and put into run.json what came of it."""
+    """Measure encoders on people whom they never saw, and record the accuracies."""
     import keras
 
-    first, second = run.hold_out(dataset.part("classifiers"))[0], run.hold_out(dataset.part("perturber"))[0]
-    both = dataset.rows(np.concatenate([first.index, second.index]))
     held = streams.stream(section.hold)
 
     def without(part: Part) -> Any:
@@ -205,7 +217,8 @@ def _gate(
         model = keras.Model(trunk.below.inputs, trunk.label(trunk.below.output))
         return lambda x: model.predict(dataset.unit(x), batch_size=1024, verbose=0).argmax(axis=1)
 
-    run.record(unseen_people=unseen_people_gate.leave_one_out(dataset, both, without, held["votes"] if held else None))
+    votes = held["votes"] if held else None
+    log.record(unseen_people=unseen_people_gate.leave_one_out(dataset, people, without, votes))
 
 
 def _held(
@@ -214,7 +227,7 @@ def _held(
     kept: np.ndarray,
     u: np.ndarray,
     part: Part,
-    section: Release,
+    section: Codebook,
     stream: Mapping[str, Any],
     rng: np.random.Generator,
 ) -> FittedPerturber:
@@ -229,12 +242,12 @@ def _held(
     return streams.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
 
-def _metric(run: Run, stage: str) -> training.Report:
-    return lambda step, values: run.metric(stage=stage, step=step, **values)
+def _metric(log: Log, stage: str) -> training.Report:
+    return lambda step, values: log.metric(stage=stage, step=step, **values)
 
 
 def channel_table(
-    code: np.ndarray, z: np.ndarray, kept: np.ndarray, section: Release, *, y_names: Sequence[str], z_classes: int
+    code: np.ndarray, z: np.ndarray, kept: np.ndarray, section: Codebook, *, y_names: Sequence[str], z_classes: int
 ) -> np.ndarray | None:
     """The shipped integers (codes, codes), or None for c' = c; each class by the rows that were taken for it.
 
@@ -268,7 +281,7 @@ def _picture(
     u: np.ndarray,
     part: Part,
     encoder: Any,
-    section: Release,
+    section: Codebook,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Unit-cube pictures float32 (codes * copies, *shape), those of a code after each other."""
@@ -280,7 +293,7 @@ def _picture(
 
     def read(pictures: np.ndarray) -> np.ndarray:
         out = encoder.predict(pictures, batch_size=1024, verbose=0)
-        # A held release's encoder says the class alone.
+        # A held codebook's encoder says the class alone.
         logits = out[encoder.output_names.index("label_logits")] if isinstance(out, (list, tuple)) else out
         raw = np.exp(logits - logits.max(axis=1, keepdims=True))
         return raw / raw.sum(axis=1, keepdims=True)
@@ -305,5 +318,5 @@ def _picture(
     return u[rows]
 
 
-def _consent(dataset: Dataset, section: Release) -> np.ndarray | None:
+def _consent(dataset: Dataset, section: Codebook) -> np.ndarray | None:
     return synthesis.check_consent(dataset.consent, public=section.public_data)

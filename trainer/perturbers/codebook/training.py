@@ -1,4 +1,4 @@
-"""What of a release is learned: a trunk that knows y, z and T, and on it the codes."""
+"""What of a codebook is learned: a trunk that knows y, z and T, and on it the codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.perturbers.codebook import augment, funnel, residual
-from edgeveil.trainer.recipe.perturber import Release
+from edgeveil.trainer.recipe.perturber import Codebook
 
 Report = Callable[[int, dict[str, float]], None]
 
@@ -29,7 +29,7 @@ class Trunk(NamedTuple):
 def trunk(
     spec: InputSpec,
     rows: funnel.Rows,
-    section: Release,
+    section: Codebook,
     *,
     classes: int,
     epochs: int,
@@ -82,7 +82,7 @@ def trunk(
 
 
 def code_head(
-    rows: funnel.Rows, section: Release, *, classes: tuple[int, int], rng: np.random.Generator, report: Report
+    rows: funnel.Rows, section: Codebook, *, classes: tuple[int, int], rng: np.random.Generator, report: Report
 ) -> Any:
     """A head from trunk features to the logits of every class's codes. Raises ``LimitNotMet`` as above."""
     from edgeveil.models import encoders
@@ -112,7 +112,7 @@ def residual_encoder(
     trunk: Trunk,
     before: funnel.Rows,
     rows: funnel.Rows,
-    section: Release,
+    section: Codebook,
     *,
     classes: tuple[int, int],
     rng: np.random.Generator,
@@ -150,7 +150,7 @@ def residual_encoder(
     )
 
 
-def augmented(u: np.ndarray, section: Release, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def augmented(u: np.ndarray, section: Codebook, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Unit-cube readings u (n, ...) and ``section.copies`` - 1 changed copies of each, and whose copy each is."""
     images = [u]
     for _ in range(section.copies - 1):
