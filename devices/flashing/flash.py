@@ -66,7 +66,7 @@ class _Opened:
     def not_audited(self, artefact: str, device: str) -> list[str]:
         """What is to be said where an audit is there, and none of what this device lets out."""
         manifest, members = self.bundle.manifest, self.bundle.members
-        if device == CPU or manifest["privacy"]["file"] is None or is_audited(manifest, members, artefact, device):
+        if device == CPU or manifest.privacy.file is None or is_audited(manifest, members, artefact, device):
             return []
         return ["note: " + NOT_AUDITED_ON.format(artefact=artefact, device=device)]
 
@@ -211,7 +211,7 @@ def flash_card(
     opened = _Opened.of(bundle, profile, trust, wheels)
     if opened.trust is None:
         raise Refused("no-trust", "A card brings the board's trust along: give the folder of edgeveil trust init.")
-    chosen, variants = opened.profile, opened.bundle.manifest["preference"]
+    chosen, variants = opened.profile, opened.bundle.manifest.preference
     possible = [name for name in chosen.artefacts if name in variants] or ([] if variants else [NO_MODEL])
     if not possible:
         raise Refused(
@@ -250,7 +250,7 @@ def flash_card(
 
 
 def _facts(opened: _Opened) -> BundleFacts:
-    manifest = opened.bundle.manifest
+    manifest = opened.bundle.manifest.document
     variants = {name for model in manifest["models"].values() for name in model["artefacts"]}
     return BundleFacts(
         sha=opened.bundle.manifest_sha256,

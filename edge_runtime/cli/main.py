@@ -215,12 +215,12 @@ def _file_to_file(settings):
     hardening.no_core_dumps()
     names = ("trust", "backend", "artefact", "threads", "device")
     with Perturber.open(settings["bundle"], **{name: settings[name] for name in names}) as perturber:
-        manifest = perturber.manifest
+        manifest = perturber.manifest.document
         with open_source(settings["source"], manifest["input"], manifest["capture"]) as source:
             sink = open_sink(settings["sink"], manifest["outputs"], manifest)
             with _Progress(source.size) as progress:
                 report = _reporter(settings["strict"])
-                capture = Capture(manifest) if manifest["capture"] else None
+                capture = Capture(perturber.manifest) if perturber.manifest.capture else None
                 summary = batch.run(source, perturber, sink, capture=capture, progress=progress, report=report)
         document = dict({"schema": 1}, **summary._asdict())
         document.update(perturber.info)
@@ -236,7 +236,7 @@ def _verify(arguments):
         bundle = read_bundle(arguments.bundle, open_trust(arguments.trust))
         announce(bundle)
         document = {
-            "name": bundle.manifest["name"],
+            "name": bundle.manifest.name,
             "manifest_sha256": bundle.manifest_sha256,
             "key": bundle.key,
             "development": bundle.development,

@@ -64,7 +64,7 @@ class Service(object):
         self._bundle_handle, self.bundle = open_bundle(settings)
         manifest = self.bundle.manifest
         self.plan = schedule(manifest, settings["fps"])
-        self.layout = Layout(manifest["outputs"])
+        self.layout = Layout(manifest.document["outputs"])
         self.sinks = SinkSet(self.counters, log.say)
         self.emission = Emission(self.plan, self.sinks, self.counters, log.say, clock=clock, wall=wall)
         self.supervisor: Any = (
@@ -79,7 +79,7 @@ class Service(object):
                 say=log.say,
                 manifest_sha256=self.bundle.manifest_sha256,
                 ended=self._inside_ended,
-                fetch=fetch_settings(settings, manifest),
+                fetch=fetch_settings(settings, manifest.document),
                 clock=clock,
             )
         )
@@ -234,7 +234,7 @@ class Service(object):
         self._notifier.say("RELOADING=1", "MONOTONIC_USEC={}".format(int(self.clock() * 1e6)))
         try:
             handle, bundle = open_bundle(self.settings)
-            if Layout(bundle.manifest["outputs"]).columns != self.layout.columns or self.plan != schedule(
+            if Layout(bundle.manifest.document["outputs"]).columns != self.layout.columns or self.plan != schedule(
                 bundle.manifest, self.settings["fps"]
             ):
                 os.close(handle)
@@ -245,7 +245,7 @@ class Service(object):
             self.counters.add("fault:reload")
             self.log.say("reload-refused", message="{} The bundle from before runs on.".format(error))
         else:
-            self.log.say("reload", bundle=bundle.manifest["name"], manifest_sha256=bundle.manifest_sha256)
+            self.log.say("reload", bundle=bundle.manifest.name, manifest_sha256=bundle.manifest_sha256)
             self.supervisor.reload(handle, bundle.manifest_sha256)
         self._notifier.say("READY=1")
 
@@ -298,7 +298,7 @@ class Service(object):
         manifest = self.bundle.manifest
         options = {
             "say": lambda text: self.log.say("sink", message=text),
-            "privacy": self.bundle.members.get(manifest["privacy"]["file"]),
+            "privacy": self.bundle.members.get(manifest.privacy.file),
             "notes": self.status.notes(),
             "runs": {name: self.info[name] for name in ("artefact", "device") if name in self.info},
         }
@@ -308,7 +308,7 @@ class Service(object):
                 name = without_secrets(text)
                 if name in sinks:
                     raise BadInput("expected every sink once; {} is there twice".format(name))
-                sinks[name] = open_sink(text, manifest["outputs"], manifest, options)
+                sinks[name] = open_sink(text, manifest.document["outputs"], manifest.document, options)
         except BaseException:
             for sink in sinks.values():
                 sink.close() if sink.live else sink.discard()

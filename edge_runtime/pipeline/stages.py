@@ -6,16 +6,16 @@ drops that frame.
 """
 
 import functools
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.lut import Flow, LutArray, map_values
+from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.edge_runtime.pipeline import preprocess, random_draws
 from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
 
-Stage = Mapping[str, Any]  # as the manifest has it
 Run = Callable[[Flow], None]
 
 

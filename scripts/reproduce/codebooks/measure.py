@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.sections.codebook_summary import measure
@@ -52,10 +53,10 @@ def pipeline(run: Run, export: ExportFolder | None, artefact: str) -> Pipeline:
     sent = {"name": "sent", "kind": "code", "tensor": tensor, "shape": [], "dtype": "int64"}
     if export is not None and artefact != KERAS:
         manifest = {**export.manifest, "outputs": [*export.manifest["outputs"], sent]}
-        return load_pipeline(manifest, export.members, artefact)
+        return load_pipeline(parse(manifest), export.members, artefact)
     description: dict[str, Any] = {**fitted.description(), "outputs": [*fitted.outputs, sent]}
     runners = {name: KerasRunner(model) for name, model in fitted.models.items()}
-    return Pipeline(description, tables=dict(fitted.tables), runners=runners)
+    return Pipeline(parse(description), tables=dict(fitted.tables), runners=runners)
 
 
 def measured(run: Run, through: Pipeline, *, tried: int | None = None) -> tuple[dict[str, Any], Mapping[str, Any]]:

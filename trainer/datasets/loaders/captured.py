@@ -12,6 +12,7 @@ from edgeveil.edge_runtime.capture.crops import Capture as Runner
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.capture import check_capture
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.trainer.datasets.base import Labels
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.capture import Capture
@@ -22,7 +23,7 @@ def through(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[tuple[in
 
     Nobody knows whose label it would be where there are several. Raises ``BadInput`` for what no device would run.
     """
-    runner = Runner(checked(capture))
+    runner = Runner(parse(checked(capture)))
     for number, data in enumerate(frames):
         try:
             found = runner.frames(RawFrame(data, number))
