@@ -66,18 +66,15 @@ NOT_AUDITED_ON = (
 )
 
 
-def announce(bundle: Any) -> None:
-    """Say on stderr what nobody should overlook about a bundle."""
+def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool = True) -> None:
+    """Write the warnings about a bundle on stderr: a development key, no audit, and none on this ``device``."""
+    name = bundle.manifest.name
     if bundle.development:
         sys.stderr.write(
             "*** DEVELOPMENT BUNDLE: {} is signed by a throw-away key. Anyone may have it. "
-            "Not for real data. ***\n".format(bundle.manifest.name)
+            "Not for real data. ***\n".format(name)
         )
     if bundle.manifest.privacy.file is None:
-        sys.stderr.write("note: {} was not audited: nobody has measured what it leaks\n".format(bundle.manifest.name))
-
-
-def announce_device(info: Dict[str, Any], audit: bool) -> None:
-    """Say on stderr where an accelerator runs what was audited, if at all (``audit``), on a processor alone."""
-    if audit and info["device"] != CPU and not info["audited"]:
-        sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(**info)))
+        sys.stderr.write("note: {} was not audited: nobody has measured what it leaks\n".format(name))
+    elif device != CPU and not audited:
+        sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(artefact=artefact, device=device)))

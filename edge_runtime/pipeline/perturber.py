@@ -4,7 +4,7 @@ import collections
 import os
 from typing import Any, Callable, Dict, List, Union
 
-from edgeveil.edge_runtime.bundle.audit_scope import announce, announce_device, current_place, is_audited
+from edgeveil.edge_runtime.bundle.audit_scope import announce, current_place, is_audited
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
@@ -19,12 +19,14 @@ class Perturber(object):
     models), ``info`` facts for people and reports, ``dropped`` how many frames were dropped, by reason.
     """
 
-    def __init__(self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str = CPU) -> None:
+    def __init__(
+        self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str = CPU, audited: bool = False
+    ) -> None:
         self.manifest = bundle.manifest
         self.artefact = artefact
         self.pipeline = pipeline
         self.dropped: Dict[str, int] = collections.Counter()
-        self.info = _info(bundle, pipeline, artefact, worst, device)
+        self.info = _info(bundle, pipeline, artefact, worst, device, audited)
         self._passthrough = PassthroughCheck(bundle.manifest)
         self._golden = {name: data for name, data in bundle.members.items() if name.startswith("golden/")}
 
@@ -57,8 +59,9 @@ class Perturber(object):
 
         trust = trust if isinstance(trust, Trust) else open_trust(trust)
         verified = read_bundle(bundle, trust)
-        announce(verified)
         chosen, pipeline = open_pipeline(verified, artefact, backend, threads, device)
+        audited = is_audited(verified.manifest, verified.members, chosen, device, current_place())
+        announce(verified, chosen, device, audited)
         try:
             if trust.policy is not None:
                 trust.policy.check(verified.manifest, verified.members, chosen, device, current_place())
@@ -66,9 +69,7 @@ class Perturber(object):
         except BaseException:
             pipeline.close()
             raise
-        opened = cls(verified, pipeline, chosen, worst, device)
-        announce_device(opened.info, verified.manifest.privacy.file is not None)
-        return opened
+        return cls(verified, pipeline, chosen, worst, device, audited)
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: then let nothing out."""
@@ -140,13 +141,13 @@ class Perturber(object):
         self.close()
 
 
-def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str) -> Dict[str, Any]:
+def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str, audited: bool) -> Dict[str, Any]:
     return {
         "name": bundle.manifest.name,
         "manifest_sha256": bundle.manifest_sha256,
         "key": bundle.key,
         "development": bundle.development,
-        "audited": is_audited(bundle.manifest, bundle.members, artefact, device, current_place()),
+        "audited": audited,
         "artefact": artefact,
         "device": device,
         "artefact_sha256": {name: model.artefacts[artefact].sha256 for name, model in bundle.manifest.models.items()},

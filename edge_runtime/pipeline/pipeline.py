@@ -12,13 +12,11 @@ from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
-from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
+from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
 from edgeveil.edge_runtime.pipeline.random_draws import RandomBytes
-from edgeveil.edge_runtime.pipeline.stages import Run, compile_stage, reads_and_writes
 from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
 
 Draws = Mapping[str, np.ndarray]  # recorded values by the output of their draw stage
-Step = Tuple[Run, Optional[Tuple[str, Tuple[int, ...]]]]  # a compiled stage; of a draw, its output and shape
 
 
 class Pipeline(object):
@@ -45,23 +43,10 @@ class Pipeline(object):
         self.runners, self.random_bytes, self._tables = runners, random_bytes, tables
         self.input = manifest.input.name
         self.track_memory = TrackMemory(manifest.stream, clock=clock)
-        stages: List[Step] = []
-        known = {self.input}
-        for stage in manifest.stages:
-            reads, writes = reads_and_writes(stage)
-            missing, again = [n for n in reads if n not in known], [n for n in writes if n in known]
-            if missing or again:
-                raise BadInput(
-                    "the stage {!r} {} {!r}: every value is made once, before it is used".format(
-                        stage["stage"], "uses" if missing else "makes a second", (missing or again)[0]
-                    )
-                )
-            known.update(writes)
-            drawn = (stage["output"], tuple(stage.get("shape", ()))) if stage["stage"] == "draw" else None
-            stages.append((compile_stage(stage, self), drawn))
-        self._before, self._middle, self._after = _split(stages, manifest.stream is not None)
+        program = compile_stages(manifest, self)
+        self._before, self._middle, self._after = program.before, program.middle, program.after
         self._outputs = [(o.name, o.tensor, o.shape, np.dtype(o.dtype)) for o in manifest.outputs]
-        unmade = [tensor for _, tensor, _, _ in self._outputs if tensor not in known or tensor == self.input]
+        unmade = [tensor for _, tensor, _, _ in self._outputs if tensor not in program.made]
         if unmade or not self._outputs:
             raise BadInput("expected outputs that a stage makes; got {}".format(unmade or "none"))
 
@@ -213,21 +198,6 @@ class InFlight(object):
             except Exception:
                 self.reason = "error"
         return made
-
-
-def _split(stages: List[Step], stream: bool) -> Tuple[List[Step], List[Step], List[Step]]:
-    """The stages before the model, the model, and the stages after it.
-
-    Without a model, and for a stream, all are the middle: the memory of tracks belongs to one thread, in order.
-    """
-    models = [place for place, (stage, _) in enumerate(stages) if isinstance(stage, ModelStage)]
-    if stream or not models:
-        return [], stages, []
-    before, middle, after = stages[: models[0]], stages[models[0] : models[-1] + 1], stages[models[-1] + 1 :]
-    model = middle[0][0]
-    if len(middle) > 1 or not isinstance(model, ModelStage):
-        return before, middle, after
-    return before + [(model.preprocess, None)], [(model.infer, None)], [(model.postprocess, None)] + after
 
 
 def _recorded_draw(draws: Draws, name: str, shape: Tuple[int, ...]) -> np.ndarray:
