@@ -64,7 +64,7 @@ USUAL, REAL = Protocol(), Clocks()
 
 
 def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REAL) -> Dict[str, Any]:
-    """The document of ``docs/schemas/bench.schema.json``, as a dict.
+    """The document of ``docs/reference/schemas/bench.schema.json``, as a dict.
 
     Frames are random readings over the range of the manifest's ``input``, perturbed one at a time. ``verdict`` is
     ``"VALID"``, or ``"INVALID"`` with ``reasons``: then the figures are not to be quoted. Raises ``BadInput`` for a

@@ -35,7 +35,7 @@ def parse(text: Optional[str]) -> Dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise BadInput('expected sensors as JSON, {"clock_khz": "/sys/..."}; see docs/benchmarks.md')
+        raise BadInput('expected sensors as JSON, {"clock_khz": "/sys/..."}; see docs/reference/benchmarks.md')
     for name in found:
         if name not in NAMES:
             raise BadInput("expected sensors among {}; got {!r}".format(", ".join(NAMES), name))

@@ -1,7 +1,7 @@
 """Levels that help to aim a camera without its picture: eight numbers from 0 to 15, four bits each.
 
-They are computed from the raw sample and reveal something about it. So they leave the inside only while aiming is
-switched on, go to the preview page of this device alone, and are as coarse as is useful.
+They are computed from the raw sample and reveal something about it. So they leave the inside only while the camera aid
+is switched on, go to the preview page of this device alone, and are as coarse as is useful.
 """
 
 import math
@@ -10,11 +10,12 @@ from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.ipc.aim_levels import LEVELS, NAMES
+from edgeveil.edge_runtime.ipc.counters import LEVEL
+from edgeveil.edge_runtime.ipc.focus_levels import LEVELS, NAMES
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 
 TOP, RIGHT, BOTTOM, LEFT = 1, 2, 4, 8
-AIMING_S = 900.0  # aiming ends by itself: a flag that somebody forgot is not to tell about x for years
+AID_S = 900.0  # it ends by itself: a forgotten flag must not tell about x for years
 _EVERY_S = 0.25
 _DEPTH_MM = 8000.0  # as far as depth cameras see
 _MOST = 120  # rows and columns that are looked at, focus aside
@@ -52,16 +53,16 @@ def focus_levels(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
 
 
 class CameraAid(object):
-    """While a person aims: writes levels to ``counters`` under ``aim:NAME`` every quarter of a second; -1 is none."""
+    """While a person aims: writes levels to ``counters`` as ``level:NAME`` every quarter of a second; -1 is none."""
 
     def __init__(self, manifest: Manifest, counters: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self._low, self._high = _range(manifest)
         self._counters, self._clock = counters, clock
-        self._end_s = clock() + AIMING_S
+        self._end_s = clock() + AID_S
         self._next_s = 0.0
 
     def observe(self, raw: np.ndarray) -> None:
-        """Update the levels from this sample, if it is time; after ``AIMING_S`` there are none."""
+        """Update the levels from this sample, if it is time; after ``AID_S`` there are none."""
         now = self._clock()
         if now < self._next_s:
             return
@@ -74,10 +75,10 @@ class CameraAid(object):
                 levels = focus_levels(raw, low=self._low, high=self._high)
             except Exception:
                 # A bad sample has no levels; the text of the error may hold a part of it.
-                self._counters.add("fault:aim")
+                self._counters.add("fault:camera-aid")
                 return
         for name, level in levels.items():
-            self._counters.set("aim:" + name, level)
+            self._counters.set(LEVEL + name, level)
 
 
 def _range(manifest: Manifest) -> Tuple[float, float]:
@@ -89,7 +90,7 @@ def _range(manifest: Manifest) -> Tuple[float, float]:
         if capture.low is not None:
             low, high = capture.low, capture.high
     if not isinstance(low, (int, float)):
-        # Each feature has its own range, or none: such a vector is not aimed.
+        # Each feature has its own range, or none: such a vector has no camera aid.
         return 0.0, 1.0
     return float(low), float(high)
 

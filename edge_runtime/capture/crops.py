@@ -1,6 +1,6 @@
 """From what a sensor gives to what a pipeline takes: crops of people, measure, size and type, as the manifest says.
 
-The same code in training and on the device, numpy alone. docs/sources.md has it for people.
+The same code in training and on the device, numpy alone. docs/reference/sources.md has it for people.
 """
 
 from typing import Callable, List, Tuple

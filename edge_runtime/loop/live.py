@@ -8,13 +8,13 @@ decides when they leave (``outside.emission``).
 """
 
 import collections
-import random
 import threading
 import time
 from typing import Any, Callable, List, Optional
 
 import numpy as np
 
+from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, SourceFailed, Unsupported, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
@@ -22,7 +22,7 @@ from edgeveil.edge_runtime.ipc.schedule import Schedule
 from edgeveil.edge_runtime.loop.handoff import Handoff, LatestSlot
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 
-REOPEN_S, REOPEN_MOST_S = 0.5, 30.0  # the pause before a failed source is opened again: first, and longest
+REOPEN_MOST_S = 30.0  # the longest pause before a failed source is opened again
 _WAIT_S = 0.25  # how often a waiting thread checks whether to stop
 
 
@@ -50,8 +50,8 @@ class LiveLoop(object):
 
     ``open_source`` opens it, after a fault again; ``capture`` makes slots and crops of its frames; ``send`` takes
     one ``PerturbedFrame`` a slot in a list. ``note`` receives faults: a word and a sentence. ``recheck`` is called
-    every ``recheck_s`` between two frames and raises where the golden vectors fail; ``observe`` receives raw samples
-    while a person aims the camera (``capture.camera_aid``).
+    every ``recheck_s`` between two frames and raises where the golden vectors fail; ``camera_aid`` receives raw
+    samples while a person aims the camera (``capture.camera_aid``).
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class LiveLoop(object):
         recheck_s: float,
         recheck: Callable[[], None],
         frames: Optional[int] = None,
-        observe: Optional[Callable[[np.ndarray], None]] = None,
+        camera_aid: Optional[Callable[[np.ndarray], None]] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._observe = observe
+        self._camera_aid = camera_aid
         self._perturber, self._schedule = perturber, schedule
         self._open_source, self._capture, self._send = open_source, capture, send
         self._counters, self._watchdog, self._note = counters, watchdog, note
@@ -135,7 +135,7 @@ class LiveLoop(object):
     # capturing
 
     def _capture_frames(self, source: Any) -> None:
-        pause_s = REOPEN_S
+        backoff = Backoff(most_s=REOPEN_MOST_S)
         try:
             while not self._stopping.is_set():
                 if source is None:
@@ -147,9 +147,8 @@ class LiveLoop(object):
                     _close(source)
                     source = None
                     if self._counters.get("frames-in") > before:
-                        pause_s = REOPEN_S
-                self._pause(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads load, it hides nothing
-                pause_s = min(2 * pause_s, REOPEN_MOST_S)
+                        backoff.reset()
+                self._pause(backoff.next_s())
         except Exception as error:
             self._failed = error
         finally:
@@ -321,8 +320,8 @@ class LiveLoop(object):
         if reason:
             self._drop(one, reason)
             return
-        if self._observe is not None:
-            self._observe(one.frame._data)
+        if self._camera_aid is not None:
+            self._camera_aid(one.frame._data)
         one.erase()
         self._last = made
         self._send(made)

@@ -1,4 +1,4 @@
-"""What a manifest of schema 1 must be, key by key; ``docs/bundle-format.md`` says the same for people.
+"""What a manifest of schema 1 must be, key by key; ``docs/reference/bundle-format.md`` says the same for people.
 
 Everything that the runtime later relies on is checked here, once, before a model byte is looked at: keys, types and
 limits of every section (``checks``), the stages and what leaves them (``manifest_flow``), and that whatever is spoken

@@ -124,14 +124,14 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
 
 
 def _seconds(text: str | None) -> float:
-    from edgeveil.edge_runtime.cli.main import duration
+    from edgeveil.edge_runtime.cli.bundles import duration
 
     return duration(text) if text else 0.0
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
     if document.get("kind") != "side-by-side":
-        from edgeveil.edge_runtime.cli.main import bench_lines
+        from edgeveil.edge_runtime.cli.bundles import bench_lines
 
         return list(bench_lines(document))
     lines = []

@@ -13,7 +13,7 @@ import typer
 from edgeveil.edge_runtime.errors import BadInput
 
 fleet = typer.Typer(
-    help="Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/flashing.md).",
+    help="Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/how-to/manage-a-fleet.md).",
     no_args_is_help=True,
 )
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -25,7 +25,7 @@ MostFailures = Annotated[
 
 @fleet.callback()
 def of(context: typer.Context, file: Annotated[Path, typer.Argument(help="The fleet's TOML file.")]) -> None:
-    """Many boards, by one TOML file (docs/flashing.md)."""
+    """Many boards, by one TOML file (docs/how-to/manage-a-fleet.md)."""
     context.obj = file
 
 

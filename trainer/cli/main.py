@@ -5,7 +5,6 @@ Progress and prose go to stderr; ``--json`` puts exactly one document on stdout.
 
 from __future__ import annotations
 
-import os
 import sys
 from enum import Enum
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.trainer.cli import audit, cost, estimate
 from edgeveil.trainer.cli import bench as cli_bench
@@ -21,10 +21,10 @@ from edgeveil.trainer.cli import boards as cli_devices
 from edgeveil.trainer.cli.common import Json, Passphrase, _print_json, _say, read_passphrase
 from edgeveil.trainer.cli.fleet import fleet
 from edgeveil.trainer.cli.trust import trust
+from edgeveil.trainer.tensorflow_quiet import quiet_process
 
 app = typer.Typer(
     name="edgeveil",
-    help="Train, audit, sign and run perturbers that keep the answer and hide the person.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -42,6 +42,21 @@ cli_devices.add_commands(app, boards)
 cost.add_commands(app)
 cli_bench.add_commands(app)
 estimate.add_commands(app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"edgeveil {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _edgeveil(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Train, audit, sign and run perturbers that keep the answer and hide the person."""
 
 
 class Budget(str, Enum):
@@ -97,7 +112,7 @@ def train(
 
 
 @app.command(
-    epilog="Example: edgeveil sweep mnist-release mnist-prgan --axis perturber.price=1,4,16 "
+    epilog="Example: edgeveil sweep mnist-codebook mnist-prgan --axis perturber.price=1,4,16 "
     "--axis perturber.distance=3,5 --out sweeps/mnist --jobs 2"
 )
 def sweep(
@@ -136,16 +151,16 @@ def sweep(
         _print_json(frontier)
     else:
         print(as_text(frontier, kept=kept or ()))
-        _say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
+        _say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
 
 
-@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind release --out mine.toml")
+@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind codebook --out mine.toml")
 def recipe_new(
     data: Annotated[str, typer.Option(help="npz:FILE with arrays x, y, z (and subject, session or groups).")],
     out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
     kind: Annotated[
         str,
-        typer.Option(help="prgan, ngp, ap, minimax, release, label-only, laplace; cleaner, noise for vectors."),
+        typer.Option(help="prgan, ngp, ap, minimax, codebook, label-only, laplace; cleaner, noise for vectors."),
     ] = "prgan",
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
@@ -210,7 +225,8 @@ def freeze(
     from edgeveil.trainer.audit.open import open_target
 
     write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
-    _say(f"Wrote {out}: perturbed readings with y, z and their slices. docs/adversaries.md says how to attack them.")
+    _say(f"Wrote {out}: perturbed samples with y, z and their slices.")
+    _say("Next: docs/explanation/adversaries.md says how to attack them.")
 
 
 @app.command(epilog="Example: edgeveil keygen keys")
@@ -229,7 +245,9 @@ def keygen(
     if not (development or no_passphrase):
         passphrase = read_passphrase(passphrase_file, confirm=True)
     public = make_keys(folder, passphrase=passphrase, development=development)
-    _say(f"Wrote {folder / 'signing.key'} (mode 600: keep it secret) and {public}.")
+    private = folder / "signing.key"
+    _say(f"Wrote {private} (mode 600: keep it secret) and {public}.")
+    _say(f"Next: edgeveil seal EXPORT --key {private} --out FILE.veil")
 
 
 @app.command(epilog="Example: edgeveil seal runs/mnist-export --key keys/signing.key --out mnist.veil")
@@ -321,12 +339,12 @@ def report(
     from edgeveil.trainer.report.run_page import write_report
 
     write_report(run=run, export=export, bundle=bundle, bench=bench, out=out, pictures=pictures)
-    _say(f"Wrote {out}.")
+    _say(f"Wrote the report. Open {out}")
 
 
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and its exit code."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    quiet_process()
     try:
         code = app(standalone_mode=False)
     except EdgeVeilError as error:

@@ -78,7 +78,9 @@ def require(
 @trust.command(epilog="Example: edgeveil trust policy root policy.json")
 def policy(
     folder: Folder,
-    file: Annotated[Path, typer.Argument(help="policy.json: what bundles must hide (docs/flashing.md).")],
+    file: Annotated[
+        Path, typer.Argument(help="policy.json: what bundles must hide (docs/how-to/trust-and-policy.md).")
+    ],
     passphrase_file: Passphrase = None,
 ) -> None:
     """Sign a policy for boards in use (edgeveil-edge policy takes it); new ones get it with their first flash."""

@@ -68,6 +68,7 @@ class Dataset:
     maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None where every
     row is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,).
     ``consent`` (N,) says whose reading may be shown in the place of another's (a donor); None where nobody was asked.
+    ``seed`` is that of the cuts within slices. ``homogeneous`` vectors end in a feature that is 1.
     """
 
     name: str
@@ -84,6 +85,8 @@ class Dataset:
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     labels: Labels | None = None
     consent: np.ndarray | None = None
+    seed: int = 0
+    homogeneous: bool = False
 
     def part(self, name: SliceName) -> Part:
         """The rows of one slice, in the slice's own order."""

@@ -11,7 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import operators
-from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,16 @@ class Known:
     mean: np.ndarray
 
 
-def known(recipe: Recipe, dataset: Dataset) -> Known:
-    """A_d, eps and mean as the recipe's ``[perturber]`` says, from the training slices of ``dataset`` alone."""
-    section: Any = recipe.perturber
+def known(section: Cleaner | Noise, dataset: Dataset) -> Known:
+    """A_d, eps and mean as a recipe's ``[perturber]`` says, from the training slices of ``dataset`` alone."""
     rows = dataset.slices.classifiers
     x = dataset.x[rows].astype(np.float64)
     training = np.concatenate([rows, dataset.slices.perturber])
-    mean = np.zeros(x.shape[1]) if recipe.data.homogeneous else dataset.x[training].mean(axis=0, dtype=np.float64)
+    mean = np.zeros(x.shape[1]) if dataset.homogeneous else dataset.x[training].mean(axis=0, dtype=np.float64)
     kind, _, place = section.operator.partition(":")
     if kind == "data":
         outputs = wanted(dataset, rows)
-        a_d = operators.least_squares(x - mean, outputs - _centre(outputs, recipe), ridge=section.ridge)
+        a_d = operators.least_squares(x - mean, outputs - _centre(outputs, dataset), ridge=section.ridge)
     else:
         a_d = operators.from_npy(Path(place)) if kind == "npy" else operators.from_keras(_keras(Path(place)))
         if len(a_d) != x.shape[1]:
@@ -46,13 +45,12 @@ def known(recipe: Recipe, dataset: Dataset) -> Known:
     return Known(operators.merged(a_d), eps, mean)
 
 
-def hidden_operator(recipe: Recipe, dataset: Dataset, mean: np.ndarray) -> np.ndarray:
+def hidden_operator(section: Cleaner | Noise, dataset: Dataset, mean: np.ndarray) -> np.ndarray:
     """A_c (features, confidential outputs) by least squares on both training slices."""
-    section: Any = recipe.perturber
     rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
     outputs = confidential(dataset, rows)
     x = dataset.x[rows].astype(np.float64) - mean
-    return operators.least_squares(x, outputs - _centre(outputs, recipe), ridge=section.ridge)
+    return operators.least_squares(x, outputs - _centre(outputs, dataset), ridge=section.ridge)
 
 
 def wanted(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
@@ -65,9 +63,9 @@ def confidential(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
     return np.eye(len(dataset.z_names))[dataset.z[rows]] if dataset.labels is None else dataset.labels.parts(rows)[1]
 
 
-def _centre(outputs: np.ndarray, recipe: Recipe) -> np.ndarray | float:
+def _centre(outputs: np.ndarray, dataset: Dataset) -> np.ndarray | float:
     # The constant feature stands for the mean in homogeneous coordinates.
-    return 0.0 if recipe.data.homogeneous else outputs.mean(axis=0)
+    return 0.0 if dataset.homogeneous else outputs.mean(axis=0)
 
 
 def _keras(path: Path) -> Any:

@@ -13,41 +13,43 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook.channel import donors_within
 from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
 from edgeveil.trainer.recipe.perturber import LabelOnly
+from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.training import classifiers
 
 
-def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> FittedPerturber:
-    """Label-only with the run's D_y, or with the small network that the recipe of a label-only run asks for.
+def fit(
+    section: LabelOnly, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
+) -> FittedPerturber:
+    """Label-only with D_y, or with the small network that the section asks for.
 
-    ``dataset`` is ``for_training()``; ``budget`` is the recipe's (its epochs). Raises ``LimitNotMet`` where training
-    diverges. The audit calls this on runs of any kind, for the row that all others are compared with.
+    Raises ``LimitNotMet`` where training diverges, ``BadInput`` where nobody agreed to be shown.
     """
-    section = run.recipe.perturber
-    if not isinstance(section, LabelOnly):
-        return from_classifier(dataset, run.classifiers()["target"])
     if section.picture == "donor":
         check_consent(dataset.consent, public=section.public_data)  # before the slow part
     if section.network == "target":
-        return _drawn(dataset, run.classifiers()["target"], section, rng)
-    if (run.folder / "perturber").is_dir():
-        return run.perturber()
+        return _drawn(dataset, goal.target, section, rng)
     import keras
 
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     model = classifiers.build(section.network, dataset.input, len(dataset.y_names), width=section.width)
-    to_fit, to_choose = run.hold_out(dataset.part("perturber"))
+    to_fit, to_choose = fit_and_validation(dataset, "perturber")
     classifiers.train_one(
         model,
         (dataset.unit(to_fit.x), to_fit.y),
         (dataset.unit(to_choose.x), to_choose.y),
-        run=run,
-        stage="perturber",
+        settings=goal.classifiers,
+        batch=budget.batch,
         epochs=budget.epochs,
+        seed=dataset.seed,
+        log=log,
+        stage="perturber",
     )
     return _drawn(dataset, model, section, rng)
 

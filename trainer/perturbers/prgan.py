@@ -14,11 +14,14 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.recipe.perturber import Generator, PrGan
+from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training.checkpoint_score import judge
-from edgeveil.trainer.training.classifiers import predict
+from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.prediction import predict
+from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from edgeveil.trainer.training.epochs import Judged, run_epochs
 from edgeveil.trainer.training.straight_through import identity, straight_through
 
@@ -53,25 +56,23 @@ class Networks:
         return {name: getattr(self, name) for name in names}
 
 
-def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> FittedPerturber:
-    """Train on the second slice and keep the checkpoint that ``Judgement.rank`` puts first on its validation cut.
+def fit(
+    section: PrGan, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
+) -> FittedPerturber:
+    """Train on the second slice and keep the checkpoint that ``CheckpointScore.rank`` puts first on its validation cut.
 
-    ``dataset`` is ``for_training()``; ``budget`` has ``epochs`` and ``batch``; the recipe's kind says which terms are
-    on. Goes on from RUN/checkpoints where there is one. Raises ``LimitNotMet`` where training diverges.
+    The section's kind says which terms are on. Raises ``LimitNotMet`` where training diverges.
     """
     import tensorflow as tf
 
-    section = run.recipe.perturber
-    if not isinstance(section, PrGan):
-        raise TypeError(f"a PR-GAN is fitted to its own section of a recipe, not to {type(section).__name__}")
     seed = int(rng.integers(2**31))
-    networks = build(dataset.input, section, run.classifiers(), seed=seed)
-    to_fit, to_choose = run.hold_out(dataset.part("perturber"))
+    networks = build(dataset.input, section, goal.target, goal.sensitive, seed=seed)
+    to_fit, to_choose = fit_and_validation(dataset, "perturber")
     u, y, chosen_u = tf.constant(dataset.unit(to_fit.x)), tf.constant(to_fit.y, tf.int32), dataset.unit(to_choose.x)
     step = training_step(networks, dataset.theta, section, TERMS[section.kind])
     batch = min(budget.batch, len(to_fit))
     steps = len(to_fit) // batch
-    rule = {"floor": run.recipe.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
+    rule = {"floor": goal.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
 
     def epoch(number: int) -> dict[str, float]:
         order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
@@ -79,7 +80,7 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> Fi
         return mean([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
 
     def judged(_number: int) -> Judged:
-        made = judge(
+        made = score_checkpoint(
             chosen_u,
             dataset.as_sent(predict(networks.generator, chosen_u)),
             to_choose.y,
@@ -92,11 +93,11 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> Fi
         return Judged(made.as_dict(), made.rank(**rule), shown)
 
     ships = {"generator": networks.generator}
-    run_epochs(run, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
+    run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
     return fitted(dataset.input, networks.generator, kind=section.kind)
 
 
-def build(spec: InputSpec, section: PrGan, classifiers: dict[str, Any], *, seed: int) -> Networks:
+def build(spec: InputSpec, section: PrGan, target: Any, sensitive: Any, *, seed: int) -> Networks:
     """All networks for readings of ``spec``. Raises ``BadInput`` where the generator does not go with them."""
     import keras
 
@@ -109,8 +110,8 @@ def build(spec: InputSpec, section: PrGan, classifiers: dict[str, Any], *, seed:
     return Networks(
         generator,
         discriminator,
-        classifiers["target"],
-        classifiers["sensitive"],
+        target,
+        sensitive,
         adam(generator, section.learning_rate),
         adam(discriminator, section.discriminator_learning_rate),
         sent,

@@ -43,7 +43,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
     # Nine tenths of the time, and no part of what is looked at here.
     monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.section", lambda *_, **__: None)
-    monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.beside", lambda *_: {})
+    monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.label_only", lambda *_: {})
     monkeypatch.setattr(
         "edgeveil.trainer.export.convert.edgetpu._file", lambda _program, model: edge_tpu.compiled(model)
     )
@@ -70,7 +70,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     monkeypatch.setattr(on_board, "through_board", lambda *_, **__: Rows(ran["artefact"], outputs, ran, place))
     board = type("Board", (), {"transport": None})()
     document = on_board.audit_on_board(bundle, board, run=run, trust=keys, device="edgetpu")
-    schema = json.loads((ROOT / "docs/schemas/audit.schema.json").read_text())
+    schema = json.loads((ROOT / "docs/reference/schemas/audit.schema.json").read_text())
     jsonschema.validate(document["on_board"], {**schema["properties"]["on_board"], "$defs": schema["$defs"]})
     assert (document["artefact"], document["on_board"]["device"]) == (COMPILED, "edgetpu")
     frame = document["on_board"]["compared"][0]

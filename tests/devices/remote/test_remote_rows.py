@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.releases.trial import open_releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.audit.dataflow import anatomy
+from edgeveil.trainer.audit.dataflow import bottleneck
 from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import Perturbed, Subject, further_outputs
 from edgeveil.trainer.cli.main import main
@@ -170,7 +170,7 @@ def compared(example, outputs, x, *, target=None):
     """The ``on_board`` section of what a board made of ``x``, on a data set that is ``x`` alone."""
     manifest, members = example
     subject = Subject(manifest, members, "numpy")
-    funnel = anatomy(manifest, subject.tables())
+    funnel = bottleneck(manifest, subject.tables())
     table = None if isinstance(funnel, str) or funnel.table is None else subject.tables()[funnel.table]
     ran = {"edge_runtime": "1", "numpy": "2"}
     board = {"board": "A Board", "architecture": "aarch64", "system": "Debian", "python": "3.11.2"}
@@ -261,7 +261,7 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     assert "raw readings of the test slice" in said
     assert left(home) == []
     document = json.loads(out)
-    schemas = request.config.rootpath / "docs/schemas"
+    schemas = request.config.rootpath / "docs/reference/schemas"
     jsonschema.validate(document, json.loads((schemas / "audit.schema.json").read_text()))
     there = document["on_board"]
     assert there["rows"] == here["data"]["rows"]["test"]

@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from tests.support import bundles
 from tests.support.checkout import ROOT
 
-SCHEMA = json.loads((ROOT / "docs/schemas/bench.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/reference/schemas/bench.schema.json").read_text())
 
 
 class Clock:

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from edgeveil.edge_runtime.capture.camera_aid import BOTTOM, LEFT, RIGHT, TOP, CameraAid, focus_levels
-from edgeveil.edge_runtime.ipc.aim_levels import NAMES, only_levels
+from edgeveil.edge_runtime.ipc.focus_levels import NAMES, only_levels
 from edgeveil.edge_runtime.manifest.manifest import parse
 from tests.support import bundles
 
@@ -79,7 +79,7 @@ def test_nothing_else_passes():
     assert only_levels({"exposure": 99, "focus": -1, "blob": 7, "pixels": 12345}) == {"exposure": 15, "blob": 7}
 
 
-def test_aiming_looks_now_and_then_and_ends_by_itself():
+def test_the_camera_aid_looks_now_and_then_and_ends_by_itself():
     class Counters(dict):
         def set(self, name, level):
             self[name] = level
@@ -87,17 +87,17 @@ def test_aiming_looks_now_and_then_and_ends_by_itself():
     now, counters = [0.0], Counters()
     manifest = copy.deepcopy(bundles.captured_example()[0])
     manifest["capture"]["frame"]["unit_mm"] = 0.25
-    aiming = CameraAid(parse(manifest), counters, clock=lambda: now[0])
-    aiming.observe(scene(background=24000))
-    assert counters["aim:exposure"] == 12
-    aiming.observe(scene(background=8000))
-    assert counters["aim:exposure"] == 12
+    aid = CameraAid(parse(manifest), counters, clock=lambda: now[0])
+    aid.observe(scene(background=24000))
+    assert counters["level:exposure"] == 12
+    aid.observe(scene(background=8000))
+    assert counters["level:exposure"] == 12
     now[0] = 1.0
-    aiming.observe(scene(background=8000))
-    assert counters["aim:exposure"] == 4
+    aid.observe(scene(background=8000))
+    assert counters["level:exposure"] == 4
     now[0] = 900.0
-    aiming.observe(scene())
+    aid.observe(scene())
     now[0] = 1000.0
-    aiming.observe(scene())
+    aid.observe(scene())
     assert set(counters.values()) == {-1}
-    assert only_levels({name[4:]: level for name, level in counters.items()}) == {}
+    assert only_levels({name[6:]: level for name, level in counters.items()}) == {}

@@ -59,7 +59,7 @@ def recipe(folder: Path, *, data: str = "", perturber: str = CLEANER) -> Recipe:
 def check_promise(exported, run, limit=1e-5):
     """The theorem on every row of the data and on edge cases, for every artefact; in units of max(1, eps)."""
     dataset = run.dataset()
-    made_of = known(run.recipe, dataset.for_training())
+    made_of = known(run.recipe.perturber, dataset.for_training())
     x = dataset.x.astype(np.float32)
     near = np.tile(made_of.mean.astype(np.float32), (3, 1))
     near[1] += 1e-12
@@ -118,7 +118,7 @@ def test_exact_asks_for_no_error_at_all(folder, tmp_path):
     dataset = run.dataset()
     x = dataset.x
     out = run.perturber().perturb(x)["frame"]
-    assert e_utility(known(run.recipe, dataset.for_training()).a_d, x, out).max() < 1e-8
+    assert e_utility(known(run.recipe.perturber, dataset.for_training()).a_d, x, out).max() < 1e-8
     assert np.abs(out - x).max() > 1
 
 
@@ -136,7 +136,7 @@ def test_the_code_is_all_that_leaves_and_gives_the_vector_back(folder, tmp_path)
     entry = code.manifest["tables"]["decoder"]
     decoder = np.load(tmp_path / "code" / entry["file"])
     assert np.abs(decoded(sent, decoder) - outputs[0]["frame"]).max() < 2e-2
-    made_of = known(run.recipe, run.dataset().for_training())
+    made_of = known(run.recipe.perturber, run.dataset().for_training())
     # An int16 code keeps the error where it was promised.
     error = e_utility(made_of.a_d, x, decoded(sent, decoder)) - promised(made_of.a_d, x - made_of.mean, made_of.eps)
     assert np.abs(error).max() < 1e-3
@@ -147,7 +147,7 @@ def test_laplace_moves_the_predictor_by_eps_on_average(folder, tmp_path):
     exported = export(run.folder, ["workstation"], tmp_path / "export")
     assert "numpy-float32" not in exported.manifest["preference"]
     dataset = run.dataset()
-    made_of = known(run.recipe, dataset.for_training())
+    made_of = known(run.recipe.perturber, dataset.for_training())
     x = np.repeat(dataset.x, 40, axis=0)
     for artefact in ("onnx-float32-batch256", "tflite-float32-batch256"):
         pipeline = load_pipeline(parse(exported.manifest), exported.members, artefact)
@@ -168,7 +168,7 @@ def test_a_keras_model_of_the_user_lends_its_first_layer(folder, tmp_path):
     model.save(folder / "mine.keras")
     run = train(recipe(folder, perturber=CLEANER + 'operator = "keras:mine.keras"'), tmp_path / "run")
     kernel = np.asarray(model.layers[0].kernel, np.float64)
-    a_d = known(run.recipe, run.dataset().for_training()).a_d
+    a_d = known(run.recipe.perturber, run.dataset().for_training()).a_d
     np.testing.assert_allclose(a_d @ a_d.T, kernel @ kernel.T, atol=1e-10)
 
 

@@ -329,7 +329,7 @@ def test_a_card_of_an_unknown_form_is_no_traceback_and_plays_no_tricks(tmp_path,
     assert "cannot show" in inspect(strange.path, strange.trust).text()
 
 
-CARD = json.loads((ROOT / "docs" / "schemas" / "privacy.schema.json").read_text())
+CARD = json.loads((ROOT / "docs/reference/schemas" / "privacy.schema.json").read_text())
 
 
 def test_the_card_says_whose_statement_it_is_and_nothing_unassumed_is_a_guarantee(tmp_path, keys, exported):

@@ -1,7 +1,7 @@
 """Does a real reading leave as it is? An average over frames hides a perturber that lets every hundredth one through.
 
 Counted, not attacked: a frame that is bit for bit a reading of the data set names whoever that reading is of. A donor
-release does this by design (its bundle says "substituted"), and the first row says how often it was the very reading
+codebook does this by design (its bundle says "substituted"), and the first row says how often it was the very reading
 put in.
 """
 

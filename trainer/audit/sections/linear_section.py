@@ -13,7 +13,7 @@ from edgeveil.trainer.linear.predictor_metrics import BoostedRefit, LinearRefit,
 from edgeveil.trainer.linear.problem import confidential, known, wanted
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.intervals import Interval
-from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 
 KINDS = ("cleaner", "noise")
 MEANING = {
@@ -25,7 +25,7 @@ MEANING = {
 }
 
 
-def predictors(recipe: Recipe, dataset: Dataset, sent: np.ndarray, *, seed: int) -> dict[str, Any]:
+def predictors(section: Cleaner | Noise, dataset: Dataset, sent: np.ndarray, *, seed: int) -> dict[str, Any]:
     """Adversaries who know the linear predictors, or refit on what leaves, linearly and by boosting; LEACE beside them.
 
     ``sent`` (n, features) is what leaves for the rows of the three slices, in their order. Everything is fitted on the
@@ -37,10 +37,10 @@ def predictors(recipe: Recipe, dataset: Dataset, sent: np.ndarray, *, seed: int)
     x, sent = dataset.x[rows].astype(np.float64), sent.astype(np.float64)
     hidden, kept = confidential(dataset, rows), wanted(dataset, rows)
     measure = _Measure(hidden, kept, first, _units(dataset), seed)
-    made_of = known(recipe, dataset.for_training())
+    made_of = known(section, dataset.for_training())
     moved = e_utility(made_of.a_d, x, sent)
     most = promised(made_of.a_d, x - made_of.mean, made_of.eps)
-    exact = recipe.perturber.kind == "cleaner" and getattr(recipe.perturber, "method", "") != "exact"
+    exact = isinstance(section, Cleaner) and section.method != "exact"
 
     known_c = LinearRefit(x[:first], hidden[:first])
     on_raw = known_c.predict(x[first:])
