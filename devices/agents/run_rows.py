@@ -59,7 +59,7 @@ def _done(
         found = dict(perturber.info, edge_runtime=__version__, numpy=np.__version__, python=platform.python_version())
         if rows:
             begin = time.time()
-            arrays = perturb(perturber.manifest, perturber.pipeline, np.load(rows)["x"], json.loads(further))
+            arrays = perturb(perturber.manifest.document, perturber.pipeline, np.load(rows)["x"], json.loads(further))
             found["seconds"] = time.time() - begin
             with open(out, "wb") as file:
                 np.savez_compressed(file, **arrays)
@@ -76,11 +76,12 @@ def perturb(manifest: Dict[str, Any], opened: Any, x: Any, further: List[Dict[st
     import numpy as np
 
     from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped
+    from edgeveil.edge_runtime.manifest.manifest import parse
     from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 
     tables = {name: opened.table(name) for name in manifest["tables"]}
     whole = dict(manifest, outputs=list(manifest["outputs"]) + further)
-    pipeline = Pipeline(whole, tables=tables, runners=opened.runners)
+    pipeline = Pipeline(parse(whole), tables=tables, runners=opened.runners)
     made, reason = [], ""
     try:
         for at in range(len(x)):

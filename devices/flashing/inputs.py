@@ -38,7 +38,7 @@ class Inputs:
     def audit_notes(self, artefact: str, device: str) -> list[str]:
         """A line where the bundle was audited, and not as it runs on this device."""
         manifest, members = self.opened.manifest, self.opened.members
-        if device == CPU or manifest["privacy"]["file"] is None or is_audited(manifest, members, artefact, device):
+        if device == CPU or manifest.privacy.file is None or is_audited(manifest, members, artefact, device):
             return []
         return ["note: " + NOT_AUDITED_ON.format(artefact=artefact, device=device)]
 
@@ -60,17 +60,17 @@ def read_inputs(bundle: Path, profile: str, trust: Path, wheels: Path | None) ->
 
 def _bundle_facts(data: bytes, opened: Bundle) -> BundleFacts:
     manifest = opened.manifest
-    variants = {name for model in manifest["models"].values() for name in model["artefacts"]}
+    variants = {name for model in manifest.models.values() for name in model.artefacts}
     return BundleFacts(
         sha=opened.manifest_sha256,
-        name=manifest["name"],
+        name=manifest.name,
         size=len(data),
-        security_version=manifest["security_version"],
+        security_version=manifest.security_version,
         key=opened.key,
-        audience=manifest["audience"],
+        audience=manifest.audience,
         development=opened.development,
-        artefacts=tuple(name for name in manifest["preference"] if name in variants),
-        profiles=manifest["profiles"],
+        artefacts=tuple(name for name in manifest.preference if name in variants),
+        profiles=manifest.document["profiles"],
         data=data,
         runtime=opened.members[RUNTIME_MEMBER],
     )

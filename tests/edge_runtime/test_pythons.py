@@ -172,7 +172,7 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 bundle = read_bundle(sys.argv[2], open_trust(sys.argv[3]))
-golden = bundle.manifest["golden"]
+golden = bundle.manifest.document["golden"]
 load = lambda file: np.load(io.BytesIO(bundle.members[file]))
 draws = {name: load(file) for name, file in golden["draws"].items()}
 for variant in ("tflite-int8", "tflite-float32"):
@@ -191,7 +191,7 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 bundle = read_bundle(sys.argv[2], open_trust(sys.argv[3]))
 rng = np.random.RandomState(0)
 for variant in sys.argv[4].split():
-    entry = bundle.manifest["models"]["generator"]["artefacts"][variant]
+    entry = bundle.manifest.document["models"]["generator"]["artefacts"][variant]
     backend = open_backend(entry["format"], bundle.members[entry["file"]], entry)
     feeds = [
         [rng.random_sample(tensor.shape).astype(np.float32) for tensor in backend._inputs] for _ in range(2)

@@ -42,7 +42,7 @@ def costs_of(what: Path, trust: Path | None) -> dict[str, Any]:
         from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
         bundle = read_bundle(what, open_trust(trust))
-        return _of_manifest(bundle.manifest, lambda name: bundle.members[name])
+        return _of_manifest(bundle.manifest.document, lambda name: bundle.members[name])
     if what.is_dir():
         try:
             manifest = json.loads((what / "manifest.json").read_text())

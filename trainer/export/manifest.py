@@ -93,10 +93,10 @@ def build(
             "packages": package_versions(_PACKAGES),
         },
     }
-    check_manifest(manifest, sealed=False)
+    checked = check_manifest(manifest, sealed=False)
     for name in names or [NO_MODEL]:
-        pipeline = load_pipeline(manifest, members, name)
-        self_test(pipeline, manifest, members, name)
+        pipeline = load_pipeline(checked, members, name)
+        self_test(pipeline, checked, members, name)
         pipeline.close()
     return manifest, members
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.backends import open_backend
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
@@ -40,7 +41,7 @@ class RecordedRun:
     def __init__(self, fitted: FittedPerturber, runners: Mapping[str, Any], info: Mapping[str, Any]) -> None:
         self._runners = {name: Recorder(runner) for name, runner in runners.items()}
         self._stages = fitted.stages
-        self._pipeline = Pipeline(fitted.description(), tables=dict(fitted.tables), runners=self._runners)
+        self._pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=self._runners)
         self.info = dict(info)
 
     def run(self, x: np.ndarray, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

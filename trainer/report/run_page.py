@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report import page_facts
 from edgeveil.trainer.report import pictures as drawing
@@ -92,7 +93,7 @@ def through(folder: Any, artefact: str, x: np.ndarray) -> np.ndarray:
     """The frames (n, ...) that leave an export in the place of readings ``x`` (n, ...), through one artefact."""
     from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 
-    pipeline = load_pipeline(folder.manifest, folder.members, artefact)
+    pipeline = load_pipeline(parse(folder.manifest), folder.members, artefact)
     try:
         return pipeline.run(x)[_frames(folder)[0]]
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
@@ -62,7 +63,7 @@ class FittedPerturber:
         ``tracks`` (n,) says whose frames of a stream they are, in order of time; None: each stands for a whole track.
         """
         pipeline = Pipeline(
-            self.description(),
+            parse(self.description()),
             tables=dict(self.tables),
             runners=self.runners(),
         )

@@ -43,7 +43,7 @@ OURS = """
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.bench.protocol import synthetic_frames
 with Perturber.open(spec["bundle"], trust=spec["trust"], artefact=spec["artefact"], backend=spec["backend"]) as opened:
-    opened.perturb(synthetic_frames(opened.manifest["input"], 1)[0])
+    opened.perturb(synthetic_frames(opened.manifest.input, 1)[0])
     say()
 """
 # Each interpreter as its own documentation shows it, on one frame of zeros.

@@ -179,7 +179,7 @@ def _same_outputs(board, bundle, folder):
     there = np.load(folder / "out.npz")
     most = {}
     for artefact in ARTEFACTS:
-        tolerance = bundle.manifest["models"]["generator"]["artefacts"][artefact]["tolerance"]["max_abs"]
+        tolerance = bundle.manifest.document["models"]["generator"]["artefacts"][artefact]["tolerance"]["max_abs"]
         for kernels in ("reference", "production"):
             pipeline = load_pipeline(bundle.manifest, bundle.members, artefact, kernels=kernels)
             here = np.stack(

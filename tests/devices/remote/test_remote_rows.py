@@ -18,6 +18,7 @@ from edgeveil.devices.remote import remote_rows as remote
 from edgeveil.devices.remote.remote_rows import RemoteRows, perturb_on_board
 from edgeveil.devices.remote.remote_workspace import RemoteWorkspace
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.releases.trial import open_releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -114,7 +115,7 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
     noise = back.outputs["draw noise"]
     assert noise.shape == x.shape
     assert len(np.unique(noise)) > 10, "no noise was drawn there"
-    pipeline = load_pipeline(made.manifest, made.members, "numpy")
+    pipeline = load_pipeline(parse(made.manifest), made.members, "numpy")
     np.testing.assert_array_equal(back.outputs["frame"], pipeline.run(x, {"noise": noise})["frame"])
     assert (back.artefact, back.ran["manifest_sha256"]) == ("numpy", (root / "current").resolve().name)
 
@@ -131,7 +132,7 @@ def test_rows_go_over_a_console_too(laplace, tmp_path):
             kept=tmp_path / "kept",
             progress=counted,
         )
-    pipeline = load_pipeline(made.manifest, made.members, "numpy")
+    pipeline = load_pipeline(parse(made.manifest), made.members, "numpy")
     expected = pipeline.run(x, {"noise": back.outputs["draw noise"]})["frame"]
     np.testing.assert_array_equal(back.outputs["frame"], expected)
     assert left(tmp_path) == []
@@ -194,7 +195,7 @@ def test_codes_that_flipped_before_a_channel_are_counted_with_an_interval():
     x = np.random.default_rng(0).integers(0, 17, (400, 4)).astype(np.uint8)
     subject = Subject(manifest, members, "numpy")
     entries = [*further_outputs(subject), *board_section.draws(manifest)]
-    out = load_pipeline({**manifest, "outputs": [*manifest["outputs"], *entries]}, members, "numpy").run(x)
+    out = load_pipeline(parse({**manifest, "outputs": [*manifest["outputs"], *entries]}), members, "numpy").run(x)
     assert (out["sent"] != out["code"]).any(), "a channel that never draws another code"
     (row,) = compared((manifest, members), out, x)["compared"]
     assert (row["what"], row["differ"], row["share"], row["low"]) == ("code before the channel", 0, 0.0, 0.0)
@@ -210,7 +211,7 @@ def test_frames_are_compared_under_the_noise_that_the_board_drew():
     manifest, members = bundles.laplace_example()
     x = np.random.default_rng(0).integers(0, 17, (200, 4)).astype(np.uint8)
     entries = board_section.draws(manifest)
-    out = load_pipeline({**manifest, "outputs": [*manifest["outputs"], *entries]}, members, "numpy").run(x)
+    out = load_pipeline(parse({**manifest, "outputs": [*manifest["outputs"], *entries]}), members, "numpy").run(x)
 
     def target(frames, training):
         return frames.reshape(len(frames), -1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer import datasets
 from edgeveil.trainer.export.export import export
@@ -68,7 +69,7 @@ def check_promise(exported, run, limit=1e-5):
     assert (expected < problem.eps * 0.999).any(), "no edge case"
     errors = {}
     for artefact in exported.manifest["preference"]:
-        pipeline = load_pipeline(exported.manifest, exported.members, artefact)
+        pipeline = load_pipeline(parse(exported.manifest), exported.members, artefact)
         errors[artefact] = np.abs(e_utility(problem.a_d, x, pipeline.run(x)["frame"]) - expected).max()
         pipeline.close()
     assert max(errors.values()) <= limit, errors
@@ -128,7 +129,7 @@ def test_the_code_is_all_that_leaves_and_gives_the_vector_back(folder, tmp_path)
     assert [output["kind"] for output in code.manifest["outputs"]] == ["code"]
     assert frame.manifest["preference"] == code.manifest["preference"] == ["numpy-float32"]
     x = run.dataset().x
-    outputs = [load_pipeline(f.manifest, f.members, "numpy-float32").run(x) for f in (frame, code)]
+    outputs = [load_pipeline(parse(f.manifest), f.members, "numpy-float32").run(x) for f in (frame, code)]
     sent = outputs[1]["code"]
     assert sent.dtype == np.int16
     assert 32767 / 8.01 <= np.abs(sent.astype(int)).max() <= 32767 / 2, "a power of two with head-room of four"
@@ -149,7 +150,7 @@ def test_laplace_moves_the_predictor_by_eps_on_average(folder, tmp_path):
     problem = linear_problem(run.recipe.perturber, dataset.for_training())
     x = np.repeat(dataset.x, 40, axis=0)
     for artefact in ("onnx-float32-batch256", "tflite-float32-batch256"):
-        pipeline = load_pipeline(exported.manifest, exported.members, artefact)
+        pipeline = load_pipeline(parse(exported.manifest), exported.members, artefact)
         out = pipeline.run(x)["frame"]
         assert e_utility(problem.a_d, x, out).mean() == pytest.approx(problem.eps, rel=0.05)
         noise = (out - x).ravel()

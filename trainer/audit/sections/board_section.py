@@ -10,6 +10,7 @@ import numpy as np
 
 from edgeveil.devices.remote.remote_rows import RemoteRows
 from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.attacks.families.networks import logits
 from edgeveil.trainer.audit.dataflow import SENT
@@ -101,7 +102,7 @@ def _kept(declared: Sequence[Mapping[str, Any]], perturbed: Perturbed) -> Sequen
 def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same samples through the same artefact here, with the noise that was drawn there."""
     manifest = {**subject.manifest, "outputs": [*subject.manifest["outputs"], *further_outputs(subject)]}
-    pipeline = load_pipeline(manifest, subject.members, subject.runs_here())
+    pipeline = load_pipeline(parse(manifest), subject.members, subject.runs_here())
     try:
         pieces = []
         for at in range(0, len(x), ROWS_AT_ONCE):

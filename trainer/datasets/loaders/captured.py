@@ -11,6 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.capture.crops import Capture as Runner
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.trainer.datasets.base import Labels
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.capture import Capture
@@ -21,7 +22,7 @@ def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[t
 
     A frame of several people is left out: a label is of one of them. Raises ``BadInput`` for frames of another shape.
     """
-    runner = Runner({"capture": capture.manifest(), "input": capture.input()})
+    runner = Runner(parse({"capture": capture.manifest(), "input": capture.input()}))
     for number, data in enumerate(frames):
         try:
             found = runner.frames(RawFrame(data, number))

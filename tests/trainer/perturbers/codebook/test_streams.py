@@ -8,6 +8,7 @@ import tomllib
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
@@ -78,7 +79,7 @@ def test_a_held_codebook_ships_and_holds_on_the_interpreter(tmp_path):
     export(run.folder, ["workstation"], tmp_path / "out")
     folder = ExportFolder.open(tmp_path / "out")
     assert folder.manifest["stream"]["votes"] == 3
-    pipeline = load_pipeline(folder.manifest, folder.members, "tflite-int8")
+    pipeline = load_pipeline(parse(folder.manifest), folder.members, "tflite-int8")
     test = run.dataset().part("test")
     frames = [RawFrame(x, i, track=i % 2) for i, x in enumerate(test.x[:12])]
     out = [pipeline.perturb(frame) for frame in frames]
