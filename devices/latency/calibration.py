@@ -1,7 +1,7 @@
 """What others, and one's own boards, measured: the rows that carry an estimate.
 
-``published.csv`` was written by ``scripts/count_calibration.py``; docs/benchmarks.md says what its columns mean, and
-which traps are in it.
+``scripts/reproduce/estimator/count.py`` wrote ``published.csv``; the benchmark pages of the documentation say what its
+columns mean, and which traps are in it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def published(path: Path = _TABLE) -> list[Row]:
 
 def _row(line: Mapping[str, str]) -> Row:
     cpu = line["runtime"] in ("tflite", "ncnn", "tensorflow", "framework", "tf-trt")
-    default = 4.0 if cpu else 0.0  # these boards have four cores, and nobody who left it out says he used fewer
+    default = 4.0 if cpu else 0.0  # these boards have four cores; sources that leave it out used all of them
     note = line["note"] + line["published_device"]
     return Row(
         group=f"{line['device']}/{line['runtime']}",

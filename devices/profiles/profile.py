@@ -60,7 +60,7 @@ class OnnxLimits:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Which published rows stand for the board: ``group`` as devices/calibration spells it (``jetson-nano/tensorrt``).
+    """Which rows of devices/latency/published.csv stand for the board: ``group`` as there (``jetson-nano/tensorrt``).
 
     ``precision`` is what the board makes of the artefact there. ``range_only``: no single figure is to be named.
     """
@@ -136,7 +136,7 @@ class Profile:
     install: tuple[Install, ...] = ()
 
     def recipe(self, python: str | None = None) -> Install:
-        """What to install for that Python (the profile's own for None). Raises ``BadInput`` where nobody has said."""
+        """What to install for that Python (the profile's own for None). Raises ``BadInput`` without a recipe for it."""
         wanted = python or self.python
         for install in self.install:
             if install.python == wanted:

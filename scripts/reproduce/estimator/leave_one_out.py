@@ -111,7 +111,8 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Measure and record; exit code 3 where a board with many rows has ranges that are too wide."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: python -m scripts.reproduce.estimator.leave_one_out --out estimator.json")
+    example = "Example: python -m scripts.reproduce.estimator.leave_one_out --out estimator.json"
+    parser = argparse.ArgumentParser(description=__doc__, epilog=example)
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     rows = published()
