@@ -15,7 +15,7 @@ from typing import Any, Dict, Tuple
 
 from edgeveil.devices.agents.serial_link import LineBroken, Link
 
-SILENCE_S = 90  # then whoever was there has gone, and the console is given back
+SILENCE_S = 90  # then the other end has gone, and the console is given back
 READY = b"edgeveil-serial-ready"
 HANG_UP = b"edgeveil-hang-up"  # as plain text: what asks for it may not know whether we or a shell are there
 
@@ -25,7 +25,7 @@ def answer(request: bytes) -> Tuple[Dict[str, Any], bytes]:
     head, _, data = request.partition(b"\n")
     ask = json.loads(head.decode("utf-8"))
     if ask["op"] == "run":
-        process = subprocess.Popen(  # noqa: S603 - whoever holds the console may do this anyway
+        process = subprocess.Popen(  # noqa: S603 - who holds the console may do this anyway
             ask["command"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-import edgeveil.devices.agents.gather_facts
+from edgeveil.devices.agents import read_agent
 from edgeveil.devices.flashing import service_files as service
 from edgeveil.devices.flashing.plan import Plan
 from edgeveil.devices.flashing.records import BundleFacts, Facts
@@ -53,11 +52,9 @@ class Board:
 
     def facts_document(self, accelerator: str | None = None) -> dict:
         """The same as it was printed there."""
-        script = Path(edgeveil.devices.agents.gather_facts.__file__).read_bytes()
         site = posixpath.join(self.root, "site")
-        done = self.transport.run(
-            [self.transport.python, "-", self.root, accelerator or "", site], data=script, timeout_s=180
-        )
+        command = [self.transport.python, "-", self.root, accelerator or "", site]
+        done = self.transport.run(command, data=read_agent("gather_facts"), timeout_s=180)
         if done.code in (126, 127):
             raise BadInput(
                 f"Python 3.6 or later was expected on {self.transport.name}; there is none. Install python3."
@@ -65,7 +62,7 @@ class Board:
         try:
             return json.loads(check(done, "Gathering facts"))
         except ValueError:
-            raise DeviceFailed(f"The board's answer is not its facts: {done.said()}") from None
+            raise DeviceFailed(f"The board's answer is not its facts: {done.last_line()}") from None
 
     def edge(self, *arguments: str, timeout_s: float = 120) -> Completed:
         """A command of the installed runtime, as root where that is possible. Raises ``BadInput`` where none is."""
@@ -75,9 +72,9 @@ class Board:
             raise BadInput(f"There is no EdgeVeil on {self.transport.name}: flash it first.")
         return done
 
-    def script(self, source: bytes, *arguments: str, timeout_s: float = 120) -> Completed:
-        """A Python program of ours that is sent along, as root where that is possible."""
-        return self._root([self.transport.python, "-", *arguments], data=source, timeout_s=timeout_s)
+    def run_agent(self, name: str, *arguments: str, timeout_s: float = 120) -> Completed:
+        """A program of ``devices/agents`` that is sent along, as root where that is possible."""
+        return self._root([self.transport.python, "-", *arguments], data=read_agent(name), timeout_s=timeout_s)
 
     def execute(self, plan: Plan, progress: Progress = lambda *_: None) -> None:
         """Every step in order. Raises at the first that fails; what was uploaded stays for the next try.
@@ -109,7 +106,7 @@ class Board:
                 self.transport.put(wheels.archive, archive, progress)
                 arguments = [archive, digest(wheels.archive), posixpath.join(self.root, wheels.name)]
                 # Hundreds of megabytes onto a slow card.
-                done = self._root([self.transport.python, "-c", UNPACK, *arguments], timeout_s=TRIAL_S)
+                done = self.run_agent("unpack_wheels", *arguments, timeout_s=TRIAL_S)
                 check(done, "Unpacking the wheels")
             case PushBundle(bundle):
                 self.transport.put(bundle.data, self._bundle_path(bundle), progress)
@@ -123,7 +120,7 @@ class Board:
                 for path, data in sorted(files.items()):
                     group = ["-g", owner.user] if path == service.CONFIG else []
                     self._place(data, path, "640" if group else "644", group)
-                for command in service.enabling(files):
+                for command in service.enable_commands(files):
                     check(self._sudoed(command), " ".join(command[:2]))
             case StartService():
                 self.control("restart")
@@ -142,7 +139,7 @@ class Board:
         self.say(runtime_output(done).decode("utf-8", "replace").strip())
 
     def _make_users(self, owner: Service) -> None:
-        for user, command in service.users(owner).items():
+        for user, command in service.user_commands(owner).items():
             if self._sudoed(["id", "-u", user]).code:
                 check(self._sudoed(command), f"Making the user {user}")
 
@@ -195,7 +192,7 @@ class Board:
         return self.transport.run([*self._sudo, *command], data=data, timeout_s=timeout_s)
 
     def _sudoed(self, command: Sequence[str], *, timeout_s: float = 120) -> Completed:
-        """As root, whoever owns the place: for what is the system's."""
+        """As root in any case: for files of the system."""
         prefix = [] if self._is_root() else ["sudo", "-n"]
         return self.transport.run([*prefix, *command], timeout_s=timeout_s)
 
@@ -211,7 +208,7 @@ def runtime_output(done: Completed, *, accepted: Sequence[int] = (0,)) -> bytes:
     """What the runtime printed on the board. Raises its own error where it ended with a code that is not accepted."""
     if done.code in accepted:
         return done.out
-    text = done.said()
+    text = done.last_line()
     text = text[len("error: ") :] if text.startswith("error: ") else text
     raise BadInput(text) if done.code == 2 else DeviceFailed(text)
 
@@ -221,24 +218,4 @@ import os
 place = os.path.join(os.path.expanduser("~"), ".cache", "edgeveil-incoming")
 os.makedirs(place, mode=0o700, exist_ok=True)
 print(place)
-"""
-
-# Unpacked beside its name and renamed: a site's name is never that of half a site.
-UNPACK = """
-import hashlib, os, shutil, sys, zipfile
-archive, sha, place = sys.argv[1:]
-with open(archive, "rb") as f:
-    if hashlib.sha256(f.read()).hexdigest() != sha:
-        sys.exit("the wheels came out different on the board")
-shutil.rmtree(place + ".new", ignore_errors=True)
-zipfile.ZipFile(archive).extractall(place + ".new")
-os.sync()
-if not os.path.isdir(place):
-    os.rename(place + ".new", place)
-link = os.path.join(os.path.dirname(place), "site")
-if os.path.lexists(link + ".tmp"):
-    os.unlink(link + ".tmp")
-os.symlink(os.path.basename(place), link + ".tmp")
-os.rename(link + ".tmp", link)
-os.sync()
 """

@@ -55,7 +55,7 @@ def trust_in_force(there: Installed | None, trust: TrustFacts | None, wanted: Wa
     if not wanted.trusted_channel:
         raise Refused(
             "untrusted-channel",
-            "The first flash puts the root key there, and nobody knows who is at the other end of this channel. "
+            "The first flash puts the root key there, and the other end of this channel was not authenticated. "
             "Use SSH with a known host key, the board's own console or an SD image.",
         )
     return trust

@@ -115,7 +115,7 @@ class Wheels:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asked for. ``trusted_channel``: whether whoever is at the other end was authenticated;
+    """What the user asked for. ``trusted_channel``: whether the other end was authenticated;
     ``device``: what runs the model there, None for the profile's accelerator where it can be had, else the processor.
     """
 

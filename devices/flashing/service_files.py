@@ -34,7 +34,7 @@ _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
 
-def enabling(files: Mapping[str, bytes]) -> list[list[str]]:
+def enable_commands(files: Mapping[str, bytes]) -> list[list[str]]:
     """The commands that have these files of a service be started at boot."""
     units = [name for name in UNITS if UNIT_FOLDER + name in files]
     commands = [["systemctl", "enable", *units]] if units else []
@@ -76,7 +76,7 @@ def update_files(root: str, place: str, *, python: str = "/usr/bin/python3", dev
     return {UNIT_FOLDER + name: _filled(name, words, ()) for name in (UPDATE, TIMER)}
 
 
-def users(service: Service) -> dict[str, list[str]]:
+def user_commands(service: Service) -> dict[str, list[str]]:
     """The commands that make the service's users; one after the other: the second is of the first one's group."""
     return {
         service.user: [*_ADD, "--user-group", service.user],

@@ -48,7 +48,7 @@ class Record:
         return cls(path, document["release"], document["boards"])
 
     def begin(self, release: str) -> None:
-        """Another release begins with nobody done."""
+        """Another release begins with no board done."""
         if release != self.release:
             self.release, self.boards = release, {}
             self._write()

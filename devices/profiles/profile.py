@@ -136,7 +136,7 @@ class Profile:
     install: tuple[Install, ...] = ()
 
     def recipe(self, python: str | None = None) -> Install:
-        """What to install for that Python (the profile's own for None). Raises ``BadInput`` where nobody has said."""
+        """What to install for that Python (the profile's own for None). Raises ``BadInput`` without a recipe for it."""
         wanted = python or self.python
         for install in self.install:
             if install.python == wanted:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-import edgeveil.devices.agents.run_rows
 from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.remote.remote_workspace import RemoteWorkspace, remote_workspace
 from edgeveil.devices.transports.base import digest
@@ -103,8 +102,7 @@ def _run(
 
 
 def _ran(board: Board, limit_s: float, *arguments: str) -> dict[str, Any]:
-    source = Path(edgeveil.devices.agents.run_rows.__file__).read_bytes()
-    printed = runtime_output(board.script(source, board.root, *arguments, timeout_s=limit_s))
+    printed = runtime_output(board.run_agent("run_rows", board.root, *arguments, timeout_s=limit_s))
     try:
         return json.loads(printed)
     except ValueError:

@@ -120,7 +120,7 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
     try:
         document = json.loads(printed)
     except ValueError:
-        raise DeviceFailed(f"The board's answer is not a result: {done.said()}") from None
+        raise DeviceFailed(f"The board's answer is not a result: {done.last_line()}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise DeviceFailed(
             f"A result of schema {SCHEMA} was expected; the board's runtime is of another version: flash it anew."

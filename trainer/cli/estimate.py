@@ -1,4 +1,4 @@
-"""``edgeveil estimate``: what a bundle would do on a board nobody has here: a range with its provenance, or no."""
+"""``edgeveil estimate``: what a bundle would do on a board that is not at hand: a range with its provenance, or no."""
 
 from __future__ import annotations
 

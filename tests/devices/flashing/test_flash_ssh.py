@@ -137,7 +137,7 @@ def test_who_may_not_log_in_is_told(server, tmp_path):
 
 
 def test_nobody_answers(server):
-    with pytest.raises(DeviceFailed, match="Nobody answers"):
+    with pytest.raises(DeviceFailed, match="There is no answer"):
         open_transport("ssh://root@127.0.0.1:1", identity=server.identity, known_hosts=server.known_hosts)
 
 

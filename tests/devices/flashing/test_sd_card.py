@@ -1,10 +1,12 @@
 """Cards: real ext4 and FAT file systems in files, written and read back by the tools; and the board's first boot."""
 
+import hashlib
 import json
 import shutil
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -229,6 +231,24 @@ def test_the_board_flashes_itself_when_it_comes_up(owner, root_tree, tmp_path):
     (root / "trust" / "root.pub").write_text(public_key_line(bundles.trusted(bundles.STRANGER)))
     assert b"another root key" in booted(kept).stderr
     assert Path(kept).exists()
+
+
+def test_the_wheels_of_a_card_are_unpacked_when_it_comes_up(owner, root_tree, tmp_path):
+    """A folder that only looks like wheels: what matters is where its files lie when the release is installed."""
+    wheels, root, tree = tmp_path / "wheels", tmp_path / "board", root_tree / "opt" / first_boot.TREE
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "site.zip", "w") as archive:
+        archive.writestr("brought.py", "here = True\n")
+    data = (wheels / "site.zip").read_bytes()
+    facts = {"name": "site-77", "architecture": "aarch64", "python": "3.11", "glibc": None, "interpreters": {}}
+    (wheels / "site.json").write_text(json.dumps({**facts, "sha256": hashlib.sha256(data).hexdigest()}))
+    inputs = read_inputs(owner[1], "raspberry-pi-cpu", owner[0] / "root", wheels)
+    flash_card(inputs, f"dir:{root_tree}", Wanted(service=False), root=str(root))
+    done = booted(tree)
+    assert done.returncode == 0, done.stderr
+    assert (root / "site").resolve() == root / "site-77"
+    assert (root / "site/brought.py").read_text() == "here = True\n"
+    assert (root / "current/edgeveil-edge.pyz").exists()
 
 
 def test_the_command(owner, root_tree, capsys):

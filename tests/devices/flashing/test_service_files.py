@@ -108,7 +108,7 @@ def test_a_timer_looks_for_newer_releases():
     words = unit(made, service_files.UPDATE)["Service"]["ExecStart"].split()
     assert main._parser().parse_args(words[2:]).place == "https://updates.example/hall"
     assert unit(made, service_files.TIMER)["Timer"]["OnUnitInactiveSec"] == "6h"
-    assert service_files.enabling(made) == [
+    assert service_files.enable_commands(made) == [
         ["systemctl", "daemon-reload"],
         ["systemctl", "enable", "--now", service_files.TIMER],
     ]
