@@ -105,7 +105,9 @@ def plan(
     if wanted.service and (steps or not _serves(there, wanted)):
         steps += _service(facts)
         if not facts.systemd and facts.starter is None:
-            notes.append("this board has no systemd: have its own init run edgeveil-edge run at boot")
+            notes.append(
+                "nothing here starts it at boot: the board has no systemd, so have its own init run edgeveil-edge run"
+            )
     _fits_the_disk(facts, sum(step.size for step in steps))
     return Plan(tuple(steps), artefact, backend.name if artefact != "numpy" else "numpy", tuple(notes), device)
 
