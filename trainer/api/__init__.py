@@ -166,9 +166,9 @@ def open_bundle(path: "str | Path", *, trust: "str | Path") -> "Bundle":
         ('digits-label-only', [8, 8, 1])
     """
     from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
-    return read_bundle(str(path), Trust.open(str(trust)))
+    return read_bundle(str(path), open_trust(str(trust)))
 
 
 def __getattr__(name: str) -> "Any":

@@ -125,7 +125,7 @@ def test_a_result_of_another_schema_or_no_json_is_one_sentence(results):
 def test_the_recorded_estimator_makes_a_table(request):
     recorded = request.config.rootpath / "docs/results/bench/estimator.json"
     guide = (request.config.rootpath / "docs/results/estimator.md").read_text()
-    assert estimator_table(json.loads(recorded.read_text())) in guide  # scripts/measure_estimator.py writes it
+    assert estimator_table(json.loads(recorded.read_text())) in guide  # estimator/leave_one_out.py writes it
     assert both_table(json.loads(recorded.read_text())) in guide
     text = tables({kind: [] for kind in KINDS} | {"estimator": [("e", json.loads(recorded.read_text()))]})
     assert "coral-dev-board/edgetpu | 22 |" in text
