@@ -13,7 +13,7 @@ from edgeveil.trainer.perturbers import fit_function
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.fitted import HIDES_NOTHING, constant, unchanged
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.training.checkpoint_score import CheckpointScore, score_checkpoint
@@ -67,12 +67,20 @@ def _train(run: Run) -> Run:
             budget=recipe.budget,
             log=run,
         )
-    score = score_validation(run, fitted)
+    part = run.validation()
+    sent = fitted.perturb(part.x)["frame"]
+    score = score_validation(run, sent)
     missed = _unmet(run, score)
     run.save_perturber(fitted)
-    facts = {**score.as_dict(), "rows": len(run.validation())}
+    through = int(unchanged(dataset.input, part.x, sent).sum())
+    facts = {**score.as_dict(), "rows": len(part), "unchanged": through}
     run.record(state="finished", limit_met=not missed, validation=facts)
     say(_result(score))
+    if not fitted.identity_allowed and through * 2 > (telling := int((~constant(part.x)).sum())):
+        say(
+            f"{through} of {telling} validation samples come out as they went in: this perturber hides nothing, and "
+            f"`edgeveil export` will refuse it. {HIDES_NOTHING}"
+        )
     if not missed:
         return run
     if run.facts["budget"] == "quick":
@@ -104,7 +112,7 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     """What to do next, by the keys that this recipe has and what it missed."""
     perturber = recipe.perturber
     generator = getattr(perturber, "generator", None)
-    own = generator is not None or perturber.kind == "release" or getattr(perturber, "network", "target") != "target"
+    own = generator is not None or perturber.kind == "codebook" or getattr(perturber, "network", "target") != "target"
     changes = [] if recipe.classifiers.architecture == "linear" else ["more `budget.classifier_epochs`"]
     if generator is not None:
         changes.append("a smaller `perturber.distance`")
@@ -120,13 +128,11 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     return f"{said[:1].upper()}{said[1:]}."
 
 
-def score_validation(run: Run, fitted: FittedPerturber) -> CheckpointScore:
-    """Judge what ``fitted`` really sends, rounding included, on the validation rows of the second slice."""
+def score_validation(run: Run, sent: np.ndarray) -> CheckpointScore:
+    """Score ``sent`` (n, ...), what really leaves of the validation rows of the second slice, rounding included."""
     dataset, part = run.dataset(), run.validation()
-    classifiers = run.classifiers()
-    perturbed = fitted.perturb(part.x)["frame"]
     return score_checkpoint(
-        dataset.unit(part.x), dataset.unit(perturbed), part.y, part.z, theta=dataset.theta, **classifiers
+        dataset.unit(part.x), dataset.unit(sent), part.y, part.z, theta=dataset.theta, **run.classifiers()
     )
 
 

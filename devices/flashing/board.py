@@ -16,7 +16,7 @@ from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports import Transport
 from edgeveil.devices.transports.base import Completed, check, digest
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.paths import LOG_FILE, ROOT, SYSTEMD
+from edgeveil.edge_runtime.paths import ROOT, SYSTEMD
 
 TRIAL_S = 600
 
@@ -192,7 +192,7 @@ class Board:
     def logs(self, lines: int) -> bytes:
         """The last lines that the service's units said. Raises ``DeviceFailed``."""
         if not self._has_systemd():
-            return check(self._sudoed(["tail", "-n", str(lines), LOG_FILE]), f"tail {LOG_FILE}")
+            return check(self._sudoed(["tail", "-n", str(lines), "/var/log/edgeveil.log"]), "tail")
         which = [part for unit in service.UNITS for part in ("-u", unit)]
         return check(self._sudoed(["journalctl", "--no-pager", "-n", str(lines), *which]), "journalctl")
 

@@ -18,8 +18,7 @@ from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON, is_audited
 from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, open_policy
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
-from edgeveil.edge_runtime.bundle.trust import Trust
-from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, TRUST_FILE, open_device_trust, read_trust_file
+from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, TRUST_FILE, open_trust, read_trust_file
 from edgeveil.edge_runtime.device import CPU, EDGETPU, check_device
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL, RUNTIME_MEMBER
@@ -54,7 +53,7 @@ class _Opened:
         """Everything the user named, read once. Raises ``BadInput`` or ``BundleRefused``."""
         data = read_file(str(bundle))
         known, files = owners_trust(trust)
-        opened = read_bundle(data, open_device_trust(str(trust)) if known else Trust.open(str(trust)))
+        opened = read_bundle(data, open_trust(trust))
         site, archive = (None, b"") if wheels is None else open_site(wheels)
         policy = open_policy(str(trust / POLICY_FILE))
         return cls(data, opened, profiles.load(profile), known, files, policy, site, archive)

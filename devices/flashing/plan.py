@@ -9,7 +9,6 @@ from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, Sit
 from edgeveil.devices.profiles import Backend, Profile
 from edgeveil.edge_runtime.device import CPU, EDGETPU
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.paths import INIT_SCRIPT
 
 SPARE_BYTES = 16 * 2**20  # what must stay free: logs, a state file, somebody's peace of mind
 OLDEST_PYTHON = (3, 6)
@@ -106,7 +105,7 @@ def plan(
     if wanted.service and (steps or not _serves(there, wanted)):
         steps += _service(facts)
         if not facts.systemd and facts.starter is None:
-            notes.append(f"nothing here starts it at boot: have what starts this system run {INIT_SCRIPT} start")
+            notes.append("this board has no systemd: have its own init run edgeveil-edge run at boot")
     _fits_the_disk(facts, sum(step.size for step in steps))
     return Plan(tuple(steps), artefact, backend.name if artefact != "numpy" else "numpy", tuple(notes), device)
 

@@ -12,14 +12,13 @@ from edgeveil.devices.profiles import Camera, Service
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.device import CPU, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.paths import INIT_SCRIPT
 
 MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil-recover.service"
 UNITS = [RECOVER, INSIDE, MAIN]
 UPDATE, TIMER = "edgeveil-update.service", "edgeveil-update.timer"
 UNIT_FOLDER = "/etc/systemd/system/"
 CONFIG = config.DEFAULT_PATH
-INIT = INIT_SCRIPT
+INIT = "/etc/init.d/edgeveil"
 CRON_UPDATE = "/etc/cron.d/edgeveil-update"
 # Where a system without systemd looks at boot; update-rc.d is a command of its own.
 _AT_BOOT = {
@@ -114,7 +113,7 @@ def files(
     service: Service | None = None,
     camera: Camera | None = None,
     systemd: bool = True,
-    starter: str | None = None,
+    starter: str | None = None,  # noqa: ARG001
 ) -> dict[str, bytes]:
     """The service's files by their paths on the board.
 
@@ -151,10 +150,6 @@ def files(
     made = {CONFIG: (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()}
     if systemd:
         return made | {UNIT_FOLDER + name: _filled(name, {**words, "@GROUP@": groups}, devices) for name in UNITS}
-    made[INIT] = _filled("edgeveil.init", {**words, "@GROUPS@": " ".join(f"--group {g}" for g in groups.split())}, ())
-    if starter in _AT_BOOT:
-        path, text = _AT_BOOT[starter]
-        made[path] = text.encode()
     return made
 
 
@@ -173,7 +168,7 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], str]:
         return (), ""
     raise BadInput(
         f"The units give the inside no network, and {kind}: needs one: flash with --no-service and have one unit of "
-        "your own run edgeveil-edge run, which starts the inside by itself (docs/capture-loop.md)."
+        "your own run edgeveil-edge run, which starts the inside by itself (docs/how-to/run-the-capture-loop.md)."
     )
 
 

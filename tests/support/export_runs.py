@@ -10,6 +10,7 @@ from edgeveil.trainer.perturbers import prgan
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.run import Run
+from tests.support import seeds
 from tests.support.export_models import classifier, trained_like
 
 IMAGE = InputSpec("image", (8, 8, 1), "uint8", 0.0, 16.0)
@@ -84,7 +85,7 @@ def numbers_of(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _started(folder):
-    run = Run.create(folder, Recipe.find("digits"))
+    run = Run.create(folder, Recipe.find("digits").model_copy(update={"seed": seeds.seed(0)}))
     run.dataset()
     for name in ("target", "sensitive"):
         classifier().save(folder / "classifiers" / f"{name}.keras")

@@ -6,6 +6,7 @@ from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
+from tests.support import seeds
 
 ROWS, FEATURES = 300, 6
 
@@ -36,6 +37,7 @@ def small_recipe(path, *, kind="prgan", epochs=4, floor=0.5, **sections):
     }
     table = {
         "name": f"small-{kind}",
+        "seed": seeds.seed(0),
         "data": {"source": f"npz:{path}", "target": "y", "sensitive": "z"},
         "prior": {"kind": "counted"},
         "classifiers": {"architecture": "table1-wifi", "learning_rate": 3e-3},
@@ -82,4 +84,5 @@ def cleaner(folder):
     x = rng.normal(size=(600, 8)).astype(np.float32)
     labels = x[:, :3] * 3 + rng.normal(size=(600, 3)) * 0.5
     np.savez(folder / "made-up.npz", x=x, y=labels[:, 0] > 0, z=labels[:, 1] > 0, labels=labels)
-    return train(Recipe.parse(CLEANER, folder=folder), folder / "run")
+    recipe = Recipe.parse(CLEANER, folder=folder).model_copy(update={"seed": seeds.seed(0)})
+    return train(recipe, folder / "run")

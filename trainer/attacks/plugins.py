@@ -1,8 +1,8 @@
 """A user's own adversaries: named in the entry point group ``edgeveil.adversaries`` of any installed package.
 
 An entry point names a class without arguments, or an instance, that is an ``Adversary``
-(``trainer/attacks/protocol.py``); docs/adversaries.md has one whole. What does not fit is refused before anything runs,
-by its name.
+(``trainer/attacks/protocol.py``); docs/explanation/adversaries.md has an example. What does not fit is refused before
+anything runs, by its name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _loaded(point: metadata.EntryPoint) -> Adversary:
         ) from error
     wrong = _defect(family)
     if wrong:
-        raise BadInput(f"{_origin(point)} is no adversary: {wrong}. See docs/adversaries.md.")
+        raise BadInput(f"{_origin(point)} is no adversary: {wrong}. See docs/explanation/adversaries.md.")
     return family
 
 

@@ -65,7 +65,7 @@ def audit(
     were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
     ``there`` is what a board made of the test rows (``audit_on_board``): that is attacked in the place of what is made
     here, and the document has a section ``on_board``.
-    Returns the document of docs/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in
+    Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in
     ``RUN/audit-cache``.
     Raises ``BadInput`` for anything that does not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """

@@ -1,4 +1,4 @@
-"""The audit as one document: audit.json (docs/schemas/audit.schema.json) and the same as text."""
+"""The audit as one document: audit.json (docs/reference/schemas/audit.schema.json) and the same as text."""
 
 from __future__ import annotations
 

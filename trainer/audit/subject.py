@@ -141,7 +141,7 @@ def _codes(
     found: Bottleneck | str,
     table: np.ndarray | None,
 ) -> Codes | None:
-    """The codes among what leaves, and of a release the codes before its channel."""
+    """The codes among what leaves, and of a codebook the codes before its channel."""
     for output in declared:
         value = outputs[output["name"]]
         if output["kind"] == "code" and value.ndim == 1 and value.dtype.kind in "iu":

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from edgeveil.devices.flashing.connection import Connection
-from edgeveil.trainer.cli.connection import PasswordFile, Target, connected
+from edgeveil.trainer.cli.common import PassphraseFile, passphrase_of
+from edgeveil.trainer.cli.connection import Target, connected
 
 To = Annotated[
     str, typer.Option("--to", help="ssh://user@host[:port], serial:///dev/ttyUSB0, image:FILE or dir:FOLDER.")
@@ -186,15 +187,12 @@ def index(
     key: Annotated[Path, typer.Option(help="signing.key of a key that boards trust.")],
     out: Annotated[Path, typer.Option(help="index.json to write; put it and the bundles into one folder of a server.")],
     name: Annotated[str, typer.Option(help="Whom it is for; boards remember the last version of each name.")] = "all",
-    passphrase_file: PasswordFile = None,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
-    from edgeveil.trainer.cli.common import read_passphrase
-    from edgeveil.trainer.sealing.seal import is_encrypted
     from edgeveil.trainer.sealing.update_index import write_index
 
-    passphrase = read_passphrase(passphrase_file) if is_encrypted(key) else None
-    made = write_index(bundles, key, out, name=name, passphrase=passphrase)
+    made = write_index(bundles, key, out, name=name, passphrase=passphrase_of(key, passphrase_file))
     _say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
 
 

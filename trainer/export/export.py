@@ -103,7 +103,8 @@ def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Artefact], advanc
             except Exception as error:  # a converter has as many kinds of errors as it has parts
                 first = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
                 raise BadInput(
-                    f"{model!r} cannot be converted to {name} ({first}); docs/boards.md lists what every board can run."
+                    f"{model!r} cannot be converted to {name} ({first}); docs/reference/boards.md "
+                    "lists what every board can run."
                 ) from error
             for one in mine:
                 one.add(fitted, model, files[one.precision], count(files[one.precision]))

@@ -80,7 +80,7 @@ _CURES = {
 
 
 def _cure(op: Op) -> str:
-    return _CURES.get(op.kind, "use another operation: docs/boards.md says what is safe everywhere")
+    return _CURES.get(op.kind, "use another operation: docs/reference/boards.md says what is safe everywhere")
 
 
 def _fixed_sizes(graph: Graph) -> list[Finding]:

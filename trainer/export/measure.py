@@ -58,7 +58,8 @@ def measure(
             entry["tolerance"]["max_abs"] = tolerances[one.name].allowed
         advance()
     allowed = max((tolerance.allowed for tolerance in tolerances.values()), default=0.0)
-    kept = golden.choose(fitted, candidates, runs, flows, allowed)
+    loose = [name for name, tolerance in tolerances.items() if tolerance.loose]
+    kept = golden.choose(fitted, candidates, runs, flows, allowed, loose)
     outputs = {
         name: {key: value[kept.rows] for key, value in out.items()}
         for name, out in (recorded or {manifest.NO_MODEL: runs[0]}).items()

@@ -1,6 +1,6 @@
-"""The certificate of a release: how often can anybody who knows y and c' at most be right about z?
+"""The certificate of a codebook: how often can anybody who knows y and c' at most be right about z?
 
-What leaves a release is a function of its code c' and fresh noise, so by data processing no adversary who knows y, and
+What leaves a codebook is a function of its code c' and fresh noise, so by data processing no adversary who knows y, and
 nothing else that depends on x, does better than the best guess of z from (y, c'). That guess is counted, not trained:
 n(y, c', z) over held-out rows. The plug-in accuracy f = sum over (y, c') of max_z n / n is at least the truth in
 expectation (a maximum of averages is at most the average of maxima), and it concentrates:
@@ -109,7 +109,7 @@ def certify(
     hidden_label: bool = False,
     rng: np.random.Generator,
 ) -> Certificate:
-    """Count and bound. Rows y, z, code (n,) are held out: nothing of the release was fitted or chosen on them.
+    """Count and bound. Rows y, z, code (n,) are held out: nothing of the codebook was fitted or chosen on them.
 
     ``code`` is c before the channel, 0 .. R - 1, those of each y-hat together and equally many; ``channel`` (R, C) its
     shipped integers or probabilities. ``classes`` are the numbers of classes of y and z, ``chance`` is what the best

@@ -12,7 +12,7 @@ KINDS = {
     "ap": "edgeveil.trainer.perturbers.prgan",
     "minimax": "edgeveil.trainer.perturbers.minimax",
     "label-only": "edgeveil.trainer.perturbers.label_only",
-    "release": "edgeveil.trainer.perturbers.codebook.fit",
+    "codebook": "edgeveil.trainer.perturbers.codebook.fit",
     "cleaner": "edgeveil.trainer.perturbers.linear_cleaner",
     "noise": "edgeveil.trainer.perturbers.linear_noise",
     "laplace": "edgeveil.trainer.perturbers.laplace",

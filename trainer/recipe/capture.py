@@ -78,7 +78,8 @@ class Capture(Section):
     slots: int = Field(default=1, ge=1, le=64, description="Places of a tick: at most so many people at a time.")
     tick_hz: float = Field(default=10.0, ge=0.01, le=1000, description="How often something leaves a live source.")
     on_fault: Literal["previous", "flat"] = Field(
-        default="previous", description="What leaves where there is nothing new: the last release, or a flat one."
+        default="previous",
+        description="What leaves where there is nothing new: the last frame sent, or a flat one.",
     )
     degraded_after_s: int = Field(
         default=60, ge=1, le=86400, description="Seconds that a fault lasts before consumers are told."
@@ -94,7 +95,7 @@ class Capture(Section):
         return self
 
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says of it (docs/bundle-format.md)."""
+        """What the manifest says of it (docs/reference/bundle-format.md)."""
         keys = ["access_points", "measure", "low", "high", "slots", "tick_hz", "on_fault", "degraded_after_s"]
         return {
             **{key: getattr(self, key) for key in keys},

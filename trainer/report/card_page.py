@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent / "templates"
 
 
 def render(card: Mapping[str, Any]) -> str:
-    """The page of a card (docs/schemas/privacy.schema.json); every value is escaped."""
+    """The page of a card (docs/reference/schemas/privacy.schema.json); every value is escaped."""
     shown = {
         **card,
         "artefacts": [

@@ -11,8 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.recipe.renamed import KINDS
+
+HIDES_NOTHING = (
+    "Train it with more `budget.epochs`, a larger `perturber.distance` (where the recipe has one) or another `seed`."
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ class FittedPerturber:
             k: tuple(v) if isinstance(v, list) else v for k, v in text["input"].items() if k != "name"
         }
         return cls(
-            kind=text["perturber"]["kind"],
+            kind=KINDS.get(text["perturber"]["kind"], text["perturber"]["kind"]),
             input=InputSpec(**spec),
             stages=tuple(text["stages"]),
             outputs=tuple(text["outputs"]),
@@ -111,6 +117,25 @@ def output_stage(spec: InputSpec) -> dict[str, Any]:
 def frame_output(spec: InputSpec) -> dict[str, Any]:
     """The output that is a perturbed sample."""
     return {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": list(spec.shape), "dtype": spec.dtype}
+
+
+def unchanged(spec: InputSpec, x: np.ndarray, out: np.ndarray, allowed: float = 0.0) -> np.ndarray:
+    """Which readings x (n, ...) came out, as ``out``, like from a model that does nothing: bool (n,).
+
+    No value may be further off than rounding and ``allowed`` (in units of x). A constant reading (a blank picture) may
+    stay as it is and says nothing: it is never counted.
+    """
+    same = preprocess.to_raw(spec.dtype, spec.low, spec.high)(preprocess.to_unit(spec.dtype, spec.low, spec.high)(x))
+    whole = np.dtype(spec.dtype).kind in "iu"
+    slack = 0.0 if whole else spec.span / 510  # as edgeveil.edge_runtime.pipeline.passthrough has it
+    beyond = np.abs(out.astype(np.float64) - same) - slack
+    return (beyond.reshape(len(x), -1).max(axis=1) <= allowed) & ~constant(x)
+
+
+def constant(x: np.ndarray) -> np.ndarray:
+    """Which readings x (n, ...) have one value everywhere: bool (n,)."""
+    flat = x.reshape(len(x), -1)
+    return flat.min(axis=1) == flat.max(axis=1)
 
 
 def _plain(value: float | tuple[float, ...] | None) -> float | list[float] | None:

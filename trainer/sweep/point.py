@@ -38,7 +38,7 @@ from edgeveil.trainer.training.classifiers import train_classifiers
 from edgeveil.trainer.training.linear_classifiers import train_linear
 
 FLOOR = "label-only"
-CODE_KINDS = ("release", "label-only")  # what leaves is one of few codes: counting them is the strongest attack
+CODE_KINDS = ("codebook", "label-only")  # what leaves is one of few codes: counting them is the strongest attack
 BY_CODE = ("fixed D_z", "code counts", "Bayes knowing the channel")
 QUICK = (*BY_CODE, "shrinkage LDA on PCA", "random forest", "BatchNorm MLP")  # strong for their time
 

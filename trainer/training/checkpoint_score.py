@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.training.classifiers import predict
+from edgeveil.trainer.runs.prediction import predict
 
 
 @dataclass(frozen=True)

@@ -111,27 +111,12 @@ def test_a_timer_looks_for_newer_releases_and_where_there_is_none_cron_does():
             service_files.update_files(ROOT, place, **more)
 
 
-@pytest.mark.parametrize(("starter", "more"), [("cron", "/etc/cron.d/edgeveil"), ("rcS", "/etc/init.d/S99edgeveil")])
-def test_without_systemd_an_init_script_keeps_the_service(starter, more):
-    made = service_files.files(ROOT, "camera:0", ["none"], systemd=False, starter=starter)
-    assert sorted(made) == sorted([service_files.CONFIG, service_files.INIT, more])
-    assert service_files.INIT in made[more].decode()
-    last = made[service_files.INIT].decode().strip().splitlines()[-1]
-    words = last.replace('"$1"', "start").split()
-    arguments = main._parser().parse_args(words[3:])
-    assert (arguments.user, arguments.inside_user, arguments.group) == ("edgeveil", "edgeveil-inside", ["video"])
-    assert b"@" not in made[service_files.INIT]
-    assert service_files.enabling(service_files.files(ROOT, "camera:0", ["none"], systemd=False))[0][2].startswith(
-        "! test -e"
-    )
-
-
 def test_the_configuration_is_one_that_the_runtime_reads(tmp_path):
     made = service_files.files(ROOT, "camera:0", ["mqtts://broker/hall", "preview:8080"])
     (tmp_path / "edge.json").write_bytes(made[service_files.CONFIG])
     settings = config.merged({}, config.read(str(tmp_path / "edge.json")))
-    assert (settings["source"], settings["sink"]) == ("camera:0", ["mqtts://broker/hall", "preview:8080"])
-    assert settings["bundle"] == f"{ROOT}/current/bundle.veil"
+    assert (settings.source, settings.sink) == ("camera:0", ["mqtts://broker/hall", "preview:8080"])
+    assert settings.bundle == f"{ROOT}/current/bundle.veil"
     assert json.loads(made[service_files.CONFIG])["trust"] == f"{ROOT}/trust"
 
 

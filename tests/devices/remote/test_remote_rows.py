@@ -260,7 +260,7 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     assert "raw readings of the test slice" in said
     assert left(home) == []
     document = json.loads(out)
-    schemas = request.config.rootpath / "docs/schemas"
+    schemas = request.config.rootpath / "docs/reference/schemas"
     jsonschema.validate(document, json.loads((schemas / "audit.schema.json").read_text()))
     there = document["on_board"]
     assert there["rows"] == here["data"]["rows"]["test"]
@@ -278,9 +278,9 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     assert len(json.loads((folder / "audit.json").read_text())["others"]) == 1, "an audit here took the column away"
     seal(folder, tmp_path / "keys/signing.key", tmp_path / "two.veil")
     from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
-    members = read_bundle(str(tmp_path / "two.veil"), Trust.open(str(tmp_path / "keys"))).members
+    members = read_bundle(str(tmp_path / "two.veil"), open_trust(str(tmp_path / "keys"))).members
     card = json.loads(members["privacy/privacy.json"])
     assert [("on_board" in part) for part in card["artefacts"]] == [False, True]
     assert "labels flipped: 0.00 %" in members["privacy/card.html"].decode()

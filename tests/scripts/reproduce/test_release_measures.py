@@ -1,4 +1,4 @@
-"""The page on a release: strong where there is a leak, and kept properties are counted within y only."""
+"""The page on a codebook: strong where there is a leak, and kept properties are counted within y only."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_a_leak_shows_in_every_line_and_none_in_none():
     assert leaky["code_counts"]["accuracy"] == pytest.approx(0.75, abs=0.04)
     assert leaky["pooled"][-1]["code"]["accuracy"] > 0.95
     assert leaky["pooled"][-1]["label_only"]["accuracy"] < 0.7
-    assert clean["kept"]["size"] > 0.7 > leaky["kept"]["size"]
+    assert clean["kept"]["size"] > 0.5 > leaky["kept"]["size"]  # over five seeds 0.65 to 0.79, and 0.32 to 0.39
     assert "for readings drawn like the calibration data (1,000 readings counted)" in clean["sentence"]
 
 
@@ -75,8 +75,8 @@ def test_few_recordings_do_not_make_an_attack_weaker_than_a_guess():
     part = sessions(people=5, each=3)
     nothing = count(part, np.zeros(len(part), np.int64))
     assert nothing["null"] < 0.1  # left out, a recording's own person is missing from the counts
-    assert nothing["accuracy"] == pytest.approx(0.2, abs=0.06)
-    assert nothing["auc"] == pytest.approx(0.5, abs=0.06)
+    assert nothing["accuracy"] == pytest.approx(0.2, abs=0.15)  # of fifteen recordings
+    assert nothing["auc"] == pytest.approx(0.5, abs=0.15)
     assert count(part, part.z)["accuracy"] > 0.9
     two_thirds = np.where(part.cluster % 3 > 0, 1 + part.z, 0)
     found = count(part, two_thirds)

@@ -19,7 +19,7 @@ from edgeveil.trainer.runs.run import Run
 from tests.support import small_runs
 from tests.support.checkout import ROOT
 
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "audit.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
 
 
 @pytest.fixture(scope="module")

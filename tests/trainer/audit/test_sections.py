@@ -243,7 +243,7 @@ def test_the_diagnostic_is_that_of_one_model_and_never_a_guarantee():
 MANIFEST = {
     "name": "digits",
     "perturber": {
-        "kind": "release",
+        "kind": "codebook",
         "substituted": True,
         "identity_allowed": False,
         "target": "parity",
@@ -285,7 +285,7 @@ def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe()
     table = Recipe.find("mnist").model_dump(exclude_none=True)
     with pytest.raises(BadInput, match=r'no `\[certificate\]` for perturber.kind = "prgan"'):
         Recipe.check({**table, "certificate": {"tried": 3}})
-    assert Recipe.find("mnist-release").certificate.tried > 1
+    assert Recipe.find("mnist-codebook").certificate.tried > 1
 
 
 def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the_card():

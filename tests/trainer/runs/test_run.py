@@ -20,7 +20,7 @@ def run(tmp_path):
 
 def test_a_new_run_holds_what_is_needed_to_repeat_it(run):
     facts = json.loads((run.folder / "run.json").read_text())
-    assert facts["seed"] == 0
+    assert facts["seed"] == run.recipe.seed
     assert {"python", "edgeveil", "keras", "numpy"} <= set(facts["versions"])
     assert set(facts["machine"]) == {"processor", "cores", "system"}
     assert facts["state"] == "started"
@@ -68,7 +68,7 @@ def test_only_the_epochs_and_the_batch_may_change_on_resume(run):
     assert Run.create(run.folder, longer, resume=True).recipe.budget.epochs == 9
     assert Run.open(run.folder).recipe.budget.epochs == 9
     with pytest.raises(BadInput, match="`seed` differs"):
-        Run.create(run.folder, run.recipe.model_copy(update={"seed": 1}), resume=True)
+        Run.create(run.folder, run.recipe.model_copy(update={"seed": run.recipe.seed + 1}), resume=True)
     fewer = run.recipe.model_copy(update={"budget": run.recipe.budget.model_copy(update={"rows": 200})})
     with pytest.raises(BadInput, match=r"`budget.rows` differs"):
         Run.create(run.folder, fewer, resume=True)

@@ -45,9 +45,9 @@ def test_what_is_no_axis_is_refused(text):
 
 
 def test_points_are_every_combination_that_a_recipe_knows():
-    recipes = [Recipe.find("digits-release"), Recipe.find("digits-label-only")]
+    recipes = [Recipe.find("digits-codebook"), Recipe.find("digits-label-only")]
     found = points(recipes, [parse("perturber.price=1,8"), parse("seed=0,1")])
-    assert [dict(point.settings) for point in found if point.recipe.name == "digits-release"] == [
+    assert [dict(point.settings) for point in found if point.recipe.name == "digits-codebook"] == [
         {"perturber.price": price, "seed": seed} for price in (1, 8) for seed in (0, 1)
     ]
     assert [dict(point.settings) for point in found if point.recipe.name == "digits-label-only"] == [
@@ -70,7 +70,7 @@ def test_points_are_every_combination_that_a_recipe_knows():
 def test_a_wrong_key_or_value_is_refused_before_anything_starts(axis, why, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "processes", lambda *a, **k: pytest.fail("it started"))
     with pytest.raises(BadInput, match=why):
-        run.sweep([Recipe.find("digits-release")], [parse("seed=0"), parse(axis)], tmp_path / "out")
+        run.sweep([Recipe.find("digits-codebook")], [parse("seed=0"), parse(axis)], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -103,7 +103,7 @@ def worked(calls, *, crash=()):
 def test_points_that_are_done_are_not_done_again_and_label_only_stands_beside_them(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(engines, "processes", worked(calls, crash=["price=8"]))
-    recipes, axes = [Recipe.find("digits-release")], [parse("perturber.price=1,8")]
+    recipes, axes = [Recipe.find("digits-codebook")], [parse("perturber.price=1,8")]
     with pytest.raises(DeviceFailed, match=r"1 of 3 points .*memory.*same command"):
         run.sweep(recipes, axes, tmp_path, budget="quick")
     assert len(calls) == 3
@@ -111,7 +111,7 @@ def test_points_that_are_done_are_not_done_again_and_label_only_stands_beside_th
     monkeypatch.setattr(engines, "processes", worked(calls))
     frontier = run.sweep(recipes, axes, tmp_path, budget="quick")
     assert [name for name in calls if "price=8" in name] == calls
-    assert [row["recipe"] for row in frontier["points"]] == ["label-only", "digits-release", "digits-release"]
+    assert [row["recipe"] for row in frontier["points"]] == ["label-only", "digits-codebook", "digits-codebook"]
     assert frontier["compared"] == 2
     calls.clear()
     run.sweep(recipes, axes, tmp_path, budget="quick")
@@ -119,7 +119,7 @@ def test_points_that_are_done_are_not_done_again_and_label_only_stands_beside_th
     run.sweep(recipes, [parse("perturber.price=1,2")], tmp_path, budget="quick")
     assert len(calls) == 1  # a further value, and the floor stays
     text = as_text(json.loads((tmp_path / "frontier.json").read_text()))
-    assert "digits-release price=2" in text
+    assert "digits-codebook price=2" in text
     assert "60.0 [58.0, 62.0]" in text
     assert "0.80" in text
 
@@ -141,7 +141,7 @@ def test_a_point_that_failed_says_why_and_the_picture_is_the_same_bytes_each_tim
 def test_ray_that_is_not_there_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DeviceFailed, match=r"pip install 'edgeveil\[ray\]'"):
-        run.sweep([Recipe.find("digits-release")], [], tmp_path, engine="ray")
+        run.sweep([Recipe.find("digits-codebook")], [], tmp_path, engine="ray")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Attackers of a release's codes, who link T releases of one source: as strong as networks on x', and a hundredth of
+"""Attackers of a codebook's codes, who link T releases of one source: as strong as networks on x', and a hundredth of
 their time.
 
 Different samples with one (y, z) are put together, T = 1, 4 and 16 of them, as if an attacker knew that they belong

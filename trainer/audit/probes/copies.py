@@ -3,7 +3,7 @@
 An average over frames hides a perturber that lets every hundredth one through.
 
 Counted, not attacked: a frame that is bit for bit a sample of the data set names whoever that sample is of. A donor
-release does this by design (its bundle says "substituted"), and the first row says how often it was the very sample
+codebook does this by design (its bundle says "substituted"), and the first row says how often it was the very sample
 put in.
 """
 

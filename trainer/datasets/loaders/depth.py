@@ -30,7 +30,7 @@ SOURCE = (
 # 12, 26 bowl, lunge.
 GROUPS = {"arms": (1, 3, 4, 6), "walk": (22, 23), "sit": (24, 25), "step": (12, 26)}
 # What moves the whole body looks alike whoever does it: of people who were not in training "movement" is read right far
-# more often than "action" (docs/results-streams.md), whose swipes one person makes standing and the next walking.
+# more often than "action" (docs/results/streams.md), whose swipes one person makes standing and the next walking.
 TARGETS = {"action": GROUPS, "movement": {name: GROUPS[name] for name in ("walk", "sit", "step")}}
 PEOPLE = tuple(range(1, 9))
 CALIBRATED = (1, 2, 3, 4, 5)  # the rest stay unseen until section 6.6's question is asked
