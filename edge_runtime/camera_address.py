@@ -30,7 +30,7 @@ def parse(text: str) -> Address:
     except ValueError:
         parts, host, port = None, None, None
     if parts is None or parts.scheme not in PORTS or not host or any(c <= " " or c > "~" for c in text):
-        raise BadInput("expected an address as http://HOST:PORT/PATH, https:// or rtsp://; this is none")
+        raise BadInput("expected an address as http://HOST:PORT/PATH, https:// or rtsp://; this is not one")
     port = port or PORTS[parts.scheme]
     name = "[{}]".format(host) if ":" in host else host
     return Address(
@@ -45,7 +45,7 @@ def parse(text: str) -> Address:
 
 
 def is_private(text: str) -> bool:
-    """Whether raw pictures from this address travel where nobody else reads them: this machine, or checked TLS."""
+    """Whether raw pictures from this address travel where no one else can read them: this machine, or checked TLS."""
     address = parse(text)
     if address.scheme == "https":
         return True

@@ -105,7 +105,7 @@ SETTINGS = {
 def read(path: Optional[str]) -> Dict[str, Any]:
     """The settings of the file at ``path``, checked; of ``/etc/edgeveil/edge.json``, if it is there, for None.
 
-    Raises ``BadInput`` for a file that cannot be read, is no strict JSON, or has a key or value that is none.
+    Raises ``BadInput`` for a file that cannot be read, is no strict JSON, or has a wrong key or value.
     """
     if path is None:
         path = DEFAULT_PATH
@@ -131,7 +131,7 @@ def read(path: Optional[str]) -> Dict[str, Any]:
             raise BadInput("{!r} in {} is now called {!r}: rename it".format(name, path, RENAMED[name]))
         if name not in SETTINGS:
             raise BadInput(
-                "{} has the key {!r}, which is none; the keys are those of the flags: {}".format(
+                "{} has the key {!r}, which is unknown; the keys are those of the flags: {}".format(
                     path, name[:40], ", ".join(sorted(SETTINGS))
                 )
             )
@@ -198,7 +198,7 @@ def needs_service(settings: Settings) -> bool:
 
 
 def for_inside(settings: Settings) -> Settings:
-    """What the inside is told: nothing of the sinks, and no credentials of a camera, which only the fetcher needs."""
+    """The settings that the inside gets: no sinks, and no camera credentials, which only the fetching process needs."""
     return settings._replace(
         source=parse(settings.source).shown if on_network(settings.source) else settings.source,
         trust=os.path.abspath(settings.trust),

@@ -1,6 +1,6 @@
 """What others, and one's own boards, measured: the rows that carry an estimate.
 
-``published.csv`` was written by ``scripts/count_calibration.py``; docs/reference/benchmarks.md says what its
+``published.csv`` was written by ``scripts/reproduce/estimator/count.py``; docs/reference/benchmarks.md says what its
 columns mean, and which traps are in it.
 """
 

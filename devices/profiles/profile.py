@@ -57,7 +57,7 @@ class OnnxLimits:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Which published rows stand for the board: ``group`` as devices/calibration spells it (``jetson-nano/tensorrt``).
+    """Which published rows stand for the board: ``group`` as published.csv spells it (``jetson-nano/tensorrt``).
 
     ``precision`` is what the board makes of the artefact there. ``range_only``: no single figure is to be named.
     """

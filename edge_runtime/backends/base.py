@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
-from edgeveil.edge_runtime.lut import Flow, Looked, held, through
+from edgeveil.edge_runtime.lut import Flow, LutArray, lazy, map_values
 
 
 class Backend(object):
@@ -45,33 +45,33 @@ class Backend(object):
         frames at a time; n of them go through that many after the other, the last ones filled up with what is let fall
         again. Raises ``FrameDropped``: ``shape`` where an input is not what the artefact takes, ``output-shape`` or
         ``output-dtype`` where the interpreter returns something else than the manifest says, ``backend`` where it
-        fails. ``encode``, ``infer`` and ``decode``, one after the other, are the same, for three threads.
+        fails. ``preprocess``, ``infer`` and ``postprocess``, one after the other, are the same, for three threads.
         """
-        return self.decode(self.infer(self.encode(inputs)))
+        return self.postprocess(self.infer(self.preprocess(inputs)))
 
-    def encode(self, inputs: Mapping[str, np.ndarray]) -> List[np.ndarray]:
+    def preprocess(self, inputs: Mapping[str, np.ndarray]) -> List[np.ndarray]:
         """Inputs as in ``run``; what ``infer`` takes: a list of arrays (n, ...) of the artefact's own types."""
-        feeds = [tensor.encode(held(inputs, tensor.name)) for tensor in self._inputs]
+        feeds = [tensor.encode(lazy(inputs, tensor.name)) for tensor in self._inputs]
         if any(len(feed) != len(feeds[0]) for feed in feeds):
             raise FrameDropped("shape")
         return feeds
 
     def infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
-        """What ``encode`` made in; out a list of arrays (n, ...) of the artefact's own types, of their own memory."""
+        """What ``preprocess`` returned in, arrays (n, ...) of the artefact's own types out, in memory of their own."""
         n = len(feeds[0]) if feeds else 1
         if n == self.batch:
-            values = self._checked(feeds)
+            values = self._run_checked(feeds)
             # Memory of our own: what an interpreter returned may be the next frame's place.
             return values if self.copies else [np.array(value) for value in values]
         columns = [np.empty((n,) + tensor.shape[1:], tensor.dtype) for tensor in self._outputs]
         for row in range(0, n, self.batch):
             count = min(self.batch, n - row)
-            values = self._checked([_filled(feed[row : row + count], self.batch) for feed in feeds])
+            values = self._run_checked([_pad(feed[row : row + count], self.batch) for feed in feeds])
             for value, column in zip(values, columns):
                 column[row : row + count] = value[:count]
         return columns
 
-    def decode(self, values: List[np.ndarray]) -> Flow:
+    def postprocess(self, values: List[np.ndarray]) -> Flow:
         """What ``infer`` made in, outputs as of ``run`` out."""
         return Flow({tensor.name: tensor.decode(value) for tensor, value in zip(self._outputs, values)})
 
@@ -80,7 +80,7 @@ class Backend(object):
         feeds = [tensor.encode(rng.random_sample(tensor.shape).astype(np.float32)) for tensor in self._inputs]
         return lambda: self._infer(feeds)
 
-    def _checked(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
+    def _run_checked(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         """What the interpreter makes of ``batch`` frames, as the manifest has it."""
         values = self._attempt(feeds)
         if values is None:
@@ -99,7 +99,7 @@ class Backend(object):
         except Exception:
             return None
 
-    def _place(self, found: Sequence[Mapping[str, Tuple[Any, Any, Any]]]) -> Tuple[List[Any], List[Any]]:
+    def _match_tensors(self, found: Sequence[Mapping[str, Tuple[Any, Any, Any]]]) -> Tuple[List[Any], List[Any]]:
         """The interpreter's tensors ``{name: (shape, dtype, handle)}`` checked against the manifest; handles in order.
 
         ``found`` is a pair, inputs and outputs. Raises ``BadInput``.
@@ -143,7 +143,7 @@ class Backend(object):
         raise NotImplementedError
 
 
-def placed(
+def placement_record(
     device: str,
     kernels: Mapping[str, Any],
     said_by: str,
@@ -155,7 +155,7 @@ def placed(
     return {"device": device, "kernels": kernels, "said_by": said_by, "driver": driver, "compiler": compiler}
 
 
-def _filled(feed: np.ndarray, count: int) -> np.ndarray:
+def _pad(feed: np.ndarray, count: int) -> np.ndarray:
     """``feed`` (n, ...) with rows of zeros behind it, ``count`` in all."""
     if len(feed) == count:
         return feed
@@ -182,9 +182,9 @@ class Tensor(object):
                 self._table = (every - self._zero) * self._scale
             if not np.isfinite(self._table).all():
                 raise BadInput("expected a finite scale for {!r}; got {}".format(self.name, entry["scale"]))
-        self._encode = through(self._arithmetic)
+        self._encode = map_values(self._arithmetic)
 
-    def encode(self, value: Union[np.ndarray, Looked]) -> np.ndarray:
+    def encode(self, value: Union[np.ndarray, LutArray]) -> np.ndarray:
         """Real float32 (n, ...) to the tensor's dtype, rounded half to even, clipped to what it holds."""
         if value.shape[1:] != self.shape[1:]:
             raise FrameDropped("shape")
@@ -201,10 +201,10 @@ class Tensor(object):
         np.minimum(q, np.float32(limits.max), out=q)
         return q.astype(self.dtype)
 
-    def decode(self, value: np.ndarray) -> Union[np.ndarray, Looked]:
-        """The artefact's own numbers (n, ...) as real float32 or, of bytes, as ``Looked``."""
+    def decode(self, value: np.ndarray) -> Union[np.ndarray, LutArray]:
+        """The artefact's own numbers (n, ...) as real float32 or, of bytes, as ``LutArray``."""
         if self._table is not None:
-            return Looked(self._table, value.view(np.uint8))
+            return LutArray(self._table, value.view(np.uint8))
         if self._scale is None:
             return value.astype(np.float32, copy=False)
         return (value.astype(np.float32) - self._zero) * self._scale

@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 
-from edgeveil.edge_runtime.backends.base import Backend, placed
+from edgeveil.edge_runtime.backends.base import Backend, placement_record
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 
 BLOCK = 4096  # frames at a time: their coordinates stay in the cache between the two products
@@ -32,7 +32,7 @@ class NumPy(Backend):
         for name, array in arrays.items():
             if array.shape != shapes[name] or array.dtype != np.float32 or not np.isfinite(array).all():
                 raise BadInput("expected {} as finite float32 {}; got {!r}".format(name, shapes[name], array.shape))
-        self._place(
+        self._match_tensors(
             [
                 {"features": ((self.batch, features), "float32", 0)},
                 {"output": ((self.batch, features), "float32", 0), "code": ((self.batch, rank), "float32", 1)},
@@ -82,7 +82,7 @@ class NumPy(Backend):
 
     def placement(self) -> Dict[str, Any]:
         """As ``Backend.placement``: numpy has nowhere else to go."""
-        return placed("CPU", {"numpy": "all"}, "numpy runs on the processor alone")
+        return placement_record("CPU", {"numpy": "all"}, "numpy runs on the processor alone")
 
     def close(self) -> None:
         """Let the matrices go."""

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import openvino
 
-from edgeveil.edge_runtime.backends.base import Backend, placed
+from edgeveil.edge_runtime.backends.base import Backend, placement_record
 from edgeveil.edge_runtime.device import CPU, MYRIAD, OPENVINO, NoDevice, accelerator, may_use_cpu
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -36,11 +36,11 @@ class OpenVINO(Backend):
             raise BadInput("openvino has no reference kernels: use the interpreter of the artefact's own format")
         core, version = _core_and_version()
         wanted = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
-        place = _place_of(self.device)
+        place = _openvino_name(self.device)
         if self.device == CPU:
             known = core.get_property("CPU", "SUPPORTED_PROPERTIES")
         else:
-            known = _known(core, place, version)
+            known = _supported_properties(core, place, version)
             if "CPU" in core.available_devices:
                 # What reaches the processor by way of another device takes its options from here.
                 on_cpu = core.get_property("CPU", "SUPPORTED_PROPERTIES")
@@ -52,10 +52,10 @@ class OpenVINO(Backend):
             network = _read_tflite(core, model)
         else:
             raise BadInput("OpenVINO reads TFLite from 2023 on, and this is {:.8}".format(version))
-        compiled = _compiled(core, network, place, options)
+        compiled = _compile(core, network, place, options)
         self._request, self._compiled = compiled.create_infer_request(), compiled
         ends = [network.inputs, network.outputs]
-        self._in, self._out = self._place(
+        self._in, self._out = self._match_tensors(
             [
                 {
                     name: (port.shape, port.element_type.to_dtype(), number)
@@ -88,23 +88,23 @@ class OpenVINO(Backend):
         try:
             for operation in self._compiled.get_runtime_model().get_ordered_ops():
                 facts = operation.get_rt_info()
-                if _fact(facts, "layerType") not in ("Input", "Const", "Output"):
-                    kind = _fact(facts, "primitiveType")
+                if _runtime_fact(facts, "layerType") not in ("Input", "Const", "Output"):
+                    kind = _runtime_fact(facts, "primitiveType")
                     kernels[kind] = kernels.get(kind, 0) + 1
         except (RuntimeError, KeyError):  # not every plugin tells what it made of the operations
             if self.device == CPU:
                 raise
-            return placed(
+            return placement_record(
                 device, {device: "not measured"}, "OpenVINO's compiled model", driver=driver, compiler=compiler
             )
-        return placed(device, kernels, "OpenVINO's runtime model", driver=driver, compiler=compiler)
+        return placement_record(device, kernels, "OpenVINO's runtime model", driver=driver, compiler=compiler)
 
     def close(self) -> None:
         """Let the compiled model go."""
         self._request = self._compiled = None
 
 
-def _place_of(device: str) -> str:
+def _openvino_name(device: str) -> str:
     """OpenVINO's own word for a device. Whatever else may run operations is in that word, and in no other way."""
     if device.startswith(OPENVINO):
         return device[len(OPENVINO) :]
@@ -113,7 +113,7 @@ def _place_of(device: str) -> str:
     return "CPU"
 
 
-def _known(core: Any, place: str, version: str) -> Any:
+def _supported_properties(core: Any, place: str, version: str) -> Any:
     """The properties that a device takes. Raises ``NoDevice`` where it, or one it is made of, is not there."""
     name, _, parts = place.partition(":")
     for part in parts.split(",") if parts else ([] if name in ("AUTO", "HETERO", "MULTI", "BATCH") else [name]):
@@ -135,7 +135,7 @@ def _known(core: Any, place: str, version: str) -> Any:
         return {}
 
 
-def _compiled(core: Any, network: Any, place: str, options: Dict[str, Any]) -> Any:
+def _compile(core: Any, network: Any, place: str, options: Dict[str, Any]) -> Any:
     problem = ""
     try:
         return core.compile_model(network, place, options)
@@ -150,7 +150,7 @@ def _compiled(core: Any, network: Any, place: str, options: Dict[str, Any]) -> A
     )
 
 
-def _fact(facts: Any, name: str) -> str:
+def _runtime_fact(facts: Any, name: str) -> str:
     value = facts[name]
     return str(getattr(value, "value", value))
 

@@ -68,7 +68,7 @@ def open_backend(
         if not rows:
             names = ", ".join(backends_for(format))
             raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
-    rows = _on_device(rows, format, model, kernels, device)
+    rows = _rows_for_device(rows, format, model, kernels, device)
     reasons = []
     for name, probe, module, cls, _ in rows:
         if importlib.util.find_spec(probe) is None:
@@ -86,7 +86,7 @@ def open_backend(
     raise NoBackend("no backend for {} artefacts is installed here: {}".format(format, installs))
 
 
-def _on_device(rows: Sequence[Row], format: str, model: bytes, kernels: str, device: str) -> Sequence[Row]:
+def _rows_for_device(rows: Sequence[Row], format: str, model: bytes, kernels: str, device: str) -> Sequence[Row]:
     """Those of ``rows`` that can use the device. Raises ``BadInput`` where none can, or the file is not for it."""
     able = devices.backends_on(devices.check_device(device), format)
     if format == "tflite":

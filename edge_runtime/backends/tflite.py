@@ -6,7 +6,8 @@ from typing import Any, Dict, List, Set
 
 import numpy as np
 
-from edgeveil.edge_runtime.backends.base import Backend, placed
+from edgeveil.edge_runtime.backends.base import Backend, placement_record
+from edgeveil.edge_runtime.backends.xnnpack_notice import drop_notice
 from edgeveil.edge_runtime.device import EDGETPU, EDGETPU_OPERATION, NoDevice
 
 EDGETPU_LIBRARY = "libedgetpu.so.1"  # the name it is installed under (google-coral/libedgetpu, Makefile)
@@ -22,6 +23,7 @@ class LiteRT(Backend):
 
     def _open(self, model: bytes, threads: int, kernels: str) -> None:
         library = importlib.import_module(self._package + ".interpreter")
+        drop_notice(library)
         types = library.OpResolverType
         options = {
             "model_content": model,
@@ -29,11 +31,11 @@ class LiteRT(Backend):
             "experimental_op_resolver_type": types.BUILTIN_REF if kernels == "reference" else types.AUTO,
         }
         if self.device == EDGETPU:
-            self._interpreter = _on_edge_tpu(library, options)
+            self._interpreter = _open_on_edge_tpu(library, options)
         else:
             self._interpreter = library.Interpreter(**options)
             self._interpreter.allocate_tensors()
-        self._in, self._out = self._place(
+        self._in, self._out = self._match_tensors(
             [
                 {d["name"]: (d["shape"].tolist(), d["dtype"], d["index"]) for d in details}
                 for details in (self._interpreter.get_input_details(), self._interpreter.get_output_details())
@@ -66,21 +68,21 @@ class LiteRT(Backend):
             nodes = self._interpreter._get_ops_details()
         except AttributeError:  # it is not in the public part of the interpreter
             said_by = "libedgetpu took it" if on_device else "no delegate for a device was asked for"
-            return placed("Edge TPU+CPU" if on_device else "CPU", {own: "not measured"}, said_by, **where)
+            return placement_record("Edge TPU+CPU" if on_device else "CPU", {own: "not measured"}, said_by, **where)
         taken = _delegated(nodes)
         there = {number for number in taken if nodes[number]["op_name"] == EDGETPU_OPERATION.decode()}
         rest = sum(node["op_name"] != "DELEGATE" for node in nodes) - len(taken)
         counts = {"Edge TPU": len(there), "XNNPACK": len(taken - there), own: rest}
         kernels = {kind: n for kind, n in counts.items() if n}
         device = "CPU" if not there else "Edge TPU" if len(kernels) == 1 else "Edge TPU+CPU"
-        return placed(device, kernels, "the interpreter's list of operations", **where)
+        return placement_record(device, kernels, "the interpreter's list of operations", **where)
 
     def close(self) -> None:
         """Let the interpreter go."""
         self._interpreter = None
 
 
-def _on_edge_tpu(library: Any, options: Dict[str, Any]) -> Any:
+def _open_on_edge_tpu(library: Any, options: Dict[str, Any]) -> Any:
     """An interpreter whose compiled operations libedgetpu has taken over. Raises ``NoDevice``."""
     # Tried before the package's own loading, which leaves a traceback behind where there is nothing to load.
     try:

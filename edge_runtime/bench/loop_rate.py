@@ -84,9 +84,9 @@ class _Releasing(object):
     def __init__(self, perturber: Any, source: Ready) -> None:
         self._perturber, self._source = perturber, source
 
-    def infer(self, flight: Any) -> None:
+    def infer(self, in_flight: Any) -> None:
         self._source.taken.release()
-        self._perturber.infer(flight)
+        self._perturber.infer(in_flight)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._perturber, name)

@@ -51,7 +51,7 @@ class Sensors(object):
         self._next_s = 0.0
         self.samples: List[Dict[str, Any]] = []
 
-    def look(self, now_s: float) -> None:
+    def sample(self, now_s: float) -> None:
         """Take a sample where one is due; ``now_s`` is the time since the run began."""
         if not self._places or now_s < self._next_s or len(self.samples) >= MOST_SAMPLES:
             return

@@ -48,11 +48,11 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     """
     data = path_or_bytes if isinstance(path_or_bytes, bytes) else read_file(os.fspath(path_or_bytes))
     members = read_archive(data)
-    manifest_bytes, signature_bytes = _first_two(members)
+    manifest_bytes, signature_bytes = _manifest_and_signature(members)
     key = _check_signature(manifest_bytes, signature_bytes, trust)
     manifest = _parse(manifest_bytes)
     check_manifest(manifest)
-    trust.check_policy(manifest, trust.key_of(key))
+    trust.check_claims(manifest, trust.key_of(key))
     verified = _check_members(members[2:], manifest["members"])
     if trust.policy is not None:
         trust.policy.check(manifest, verified)
@@ -101,7 +101,7 @@ def read_file(path: str) -> bytes:
         os.close(handle)
 
 
-def _first_two(members: List[Tuple[str, bytes]]) -> Tuple[bytes, bytes]:
+def _manifest_and_signature(members: List[Tuple[str, bytes]]) -> Tuple[bytes, bytes]:
     names = [name for name, _ in members]
     for place, name, reason in ((0, MANIFEST, "no-manifest"), (1, SIGNATURE, "unsigned")):
         if name not in names:

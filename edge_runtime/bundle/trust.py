@@ -53,7 +53,7 @@ class Trust(object):
             raise BundleRefused("untrusted-key", message.format(public_key[:16]))
         return self.keys[public_key]
 
-    def check_policy(self, manifest: Dict[str, Any], key: Key) -> None:
+    def check_claims(self, manifest: Dict[str, Any], key: Key) -> None:
         """Raise ``BundleRefused`` where a checked manifest says what this signer or this device does not allow."""
         if key.development and not manifest["development"]:
             message = "It is signed by the development key {} and does not call itself one. Seal it again."

@@ -1,7 +1,7 @@
-"""What a person needs to aim a camera without seeing its picture: a few levels from 0 to 15, four bits each.
+"""Levels that help to aim a camera without its picture: eight numbers from 0 to 15, four bits each.
 
-They are computed from the raw reading and tell something about it. So they leave the inside only while the camera aid
-is switched on, go to the preview page of this device alone, and are as coarse as is of any use.
+They are computed from the raw sample and reveal something about it. So they leave the inside only while the camera aid
+is switched on, go to the preview page of this device alone, and are as coarse as is useful.
 """
 
 import math
@@ -21,7 +21,7 @@ _MOST = 120  # rows and columns that are looked at, focus aside
 
 
 def focus_levels(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
-    """The levels of one reading (height, width) or (height, width, channels) whose range is ``low`` to ``high``.
+    """The levels of one sample (height, width) or (height, width, channels) whose range is ``low`` to ``high``.
 
     ``exposure`` is its middle value, ``dark`` and ``bright`` how much of it is at either end of the range (a depth of 0
     is no reading), ``near`` and ``far`` where 5 and 95 % of the others lie. ``blob`` is how much stands out from the
@@ -52,7 +52,7 @@ def focus_levels(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
 
 
 class CameraAid(object):
-    """Inside, while a person aims the camera: puts levels into ``counters`` as ``level:NAME``; -1 is none."""
+    """While a person aims: writes levels to ``counters`` as ``level:NAME`` every quarter of a second; -1 is none."""
 
     def __init__(self, manifest: Dict[str, Any], counters: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self._low, self._high = _range(manifest)
@@ -61,7 +61,7 @@ class CameraAid(object):
         self._next_s = 0.0
 
     def observe(self, raw: np.ndarray) -> None:
-        """Take the levels of this reading, if it is time; after ``AID_S`` there are none any more."""
+        """Update the levels from this sample, if it is time; after ``AID_S`` there are none."""
         now = self._clock()
         if now < self._next_s:
             return
@@ -73,7 +73,7 @@ class CameraAid(object):
             try:
                 levels = focus_levels(raw, low=self._low, high=self._high)
             except Exception:
-                # A reading that is none costs its own levels; the error's text may hold a part of it.
+                # A bad sample has no levels; the text of the error may hold a part of it.
                 self._counters.add("fault:camera-aid")
                 return
         for name, level in levels.items():
@@ -81,7 +81,7 @@ class CameraAid(object):
 
 
 def _range(manifest: Dict[str, Any]) -> Tuple[float, float]:
-    """Of the sensor's own readings, where ``capture`` says what those are; else of the input."""
+    """The range of the sensor's samples where ``capture`` describes them, else of the input."""
     capture, low, high = manifest["capture"], manifest["input"]["low"], manifest["input"]["high"]
     if capture is not None:
         if capture["frame"]["unit_mm"] is not None:

@@ -27,11 +27,11 @@ class Capture(object):
         capture, spec = manifest["capture"], manifest["input"]
         self.slots = 1 if capture is None else capture["slots"]
         self.left_out = 0
-        self._finish = self._people = None
+        self._convert = self._people = None
         if capture is None:
             return
         self._shape, self._dtype = tuple(capture["frame"]["shape"]), np.dtype(capture["frame"]["dtype"])
-        self._finish = _finish(capture, spec)
+        self._convert = _converter(capture, spec)
         if capture["crop"] is not None:
             self._people = _People(capture)
 
@@ -40,7 +40,7 @@ class Capture(object):
 
         Raises ``FrameDropped`` (``shape``, ``dtype``) for a frame that is not the sensor's.
         """
-        if self._finish is None:
+        if self._convert is None:
             return [(0, frame)]
         data = frame._data
         if data.ndim == len(self._shape) + 1 and data.shape[-1] == 1:
@@ -50,11 +50,11 @@ class Capture(object):
         if data.dtype != self._dtype:
             raise FrameDropped("dtype")
         if self._people is None:
-            return [(0, RawFrame(self._finish(data), frame.index, frame.captured_ns))]
+            return [(0, RawFrame(self._convert(data), frame.index, frame.captured_ns))]
         crops, left_out = self._people.crops(data)
         self.left_out += left_out
         return [
-            (slot, RawFrame(self._finish(crop), frame.index, frame.captured_ns, track)) for track, slot, crop in crops
+            (slot, RawFrame(self._convert(crop), frame.index, frame.captured_ns, track)) for track, slot, crop in crops
         ]
 
     @property
@@ -111,9 +111,9 @@ class _People(object):
         return crops, left_out
 
 
-def _finish(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
+def _converter(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
     """The function from a frame or crop of the sensor's own type to the pipeline's input."""
-    scale = _scale(capture, spec)
+    scale = _scaler(capture, spec)
     shape = tuple(spec["shape"])
     if spec["kind"] == "vector":
         return scale
@@ -134,7 +134,7 @@ def _finish(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarr
     return run
 
 
-def _scale(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
+def _scaler(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
     """The function from readings to the input's type: low to high become the ends of the input's range.
 
     ``depth``: 0, no reading, is as far as can be. ``seen``: 1 where the reading is within low to high, else 0.

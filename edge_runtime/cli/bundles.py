@@ -120,15 +120,15 @@ def _protocol(arguments: argparse.Namespace) -> "Protocol":
     from edgeveil.edge_runtime.bench import sensors
     from edgeveil.edge_runtime.bench.protocol import PUBLISH, Protocol
 
-    usual = PUBLISH if arguments.publish else Protocol().floors
-    floors = usual._replace(
+    usual = PUBLISH if arguments.publish else Protocol().minimum
+    minimum = usual._replace(
         calls=usual.calls if arguments.min_count is None else arguments.min_count,
         seconds=usual.seconds if arguments.min_seconds is None else arguments.min_seconds,
     )
     if arguments.sustained is not None:
-        floors = floors._replace(seconds=max(floors.seconds, arguments.sustained))
+        minimum = minimum._replace(seconds=max(minimum.seconds, arguments.sustained))
     return Protocol(
-        floors=floors,
+        minimum=minimum,
         pace_fps=arguments.pace,
         sustained=arguments.sustained is not None,
         sensors=sensors.parse(arguments.sensors),

@@ -151,7 +151,7 @@ class Inside(object):
             self._send(layout, flat, FLAT)
             if settings.source.partition(":")[0] not in _NEEDS_FILES:
                 hardening.no_files()
-            source = self._first(perturber.manifest, frames)
+            source = self._open_first(perturber.manifest, frames)
             self._loop = live
             if self._stopping:
                 live.stop()
@@ -159,9 +159,9 @@ class Inside(object):
                 live.run(source)
             else:
                 with source:
-                    self._file(source, perturber, capture, layout)
+                    self._run_file(source, perturber, capture, layout)
 
-    def _first(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
+    def _open_first(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
         """The source, or None where it was there before and may come back."""
         try:
             source = self._open(manifest, frames)
@@ -195,7 +195,7 @@ class Inside(object):
         self._pipe.write(data)
         self._sets += 1
 
-    def _file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
+    def _run_file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
         """A file keeps its numbers and has no ticks; all its frames go through, in order, as fast as they are taken."""
 
         def refused(number: int, problem: str) -> None:

@@ -28,7 +28,7 @@ class Pipe(object):
         os.set_blocking(handle, False)
 
     def write(self, data: bytes) -> None:
-        """All of ``data``; raises ``BrokenPipeError`` where nobody reads any more."""
+        """All of ``data``; raises ``BrokenPipeError`` where the reader has gone."""
         write_all(self._handle, data, wait=self._wait)
 
     def _wait(self, handle: int) -> None:

@@ -35,7 +35,7 @@ def open_for_inside(folder: str) -> Dict[str, int]:
 
 
 def make_pipe(path: str) -> None:
-    """A named pipe that the group may write to; raises ``BadInput`` where something else is in its place."""
+    """A named pipe that the group may write to; raises ``BadInput`` where something else has that name."""
     try:
         os.mkfifo(path, 0o660)
         os.chmod(path, 0o660)

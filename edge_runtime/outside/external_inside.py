@@ -81,7 +81,7 @@ class ExternalInside(InsideLink):
             self._record_broken()
 
     def _record_broken(self) -> None:
-        """Open the pipe anew: the writer of the old one finds nobody there."""
+        """Open the pipe again: the writer of the old one gets an error."""
         self._open_records()
         self._on_end()
 

@@ -82,7 +82,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Who asks is nobody's business."""
+        """Requests are not logged."""
 
 
 def address(text: str) -> Tuple[str, int]:

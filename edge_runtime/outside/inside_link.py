@@ -1,4 +1,4 @@
-"""How the outside hears the inside, whoever starts it: records, notes and counters."""
+"""The outside's end of the link to the inside: records, notes and counters."""
 
 from typing import Any, Callable, Iterator, List, Optional
 
@@ -39,7 +39,7 @@ class InsideLink(object):
         raise NotImplementedError
 
     def poll(self) -> List[Event]:
-        """What the inside said since the last call. Raises ``InsideFailed`` where none can run."""
+        """The notes of the inside since the last call. Raises ``InsideFailed`` where none can run."""
         raise NotImplementedError
 
     def records(self) -> Iterator[Record]:

@@ -32,9 +32,9 @@ def process_table(settings: Settings, manifest: Dict[str, Any]) -> List[Process]
     Raises ``BadInput`` where raw pictures would cross a network that others can read, and where there is no such user.
     """
     user = find_account(settings.inside_user) if settings.inside_user else None
-    told = config.for_inside(settings)
-    network = isolation.needs_network(told.source, told.device)
-    inside = Process(INSIDE, command("inside.process"), user, network, True, told._asdict())
+    inside_settings = config.for_inside(settings)
+    network = isolation.needs_network(inside_settings.source, inside_settings.device)
+    inside = Process(INSIDE, command("inside.process"), user, network, True, inside_settings._asdict())
     fetched = fetch_settings(settings, manifest)
     if fetched is None:
         return [inside]
@@ -42,7 +42,7 @@ def process_table(settings: Settings, manifest: Dict[str, Any]) -> List[Process]
 
 
 def fetch_settings(settings: Settings, manifest: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """What the fetching process is told; None where the source is on this device. Raises ``BadInput``."""
+    """What the fetching process is inside_settings; None where the source is on this device. Raises ``BadInput``."""
     source = settings.source
     if not camera_address.on_network(source):
         return None

@@ -37,7 +37,7 @@ PAGES_EVERY_S = 0.2
 
 
 def run(settings: Settings, **parts: Any) -> Dict[str, Any]:
-    """Run the service until its source ends, its time is over or it is told to stop; returns the run's document.
+    """Run the service until its source ends, its time is over or a signal stops it; returns the run's document.
 
     ``exit_code`` in it is what the command ends with. ``parts`` are for tests. Raises what ended it early.
     """
@@ -52,7 +52,7 @@ def run(settings: Settings, **parts: Any) -> Dict[str, Any]:
 
 
 class Service(object):
-    """The outside and all that it looks after. What has no underscore, ``status`` reads."""
+    """The outside and its parts. ``status`` reads the attributes without an underscore."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class Service(object):
         self.status = Status(self)
         self.is_live: Optional[bool] = None
         self._early: List[Record] = []
-        self.begun, self._emitting, self._told_ready = False, True, False
+        self.begun, self._emitting, self._notified_ready = False, True, False
         self.info: Dict[str, Any] = {}
         self.isolation = ""
         self.source: Dict[str, Any] = {}
         self._signals: List[int] = []
         self._stopped = "end"
         self.turned_s = clock()
-        self._pages_told_s = 0.0
+        self._pages_updated_s = 0.0
 
     def _link(self, bundle: int) -> InsideLink:
         """The inside that a manager starts, or the one that we start; it owns the descriptor ``bundle``."""
@@ -114,7 +114,7 @@ class Service(object):
         started = self.clock()
         with Signals() as signals:
             self._signals = signals.came
-            self.status.say_what_will_run()
+            self.status.log_start()
             try:
                 self.link.start()
                 self._loop(signals.handle)
@@ -149,16 +149,16 @@ class Service(object):
                 self.link.stop()
             self._wait(woken, now)
             for event in self.link.poll():
-                self._hear(event)
+                self._handle_event(event)
             for record in self.link.records():
-                self._take(record)
+                self._handle_record(record)
             self._begin()
             # The last tick is the one before the end was asked for, however long the inside takes to end.
             if self.begun and self._emitting and self.clock() >= self.emission.due_s():
                 self.emission.tick()
-                self._tell_pages(now)
-            self.status.keep_pages(now)
-            self._tell_manager(now)
+                self._update_pages(now)
+            self.status.open_pages(now)
+            self._notify_manager(now)
             if signal.SIGHUP in self._signals:
                 self._signals.remove(signal.SIGHUP)
                 self._reload()
@@ -176,16 +176,16 @@ class Service(object):
         duration = self.settings.duration
         return bool(duration and self.begun and now - self.emission.began_s >= duration)
 
-    def _hear(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         facts = event.facts
         if event.name == "ready":
             self.info, self.isolation = facts.get("info") or {}, str(facts.get("isolation"))
             if self.settings.inside_at and self.info.get("manifest_sha256") != self.link.manifest_sha256:
-                # Its manager started it anew, with a bundle that came meanwhile.
+                # Its manager started it again, with a bundle that was installed meanwhile.
                 self._reload()
             if self.info.get("manifest_sha256") != self.link.manifest_sha256:
                 raise PrivacyStop("the inside runs another bundle than was verified here; nothing more leaves")
-            self.status.say_ready(facts)
+            self.status.log_ready(facts)
         elif event.name == "source":
             self.source = facts
             if self.is_live is None:
@@ -197,7 +197,7 @@ class Service(object):
             # At once: what it sent before is not to leave either.
             raise InsideFailed(str(facts.get("message")), PrivacyStop.exit_code)
 
-    def _take(self, record: Record) -> None:
+    def _handle_record(self, record: Record) -> None:
         if not self.sinks.sinks:
             self._early.append(record)
         elif self.is_live:
@@ -208,14 +208,14 @@ class Service(object):
             self.counters.add("frames-out")
 
     def _begin(self) -> None:
-        """Sinks are opened when the source is: before that, nobody is told of a stream, and no folder is made."""
+        """Sinks are opened when the source is: before that, no stream is announced, and no folder is made."""
         if self.is_live is None or self.begun:
             return
         if not self.sinks.sinks:
             self._open_sinks()
         early, self._early = self._early, []
         for record in early:
-            self._take(record)
+            self._handle_record(record)
         if self.is_live and self.emission.ready:
             self.emission.begin()
             self.begun = True
@@ -274,19 +274,19 @@ class Service(object):
         if errors and failed is None:
             raise errors[0]
 
-    # what is told
+    # reports
 
-    def _tell_manager(self, now: float) -> None:
+    def _notify_manager(self, now: float) -> None:
         self._notifier.alive(now)
-        if not self._told_ready and (self.counters.get("frames-out") or self.is_live is False):
-            self._told_ready = True
+        if not self._notified_ready and (self.counters.get("frames-out") or self.is_live is False):
+            self._notified_ready = True
             self._notifier.say("READY=1", "STATUS=perturbing")
 
-    def _tell_pages(self, now: float) -> None:
-        """What pages on this device show beside the stream; a few times a second is as often as anybody looks."""
-        if now < self._pages_told_s + PAGES_EVERY_S:
+    def _update_pages(self, now: float) -> None:
+        """Numbers that pages on this device show next to the stream, a few times a second."""
+        if now < self._pages_updated_s + PAGES_EVERY_S:
             return
-        self._pages_told_s = now
+        self._pages_updated_s = now
         inside = self.link.inside.all()
         levels = {name[len(LEVEL) :]: value for name, value in inside.items() if name.startswith(LEVEL)}
         self.sinks.local(self.drops(), levels, inside.get("last-latency-us", 0) / 1e3)

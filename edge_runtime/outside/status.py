@@ -1,4 +1,4 @@
-"""What a service says of itself: in its log, and on its pages of health."""
+"""How a service reports on itself: in its log, and on its health pages."""
 
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -19,7 +19,7 @@ class Status(object):
         self._pages: Optional[health.HealthPages] = None
         self._again_s = 0.0
 
-    def say_what_will_run(self) -> None:
+    def log_start(self) -> None:
         """On stderr the bundle with its warnings, in the log what is about to start."""
         service = self.service
         from edgeveil.edge_runtime.bundle.audit_scope import announce
@@ -41,7 +41,7 @@ class Status(object):
                 message="the camera aid is on for 15 minutes: coarse levels of the raw picture go to the preview page",
             )
 
-    def say_ready(self, facts: Dict[str, Any]) -> None:
+    def log_ready(self, facts: Dict[str, Any]) -> None:
         """In the log what runs, how fast, and how it is kept apart; ``facts`` are those of the inside's note."""
         service = self.service
         backends = ["{backend} {version}".format(**one) for one in (service.info.get("backends") or {}).values()]
@@ -55,9 +55,9 @@ class Status(object):
             isolation=service.isolation,
             memory_locked=bool(facts.get("locked")),
         )
-        if self._not_audited():
-            # The inside says it too, where nobody hears it.
-            self.log.say("audit", message=self._not_audited())
+        if self._audit_warning():
+            # The inside reports it too, on a stderr that is closed.
+            self.log.say("audit", message=self._audit_warning())
         if service.isolation == CONVENTION:
             self.log.say(
                 "isolation",
@@ -65,7 +65,7 @@ class Status(object):
                 "had, so nothing but its own code keeps the inside off the network. ***",
             )
 
-    def _not_audited(self) -> str:
+    def _audit_warning(self) -> str:
         """That an accelerator runs what was audited, if at all, on a processor alone; empty where that is not so."""
         from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON
 
@@ -73,21 +73,21 @@ class Status(object):
         return NOT_AUDITED_ON.format(**info) if info.get("device", CPU) != CPU and not info.get("audited") else ""
 
     def notes(self) -> List[str]:
-        """What nobody who looks at the stream should overlook."""
+        """Warnings for people who look at the stream."""
         service = self.service
         notes = []
         if service.source.get("simulated"):
             notes.append("Simulated: this source is made up by a program.")
         if service.source.get("raw_on_network"):
             notes.append("Raw pictures reach this device over a network: whoever listens there sees them.")
-        if self._not_audited():
-            text = self._not_audited()
+        if self._audit_warning():
+            text = self._audit_warning()
             notes.append(text[0].upper() + text[1:] + ".")
         if service.isolation == CONVENTION:
             notes.append("Nothing but its own code keeps the process with the raw pictures off the network.")
         return notes
 
-    def keep_pages(self, now: float) -> None:
+    def open_pages(self, now: float) -> None:
         """Open the pages where they are wanted and not open; now and then again where their port is taken."""
         service = self.service
         if self._pages is not None or service.settings.health == "off" or now < self._again_s:

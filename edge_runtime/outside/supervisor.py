@@ -20,7 +20,7 @@ from edgeveil.edge_runtime.outside.process_table import Process, environment
 LONGEST_PAUSE_S = 30.0  # between two starts
 STEADY_S = 60.0  # an inside that ran for so long is started again after a short pause
 BUDGET_S = 3600.0  # the time in which so many restarts are too many
-STOP_S = 2.0  # for an inside that was told to end, before it is killed
+STOP_S = 2.0  # from SIGTERM to SIGKILL
 START_S = 30.0  # beyond the watchdog's time, for an inside to get ready
 
 _Bundle = NamedTuple("_Bundle", [("handle", int), ("manifest_sha256", str)])
@@ -184,7 +184,7 @@ class Supervisor(InsideLink):
             self._close()
 
     def _hangs(self, now: float) -> bool:
-        """The inside's own watchdog is quicker; this is for one that cannot even die by itself."""
+        """The inside's own watchdog is quicker; this is for one whose watchdog is stuck too."""
         beat = self.inside.get("beat-ms") / 1e3
         return now - max(beat, self._started_s) > 3 * self._hang_after_s + START_S * (not self._ready)
 

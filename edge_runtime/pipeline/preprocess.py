@@ -14,14 +14,14 @@ from edgeveil.edge_runtime.errors import BadInput
 Function = Callable[[np.ndarray], np.ndarray]
 
 
-def _ends(low: Any, high: Any) -> Tuple[np.ndarray, np.ndarray]:
+def _checked_range(low: Any, high: Any) -> Tuple[np.ndarray, np.ndarray]:
     low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):
         raise BadInput("expected finite low < high for every feature; got another order. Correct the input section.")
     return low, high
 
 
-def _as(dtype: Any) -> Function:
+def _cast_to(dtype: Any) -> Function:
     """Only the type changes."""
 
     def cast(x: np.ndarray) -> np.ndarray:
@@ -40,8 +40,8 @@ def to_unit(dtype: Any, low: Any, high: Any) -> Function:
     """
     dtype = np.dtype(dtype)
     if low is None and high is None:
-        return _as(np.float32)
-    low, high = _ends(low, high)
+        return _cast_to(np.float32)
+    low, high = _checked_range(low, high)
     span = high - low
 
     def arithmetic(x: np.ndarray) -> np.ndarray:
@@ -63,8 +63,8 @@ def to_raw(dtype: Any, low: Any, high: Any) -> Function:
     """
     dtype = np.dtype(dtype)
     if low is None and high is None:
-        return _as(dtype)
-    low, high = _ends(low, high)
+        return _cast_to(dtype)
+    low, high = _checked_range(low, high)
     span = high - low
     whole = dtype.kind in "iu"
     if whole:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
-from edgeveil.edge_runtime.lut import Flow, Looked, through
+from edgeveil.edge_runtime.lut import Flow, LutArray, map_values
 from edgeveil.edge_runtime.pipeline import preprocess, random_draws
 from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
 
@@ -24,7 +24,7 @@ def _preprocess(stage: Stage, context: Any) -> Run:
     function: Callable[[np.ndarray], Any] = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
     one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]) or stage["low"] is None)
     if context.dtype == np.uint8 and one_range:
-        function = functools.partial(Looked, function(np.arange(256, dtype=np.uint8)))
+        function = functools.partial(LutArray, function(np.arange(256, dtype=np.uint8)))
 
     def run(flow: Flow) -> None:
         flow[target] = function(flow[source])
@@ -53,7 +53,7 @@ def _draw(stage: Stage, context: Any) -> Run:
         channel = random_draws.Channel(context.table(stage["table"]))
 
         def run(flow: Flow) -> None:
-            flow[target] = channel.draw(_codes(flow[source], channel.rows), random_bytes=random_bytes)
+            flow[target] = channel.draw(_checked_codes(flow[source], channel.rows), random_bytes=random_bytes)
 
     return run
 
@@ -79,7 +79,7 @@ def _argmax_within(stage: Stage) -> Run:
         size, rest = divmod(values.shape[1], groups)
         if rest or not size:
             raise FrameDropped("shape")
-        chosen = _codes(flow[group], groups)
+        chosen = _checked_codes(flow[group], groups)
         within = values.reshape(-1, groups, size)[np.arange(len(values)), chosen].argmax(axis=1)
         flow[target] = chosen * size + within.astype(np.int64, copy=False)
 
@@ -92,13 +92,13 @@ def _hold(stage: Stage, context: Any) -> Run:
         groups = stage["groups"]
 
         def run(flow: Flow) -> None:
-            flow[target] = context.holding.majority(target, _codes(flow[source], groups), groups)
+            flow[target] = context.track_memory.majority(target, _checked_codes(flow[source], groups), groups)
 
     else:
         by = stage["by"]
 
         def run(flow: Flow) -> None:
-            flow[target] = context.holding.keep(target, flow[source], flow[by])
+            flow[target] = context.track_memory.keep(target, flow[source], flow[by])
 
     return run
 
@@ -107,7 +107,7 @@ def _synthesis(stage: Stage, context: Any) -> Run:
     source, target, table = stage["input"], stage["output"], context.table(stage["table"])
 
     def run(flow: Flow) -> None:
-        flow[target] = table[_codes(flow[source], len(table))]
+        flow[target] = table[_checked_codes(flow[source], len(table))]
 
     return run
 
@@ -134,10 +134,10 @@ def _output(stage: Stage, _context: Any) -> Run:
     source, target = stage["input"], stage["output"]
     function = preprocess.to_raw(stage["dtype"], stage["low"], stage["high"])
     one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]))
-    function = through(function) if one_range else function
+    function = map_values(function) if one_range else function
 
     def run(flow: Flow) -> None:
-        flow[target] = function(flow.held(source) if one_range else flow[source])
+        flow[target] = function(flow.lazy(source) if one_range else flow[source])
 
     return run
 
@@ -154,7 +154,7 @@ def _quantise(stage: Stage, _context: Any) -> Run:
     return run
 
 
-def _codes(codes: np.ndarray, count: int) -> np.ndarray:
+def _checked_codes(codes: np.ndarray, count: int) -> np.ndarray:
     # A negative code would index from the end without a word.
     if codes.dtype.kind not in "iu" or codes.ndim != 1 or (codes < 0).any() or (codes >= count).any():
         raise FrameDropped("code-range")
@@ -178,7 +178,7 @@ def compile_stage(stage: Stage, context: Any) -> Run:
     """One stage of the manifest as a function ``run(flow)``.
 
     ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``random_bytes``
-    and ``holding``. Raises ``BadInput``.
+    and ``track_memory``. Raises ``BadInput``.
     """
     kind = stage.get("stage")
     if kind not in _KINDS:

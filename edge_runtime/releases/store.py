@@ -1,4 +1,4 @@
-"""Which release a board runs: staged beside the old one, switched to in one step, tried, then committed or undone.
+"""Which release a board runs: staged next to the old one, switched to in one step, tried, then committed or undone.
 
 ::
 
@@ -7,7 +7,7 @@
     ROOT/state.json                    what was committed, the floor, what failed
 
 ``state.json`` is the one truth; it is replaced in one step. A release is *on trial* while ``current`` points to it and
-``committed`` does not name it: the power may go at any moment, and whoever comes up then (``recover``) goes back to
+``committed`` does not name it: the power may fail at any moment, and the next start (``recover``) goes back to
 what was committed. A release is committed only after it has run here. The floor (the smallest ``security_version``
 that is taken) rises in the same step, and nothing that lies below it is ever gone back to.
 """
@@ -103,11 +103,11 @@ class Releases(object):
                 "by name with --again.".format(state.failed[sha], state.reason),
             )
         self._stage(sha, data, bundle.members[RUNTIME_MEMBER])
-        self._point("current", sha)
-        reason = self._tried(trial, sha, bundle)
+        self._set_link("current", sha)
+        reason = self._run_trial(trial, sha, bundle)
         if reason is not None:
             self._undo(state, sha, reason)
-            raise RolledBack(_rolled_back(sha, reason, state.committed))
+            raise RolledBack(_rollback_message(sha, reason, state.committed))
         self._commit(state, sha, bundle)
         return True
 
@@ -127,13 +127,13 @@ class Releases(object):
             reason = "it was interrupted on trial"
             # The previous one is current where the power went in the middle of a commit.
             if current is None or current == state.previous or self.read(current) is None:
-                self._settle(state)
+                self._sync_links(state)
             else:
                 self._undo(state, current, reason)
             return "The release {:.12} is current again: another was when the power went.".format(
                 state.committed or "none"
             )
-        self._settle(state)
+        self._sync_links(state)
         return None
 
     def rollback(self) -> str:
@@ -152,8 +152,8 @@ class Releases(object):
                 "The previous release {:.12} is not whole, or not trusted any more.".format(state.previous),
             )
         back = state._replace(committed=state.previous, previous=state.committed, reason="rolled back on request")
-        self._keep(back)
-        self._settle(back)
+        self._write_state(back)
+        self._sync_links(back)
         return state.previous
 
     def prune(self, keep: int) -> List[str]:
@@ -172,7 +172,7 @@ class Releases(object):
 
     def _stage(self, sha: str, data: bytes, runtime: bytes) -> None:
         filesystem, releases, final = self._filesystem, os.path.join(self.root, "releases"), self.folder(sha)
-        # One that is there may have been put there by somebody who was killed before it was on the disk.
+        # A release that is there may be of a process that was killed before all of it was on the disk.
         there = self.read(sha) is not None
         folder = final if there else self.folder(sha + ".new")
         if not there:
@@ -190,7 +190,7 @@ class Releases(object):
             filesystem.rename(folder, final)
         filesystem.sync_folder(releases)
 
-    def _point(self, link: str, sha: Optional[str]) -> None:
+    def _set_link(self, link: str, sha: Optional[str]) -> None:
         """Make a link point to a release in one step, or remove it."""
         path = os.path.join(self.root, link)
         if sha is None:
@@ -200,7 +200,7 @@ class Releases(object):
             self._filesystem.link(os.path.join("releases", sha), path + ".tmp")
             self._filesystem.rename(path + ".tmp", path)
 
-    def _tried(self, trial: Callable[[str, Bundle], None], sha: str, bundle: Bundle) -> Optional[str]:
+    def _run_trial(self, trial: Callable[[str, Bundle], None], sha: str, bundle: Bundle) -> Optional[str]:
         """Why the release failed its trial, or None."""
         try:
             trial(self.folder(sha), bundle)
@@ -215,31 +215,31 @@ class Releases(object):
         previous = state.committed if state.committed != sha else state.previous
         floor = max(state.floor, bundle.manifest["security_version"])
         committed = State(sha, previous, floor, failed, "")
-        self._keep(committed)
-        self._settle(committed)
+        self._write_state(committed)
+        self._sync_links(committed)
 
     def _undo(self, state: State, sha: str, reason: str) -> None:
         failed = dict(state.failed)
         failed[sha] = failed.get(sha, 0) + 1
         undone = state._replace(failed=failed, reason=reason)
-        self._point("current", state.committed)
-        self._keep(undone)
-        self._settle(undone)
+        self._set_link("current", state.committed)
+        self._write_state(undone)
+        self._sync_links(undone)
 
-    def _keep(self, state: State) -> None:
-        """Replace ``state.json``; it lasts when ``_settle`` has returned."""
+    def _write_state(self, state: State) -> None:
+        """Replace ``state.json``; it lasts when ``_sync_links`` has returned."""
         path = os.path.join(self.root, "state.json")
         self._filesystem.write(path + ".tmp", strict_json.dumps(dict(state._asdict(), schema=1)))
         self._filesystem.sync(path + ".tmp")
         self._filesystem.rename(path + ".tmp", path)
 
-    def _settle(self, state: State) -> None:
+    def _sync_links(self, state: State) -> None:
         """Both links as the state says, and all of it on the disk."""
-        self._point("current", state.committed)
-        self._point("previous", state.previous)
+        self._set_link("current", state.committed)
+        self._set_link("previous", state.previous)
         self._filesystem.sync_folder(self.root)
 
 
-def _rolled_back(sha: str, reason: str, committed: Optional[str]) -> str:
+def _rollback_message(sha: str, reason: str, committed: Optional[str]) -> str:
     what = "the board runs {:.12} again".format(committed) if committed else "the board has no release yet"
     return "The release {:.12} was taken back: {}. {}.".format(sha, reason, what[0].upper() + what[1:])

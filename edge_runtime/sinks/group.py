@@ -15,8 +15,8 @@ OnFailure = Callable[[str, Optional[DeviceFailed], int, bool], None]
 class SinkGroup(Sink):
     """Sinks by name. ``live`` where one of them is.
 
-    ``on_failure`` is told when a sink fails or works again, and the others go on; without it the first error is raised
-    when all have got their frames. ``PrivacyStop`` is always raised, at once.
+    ``on_failure`` is called when a sink fails or works again, and the others continue; without it the first error is
+    raised when all have got their frames. ``PrivacyStop`` is always raised, at once.
     """
 
     def __init__(self, sinks: Mapping[str, Sink], on_failure: Optional[OnFailure] = None) -> None:

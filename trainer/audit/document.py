@@ -18,6 +18,7 @@ from edgeveil.trainer.attacks.learning_curve import Curve
 from edgeveil.trainer.attacks.run_all import Findings, Row
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import KERAS
+from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines
 from edgeveil.trainer.measures.intervals import Interval
 
 SCHEMA = 1
@@ -132,7 +133,6 @@ def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: label-only beside the perturber, and every non-adaptive number called that."""
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.audit.sections.linear_section import as_lines
-    from edgeveil.trainer.audit.text import HEAD, attack, beside, probes
     from edgeveil.trainer.audit.verdict import sentence
 
     data, raw = document["data"], document["raw"]
@@ -146,14 +146,14 @@ def as_text(document: Mapping[str, Any]) -> str:
         target, chance, worst = part["target"], part["chance"], part["worst_adaptive"]
         lines += [
             "",
-            f"{title}: {data['target']} right {_range(target)} (raw {_percent(raw['target']['accuracy'])}); "
-            f"chance at {data['sensitive']}: prior {_percent(chance['prior'])}, majority "
-            f"{_percent(chance['majority'])}",
+            f"{title}: {data['target']} right {_range(target)} (raw {percent(raw['target']['accuracy'])}); "
+            f"chance at {data['sensitive']}: prior {percent(chance['prior'])}, majority "
+            f"{percent(chance['majority'])}",
             HEAD,
-            *(attack(row, best=same(row, worst)) for row in part["adversaries"]),
-            *beside(part),
+            *(attack_line(row, best=same(row, worst)) for row in part["adversaries"]),
+            *notes(part),
         ]
-    lines += ["", *probes(document)]
+    lines += ["", *probe_lines(document)]
     lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
     lines += [document["certificate"]["sentence"]]
     if "population_free" in document["certificate"]:
@@ -201,9 +201,5 @@ def _short(value: float) -> Any:
     return round(float(value), 6) if math.isfinite(value) else None
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
 def _range(rate: Mapping[str, float]) -> str:
-    return f"{_percent(rate['accuracy'])} [{_percent(rate['low'])}, {_percent(rate['high'])}]"
+    return f"{percent(rate['accuracy'])} [{percent(rate['low'])}, {percent(rate['high'])}]"

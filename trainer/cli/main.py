@@ -5,7 +5,6 @@ Progress and prose go to stderr; ``--json`` puts exactly one document on stdout.
 
 from __future__ import annotations
 
-import os
 import sys
 from enum import Enum
 from pathlib import Path
@@ -32,6 +31,7 @@ from edgeveil.trainer.cli.common import (
 from edgeveil.trainer.cli.fleet import fleet
 from edgeveil.trainer.cli.trust import trust
 from edgeveil.trainer.progress import say
+from edgeveil.trainer.tensorflow_quiet import quiet_process
 
 app = typer.Typer(
     name="edgeveil",
@@ -161,7 +161,7 @@ def sweep(
         print_json(frontier)
     else:
         print(as_text(frontier, kept=kept or ()))
-        say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
+        say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
 
 
 @recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind codebook --out mine.toml")
@@ -236,7 +236,7 @@ def freeze(
 
     write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
     say(f"Wrote {out}: perturbed samples with y, z and their slices.")
-    say("docs/explanation/adversaries.md says how to attack them.")
+    say("Next: docs/explanation/adversaries.md says how to attack them.")
 
 
 @app.command(epilog="Example: edgeveil keygen keys")
@@ -253,7 +253,9 @@ def keygen(
 
     passphrase = None if development else new_passphrase(passphrase_file, none=no_passphrase)
     public = make_keys(folder, passphrase=passphrase, development=development)
-    say(f"Wrote {folder / 'signing.key'} (mode 600: keep it secret) and {public}.")
+    private = folder / "signing.key"
+    say(f"Wrote {private} (mode 600: keep it secret) and {public}.")
+    say(f"Next: edgeveil seal EXPORT --key {private} --out FILE.veil")
 
 
 @app.command(epilog="Example: edgeveil seal runs/mnist-export --key keys/signing.key --out mnist.veil")
@@ -344,12 +346,12 @@ def report(
     from edgeveil.trainer.report.run_page import write_report
 
     write_report(run=run, export=export, bundle=bundle, bench=bench, out=out, pictures=pictures)
-    say(f"Wrote {out}.")
+    say(f"Wrote the report. Open {out}")
 
 
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and its exit code."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    quiet_process()
     try:
         code = app(standalone_mode=False)
     except EdgeVeilError as error:

@@ -45,7 +45,7 @@ class Readings:
     consent: np.ndarray | None = None  # (N,) bool: whether a row may be shown in the place of another
 
 
-def of_digits(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, high: float) -> Readings:
+def digit_readings(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, high: float) -> Readings:
     """Pictures of digits x (N, height, width) with the two attributes asked for. Raises ``BadInput``."""
     labels = {}
     for key, name in (("target", target), ("sensitive", sensitive)):

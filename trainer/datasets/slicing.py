@@ -41,12 +41,23 @@ def clusters(z: np.ndarray, *, subject: np.ndarray | None, session: np.ndarray |
     return _numbered(np.stack([_numbered(subject), _numbered(session)], axis=1)), "session"
 
 
-def cut(y: np.ndarray, z: np.ndarray, *, cluster: np.ndarray | None, rng: np.random.Generator) -> Slices:
+def cut(
+    y: np.ndarray,
+    z: np.ndarray,
+    *,
+    cluster: np.ndarray | None,
+    rng: np.random.Generator,
+    rows: int | None = None,
+) -> Slices:
     """Three slices of labels y, z (N,), equal in size and in the share of each (y, z) as far as clusters allow.
 
-    Every slice's rows come in random order. Raises ``BadInput`` where a class is too small to be in all of them.
+    Every slice's rows come in random order. ``rows``: of about so many rows alone.
     """
     stratum = y * (int(z.max()) + 1) + z
+    if rows is not None and rows < len(y):
+        keep = thin(stratum, rows=rows, cluster=cluster, rng=rng)
+        some = cut(y[keep], z[keep], cluster=None if cluster is None else _numbered(cluster[keep]), rng=rng)
+        return Slices(keep[some.classifiers], keep[some.perturber], keep[some.test])
     place = _deal_rows(stratum, rng) if cluster is None else _deal_clusters(stratum, cluster, rng)
     return Slices(*(rng.permutation(np.flatnonzero(place == i)) for i in range(SLICES)))
 

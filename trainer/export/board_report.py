@@ -9,7 +9,7 @@ from typing import Any
 from edgeveil.devices.profiles import ARTEFACTS, Profile
 from edgeveil.edge_runtime.backends import available
 from edgeveil.trainer.export import variants
-from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.convert.edgetpu import Compiled
 
 
@@ -23,7 +23,7 @@ def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list
 
 
 def rows(
-    profiles: Sequence[Profile], made: Sequence[Made], compiled: Mapping[str, Compiled], *, kind: str
+    profiles: Sequence[Profile], made: Sequence[Artefact], compiled: Mapping[str, Compiled], *, kind: str
 ) -> list[dict[str, Any]]:
     """One row per board and artefact: ``profile``, ``artefact``, ``status``, ``on_board``, and ``audited`` in words.
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.export.runners import Running, at_unit, recorded_draws
+from edgeveil.trainer.export.runners import RecordedRun, at_unit, recorded_draws
 from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constant, unchanged
 
 SEED = 20211109
@@ -146,7 +146,7 @@ def choose(
     return Golden(golden.x[rows], {name: values[rows] for name, values in golden.draws.items()}, rows)
 
 
-def contested(fitted: FittedPerturber, running: Running) -> dict[str, np.ndarray]:
+def contested(fitted: FittedPerturber, running: RecordedRun) -> dict[str, np.ndarray]:
     """What argmax and output stages read in the last run, where a model made it: there a little more changes a lot."""
     found = {}
     for stage in fitted.stages:

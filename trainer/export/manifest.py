@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.manifest.schema import NO_MODEL, check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.self_test import self_test
 from edgeveil.trainer.export import variants
-from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.golden import Golden
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -38,7 +38,7 @@ def not_audited() -> dict[str, Any]:
 def build(
     run: Run,
     fitted: FittedPerturber,
-    made: Sequence[Made],
+    made: Sequence[Artefact],
     profiles: Sequence[Profile],
     golden: Golden,
     outputs: Mapping[str, Mapping[str, np.ndarray]],

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgeveil.devices.profiles import Profile
 from edgeveil.trainer.export import golden, manifest, parity, runners
-from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
@@ -21,7 +21,7 @@ Outputs = Mapping[str, np.ndarray]
 
 
 def measure(
-    run: Run, fitted: FittedPerturber, made: Sequence[Made], chosen: Sequence[Profile], advance: Callable[[], None]
+    run: Run, fitted: FittedPerturber, made: Sequence[Artefact], chosen: Sequence[Profile], advance: Callable[[], None]
 ) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     """The manifest, its members, and the measured half of export.json.
 
@@ -78,6 +78,6 @@ def _first(values: Outputs) -> dict[str, np.ndarray]:
     return {name: value[:REFERENCE_ROWS] for name, value in values.items()}
 
 
-def _costs(model: str, network: Any, made: Sequence[Made]) -> dict[str, Any]:
+def _costs(model: str, network: Any, made: Sequence[Artefact]) -> dict[str, Any]:
     found = {"keras": keras_macs(network), **{one.name: one.costs[model] for one in made}}
     return {"model": model, **{name: cost._asdict() for name, cost in found.items()}}

@@ -9,6 +9,7 @@ import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.prediction import predict
 
 
 def compare(
@@ -33,7 +34,7 @@ def compare(
         unit = difference / dataset.input.span
         row |= {"max_abs": float(difference.max()), "mean_abs": float(difference.mean())}
         row |= {"max_abs_unit": float(unit.max()), "mean_abs_unit": float(unit.mean())}
-        labels = [target.predict(dataset.unit(x), verbose=0).argmax(axis=1) for x in (ours, theirs)]
+        labels = [predict(target, dataset.unit(x)).argmax(axis=1) for x in (ours, theirs)]
         row["target_agreement"] = float((labels[0] == labels[1]).mean())
     elif "code" in names:
         ours, theirs = artefact[names["code"]], keras[names["code"]]

@@ -34,7 +34,7 @@ class Recorder:
             self._runner.close()
 
 
-class Running:
+class RecordedRun:
     """A perturber ready to run: ``run(x, draws)`` as a ``Pipeline``, and ``flow(name)`` of what a model made in it."""
 
     def __init__(self, fitted: FittedPerturber, runners: Mapping[str, Any], info: Mapping[str, Any]) -> None:
@@ -65,9 +65,11 @@ class Running:
         self._pipeline.close()
 
 
-def on_keras(fitted: FittedPerturber) -> Running:
+def on_keras(fitted: FittedPerturber) -> RecordedRun:
     """The perturber as it was trained."""
-    return Running(fitted, {name: KerasRunner(model) for name, model in fitted.models.items()}, {"backend": "keras"})
+    return RecordedRun(
+        fitted, {name: KerasRunner(model) for name, model in fitted.models.items()}, {"backend": "keras"}
+    )
 
 
 def on_backend(
@@ -76,13 +78,13 @@ def on_backend(
     data: Mapping[str, bytes],
     *,
     kernels: str = "production",
-) -> Running:
+) -> RecordedRun:
     """The perturber on its artefacts: ``entries`` (of the manifest) and bytes by model, on the first backend here."""
     runners = {
         name: open_backend(entries[name]["format"], data[name], entries[name], kernels=kernels) for name in entries
     }
     infos = [runner.info() for runner in runners.values()]
-    return Running(fitted, runners, infos[0] if infos else {"backend": "numpy"})
+    return RecordedRun(fitted, runners, infos[0] if infos else {"backend": "numpy"})
 
 
 def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -23,7 +23,7 @@ from edgeveil.trainer.recipe.perturber import Minimax
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.training.checkpoint_score import judge
+from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from edgeveil.trainer.training.epochs import Judged, run_epochs
 from edgeveil.trainer.training.straight_through import identity, straight_through
 
@@ -106,7 +106,7 @@ def fit(
     def judged(number: int) -> Judged:
         draw = np.random.default_rng([seed, number, 1])
         sent = dataset.as_sent(generate(networks.generator, chosen_u, section.noise, draw))
-        found = judge(
+        found = score_checkpoint(
             chosen_u, sent, to_choose.y, to_choose.z, theta=dataset.theta, target=networks.target,
             sensitive=goal.sensitive,
         )  # fmt: skip
@@ -116,7 +116,9 @@ def fit(
             return Judged(measured, None, shown)
         seen = _some(to_fit, adversarial_score.SMALL.rows, draw)
         made = dataset.as_sent(generate(networks.generator, dataset.unit(seen.x), section.noise, draw))
-        accuracy = adversarial_score.fresh_accuracy(dataset, seen, _raw(dataset, made), to_choose, _raw(dataset, sent))
+        accuracy = adversarial_score.adversarial_accuracy(
+            dataset, seen, _raw(dataset, made), to_choose, _raw(dataset, sent)
+        )
         measured["fresh_accuracy"] = accuracy
         return Judged(measured, adversarial_score.rank(found, accuracy, **rule), shown | {"fresh acc_z": accuracy})
 

@@ -20,8 +20,8 @@ from edgeveil.trainer.recipe.perturber import Generator, PrGan
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.training.checkpoint_score import judge
-from edgeveil.trainer.training.classifiers import predict
+from edgeveil.trainer.runs.prediction import predict
+from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from edgeveil.trainer.training.epochs import Judged, run_epochs
 from edgeveil.trainer.training.straight_through import identity, straight_through
 
@@ -59,7 +59,7 @@ class Networks:
 def fit(
     section: PrGan, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
 ) -> FittedPerturber:
-    """Train on the second slice and keep the checkpoint that ``Judgement.rank`` puts first on its validation cut.
+    """Train on the second slice and keep the checkpoint that ``CheckpointScore.rank`` puts first on its validation cut.
 
     The section's kind says which terms are on. Raises ``LimitNotMet`` where training diverges.
     """
@@ -80,7 +80,7 @@ def fit(
         return mean([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
 
     def judged(_number: int) -> Judged:
-        made = judge(
+        made = score_checkpoint(
             chosen_u,
             dataset.as_sent(predict(networks.generator, chosen_u)),
             to_choose.y,

@@ -8,6 +8,7 @@ from typing import Any
 
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.sections.retained_table import score, useful
+from edgeveil.trainer.audit.text import percent
 
 FOLDER = Path(__file__).parent / "templates"
 
@@ -32,7 +33,7 @@ def environment() -> Any:
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False
     )
     made.filters.update(
-        percent=lambda share: f"{100 * share:.1f} %",
+        percent=percent,
         bare=lambda share: f"{100 * share:.1f}",
         place=lambda share: f"{100 * share:.2f}%",
         area=lambda auc: "\N{EN DASH}" if auc is None else f"{auc:.3f}",

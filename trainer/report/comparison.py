@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.audit.verdict import HIDDEN, percent, verdict
+from edgeveil.trainer.audit.text import percent
+from edgeveil.trainer.audit.verdict import HIDDEN, verdict
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.report.pictures import INKS
 

@@ -25,11 +25,11 @@ _BARS = (
 
 
 def page(card: Iterable[Tuple[str, str]], notes: Sequence[str], slots: int) -> bytes:
-    """The document, with a place for each slot's picture."""
+    """The document, with an image for each slot."""
     lines = ["<dt>{}</dt><dd>{}</dd>".format(escape(name), escape(text)) for name, text in card]
     warnings = ["<p class=note>{}</p>".format(escape(note)) for note in notes]
     pictures = [
-        '<figure><img id="slot{0}" alt="perturbed frame, place {1}" width="1" height="1"><figcaption id="label{0}">'
+        '<figure><img id="slot{0}" alt="perturbed frame, slot {1}" width="1" height="1"><figcaption id="label{0}">'
         "</figcaption></figure>".format(slot, slot + 1)
         for slot in range(slots)
     ]

@@ -28,9 +28,9 @@ class PreviewSink(Sink):
     live = True
 
     def __init__(
-        self, place: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
     ) -> None:
-        number, options = split(place, {"token": str, "token_file": str, "bind": str})
+        number, options = split(uri, {"token": str, "token_file": str, "bind": str})
         if not number.isdigit() or int(number) > 65535:
             raise BadInput("expected preview:PORT, as preview:8080; got {!r}".format(number))
         bind = options.get("bind", "127.0.0.1")
@@ -71,8 +71,8 @@ class PreviewSink(Sink):
             while self._ticks[0][1] < now - WINDOW_S:
                 self._ticks.popleft()
 
-    def announce(self, state: str, tick_ns: Optional[int]) -> None:  # noqa: ARG002 - the page says now
-        """Shown beside the title."""
+    def announce(self, state: str, tick_ns: Optional[int]) -> None:  # noqa: ARG002 - the page shows the present
+        """Shown next to the title."""
         with self._lock:
             self._state = state
 

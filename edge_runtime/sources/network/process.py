@@ -1,8 +1,8 @@
-"""The fetching process: raw frames of a network camera, handed to the inside through a pipe, which has no network.
+"""The fetching process: sends raw frames of a network camera through a pipe to the inside, which has no network.
 
-It has no bundle and no sinks, and lets frames go nowhere else. Pictures over HTTP are handed on as the bytes that came:
-what decodes them is inside, where what it might leak has nowhere to go. RTSP is decoded here, by OpenCV's FFmpeg, for
-that cannot be parted from its network code.
+It has no bundle and no sinks, and sends frames nowhere else. Pictures over HTTP are sent on as the bytes that came: the
+inside decodes them, where a decoder has no network to leak to. RTSP is decoded here, by OpenCV's FFmpeg, which cannot
+be separated from its network code.
 
 A message is a kind (1 byte) and a length (4 bytes, little-endian), then that many bytes: ``J`` a JPEG, ``R`` a reading
 of the sensor's shape and type, ``D`` a frame that could not be had (its reason), ``F`` a failure (JSON: word, text).
@@ -41,7 +41,7 @@ def main(argv: List[str]) -> int:
     try:
         while True:
             began = time.monotonic()
-            _tell(handles["frames"], _until_it_fails(settings, handles["frames"]))
+            _send_failure(handles["frames"], _forward(settings, handles["frames"]))
             if time.monotonic() - began > _LONGEST_PAUSE_S:
                 backoff.reset()
             time.sleep(backoff.next_s())
@@ -49,13 +49,13 @@ def main(argv: List[str]) -> int:
         return 0  # the inside has gone
 
 
-def _until_it_fails(settings: Dict[str, Any], handle: int) -> Dict[str, str]:
+def _forward(settings: Dict[str, Any], handle: int) -> Dict[str, str]:
     """Hand on what the camera gives; returns why that ended."""
     try:
         if settings["source"].startswith("rtsp:"):
-            _readings(settings, handle)
+            _forward_samples(settings, handle)
         else:
-            _pictures(settings, handle)
+            _forward_pictures(settings, handle)
         return {"word": "Disconnected", "text": "the camera's stream has ended"}
     except BrokenPipeError:
         raise
@@ -67,7 +67,7 @@ def _until_it_fails(settings: Dict[str, Any], handle: int) -> Dict[str, str]:
         return {"word": "Disconnected", "text": "fetching failed: {}".format(describe(error))}
 
 
-def _pictures(settings: Dict[str, Any], handle: int) -> None:
+def _forward_pictures(settings: Dict[str, Any], handle: int) -> None:
     from edgeveil.edge_runtime.sources.network.http import Pictures
 
     pictures = Pictures(settings["source"])
@@ -82,7 +82,7 @@ def _pictures(settings: Dict[str, Any], handle: int) -> None:
         pictures.close()
 
 
-def _readings(settings: Dict[str, Any], handle: int) -> None:
+def _forward_samples(settings: Dict[str, Any], handle: int) -> None:
     from edgeveil.edge_runtime.sources.network.rtsp import RtspSource
 
     with RtspSource(settings["source"].partition(":")[2], settings["sensor"]) as source:
@@ -97,7 +97,7 @@ def _readings(settings: Dict[str, Any], handle: int) -> None:
             _write(handle, READING, frame._data.tobytes())
 
 
-def _tell(handle: int, failure: Dict[str, str]) -> None:
+def _send_failure(handle: int, failure: Dict[str, str]) -> None:
     _write(handle, FAILED, json.dumps(failure).encode("ascii"))
 
 

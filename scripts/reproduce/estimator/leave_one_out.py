@@ -1,6 +1,6 @@
 """How good estimates are: every network left out in turn, everything fitted anew without it, both methods.
 
-For each network of devices/calibration/published.csv (all its sizes and precisions together) the regression is fitted
+For each network of devices/latency/published.csv (all its sizes and precisions together) the regression is fitted
 without any of its rows, on any board, and its ranges are compared with what was measured. Nested: which variant of the
 regression is fitted is chosen anew each time, without the network that is left out. Bounds ("at least") are checked on
 the same fits, wherever another network on the board costs more in every respect. The second method, the
@@ -13,8 +13,6 @@ import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
-import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -26,8 +24,8 @@ import numpy as np
 from edgeveil.devices.latency.calibration import Row, published
 from edgeveil.devices.latency.estimate import FARTHEST, LEAST_NETWORKS, SHARE, Network, at_least, by_reference, estimate
 from edgeveil.devices.latency.regression import USUAL, Regression, chosen, scored
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report.bench import write_guide
+from scripts.reproduce import record
 
 RESULT = Path("docs/results/bench/estimator.json")
 GUIDE = Path("docs/results/estimator.md")
@@ -110,9 +108,8 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Measure and record; exit code 3 where a board with many rows has ranges that are too wide."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/measure_estimator.py")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    options = parser.parse_args()
+    script = record.Script(__file__, __doc__, out=RESULT)
+    options = script.parse_args()
     rows = published()
     found: dict[str, list[dict[str, Any]]] = {"regression": [], "line": []}
     for model in sorted({row.model for row in rows}):
@@ -147,8 +144,7 @@ def main() -> int:
         "spreads_of_the_whole_table": Regression(rows).spreads(),
         "misses": _misses(found["regression"]),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
+    record.write(options.out, script.path, document)
     if options.out == RESULT:
         write_guide(RESULT.parent, GUIDE)
     wide = False
@@ -229,4 +225,4 @@ def _misses(found: list[dict[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

@@ -1,4 +1,4 @@
-"""The tables of docs/results/capture-loop.md, from what bench_loop.py, replay_overhead.py and soak.py recorded."""
+"""The tables of docs/results/capture-loop.md, from what capture_loop, replay_overhead_depth and soak recorded."""
 
 from __future__ import annotations
 

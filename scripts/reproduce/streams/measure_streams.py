@@ -1,15 +1,13 @@
 """Measures what a camera's stream tells of who is in front of it, into docs/results/privacy/streams.json.
 
-    EDGEVEIL_DATA=... python scripts/measure_streams.py --targets movement action --splits 8
+    EDGEVEIL_DATA=... python -m scripts.reproduce.streams.measure_streams --targets movement action --splits 8
 
 Depth recordings of 8 people, each split into 5 who are calibrated and 3 who are never seen; tracks of 16 frames at 10 a
 second. Every way to send codes is attacked by the same families, and so is the same with the true class in place of
 y-hat, where nothing is to be had. What is on record is kept: run it again to go on, or with more splits.
 """
 
-import argparse
 import functools
-import json
 import math
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -21,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.sections import tracks
 from edgeveil.trainer.datasets.base import InputSpec
@@ -33,7 +30,9 @@ from edgeveil.trainer.perturbers.codebook.fit import assemble, channel_table
 from edgeveil.trainer.perturbers.codebook.targets import fit_kept
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+from scripts.reproduce import record
 from scripts.reproduce.streams import people
 
 RECORD = Path("docs/results/privacy/streams.json")
@@ -56,22 +55,22 @@ LOOKED_AT = 14
 
 def main() -> None:
     """Measure the splits that are not on record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--targets", nargs="+", choices=list(depth.TARGETS), default=list(depth.TARGETS))
-    parser.add_argument("--splits", type=int, default=8)
-    parser.add_argument("--minutes", type=float, default=60.0, help="begin no other split after so many")
-    parser.add_argument("--processes", type=int, default=2)
-    asked = parser.parse_args()
-    record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
+    script = record.Script(__file__, __doc__, "--splits 8")
+    script.add_argument("--targets", nargs="+", choices=list(depth.TARGETS), default=list(depth.TARGETS))
+    script.add_argument("--splits", type=int, default=8)
+    script.add_argument("--minutes", type=float, default=60.0, help="begin no other split after so many")
+    script.add_argument("--processes", type=int, default=2)
+    asked = script.parse_args()
+    on_record = record.read(RECORD)
     facts = {
         "middle": MIDDLE, "length": LENGTH, "votes": VOTES, "epochs": EPOCHS, "trees": TREES, "looked_at": LOOKED_AT,
         "section": SECTION,
     }  # fmt: skip
-    if record.get("settings") != facts:
-        record = {"schema": 2, "settings": facts, "targets": {}}
+    if on_record.get("settings") != facts:
+        on_record = {"schema": 2, "settings": facts, "targets": {}}
     chosen = people.splits(len(depth.PEOPLE), unseen=UNSEEN, count=math.comb(len(depth.PEOPLE), UNSEEN))
     keys = ["-".join(str(depth.PEOPLE[one]) for one in unseen) for unseen in chosen]
-    found = {target: record["targets"].setdefault(target, {"splits": {}})["splits"] for target in asked.targets}
+    found = {target: on_record["targets"].setdefault(target, {"splits": {}})["splits"] for target in asked.targets}
     todo = [
         (target, number)
         for target in asked.targets
@@ -90,10 +89,10 @@ def main() -> None:
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 target, key = running.pop(done)
                 found[target][key] = done.result()
-                record["targets"][target]["splits"] = {
+                on_record["targets"][target]["splits"] = {
                     name: found[target][name] for name in keys if name in found[target]
                 }
-                write_atomic(str(RECORD), (json.dumps(record, indent=1, default=float) + "\n").encode())
+                record.write(RECORD, script.path, on_record)
                 print(target, key, f"after {time.monotonic() - start:.0f} s", flush=True)
 
 
@@ -173,7 +172,7 @@ class Data:
         shown = funnel.Rows(copies, t, y[of], z[of])
         trunk, label_head, *_ = training.trunk(SPEC, shown, section, classes=self.classes, epochs=EPOCHS, batch=BATCH)
         model = keras.Model(trunk.inputs, label_head(trunk.output))
-        learned_from = funnel.Rows(trunk.predict(copies, batch_size=1024, verbose=0), t, y[of], z[of], of)
+        learned_from = funnel.Rows(predict(trunk, copies), t, y[of], z[of], of)
         heads: dict[float, Any] = {}
         ways: dict[str, Any] = {}
         for name, changes in EVERY_FRAME.items():
@@ -183,7 +182,7 @@ class Data:
                 head = training.code_head(learned_from, mine, classes=classes, rng=rng, report=lambda *_: None)
                 heads[mine.price] = encoders.encoder(trunk, label_head, head)
             encoder = heads[mine.price]
-            logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
+            logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
             _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
             table = channel_table(code, z, t[: len(u)], mine, y_names=self.y_names, z_classes=int(z.max()) + 1)
             ways[name] = self._every_frame(encoder, table, mine)
@@ -227,7 +226,7 @@ class Data:
         made["learned, people permuted"] = tracks.permuted(made["learned"], rng)
         classes = self.classes, int(z.max()) + 1
         frames = self.x[pieces.reshape(-1)].astype(np.float32) / 255
-        label = model.predict(frames, batch_size=1024, verbose=0).argmax(axis=1).reshape(pieces.shape)
+        label = predict(model, frames).argmax(axis=1).reshape(pieces.shape)
         held = made["held"].code[:, -1] // SECTION["codes"]
         counted = counted_prior(y, z, classes)
         certified = certificate.certify(
@@ -266,4 +265,4 @@ def draw(share: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarr
 
 
 if __name__ == "__main__":
-    main()
+    record.run(main)

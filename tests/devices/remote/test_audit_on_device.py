@@ -43,7 +43,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
     # Nine tenths of the time, and no part of what is looked at here.
     monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.section", lambda *_, **__: None)
-    monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.beside", lambda *_: {})
+    monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.label_only", lambda *_: {})
     monkeypatch.setattr(
         "edgeveil.trainer.export.convert.edgetpu._file", lambda _program, model: edge_tpu.compiled(model)
     )
@@ -84,7 +84,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     trust.policy = Policy([Demand(subject.manifest["perturber"]["sensitive"], None, True)])
     with pytest.raises(BundleRefused, match="no audit in it speaks of"):
         Perturber.open(str(card), trust=trust, device="edgetpu")  # this is not the board that it was made on
-    monkeypatch.setattr(perturber, "here", lambda: (place["board"], place["architecture"]))
+    monkeypatch.setattr(perturber, "current_place", lambda: (place["board"], place["architecture"]))
     with Perturber.open(str(card), trust=trust, device="edgetpu") as opened:
         assert opened.info["audited"] is True
     with pytest.raises(BundleRefused, match="must be audited"):

@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.releases.trial import open_releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.audit.dataflow import anatomy
+from edgeveil.trainer.audit.dataflow import bottleneck
 from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import Perturbed, Subject, further_outputs
 from edgeveil.trainer.cli.main import main
@@ -169,7 +169,7 @@ def compared(example, outputs, x, *, target=None):
     """The ``on_board`` section of what a board made of ``x``, on a data set that is ``x`` alone."""
     manifest, members = example
     subject = Subject(manifest, members, "numpy")
-    funnel = anatomy(manifest, subject.tables())
+    funnel = bottleneck(manifest, subject.tables())
     table = None if isinstance(funnel, str) or funnel.table is None else subject.tables()[funnel.table]
     ran = {"edge_runtime": "1", "numpy": "2"}
     board = {"board": "A Board", "architecture": "aarch64", "system": "Debian", "python": "3.11.2"}

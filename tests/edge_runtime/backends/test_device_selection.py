@@ -20,12 +20,12 @@ from edgeveil.devices.agents import gather_facts
 from edgeveil.edge_runtime import config, paths
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.backends import open_backend
-from edgeveil.edge_runtime.backends.onnx import ran_where
+from edgeveil.edge_runtime.backends.onnx import operations_by_provider
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.device import NoDevice
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.inside import process
-from edgeveil.edge_runtime.lut import numbers
+from edgeveil.edge_runtime.lut import as_array
 from edgeveil.edge_runtime.outside import process_table
 from edgeveil.edge_runtime.releases import trial as board
 from edgeveil.edge_runtime.sandbox import isolation
@@ -97,7 +97,7 @@ def test_what_the_compiler_left_to_the_processor_is_counted_there(made, library)
         assert found["device"] == device
         assert found["kernels"]["Edge TPU"] == 1
         assert sum(found["kernels"].values()) == kernels
-        out = numbers(backend.run(feeds)["output"])
+        out = as_array(backend.run(feeds)["output"])
         assert np.abs(out - (1 - feeds["image"]) * 255 / 256).max() < 0.01
         backend.close()
 
@@ -183,7 +183,7 @@ def test_operations_on_the_processor_are_refused_unless_they_were_allowed(tiny, 
     def session(model, options, device, precision):
         return onnx.onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
-    monkeypatch.setattr(onnx, "_on_gpu", session)
+    monkeypatch.setattr(onnx, "_open_on_gpu", session)
     with pytest.raises(NoDevice, match=r"operations would run on the processor \(.*Conv.*--device cuda,cpu"):
         tiny_models.backend(tiny.manifest, tiny.members, "onnx-float32", device="cuda")
     found = tiny_models.backend(tiny.manifest, tiny.members, "onnx-float32", device="cuda,cpu").placement()
@@ -197,8 +197,8 @@ def test_a_profile_that_says_nothing_of_where_operations_ran_is_no_proof(tiny, m
     def session(model, options, device, precision):
         return onnx.onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
-    monkeypatch.setattr(onnx, "_on_gpu", session)
-    monkeypatch.setattr(onnx, "ran_where", lambda _events: ({}, []))
+    monkeypatch.setattr(onnx, "_open_on_gpu", session)
+    monkeypatch.setattr(onnx, "operations_by_provider", lambda _events: ({}, []))
     for device in ("cuda", "cuda,cpu"):
         with pytest.raises(NoDevice, match="does not say where operations ran"):
             tiny_models.backend(tiny.manifest, tiny.members, "onnx-float32", device=device)
@@ -211,7 +211,7 @@ def test_a_profile_is_read_by_operation():
     events += [
         {"cat": "Node", "name": "b_kernel_time", "args": {"provider": "CPUExecutionProvider", "op_name": "Tanh"}}
     ]
-    assert ran_where(events) == ({"CUDAExecutionProvider": 1, "CPUExecutionProvider": 1}, ["Tanh"])
+    assert operations_by_provider(events) == ({"CUDAExecutionProvider": 1, "CPUExecutionProvider": 1}, ["Tanh"])
 
 
 def test_the_self_test_is_of_the_device_that_runs(made, monkeypatch):
@@ -224,7 +224,7 @@ def test_the_self_test_is_of_the_device_that_runs(made, monkeypatch):
         interpreter.allocate_tensors()
         return interpreter
 
-    monkeypatch.setattr(tflite, "_on_edge_tpu", processor)
+    monkeypatch.setattr(tflite, "_open_on_edge_tpu", processor)
     with pytest.raises(DeviceFailed, match=f"self-test of {COMPILED} failed.*or device"):
         Perturber.open(made.path, trust=made.trust, device="edgetpu")
 

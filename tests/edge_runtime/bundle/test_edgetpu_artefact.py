@@ -86,7 +86,7 @@ def audited(made, folder, *parts):
         for artefact, device, accuracy, *place in parts:
             one = bundles.audit_document(manifest, artefact, members)
             one["worst_adaptive"]["accuracy"] = accuracy
-            there = dict(zip(("board", "architecture"), place or audit_of.here(), strict=True), device=device)
+            there = dict(zip(("board", "architecture"), place or audit_of.current_place(), strict=True), device=device)
             documents.append(one if device is None else {**one, "on_board": there})
         main, *others = documents
         members[PRIVACY_MEMBER] = json.dumps({**main, "others": others}).encode()

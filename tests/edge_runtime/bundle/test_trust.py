@@ -112,19 +112,19 @@ def test_policy(trust, says, reason):
     key = bundles.trusted()
     policy = Trust([key], **trust)
     if reason is None:
-        policy.check_policy(manifest, key)
+        policy.check_claims(manifest, key)
         return
     with pytest.raises(BundleRefused) as refusal:
-        policy.check_policy(manifest, key)
+        policy.check_claims(manifest, key)
     assert refusal.value.reason == reason
 
 
 def test_development_key_and_flag_must_agree():
     key = bundles.trusted(development=True)
     manifest = {"security_version": 1, "audience": "", "development": True}
-    Trust([key]).check_policy(manifest, key)
+    Trust([key]).check_claims(manifest, key)
     with pytest.raises(BundleRefused, match="does not call itself one"):
-        Trust([key]).check_policy({**manifest, "development": False}, key)
+        Trust([key]).check_claims({**manifest, "development": False}, key)
 
 
 def test_stranger_is_named_by_the_beginning_of_the_key():

@@ -185,17 +185,22 @@ def test_an_unexpected_error_names_a_place_and_no_value(made, tmp_path, capsys, 
 def test_version_and_help(capsys):
     assert edge(capsys, "--version")[1] == f"edgeveil-edge {edge_runtime.__version__}\n"
     assert f'version = "{edge_runtime.__version__}"' in (ROOT / "pyproject.toml").read_text()
-    for command in ("run", "verify", "bench"):
-        code, out, _ = edge(capsys, command, "--help")
+
+
+def test_every_command_has_an_example_that_is_understood(capsys):
+    (commands,) = (action.choices for action in main._parser()._actions if action.dest == "command")
+    assert len(commands) == 12
+    for command in commands:
+        code, text, _ = edge(capsys, command, "--help")
         assert code == 0
-        assert f"example:\n  edgeveil-edge {command} " in out
-
-
-def test_every_example_in_the_help_is_understood(capsys):
-    for command in ("run", "verify", "bench"):
-        text = edge(capsys, command, "--help")[1]
         example = text.split("example:\n  edgeveil-edge ")[1].splitlines()[0].split()
         assert main._parser().parse_args(example).command == command
+
+
+def test_a_flag_of_an_earlier_version_is_refused_with_its_new_name(made, tmp_path, capsys):
+    code, _, err = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz", "--aim")
+    assert code == 2
+    assert "--aim is now called --camera-aid" in err
 
 
 SLOW = """

@@ -1,4 +1,4 @@
-"""scripts/measure_synthesis.py goes on where it stopped, and takes no failure of its own for a way that is refused."""
+"""codebooks/synthesis.py goes on where it stopped, and takes no failure of its own for a way that is refused."""
 
 import json
 import sys

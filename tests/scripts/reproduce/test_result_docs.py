@@ -2,18 +2,16 @@
 
 import json
 
-from scripts.reproduce.pages import write_codebook_docs, write_result_docs
+from scripts.reproduce.pages import codebooks_page, write_pages
 from tests.support.checkout import ROOT
+
+HOW = "run python -m scripts.reproduce.pages.write_pages"
 
 
 def test_the_page_on_mnist_is_what_its_record_says():
-    record = json.loads((ROOT / write_result_docs.RECORD).read_text())
-    assert (ROOT / write_result_docs.PAGE).read_text() == write_result_docs.page(record), (
-        "run python -m scripts.reproduce.pages.write_result_docs"
-    )
+    record = json.loads((ROOT / write_pages.RECORD).read_text())
+    assert (ROOT / write_pages.PAGE).read_text() == write_pages.page(record), HOW
 
 
 def test_the_page_on_codebooks_is_what_their_records_say():
-    assert (ROOT / write_codebook_docs.PAGE).read_text() == write_codebook_docs.page(ROOT), (
-        "run python -m scripts.reproduce.pages.write_codebook_docs"
-    )
+    assert (ROOT / codebooks_page.PAGE).read_text() == codebooks_page.page(ROOT), HOW

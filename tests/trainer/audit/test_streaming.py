@@ -7,7 +7,7 @@ import pytest
 
 from edgeveil.trainer.audit.sections import streams as streaming
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
-from scripts.reproduce.pages import streams, write_result_docs
+from scripts.reproduce.pages import streams, write_pages
 from tests.support.checkout import ROOT
 
 TRACK = {"hold": "track", "votes": 7, "period_s": None, "acknowledged": None}
@@ -86,7 +86,7 @@ def test_the_best_family_is_that_of_all_splits_and_stands_against_the_best_where
 
 
 def test_the_page_is_what_the_record_says():
-    assert (ROOT / write_result_docs.STREAMS_PAGE).read_text() == write_result_docs.streams_page(recorded())
+    assert (ROOT / write_pages.STREAMS_PAGE).read_text() == write_pages.streams_page(recorded())
 
 
 @pytest.mark.parametrize("target", ["movement", "action"])

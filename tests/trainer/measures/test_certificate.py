@@ -11,7 +11,7 @@ from edgeveil.trainer.measures.certificate import (
     count,
     information,
     null_distribution,
-    through,
+    released_counts,
     upper,
 )
 
@@ -52,7 +52,7 @@ def test_the_best_attacker_on_the_true_channel_reaches_the_plug_in():
     q = np.kron(np.eye(2), np.full((3, 3), 0.1) + 0.7 * np.eye(3))
     y, c, z = drawn(p, 60_000, rng)
     out = (q[c].cumsum(axis=1) > rng.random(len(c))[:, None]).argmax(axis=1)
-    posterior = through(p, q)
+    posterior = released_counts(p, q)
     attacked = (posterior[y, out].argmax(axis=1) == z).mean()
     found = run(y, c, z, 2, channel=q)
     assert attacked == pytest.approx(found.plug_in, abs=0.006)

@@ -9,7 +9,7 @@ from edgeveil.models.classifiers import table1_wifi
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import prgan
 from edgeveil.trainer.recipe.perturber import Generator, PrGan
-from edgeveil.trainer.training.checkpoint_score import Judgement, judge, log_masked
+from edgeveil.trainer.training.checkpoint_score import CheckpointScore, log_masked, score_checkpoint
 
 SPEC = InputSpec("vector", (4,), "float32", 0.0, 1.0)
 SECTION = PrGan(
@@ -124,7 +124,7 @@ def verdict(**changes):
         "med_entropy": 0.67,
         "distance": 1.0,
     }
-    return Judgement(**{**good, **changes})
+    return CheckpointScore(**{**good, **changes})
 
 
 def test_the_choice_is_the_nearest_to_med_above_the_floor():
@@ -145,7 +145,7 @@ def test_judging_agrees_with_the_loss():
     u, y, z = rng.random((40, 4), np.float32), rng.integers(0, 2, 40), rng.integers(0, 2, 40)
     nets = networks()
     made = np.clip(u + 0.1, 0, 1)
-    found = judge(u, made, y, z, theta=THETA, target=nets.target, sensitive=nets.sensitive)
+    found = score_checkpoint(u, made, y, z, theta=THETA, target=nets.target, sensitive=nets.sensitive)
     loss = prgan.med_cross_entropy(nets.sensitive(made), tf.constant(THETA[y], tf.float32))
     assert found.med_cross_entropy == pytest.approx(float(np.mean(loss)), rel=1e-5)
     assert found.distance == pytest.approx(float(np.linalg.norm(made - u, axis=1).mean()), rel=1e-5)

@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.datasets.base import Part
+from edgeveil.trainer.export.export import export
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.report.frontier import as_text, draw
 from edgeveil.trainer.sweep import engines, run
 from edgeveil.trainer.sweep import point as measuring
 from edgeveil.trainer.sweep.axes import Axis, parse, points
+from edgeveil.trainer.train import train
 from tests.support.small_runs import small_recipe, write_npz
 
 
@@ -193,6 +196,22 @@ def test_a_sweep_on_a_ray_cluster(recipe_file, tmp_path, monkeypatch):
     frontier = run.sweep([Recipe.find(recipe_file)], [], tmp_path / "out", engine="ray", jobs=1, attacks="codes")
     assert [row["recipe"] for row in frontier["points"]] == ["label-only", "small-label-only"]
     assert all(row["target"]["accuracy"] > 0.9 for row in frontier["points"])
+
+
+@pytest.mark.slow
+def test_a_sweep_attacks_as_the_audit_does(tmp_path):
+    trained = train(small_recipe(write_npz(tmp_path)), tmp_path / "run")
+    export(trained.folder, ["workstation"], tmp_path / "export")
+    audited = audit(tmp_path / "export", run=trained.folder, artefact="keras")
+    point = measuring.measure(
+        trained.dataset(), trained.perturber(), trained.classifiers(), attacks="all", seed=trained.recipe.seed
+    )
+    assert point["attacked_by"] == [row["name"] for row in audited["adversaries"]]
+    assert point["not_run"] == audited["not_run"]
+    assert {"inversion", "mixed"} <= set(point["attacked_by"])  # they need the samples behind what left
+    assert point["leak"]["name"] == audited["worst_adaptive"]["name"]
+    assert point["leak"]["accuracy"] == audited["worst_adaptive"]["accuracy"]
+    assert point["target"] == audited["target"]
 
 
 def test_bits_of_recordings_are_over_a_null_of_whole_recordings():

@@ -177,14 +177,14 @@ def test_a_perturber_that_lets_readings_through_is_said_to(allowed, said, finish
     vector = keras.Input((6,), name="features")
     nothing = keras.Model(vector, UnitClip(name="output")(vector))
 
-    def fit(dataset, _rng, _budget, _run):
+    def fit(_section, dataset, **_):
         return replace(prgan.fitted(dataset.input, nothing, kind="prgan"), identity_allowed=allowed)
 
     monkeypatch.setattr("edgeveil.trainer.train.fit_function", lambda _kind: fit)
     run = train(finished.recipe, tmp_path / "run", classifiers=finished.folder)
     found = run.facts["validation"]
     assert found["unchanged"] == found["rows"]
-    sentence = f"{found['rows']} of {found['rows']} validation readings come out as they went in"
+    sentence = f"{found['rows']} of {found['rows']} validation samples come out as they went in"
     assert (sentence in capsys.readouterr().err) == said
     assert finished.facts["validation"]["unchanged"] < found["rows"] / 2
 

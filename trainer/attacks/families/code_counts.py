@@ -84,13 +84,15 @@ class BayesKnowingChannel:
     def fit(self, problem: Problem, seed: int) -> ChannelAttack:
         """Count n(y, c, z) on the training rows and send the counts through Q."""
         del seed
-        from edgeveil.trainer.measures.certificate import count, through
+        from edgeveil.trainer.measures.certificate import count, released_counts
 
         fit, stop = problem.fit, problem.stop
         codes = cast(Codes, fit.codes)  # why_not looked
         channel, sent = cast(np.ndarray, codes.channel), cast(np.ndarray, codes.sent)
         q = channel / channel.sum(axis=1, keepdims=True)
-        counts = through(count(fit.y, sent, fit.z, shape=(problem.theta.shape[0], len(q), problem.z_classes)), q)
+        counts = released_counts(
+            count(fit.y, sent, fit.z, shape=(problem.theta.shape[0], len(q), problem.z_classes)), q
+        )
         attacks = [ChannelAttack(shrunk(counts, problem.counted, weight), len(fit)) for weight in SHRINKAGE]
         return _best(attacks, stop)
 

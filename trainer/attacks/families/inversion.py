@@ -83,7 +83,7 @@ def invert(problem: Problem, seed: int) -> Inverter:
 
     keras.utils.set_random_seed(seed)
     fit, stop = problem.fit, problem.stop
-    standard = features.Standard.of(features.unit(problem, fit))
+    standard = features.Standard.fit(features.unit(problem, fit))
     goal = features.unit(problem, before(fit))
     model = _network(problem, features.side(problem, fit).shape[1], goal)
     rows, epochs = affordable(model, len(fit), problem.budget)

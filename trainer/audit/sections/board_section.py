@@ -94,7 +94,7 @@ def _kept(declared: Sequence[Mapping[str, Any]], perturbed: Perturbed) -> Sequen
     """Behind a channel both sides have what the board drew; only what is before it can differ, and is compared."""
     if perturbed.table is None:
         return declared
-    hidden = isinstance(perturbed.funnel, str) or perturbed.funnel.hidden_label
+    hidden = isinstance(perturbed.bottleneck, str) or perturbed.bottleneck.hidden_label
     return [] if hidden else [output for output in declared if output["kind"] == "label"]
 
 

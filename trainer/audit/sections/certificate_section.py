@@ -10,7 +10,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import sequences
-from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Anatomy
+from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Bottleneck
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.channels import total_variation
@@ -29,7 +29,7 @@ def refused(reason: str) -> dict[str, Any]:
 
 def section(
     dataset: Dataset,
-    found: Anatomy,
+    found: Bottleneck,
     outputs: Mapping[str, np.ndarray],
     *,
     table: np.ndarray | None,
@@ -76,7 +76,7 @@ def section(
     if dataset.cluster_kind == "subject":
         halves = over_people(test.y, sent[first:], test.z, test.cluster, q=q, classes=classes, rng=rng)
     return {
-        "given": certified.enough,
+        "given": certified.sufficient,
         "sentence": certified.sentence(of),
         "population_free": population_free(certified.capacity, hidden_label=found.hidden_label),
         **{name: _short(value) for name, value in asdict(certified).items()},
@@ -164,7 +164,7 @@ def strata_of(dataset: Dataset, names: list[str]) -> np.ndarray | None:
     return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _number(found: Anatomy, sent: np.ndarray, classes: int) -> int:
+def _number(found: Bottleneck, sent: np.ndarray, classes: int) -> int:
     if found.rows is not None:
         return found.rows
     return -(-(int(sent.max()) + 1) // classes) * classes
@@ -210,7 +210,7 @@ def over_people(
     for _ in range(halvings):
         first = np.isin(person, rng.permutation(people)[: len(people) // 2])
         halves = [
-            certificate.through(certificate.count(y[rows], code[rows], z[rows], shape=shape), q)
+            certificate.released_counts(certificate.count(y[rows], code[rows], z[rows], shape=shape), q)
             for rows in (first, ~first)
         ]
         counted += [certificate.bayes_accuracy(half) for half in halves]

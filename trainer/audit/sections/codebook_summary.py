@@ -12,7 +12,7 @@ from scipy import stats
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.families.code_counts import shrunk
-from edgeveil.trainer.audit.sections.retained import kept
+from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import attack_metrics, certificate, intervals
 
@@ -61,7 +61,7 @@ def measure(
     )
     counts = certificate.count(second.y, seen["code"], second.z, shape=(classes[0], codes, classes[1]))
     counted = _attacked(shrunk(counts, prior, WEIGHT)[test.y, out["code"]], test)
-    again = crossed(test, out["code"], prior, codes=codes, chance=chance.majority, rng=rng)
+    again = cross_validated(test, out["code"], prior, codes=codes, chance=chance.majority, rng=rng)
     distance = (dataset.unit(test.x) - dataset.unit(out["frame"])).reshape(len(test), -1)
     return {
         "rows": len(test),
@@ -75,12 +75,12 @@ def measure(
         "code_counts_crossed": again,
         "attack": max(counted, again, key=lambda rate: rate["accuracy"]),
         "pooled": [_pooled(length, (second, seen), (test, out), classes, codes, rng) for length in POOLED],
-        "kept": kept(dataset, test, out["frame"]),
+        "kept": correlations(dataset, test, out["frame"]),
         "distance": float(np.linalg.norm(distance, axis=1).mean()),
     }
 
 
-def crossed(
+def cross_validated(
     part: Part, code: np.ndarray, prior: np.ndarray, *, codes: int, chance: float, rng: np.random.Generator
 ) -> dict[str, float]:
     """Right answers and AUC of an attack on each row by counts on the other folds of the same rows.

@@ -113,4 +113,4 @@ def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: in
     )
     text = found.sentence(f"tracks ({dataset.cluster_kind}s)")
     whole = text.replace("For one release,", "For all releases of one track together,")
-    return {"certificate": {"given": found.enough, **asdict(found)}, "sentence": whole}
+    return {"certificate": {"given": found.sufficient, **asdict(found)}, "sentence": whole}

@@ -53,7 +53,7 @@ def balanced(tracks: Tracks, classes: tuple[int, int]) -> Tracks:
     return replace(tracks, weight=(cell.sum(axis=1) / np.maximum(seen, 1))[tracks.y] / cell[tracks.y, tracks.z])
 
 
-def crossed(
+def cross_validated(
     tracks: Tracks, *, classes: tuple[int, int], codes: int, folds: int = FOLDS, seed: int = 0, **options: Any
 ) -> dict[str, np.ndarray]:
     """P(z | y, codes), (n, classes of z), of every track by every family, learned on the other folds' tracks.
@@ -100,7 +100,7 @@ def attacked(tracks: Tracks, *, classes: tuple[int, int], codes: int, seed: int 
     prior = sequences.prior_of(balanced(tracks, classes), classes)
     for length in LENGTHS:
         part = last(tracks, length)
-        said = crossed(part, classes=classes, codes=codes, seed=seed, **options)
+        said = cross_validated(part, classes=classes, codes=codes, seed=seed, **options)
         found[f"T={length}"] = {name: float((p.argmax(axis=1) == part.z).mean()) for name, p in said.items()}
     rng = np.random.default_rng(seed)
     found["linked"] = {name: linked(p, tracks, prior, rng=rng) for name, p in said.items()}

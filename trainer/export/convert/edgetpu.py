@@ -22,7 +22,7 @@ from edgeveil.edge_runtime.device import EDGETPU, EDGETPU_OPERATION
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.compiled import FOR
 from edgeveil.edge_runtime.manifest.schema import check_manifest
-from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.graphs.tflite import read_tflite
 
 COMPILE_LIMIT_S = 600
@@ -51,7 +51,7 @@ class Compiled:
         return f"compiled by {self.by} as {self.name}" if self.entries else f"exported uncompiled: {self.why}"
 
 
-def compile_for(profiles: Sequence[Profile], made: Sequence[Made]) -> dict[str, Compiled]:
+def compile_for(profiles: Sequence[Profile], made: Sequence[Artefact]) -> dict[str, Compiled]:
     """What the compilers of these boards made of the int8 artefact, by the compiler's name."""
     source = "-".join(FOR[EDGETPU])
     one = next((one for one in made if one.name == source), None)
@@ -59,7 +59,7 @@ def compile_for(profiles: Sequence[Profile], made: Sequence[Made]) -> dict[str, 
     return {compiler: _compiled(compiler, one) for compiler in sorted(wanted) if one}
 
 
-def _compiled(compiler: str, one: Made) -> Compiled:
+def _compiled(compiler: str, one: Artefact) -> Compiled:
     found = Compiled(one.name)
     program = shutil.which(compiler)
     if program is None:

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/reference/recipes.md from the pydantic models of a recipe; no key is typed twice."""
+"""The tables of docs/reference/recipes.md from the pydantic models of a recipe; no key is typed twice."""
 
 import types
 import typing
@@ -7,11 +7,12 @@ from pathlib import Path
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from edgeveil.trainer.report.marked import filled
 
-HOW = "run python -m scripts.reproduce.pages.write_recipe_docs"
+HOW = "run python -m scripts.reproduce.pages.write_pages recipes"
 PAGE = Path("docs/reference/recipes.md")
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
@@ -92,10 +93,6 @@ def page(text: str) -> str:
     return filled(text, {"recipes": shipped, "keys": keys})
 
 
-def main() -> None:
+def write() -> None:
     """Bring the page up to date."""
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    write_atomic(PAGE, page(PAGE.read_text(encoding="utf-8")).encode())

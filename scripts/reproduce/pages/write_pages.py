@@ -1,23 +1,33 @@
-"""Writes docs/results/*.md and the tables in docs/results/capture-loop.md from records; no number is typed by hand."""
+"""Writes the pages of docs/results, and docs/reference/recipes.md, from records and code; no number is typed by hand.
+
+A page whose record is not there is left out; left out of the command line, all of them are written.
+"""
 
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.measures.intervals import Interval, mean
+from edgeveil.trainer.report.bench import write_guide
 from scripts.reproduce.pages import (
     capture_loop_page,
+    codebooks_page,
     figure_7_page,
+    predictors_page,
     recipe_times_page,
+    recipes_page,
     streams,
     table_2_cells,
     table_2_page,
     unseen_people,
 )
 from scripts.reproduce.papers import figure_7
+from scripts.reproduce.record import Script, run
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -30,6 +40,8 @@ UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/resul
 BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop.md")
 RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results/recipe-times.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results/streams.md")
+PREDICTORS, CLEANERS_PAGE = Path("docs/results/predictors"), Path("docs/results/linear-cleaners.md")
+ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 
 
 def rate(value: dict[str, Any]) -> str:
@@ -139,7 +151,7 @@ def unseen_page(record: dict[str, Any]) -> str:
     return templates().get_template("unseen-people.md.j2").render(sets=unseen_people.sections(record))
 
 
-def recipes_page(record: dict[str, Any]) -> str:
+def recipe_times(record: dict[str, Any]) -> str:
     """The page on what each recipe takes as Markdown."""
     made_with = {
         f"* {row['machine']['cores']} cores, {row['machine']['architecture']}; "
@@ -157,24 +169,47 @@ def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
     return {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
 
 
-def main() -> None:
-    """Write the pages of what has been recorded."""
-    pages = (
-        (RECORD, PAGE, page),
-        (STREAMS, STREAMS_PAGE, streams_page),
-        (FIG_7, FIG_7_PAGE, fig_7_page),
-        (UNSEEN, UNSEEN_PAGE, unseen_page),
-        (RECIPES, RECIPES_PAGE, recipes_page),
-    )
-    for record, target, make in pages:
+def _of(record: Path, target: Path, make: Callable[[dict[str, Any]], str]) -> Callable[[], None]:
+    """Write one page from one record, where that is there."""
+
+    def write() -> None:
         if record.is_file():
-            target.write_text(make(json.loads(record.read_text())))
-    if TABLE_2.is_dir():
-        TABLE_2_PAGE.write_text(render_table_2(table_2_page.read(TABLE_2), codebooks()))
-    capture_loop_page.write(BENCHES, LOOP_PAGE)
+            write_atomic(target, make(json.loads(record.read_text())).encode())
+
+    return write
+
+
+def _figure_7() -> None:
+    _of(FIG_7, FIG_7_PAGE, fig_7_page)()
     if FIG_7.is_file():
         figure_7_page.draw(json.loads(FIG_7.read_text()), PICTURE)
 
 
+PAGES: dict[str, Callable[[], None]] = {
+    "mnist": _of(RECORD, PAGE, page),
+    "streams": _of(STREAMS, STREAMS_PAGE, streams_page),
+    "figure-7": _figure_7,
+    "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),
+    "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
+    "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),
+    "capture-loop": lambda: capture_loop_page.write(BENCHES, LOOP_PAGE),
+    "codebooks": lambda: write_atomic(codebooks_page.PAGE, codebooks_page.page().encode()),
+    "linear-cleaners": lambda: predictors_page.write_tables(PREDICTORS, CLEANERS_PAGE),
+    "estimator": lambda: write_guide(BENCHES, ESTIMATOR_PAGE),
+    "recipes": recipes_page.write,
+}
+
+
+def main() -> None:
+    """Write the pages that are named, or all."""
+    script = Script(__file__, __doc__, "mnist streams")
+    script.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(PAGES)}; left out: all")
+    asked = script.parse_args()
+    if unknown := [name for name in asked.pages if name not in PAGES]:
+        script.error(f"pages of {', '.join(PAGES)} were expected; came {', '.join(unknown)}")
+    for name in asked.pages or PAGES:
+        PAGES[name]()
+
+
 if __name__ == "__main__":
-    main()
+    run(main)
