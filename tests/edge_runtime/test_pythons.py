@@ -1,6 +1,6 @@
 """The zipapp under the real Pythons that boards have, on a real signed bundle: verify, run, bench.
 
-``scripts/environments/pythons.py`` builds the environments. An interpreter that is missing fails nothing and is said loudly.
+``scripts/environments/pythons.py`` builds the environments. A missing interpreter fails nothing; the skip says so.
 """
 
 import importlib.util

@@ -8,6 +8,7 @@ import flatbuffers
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from edgeveil.edge_runtime.backends import xnnpack_notice
 from edgeveil.edge_runtime.backends.xnnpack_notice import ONE_RELU, drop_notice
 from tests.support import output
 
@@ -37,6 +38,7 @@ def test_the_model_is_one_relu():
 
 OPEN = """
 from ai_edge_litert import interpreter
+from edgeveil.edge_runtime.backends import xnnpack_notice
 from edgeveil.edge_runtime.backends.xnnpack_notice import ONE_RELU, drop_notice
 {}
 interpreter.Interpreter(model_content=ONE_RELU).allocate_tensors()
@@ -87,6 +89,7 @@ def test_a_crash_while_a_model_opens_is_seen():
         "-c",
         """
 import os, types
+from edgeveil.edge_runtime.backends import xnnpack_notice
 from edgeveil.edge_runtime.backends.xnnpack_notice import ONE_RELU, drop_notice
 def interpreter(model_content, **_):
     if model_content != ONE_RELU:
