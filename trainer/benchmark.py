@@ -36,7 +36,7 @@ def bench_python() -> Path:
     return python
 
 
-def of_bundle(bundle: Any, folder: Path) -> list[dict[str, Any]]:
+def bundle_files(bundle: Any, folder: Path) -> list[dict[str, Any]]:
     """The artefacts of a verified bundle with one model, written to ``folder``; ``BadInput`` where it has more."""
     models = bundle.manifest["models"]
     if len(models) != 1:
@@ -53,7 +53,7 @@ def of_bundle(bundle: Any, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def of_file(path: Path) -> dict[str, Any]:
+def model_file(path: Path) -> dict[str, Any]:
     """One .tflite or .onnx file; raises ``BadInput`` where it is neither, or has open sizes."""
     from edgeveil.trainer.export.manifest_entry import artefact_entry
     from edgeveil.trainer.graphs.macs import Cost, onnx_macs, tflite_macs

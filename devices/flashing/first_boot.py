@@ -1,4 +1,4 @@
-"""What an SD card carries so that its board flashes itself when it first comes up; pure: a tree of files.
+"""The files of an SD card whose board flashes itself when it first comes up; a pure function of the plan's steps.
 
 The board does then what a flash over a line does: the runtime that came along verifies the bundle, tries it and commits
 it. ``files.json`` has every file's SHA-256, and a card that lost a bit is seen before anything is done.
@@ -7,10 +7,12 @@ it. ``files.json`` has every file's SHA-256, and a card that lost a bit is seen 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from edgeveil.devices.flashing import service_files
-from edgeveil.devices.flashing.board import UNPACK, Payload
-from edgeveil.devices.flashing.records import Wanted
+from edgeveil.devices.flashing.board import UNPACK
+from edgeveil.devices.flashing.plan import Plan
+from edgeveil.devices.flashing.steps import InstallRelease, TrustKeys, UnpackWheels, WriteService
 from edgeveil.devices.transports.base import digest
 
 TREE, UNIT, KEYS_UNIT = "edgeveil-first-boot", "edgeveil-first-boot.service", "edgeveil-host-keys.service"
@@ -24,32 +26,30 @@ REMOVED = ("/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/lib
 HOST_KEYS = "/etc/ssh"  # and in it ssh_host_*
 
 
-def tree(payload: Payload, root: str, wanted: Wanted) -> dict[str, bytes]:
+def tree(plan: Plan, root: str) -> dict[str, bytes]:
     """The files of the tree by their names in it (``bundle.veil``, ``trust/root.pub``, ...)."""
-    made = {"bundle.veil": payload.bundle, "edgeveil-edge.pyz": payload.runtime}
-    made |= {f"trust/{name}": data for name, data in payload.trust.items()}
-    places = {f"trust/{name}": f"{root}/trust/{name}" for name in payload.trust}
-    for path, data in payload.service.items():
-        name = "system/" + path.rsplit("/", 1)[1]
-        made[name], places[name] = data, path
-    job = {
-        "root": root,
-        "places": places,
-        "users": [[user, command] for user, command in service_files.users(payload.owner).items()]
-        if payload.service
-        else [],
-        "enabling": service_files.enabling(payload.service) if payload.service else [],
-        "units": service_files.UNITS if payload.service else [],
-        "config": service_files.CONFIG,
-        "group": payload.owner.user,
-        "trial": ["--frames", str(wanted.frames)]
-        + (["--source", wanted.source] if wanted.source else [])
-        + (["--device", wanted.device] if wanted.device else []),
-        "site": None,
-    }
-    if payload.site is not None:
-        made["site.zip"] = payload.site_archive
-        job["site"] = {"sha256": digest(payload.site_archive), "place": f"{root}/{payload.site.name}", "unpack": UNPACK}
+    made: dict[str, bytes] = {}
+    places: dict[str, str] = {}
+    job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": [], "units": []}
+    job |= {"config": service_files.CONFIG, "group": ""}
+    for step in plan.steps:
+        match step:
+            case TrustKeys(trust):
+                for name, data in trust.files.items():
+                    made[f"trust/{name}"], places[f"trust/{name}"] = data, f"{root}/trust/{name}"
+            case UnpackWheels(wheels):
+                made["site.zip"] = wheels.archive
+                where = {"sha256": digest(wheels.archive), "place": f"{root}/{wheels.name}", "unpack": UNPACK}
+                job["site"] = where
+            case InstallRelease():
+                made |= {"bundle.veil": step.bundle.data, "edgeveil-edge.pyz": step.bundle.runtime}
+                job["trial"] = step.options
+            case WriteService(files, owner):
+                for path, data in files.items():
+                    name = "system/" + path.rsplit("/", 1)[1]
+                    made[name], places[name] = data, path
+                job["users"] = [[user, command] for user, command in service_files.users(owner).items()]
+                job |= {"enabling": service_files.enabling(files), "units": service_files.UNITS, "group": owner.user}
     made["job.json"] = json.dumps(job, indent=1, sort_keys=True).encode()
     made["first_boot.py"], made["run.sh"] = _SCRIPT.encode(), _RUN_SH.encode()
     made["files.json"] = json.dumps({name: digest(data) for name, data in sorted(made.items())}, indent=1).encode()

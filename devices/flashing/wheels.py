@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeveil.devices.flashing.records import Site
+from edgeveil.devices.flashing.records import Wheels
 from edgeveil.devices.profiles import Install, Profile
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.storage.atomic import write_atomic
@@ -35,7 +35,7 @@ def collect(
     python: str | None = None,
     find_links: Path | None = None,
     pins: Sequence[str] = (),
-) -> Site:
+) -> Wheels:
     """Get wheels for the profile's board into the folder ``out``: those of its recipe, or of ``requirements``.
 
     pip chooses them for the board's Python (``python``: another one of the profile's), processor and C library; what
@@ -68,22 +68,22 @@ def collect(
         }
         write_atomic(str(out / ARCHIVE), archive)
         write_atomic(str(out / SITE_FILE), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
-    return open_site(out)[0]
+    return open_wheels(out)
 
 
-def open_site(folder: Path) -> tuple[Site, bytes]:
-    """What ``collect`` made: its facts and the archive's bytes. Raises ``BadInput`` where they do not go together."""
+def open_wheels(folder: Path) -> Wheels:
+    """What ``collect`` made, its archive included. Raises ``BadInput`` where the two files do not go together."""
     try:
         document = json.loads((folder / SITE_FILE).read_text())
         archive = (folder / ARCHIVE).read_bytes()
         names = ("name", "architecture", "python", "interpreters", "glibc")
-        site = Site(size=len(archive), **{name: document[name] for name in names})
+        wheels = Wheels(size=len(archive), archive=archive, **{name: document[name] for name in names})
         whole = document["sha256"] == hashlib.sha256(archive).hexdigest()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"Expected wheels of `edgeveil wheels` in {folder}: {error}. Collect them first.") from None
     if not whole:
         raise BadInput(f"{folder / ARCHIVE} is not what {SITE_FILE} says. Collect the wheels again.")
-    return site, archive
+    return wheels
 
 
 def _vouched_for(wheels: list[Path], pins: Sequence[str]) -> None:

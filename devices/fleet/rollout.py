@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from edgeveil.devices.fleet.inventory import FleetBoard
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
 
-WAITS, WORKS = "waits", "works"
+WAITING, IN_PROGRESS = "waiting", "in progress"
 DONE, ALREADY, WOULD = "done", "already", "would"  # it worked; nothing was to do; a dry run
 REFUSED, FAILED, NOT_TRIED = "refused", "failed", "not tried"
 WELL = (DONE, ALREADY, WOULD)
@@ -112,9 +112,9 @@ class _Run:
     def one(self, board: FleetBoard) -> bool:
         """Do the work on a board; whether it went well."""
         begin = time.monotonic()
-        self._tell(board.name, WORKS, "begins")
+        self._tell(board.name, IN_PROGRESS, "begins")
         try:
-            state, said = self._work(board, lambda text: self._tell(board.name, WORKS, text))
+            state, said = self._work(board, lambda text: self._tell(board.name, IN_PROGRESS, text))
         except EdgeVeilError as error:
             state, said = (FAILED if isinstance(error, DeviceFailed) else REFUSED), str(error)
         outcome = Outcome(board.name, state, said, round(time.monotonic() - begin, 1))

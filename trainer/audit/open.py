@@ -1,4 +1,4 @@
-"""From what the user names - an export folder or a sealed bundle - to a manifest, its files and the run behind it."""
+"""Open what is audited, an export folder or a sealed bundle: its manifest, its files and its run."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ NAMES = ("target", "sensitive")
 
 
 def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None = None) -> Any:
-    """An untrained classifier for readings of ``spec``. Raises ``BadInput`` where the two do not go together."""
+    """An untrained classifier for samples of ``spec``. Raises ``BadInput`` where the two do not go together."""
     from edgeveil.models import classifiers
 
     if (architecture == "table1-wifi") != (spec.kind == "vector"):

@@ -180,7 +180,7 @@ def main() -> int:
     bundle = read_bundle(options.bundle, open_trust(options.trust))
     watch = record.watch(options)
     rows = []
-    for file in benchmark.of_bundle(bundle, options.work):
+    for file in benchmark.bundle_files(bundle, options.work):
         # OpenVINO tells formats apart by the name.
         path = Path(file["path"]).with_suffix("." + file["format"])
         path.write_bytes(Path(file["path"]).read_bytes())

@@ -241,7 +241,7 @@ class Data:
             "chance": {"prior": 1 / classes[1], "majority": float(counted.max(axis=1)[y].mean())},
             "certificate": asdict(certified),
             "ways": {
-                name: tracks.attacked(one, classes=classes, codes=self.codes, seed=seed, trees=TREES)
+                name: tracks.accuracies(one, classes=classes, codes=self.codes, seed=seed, trees=TREES)
                 for name, one in made.items()
             },
         }
@@ -255,7 +255,7 @@ class Data:
         """Are two tracks of people never seen one person's? By each family that learned on the calibrated."""
         classes = self.classes, int(known.z.max()) + 1
         prior = counted_prior(known.y, known.z, classes)
-        said = tracks.answers(known, new, classes=classes, codes=self.codes, trees=TREES)
+        said = tracks.posteriors(known, new, classes=classes, codes=self.codes, trees=TREES)
         return {name: people.linkage(p, prior, new.y, new.z).eer for name, p in said.items()}
 
 

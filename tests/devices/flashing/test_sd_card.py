@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from edgeveil.devices.flashing import first_boot, sd_card
-from edgeveil.devices.flashing.flash import flash_card
-from edgeveil.devices.flashing.plan import Refused
+from edgeveil.devices.flashing.card import flash_card
+from edgeveil.devices.flashing.checks import Refused
+from edgeveil.devices.flashing.inputs import read_inputs
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
@@ -92,11 +93,9 @@ def boot_image(tmp_path):
 def write(owner, target, *, said=None, **more):
     wanted = more.pop("wanted", Wanted("camera:0", ("none",)))
     return flash_card(
-        owner[1],
+        read_inputs(owner[1], "raspberry-pi-cpu", more.pop("trust", owner[0] / "root"), None),
         target,
-        "raspberry-pi-cpu",
-        trust=more.pop("trust", owner[0] / "root"),
-        wanted=wanted,
+        wanted,
         root=more.pop("root", "/opt/edgeveil"),
         show=(said if said is not None else []).append,
         **more,
@@ -234,8 +233,8 @@ def test_the_board_flashes_itself_when_it_comes_up(owner, root_tree, tmp_path):
 
 def test_the_command(owner, root_tree, capsys):
     more = ["--for", "raspberry-pi-cpu", "--trust", str(owner[0] / "root"), "--no-service", "--json"]
-    app(["flash", str(owner[1]), "--to", f"dir:{root_tree}", *more], standalone_mode=False)
+    app(["flash", str(owner[1]), "--on", f"dir:{root_tree}", *more], standalone_mode=False)
     out = capsys.readouterr()
-    assert json.loads(out.out)["steps"] == ["card"]
+    assert json.loads(out.out)["steps"] == ["trust", "upload", "install"]
     assert "cleared: " in out.err
     assert (root_tree / "opt" / first_boot.TREE / "bundle.veil").exists()

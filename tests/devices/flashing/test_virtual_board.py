@@ -56,7 +56,7 @@ def test_a_v4l2_camera_is_perturbed_by_the_installed_runtime(board, tmp_path, mo
     wanted = [part for wheel in WHEELS for part in ("--with", wheel)]
     _edgeveil(monkeypatch, "wheels", "raspberry-pi-cpu", *wanted, "--out", tmp_path / "wheels")
     how = ["--for", "raspberry-pi-cpu", "--trust", owner, "--wheels", tmp_path / "wheels", "--no-service"]
-    _edgeveil(monkeypatch, "flash", bundle.path, "--to", board.target, *how, *board.options())
+    _edgeveil(monkeypatch, "flash", bundle.path, "--on", board.target, *how, *board.options())
 
     edge = "cd /root && timeout 200 python3 /opt/edgeveil/current/edgeveil-edge.pyz"
     board.put(bundle.path.read_bytes(), "/root/watching.veil")

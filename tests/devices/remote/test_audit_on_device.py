@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from edgeveil.devices.agents import run_rows
-from edgeveil.devices.remote.remote_rows import Rows
+from edgeveil.devices.remote.remote_rows import RemoteRows
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
@@ -67,7 +67,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
         outputs = run_rows.through(opened.manifest, opened.pipeline, x, further)
         ran = {**opened.info, "edge_runtime": "0", "numpy": "2"}
     place = {"board": "a stand-in", "architecture": "x86_64", "system": None, "python": "3.11"}
-    monkeypatch.setattr(on_board, "through_board", lambda *_, **__: Rows(ran["artefact"], outputs, ran, place))
+    monkeypatch.setattr(on_board, "perturb_on_board", lambda *_, **__: RemoteRows(ran["artefact"], outputs, ran, place))
     board = type("Board", (), {"transport": None})()
     document = on_board.audit_on_board(bundle, board, run=run, trust=keys, device="edgetpu")
     schema = json.loads((ROOT / "docs/reference/schemas/audit.schema.json").read_text())

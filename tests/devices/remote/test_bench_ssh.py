@@ -45,7 +45,7 @@ def test_a_bundle_is_timed_where_it_will_run(edgeveil, tmp_path, request):
     code, _, said = edgeveil(*bench)
     assert (code, "flash it first" in said) == (2, True), said
     code, _, said = edgeveil(
-        "flash", made.path, "--to", "BOARD", "--for", "workstation", "--trust", tmp_path / "root", "--no-service"
+        "flash", made.path, "--on", "BOARD", "--for", "workstation", "--trust", tmp_path / "root", "--no-service"
     )
     assert code == 0, said
     code, out, said = edgeveil(*bench, "--out", tmp_path / "result.json")

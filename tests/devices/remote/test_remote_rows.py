@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +12,11 @@ import jsonschema
 import numpy as np
 import pytest
 
+from edgeveil.devices.agents import run_rows
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.remote import remote_rows as remote
-from edgeveil.devices.remote.remote_rows import Rows, through_board
-from edgeveil.devices.remote.remote_workspace import Errand
+from edgeveil.devices.remote.remote_rows import RemoteRows, perturb_on_board
+from edgeveil.devices.remote.remote_workspace import RemoteWorkspace
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.releases.trial import open_releases
@@ -73,7 +76,7 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
     made, root, x = laplace
     said, put = [], []
     monkeypatch.setattr(remote, "PIECE_ROWS", 40)
-    usual = Errand.put
+    usual = RemoteWorkspace.put
 
     def broken(self, data, progress=lambda *_: None):
         put.append(len(data))
@@ -83,12 +86,12 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
         assert left(home), "nothing was there while it was needed"
         return path
 
-    monkeypatch.setattr(Errand, "put", broken)
+    monkeypatch.setattr(RemoteWorkspace, "put", broken)
 
     def ask():
         connection = Connection(str(root), running.identity, running.known_hosts)
         with connection.open(running.target, say=said.append) as board:
-            return through_board(
+            return perturb_on_board(
                 board,
                 made.path.read_bytes(),
                 x,
@@ -119,7 +122,7 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
 def test_rows_go_over_a_console_too(laplace, tmp_path):
     made, root, x = laplace
     with lossy_serial_line.board(tmp_path) as up, Connection(str(root)).open(f"serial://{up.port}") as board:
-        back = through_board(
+        back = perturb_on_board(
             board,
             made.path.read_bytes(),
             x,
@@ -144,9 +147,9 @@ def test_a_line_that_is_lost_for_good_is_said_with_what_lies_there(server, lapla
         self.board.transport._client.get_transport().sock.close()
         raise DeviceFailed("the line broke")
 
-    monkeypatch.setattr(Errand, "put", lost)
+    monkeypatch.setattr(RemoteWorkspace, "put", lost)
     with connection.open(running.target, say=said.append) as board, pytest.raises(DeviceFailed, match="the line broke"):
-        through_board(
+        perturb_on_board(
             board, made.path.read_bytes(), x, artefact="auto", further=[], kept=tmp_path / "kept", progress=counted
         )
     (there,) = left(home)
@@ -159,7 +162,7 @@ def test_a_board_without_edgeveil_is_sent_nothing(server, laplace, tmp_path):
     made, _, x = laplace
     empty = Connection(str(tmp_path / "empty"), running.identity, running.known_hosts)
     with empty.open(running.target) as board, pytest.raises(BadInput, match="flash it first"):
-        through_board(
+        perturb_on_board(
             board, made.path.read_bytes(), x, artefact="auto", further=[], kept=tmp_path / "kept", progress=counted
         )
     assert left(home) == []
@@ -173,7 +176,7 @@ def compared(example, outputs, x, *, target=None):
     table = None if isinstance(funnel, str) or funnel.table is None else subject.tables()[funnel.table]
     ran = {"edge_runtime": "1", "numpy": "2"}
     board = {"board": "A Board", "architecture": "aarch64", "system": "Debian", "python": "3.11.2"}
-    there = board_section.OnBoard(Rows("numpy", outputs, ran, board), "ab" * 32)
+    there = board_section.OnBoard(RemoteRows("numpy", outputs, ran, board), "ab" * 32)
 
     class Data:
         unit = staticmethod(lambda frames: frames)
@@ -284,3 +287,17 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     card = json.loads(members["privacy/privacy.json"])
     assert [("on_board" in part) for part in card["artefacts"]] == [False, True]
     assert "labels flipped: 0.00 %" in members["privacy/card.html"].decode()
+
+
+def test_a_runtime_of_before_0_2_is_named_by_the_script_that_is_sent(tmp_path):
+    """It has its package under another name, and would answer with an import that failed."""
+    (tmp_path / "current").mkdir()
+    run = [sys.executable, "-I", "-S", run_rows.__file__, str(tmp_path), "a.veil", "auto", "cpu"]
+    none = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
+    with zipfile.ZipFile(tmp_path / "current/edgeveil-edge.pyz", "w") as old:
+        old.writestr("edge_runtime/__init__.py", "")
+    before = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
+    assert (none.returncode, before.returncode) == (2, 2)
+    assert "flash the board first" in none.stderr
+    assert before.stderr.count("\n") == 1
+    assert "from before 0.2: flash a bundle sealed by 0.2 or later first" in before.stderr

@@ -236,8 +236,8 @@ def test_a_bundle_is_flashed_over_the_console(tmp_path, capfd, monkeypatch):
     with lossy_serial_line.board(tmp_path, password=SECRET) as board:
         target = f"serial://{board.port}?user=pi"
         common = ["--root", str(tmp_path / "opt"), "--password-file", str(tmp_path / "password")]
-        flash = ["flash", str(bundle), "--to", target, "--for", "workstation", "--trust", str(tmp_path / "root")]
-        for arguments in ([*flash, "--no-service"], ["status", target, "--json"]):
+        flash = ["flash", str(bundle), "--on", target, "--for", "workstation", "--trust", str(tmp_path / "root")]
+        for arguments in ([*flash, "--no-service"], ["status", "--on", target, "--json"]):
             monkeypatch.setattr(sys, "argv", ["edgeveil", *arguments, *common])
             with pytest.raises(SystemExit) as ended:
                 main()

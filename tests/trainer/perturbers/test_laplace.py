@@ -27,8 +27,8 @@ def binary(folder):
 def test_the_scale_costs_no_more_than_was_asked_for(eps, levels):
     scale = laplace.scale_for(eps, levels)
     assert scale >= Fraction(levels) / Fraction(eps)
-    assert laplace.spent(scale, levels) == pytest.approx(float(levels / scale), rel=1e-9)
-    assert 0.99 * eps <= laplace.spent(scale, levels) <= eps * (1 + 1e-9)
+    assert laplace.eps_of(scale, levels) == pytest.approx(float(levels / scale), rel=1e-9)
+    assert 0.99 * eps <= laplace.eps_of(scale, levels) <= eps * (1 + 1e-9)
 
 
 def test_whole_numbers_are_their_own_grid():

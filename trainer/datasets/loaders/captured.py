@@ -1,4 +1,4 @@
-"""Sensor frames to readings for training, through the very code that a device runs (edge_runtime/capture.py)."""
+"""Sensor frames to samples for training, by the code that a device runs (edge_runtime/capture)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[t
 
 
 def captured(readings: Readings, capture: Capture) -> Readings:
-    """Readings whose x are sensor frames, as readings of what is cut out of them.
+    """Readings whose x are sensor frames, as samples of what is cut out of them.
 
     Frames of one session are taken as one recording, in the order of their rows. Raises ``BadInput``.
     """

@@ -18,7 +18,6 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import train_classifiers
-from scripts.reproduce.codebooks import measure
 from scripts.reproduce.codebooks import seeds as over_seeds
 from tests.support import seeds
 from tests.support.small_runs import fit_codebook
@@ -64,8 +63,8 @@ def test_a_held_codebook_says_one_word_for_a_track(tmp_path):
 def test_what_is_counted_of_a_held_codebook_is_its_word(tmp_path, monkeypatch):
     run, perturber = held(tmp_path, codes=4)
     monkeypatch.setattr(run, "perturber", lambda: perturber)
-    through = measure.pipeline(run, None, measure.KERAS)
-    found, outputs = measure.measured(run, through)
+    through = over_seeds.pipeline(run, None, over_seeds.KERAS)
+    found, outputs = over_seeds.measured(run, through)
     assert found["codes_used"] == len(run.dataset().y_names) < len(np.unique(outputs["code"]))
     assert (outputs["sent"] == outputs["label"]).all()
     again = over_seeds.same_x(run, through, run.dataset().part("test").x[:40])
