@@ -84,14 +84,14 @@ class Emit(str, Enum):
 
 
 class Engine(str, Enum):
-    """Where the points of a sweep are worked."""
+    """Where the points of a sweep are computed."""
 
     processes = "processes"
     ray = "ray"
 
 
 class Attacks(str, Enum):
-    """Who attacks the points of a sweep: auto counts codes where few leave, and takes quick elsewhere."""
+    """Who attacks the points of a sweep: auto counts codes where there are few, and takes quick elsewhere."""
 
     auto = "auto"
     codes = "codes"
@@ -104,9 +104,9 @@ def train(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (edgeveil recipe list) or a TOML file.")],
     out: Annotated[Path, typer.Option(help="Folder of the run; must not exist unless --resume.")],
     budget: Annotated[Budget, typer.Option(help="quick cuts the recipe's epochs to a trial.")] = Budget.full,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")] = False,
     classifiers: Annotated[
-        Path | None, typer.Option(help="Run whose classifiers to take: same data, slices and seed.")
+        Path | None, typer.Option(help="Folder of a run whose classifiers to reuse: same data, slices and seed.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -127,21 +127,21 @@ def train(
 )
 def sweep(
     recipe: Annotated[list[str], typer.Argument(help="Recipes, by name or TOML file.")],
-    out: Annotated[Path, typer.Option(help="Folder of the sweep; points that lie there are not worked again.")],
+    out: Annotated[Path, typer.Option(help="Folder of the sweep; points already there are not computed again.")],
     axis: Annotated[
         list[str] | None,
-        typer.Option(help="KEY=VALUE,VALUE of the recipes that have that key (perturber.price=1,4); may be repeated."),
+        typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated."),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Points at a time.")] = 1,
-    engine: Annotated[Engine, typer.Option(help="processes, or a Ray cluster (RAY_ADDRESS).")] = Engine.processes,
+    jobs: Annotated[int, typer.Option(help="Points computed at a time.")] = 1,
+    engine: Annotated[Engine, typer.Option(help="Local processes, or a Ray cluster (RAY_ADDRESS).")] = Engine.processes,
     budget: Annotated[Budget, typer.Option(help="quick cuts the recipes' epochs to a trial.")] = Budget.full,
     attacks: Annotated[Attacks, typer.Option(help="Who attacks each point.")] = Attacks.auto,
     kept: Annotated[
-        list[str] | None, typer.Option(help="Property to show of those that x' keeps; may be repeated.")
+        list[str] | None, typer.Option(help="Property of x to show, of those that x' keeps. May be repeated.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw the frontier: leakage against what is kept, for many settings of many perturbers, label-only beside them."""
+    """Train and attack many settings of many recipes, and draw leakage against what x' keeps, beside label-only."""
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.report.frontier import as_text, draw
     from edgeveil.trainer.sweep.axes import parse
@@ -170,7 +170,9 @@ def recipe_new(
     out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
     kind: Annotated[
         str,
-        typer.Option(help="prgan, ngp, ap, minimax, codebook, label-only, laplace; cleaner, noise for vectors."),
+        typer.Option(
+            help="Perturber: prgan, ngp, ap, minimax, codebook, label-only, laplace; for vectors also cleaner, noise."
+        ),
     ] = "prgan",
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
@@ -206,11 +208,13 @@ def export(
     profiles: Annotated[
         list[str] | None, typer.Option("--for", help="Board profile, by name or TOML file; may be repeated.")
     ] = None,
-    all_formats: Annotated[bool, typer.Option("--all-formats", help="Every format, wanted by a board or not.")] = False,
-    emit: Annotated[Emit, typer.Option(help="What leaves: frame, or a cleaner's code of few numbers.")] = Emit.frame,
+    all_formats: Annotated[
+        bool, typer.Option("--all-formats", help="Every format, whether a board needs it or not.")
+    ] = False,
+    emit: Annotated[Emit, typer.Option(help="What is sent: frame, or a cleaner's code of few numbers.")] = Emit.frame,
     as_json: Json = False,
 ) -> None:
-    """Export a run as TFLite and ONNX for boards, linted and compared with Keras."""
+    """Export a run as TFLite and ONNX for boards, checked for each and compared with Keras."""
     from edgeveil.trainer.export.export import export as export_run
 
     folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit.value)
@@ -226,11 +230,11 @@ def export(
 def freeze(
     target: Annotated[Path, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")],
     out: Annotated[Path, typer.Option(help="The .npz file to write; must not exist.")],
-    artefact: Annotated[str, typer.Option(help="Which artefact perturbs: the one that ships.")] = "tflite-int8",
+    artefact: Annotated[str, typer.Option(help="Artefact that perturbs: the one that ships.")] = "tflite-int8",
     run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
     trust: TrustForBundle = None,
 ) -> None:
-    """Write what an artefact lets out as a fixed benchmark set, for others to attack."""
+    """Write what an artefact sends as a fixed benchmark set, for others to attack."""
     from edgeveil.trainer.audit.frozen import write_frozen
     from edgeveil.trainer.audit.open import open_target
 
@@ -241,14 +245,14 @@ def freeze(
 
 @app.command(epilog="Example: edgeveil keygen keys")
 def keygen(
-    folder: Annotated[Path, typer.Argument(help="Where signing.key and signing.pub go.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write signing.key and signing.pub to.")],
     development: Annotated[
-        bool, typer.Option("--development", help="A throw-away key that every runtime announces.")
+        bool, typer.Option("--development", help="A throw-away key; every runtime warns of it.")
     ] = False,
     passphrase_file: PassphraseFile = None,
     no_passphrase: NoPassphrase = False,
 ) -> None:
-    """Make a signing key. Keep signing.key off the boards; signing.pub goes into their trust folder."""
+    """Make a signing key. Keep signing.key off the boards; put signing.pub into their trust folder."""
     from edgeveil.trainer.sealing.seal import keygen as make_keys
 
     passphrase = None if development else new_passphrase(passphrase_file, none=no_passphrase)
@@ -279,7 +283,7 @@ Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
 
 @bundles.command("inspect", epilog="Example: edgeveil bundle inspect mnist.veil --trust trust")
 def bundle_inspect(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
-    """Show what a bundle holds and what its privacy card says. Nothing of an unverified bundle is shown."""
+    """Verify a bundle and show what it holds and what its privacy card says."""
     from edgeveil.trainer.sealing.inspect import inspect
 
     view = inspect(bundle, trust)
@@ -291,7 +295,7 @@ def bundle_inspect(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
 
 @bundles.command("verify", epilog="Example: edgeveil bundle verify mnist.veil --trust trust")
 def bundle_verify(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
-    """Check signature, hashes and manifest of a bundle; exit code 0 when all of it holds."""
+    """Check signature, hashes and manifest of a bundle. Exit code 0: all of it holds."""
     from edgeveil.trainer.sealing.inspect import verify
 
     view = verify(bundle, trust)
@@ -312,7 +316,7 @@ def devices_list() -> None:
 
 @boards.command("show", epilog="Example: edgeveil devices show coral-dev-board")
 def devices_show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")]) -> None:
-    """Show one board's facts, and what was never run on the real board."""
+    """Show the facts of one board, and what was never run on a real one."""
     from edgeveil.devices import profiles
 
     print(profiles.load(profile).text())
@@ -329,7 +333,7 @@ def report(
     bundle: Annotated[Path | None, typer.Option(help="The sealed bundle, for its hash.")] = None,
     bench: Annotated[Path | None, typer.Option(help="bench.json of edgeveil-edge bench --json.")] = None,
     pictures: Annotated[
-        bool, typer.Option("--pictures", help="Show raw readings beside perturbed ones: they are somebody's data.")
+        bool, typer.Option("--pictures", help="Show raw samples beside perturbed ones: they are somebody's data.")
     ] = False,
     results: Annotated[Path, typer.Option(help="With bench: folder of recorded results.")] = Path("docs/results/bench"),
     privacy: Annotated[Path | None, typer.Option(help="With bench: folder of recorded audits, for the cost.")] = None,

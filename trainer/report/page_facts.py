@@ -21,9 +21,9 @@ VERDICTS = {
     NOT_HIDDEN: ("bad", "Not hidden from an adversary who retrains"),
 }
 GROUPS = (
-    ("adaptive", "Adaptive: trained on perturbed readings. The evidence."),
+    ("adaptive", "Adaptive: trained on perturbed samples. The evidence."),
     ("fixed", "Fixed: the classifier the perturber was trained against. Shows that training worked, nothing more."),
-    ("transfer", "Transfer: another architecture, trained on clean readings."),
+    ("transfer", "Transfer: another architecture, trained on clean samples."),
 )
 
 
