@@ -119,7 +119,6 @@ def test_a_codebook_of_ones_own_data_is_certified_by_its_people(work, trial, cap
 
 
 def test_a_codebook_is_certified_over_several_splits_of_people(work, trial, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(SCHEMAS.parents[1] / "scripts"))
     from scripts.reproduce.codebooks import certify_people
 
     record = work / "people.json"

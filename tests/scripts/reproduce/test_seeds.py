@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.recipe.schema import Recipe
-from scripts.reproduce.codebooks import seeds as release_seeds
+from scripts.reproduce.codebooks import seeds
 from scripts.reproduce.codebooks.seeds import over_seeds, paired
 from scripts.reproduce.pages import codebooks_page
 
@@ -81,12 +81,12 @@ def test_networks_are_added_to_what_is_on_record_and_asked_for_once(tmp_path, mo
     record = tmp_path / "record.json"
     record.write_text(json.dumps({"recipe": "digits-codebook", "settings": settings, "seeds": [done]}))
     calls = []
-    monkeypatch.setattr(release_seeds, "networks", lambda *words: calls.append(words) or attacked(0.6))
-    monkeypatch.setattr(release_seeds, "load_tensorflow", lambda: None)
+    monkeypatch.setattr(seeds, "networks", lambda *words: calls.append(words) or attacked(0.6))
+    monkeypatch.setattr(seeds, "load_tensorflow", lambda: None)
     words = ["x", "digits-codebook", "--seeds", "0", "--out", str(tmp_path), "--record", str(record)]
     monkeypatch.setattr(sys, "argv", [*words, "--networks", "quick"])
-    release_seeds.main()
-    release_seeds.main()
+    seeds.main()
+    seeds.main()
     assert len(calls) == 1
     found = json.loads(record.read_text())["seeds"][0]
     assert found["networks"]["worst_adaptive"]["accuracy"] == 0.6
@@ -96,7 +96,7 @@ def test_networks_are_added_to_what_is_on_record_and_asked_for_once(tmp_path, mo
 def test_a_thorough_attack_is_not_replaced_by_a_quick_one(tmp_path, monkeypatch):
     thorough = {**attacked(0.6), "budget": "thorough"}
     record = recorded(tmp_path, {**seed(0.61, 0.8), "seed": 0, "sha256": {"tflite-int8": "cd"}, "networks": thorough})
-    monkeypatch.setattr(release_seeds, "networks", lambda *_words: pytest.fail("attacked again"))
+    monkeypatch.setattr(seeds, "networks", lambda *_words: pytest.fail("attacked again"))
     again(monkeypatch, tmp_path, record, "--networks", "quick")
     assert json.loads(record.read_text())["seeds"][0]["networks"] == thorough
 
@@ -106,7 +106,7 @@ def test_what_is_measured_again_keeps_networks_of_the_same_artefact_alone(tmp_pa
     old = {**seed(0.61, 0.8), "seed": 0, "sha256": {"tflite-int8": "cd"}, "networks": attacked(0.6)}
     record = recorded(tmp_path, {**seed(0.59, 0.8), "seed": 1, "sha256": {"tflite-int8": "ab"}}, old)
     new = {**seed(0.63, 0.9), "seed": 0, "sha256": {"tflite-int8": now}}
-    monkeypatch.setattr(release_seeds, "seed_record", lambda *_words: dict(new))
+    monkeypatch.setattr(seeds, "seed_record", lambda *_words: dict(new))
     again(monkeypatch, tmp_path, record, "--again")
     found = json.loads(record.read_text())
     assert [one["seed"] for one in found["seeds"]] == [0, 1]
@@ -121,7 +121,7 @@ def recorded(folder: Path, *seeds: dict) -> Path:
 
 
 def again(monkeypatch, folder: Path, record: Path, *options: str) -> None:
-    monkeypatch.setattr(release_seeds, "load_tensorflow", lambda: None)
+    monkeypatch.setattr(seeds, "load_tensorflow", lambda: None)
     words = ["x", "digits-codebook", "--seeds", "0", "--out", str(folder), "--record", str(record)]
     monkeypatch.setattr(sys, "argv", [*words, *options])
-    release_seeds.main()
+    seeds.main()
