@@ -70,7 +70,7 @@ def test_the_first_release_is_committed(old):
     state = old.state()
     assert old.current == state.committed
     assert (state.previous, state.floor, state.failed) == (None, 1, {})
-    assert old.read(old.current).manifest["name"] == "release-1"
+    assert old.read(old.current).manifest.name == "release-1"
 
 
 def test_what_runs_already_is_left_alone(old, bundles):
