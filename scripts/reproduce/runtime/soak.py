@@ -119,7 +119,7 @@ def commands(seed: int, folder: str) -> Callable[[str], list[str]]:
 
 def count_start(folder: str) -> int:
     """How many processes have called this with that folder before."""
-    count = len(os.listdir(folder))
+    count = len(list(Path(folder).iterdir()))
     (Path(folder) / str(count)).touch()
     return count
 
