@@ -1,4 +1,4 @@
-"""``python -m edge_runtime`` is ``edgeveil-edge``."""
+"""``python -m edgeveil.edge_runtime`` is ``edgeveil-edge``."""
 
 import sys
 

@@ -18,14 +18,14 @@ class Backoff(object):
         rng: Callable[[], float] = random.random,
     ) -> None:
         self._first_s, self._most_s, self._rng = first_s, most_s, rng
-        self.tries = 0  # since the last success
+        self._tries = 0  # since the last success
 
     def next_s(self) -> float:
         """Seconds to wait now; one more try."""
-        whole = min(self._first_s * 2.0 ** min(self.tries, 30), self._most_s)
-        self.tries += 1
+        whole = min(self._first_s * 2.0 ** min(self._tries, 30), self._most_s)
+        self._tries += 1
         return whole * (0.5 + 0.5 * self._rng())
 
-    def worked(self) -> None:
-        """Begin again with short waits."""
-        self.tries = 0
+    def reset(self) -> None:
+        """Begin again with short waits: the last try succeeded."""
+        self._tries = 0

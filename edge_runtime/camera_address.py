@@ -22,7 +22,7 @@ Address = NamedTuple(
 )
 
 
-def parse(text):
+def parse(text: str) -> Address:
     """The ``Address`` of an http://, https:// or rtsp:// URL. Raises ``BadInput``, which shows none of it."""
     try:
         parts = urlsplit(text)
@@ -30,7 +30,7 @@ def parse(text):
     except ValueError:
         parts, host, port = None, None, None
     if parts is None or parts.scheme not in PORTS or not host or any(c <= " " or c > "~" for c in text):
-        raise BadInput("expected an address as http://HOST:PORT/PATH, https:// or rtsp://; this is none")
+        raise BadInput("expected an address as http://HOST:PORT/PATH, https:// or rtsp://; this is not one")
     port = port or PORTS[parts.scheme]
     name = "[{}]".format(host) if ":" in host else host
     return Address(
@@ -44,8 +44,8 @@ def parse(text):
     )
 
 
-def is_private(text):
-    """Whether raw pictures from this address travel where nobody else reads them: this machine, or checked TLS."""
+def is_private(text: str) -> bool:
+    """Whether raw pictures from this address travel where no one else can read them: this machine, or checked TLS."""
     address = parse(text)
     if address.scheme == "https":
         return True
@@ -60,6 +60,6 @@ def is_private(text):
 ON_NETWORK = ("http", "https", "rtsp")
 
 
-def on_network(text):
+def on_network(text: str) -> bool:
     """Whether raw frames of the source that ``text`` names come over a network: another process fetches those."""
     return text.partition(":")[0] in ON_NETWORK

@@ -3,20 +3,55 @@
     {"bundle": "/var/lib/edgeveil/hall.veil", "trust": "/etc/edgeveil/trust", "source": "camera:0",
      "sink": ["mqtts://broker/hall"], "max-latency": 0.5}
 
-What is released, how often and of what is signed in the bundle; nothing here can make it more.
+What may leave, how often, and of which size, is signed in the bundle; no setting here can make it more.
 """
 
 import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from edgeveil.edge_runtime.camera_address import on_network, parse
 from edgeveil.edge_runtime.device import WORDS, check_device
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.paths import DEFAULT_PATH
 
 _MOST_BYTES = 1 << 20
-# Each lets something of the raw picture further than it goes otherwise: for a person at the device, while there.
-FLAGS_ALONE = ("aim", "accept-raw-on-network")
+REQUIRED = ("bundle", "trust", "source", "sink")
+LOG_KINDS = ("memory", "text", "json")
+# Each lets something of the raw picture go further than usual: only a person at the device may set them, as a flag.
+FLAGS_ALONE = ("camera-aid", "accept-raw-on-network")
+RENAMED = {"aim": "camera-aid"}  # names of earlier versions
+_FILES = ("npz", "csv", "arff", "images", "video")  # kinds of sources and sinks that are files; all others are live
+
+
+class Settings(NamedTuple):
+    """Every setting, by its flag's name with ``_`` for ``-``. Times are in seconds, ``fps`` in ticks a second."""
+
+    bundle: str
+    trust: str
+    source: str
+    sink: List[str]
+    artefact: str
+    backend: str
+    device: str
+    threads: int
+    strict: bool
+    realtime: bool
+    repeat: bool
+    fps: Optional[float]
+    max_latency: float
+    duration: Optional[float]
+    frames: Optional[int]
+    recheck: float
+    hang_after: float
+    restarts: int
+    health: str
+    log: str
+    inside_at: Optional[str]
+    inside_user: Optional[str]
+    camera_aid: bool
+    accept_raw_on_network: bool
+
 
 Setting = NamedTuple(
     "Setting",
@@ -61,7 +96,8 @@ SETTINGS = {
     "health": _other(str, "127.0.0.1:9464", "HOST:PORT", "where /livez /readyz /metrics are (127.0.0.1:9464), or off"),
     "log": _other(str, "memory", "KIND", "memory (the last 500 events, at /logs), text or json (on stderr too)"),
     "inside-at": _other(str, None, "DIR", "the inside is a unit of its own (edgeveil-edge inside), and meets us here"),
-    "aim": _other(bool, False, "", "for 15 minutes, show coarse figures of the raw picture on the preview page"),
+    "inside-user": _other(str, None, "NAME", "run the process with the camera as this user (ours); needs root"),
+    "camera-aid": _other(bool, False, "", "for 15 minutes, show coarse levels of the raw picture on the preview page"),
     "accept-raw-on-network": _other(bool, False, "", "read a camera over a network that may be listened to"),
 }
 
@@ -69,7 +105,7 @@ SETTINGS = {
 def read(path: Optional[str]) -> Dict[str, Any]:
     """The settings of the file at ``path``, checked; of ``/etc/edgeveil/edge.json``, if it is there, for None.
 
-    Raises ``BadInput`` for a file that cannot be read, is no strict JSON, or has a key or value that is none.
+    Raises ``BadInput`` for a file that cannot be read, is no strict JSON, or has a wrong key or value.
     """
     if path is None:
         path = DEFAULT_PATH
@@ -91,9 +127,11 @@ def read(path: Optional[str]) -> Dict[str, Any]:
     if type(document) is not dict:
         raise BadInput("expected an object of settings in {}; got something else".format(path))
     for name in sorted(document):
+        if name in RENAMED:
+            raise BadInput("{!r} in {} is now called {!r}: rename it".format(name, path, RENAMED[name]))
         if name not in SETTINGS:
             raise BadInput(
-                "{} has the key {!r}, which is none; the keys are those of the flags: {}".format(
+                "{} has the key {!r}, which is unknown; the keys are those of the flags: {}".format(
                     path, name[:40], ", ".join(sorted(SETTINGS))
                 )
             )
@@ -121,27 +159,49 @@ def check(name: str, value: Any, where: str) -> Any:
         )
     if name == "device":
         check_device(value)
-    if name == "log" and value not in KINDS:
-        raise BadInput("expected one of {} as 'log' {}; got {!r}".format(", ".join(KINDS), where, value))
+    if name == "log" and value not in LOG_KINDS:
+        raise BadInput("expected one of {} as 'log' {}; got {!r}".format(", ".join(LOG_KINDS), where, value))
     return value
 
 
-def merged(flags: Dict[str, Any], file: Dict[str, Any]) -> Dict[str, Any]:
-    """Every setting: the flag's, else the file's, else its default. Raises ``BadInput`` where one is missing."""
+def merged(flags: Dict[str, Any], file: Dict[str, Any]) -> Settings:
+    """Every setting: the flag's, else the file's, else its default. Raises ``BadInput`` where one is missing.
+
+    ``flags`` and ``file`` are by the flags' names, such as ``"max-latency"``.
+    """
     result = {}
     for name, setting in SETTINGS.items():
         if flags.get(name) is not None:
             result[name] = check(name, flags[name], "on the command line")
         else:
             result[name] = file.get(name, setting.default)
-    missing: List[str] = [name for name in ("bundle", "trust", "source", "sink") if not result[name]]
+    missing = [name for name in REQUIRED if not result[name]]
     if missing:
         raise BadInput(
             "expected {} as a flag (the bundle as the first argument) or in the configuration".format(
                 " and ".join(missing)
             )
         )
-    return result
+    return Settings(**{field(name): value for name, value in result.items()})
 
 
-KINDS = ("memory", "text", "json")
+def field(name: str) -> str:
+    """The field of ``Settings`` that holds the setting of that flag."""
+    return name.replace("-", "_")
+
+
+def needs_service(settings: Settings) -> bool:
+    """Whether these settings ask for the service of two processes; else one process goes from file to file."""
+    if settings.inside_at or settings.inside_user or settings.realtime or settings.repeat:
+        return True
+    return any(text.partition(":")[0] not in _FILES for text in [settings.source] + settings.sink)
+
+
+def for_inside(settings: Settings) -> Settings:
+    """The settings that the inside gets: no sinks, and no camera credentials, which only the fetching process needs."""
+    return settings._replace(
+        source=parse(settings.source).shown if on_network(settings.source) else settings.source,
+        trust=os.path.abspath(settings.trust),
+        sink=[],
+        health="off",
+    )

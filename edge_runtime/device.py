@@ -16,7 +16,7 @@ word                         interpreter       what runs the operations
 """
 
 import re
-from typing import Dict, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
@@ -41,7 +41,7 @@ class NoDevice(DeviceFailed):
     """The device that was asked for cannot be had here; nothing ran on another one instead. Exit code 4."""
 
 
-def check_device(text):
+def check_device(text: str) -> str:
     """``text`` where it names a device; raises ``BadInput``."""
     if text in WORDS or (text.startswith(OPENVINO) and _OPENVINO_WORDS.fullmatch(text[len(OPENVINO) :])):
         return text
@@ -50,24 +50,24 @@ def check_device(text):
     )
 
 
-def backends_on(device, format):
+def backends_on(device: str, format: str) -> Optional[Tuple[str, ...]]:
     """The names of the backends that run a format on a device; None for the processor, where all that know it do."""
     if device == CPU:
         return None
     return _BACKENDS[OPENVINO if device.startswith(OPENVINO) else accelerator(device)].get(format, ())
 
 
-def accelerator(device):
+def accelerator(device: str) -> str:
     """The device without the processor that may help it: ``cuda`` of ``cuda,cpu``."""
     return device[: -len(AND_CPU)] if device.endswith(AND_CPU) and device in WORDS else device
 
 
-def may_use_cpu(device):
+def may_use_cpu(device: str) -> bool:
     """Whether operations may run on the processor where the accelerator cannot take them."""
     return device == CPU or device.endswith(AND_CPU)
 
 
-def hears_of_usb(device):
+def hears_of_usb(device: str) -> bool:
     """Whether its driver must be told that a USB device came back under another number, as the Compute Stick does.
 
     It is told by udev, in the network namespace of the system alone. libedgetpu looks for its stick itself.
@@ -75,7 +75,7 @@ def hears_of_usb(device):
     return accelerator(device) == MYRIAD or (device.startswith(OPENVINO) and "MYRIAD" in device)
 
 
-def suits(entry, device):
+def suits(entry: Mapping[str, Any], device: str) -> bool:
     """Whether an artefact, by its entry in the manifest, is one for ``device``."""
     compiled = entry.get("compiled")
     if compiled is not None or device == EDGETPU:
@@ -83,7 +83,7 @@ def suits(entry, device):
     return backends_on(device, entry["format"]) != ()
 
 
-def check_compiled(model, device):
+def check_compiled(model: bytes, device: str) -> None:
     """Raise ``BadInput`` where a TFLite file was not compiled for the Edge TPU and is to run there, or the reverse."""
     compiled = EDGETPU_OPERATION in model
     if device == EDGETPU and not compiled:

@@ -40,7 +40,7 @@ class BundleRefused(BadInput):
     so that tests, logs and counters can tell refusals apart; the message is for people.
     """
 
-    def __init__(self, reason, message):
+    def __init__(self, reason: str, message: str) -> None:
         super(BundleRefused, self).__init__(message)
         self.reason = reason
 
@@ -88,12 +88,12 @@ class PrivacyStop(EdgeVeilError):
 class FrameDropped(Exception):
     """One frame could not be perturbed. ``reason`` is the counter it goes to; there is no message on purpose."""
 
-    def __init__(self, reason):
+    def __init__(self, reason: str) -> None:
         super(FrameDropped, self).__init__(reason)
         self.reason = reason
 
 
-def describe(error):
+def describe(error: BaseException) -> str:
     """An unexpected error by its kind and its place in the code; its text could hold a value of a frame."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return "{} at {}:{}".format(type(error).__name__, os.path.basename(place.filename), place.lineno)

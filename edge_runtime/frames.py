@@ -5,7 +5,7 @@ refuses to be pickled, copied, printed or turned into an array, and a sink takes
 """
 
 import types
-from typing import Mapping, Optional
+from typing import Any, Callable, Mapping, NoReturn, Optional
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from edgeveil.edge_runtime.errors import PrivacyStop
 _PIPELINE = object()
 
 
-def _refuse(what):
-    def method(_self, *_, **__):
+def _refuse(what: str) -> Callable[..., NoReturn]:
+    def method(_self: Any, *_: Any, **__: Any) -> NoReturn:
         raise PrivacyStop("a raw frame cannot be {}: perturb it and use what comes out".format(what))
 
     return method
@@ -32,18 +32,18 @@ class RawFrame(object):
 
     __slots__ = ("_data", "captured_ns", "index", "track")
 
-    def __init__(self, data, index, captured_ns=None, track=0):
+    def __init__(self, data: np.ndarray, index: int, captured_ns: Optional[int] = None, track: int = 0) -> None:
         self._data = data
         self.index = index
         self.captured_ns = captured_ns
         self.track = track
 
-    def erase(self):
+    def erase(self) -> None:
         """Make the reading zeros, where its memory is ours to write to; for whoever has used it up."""
         if self._data.flags.writeable:
             self._data.fill(0)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<RawFrame {} of {} {}>".format(self.index, self._data.dtype, tuple(self._data.shape))
 
     # Without these, copyreg would look into the slots, and numpy would wrap the frame in an array of objects.
@@ -68,7 +68,14 @@ class PerturbedFrame(object):
     slot: int
     tick_ns: Optional[int]
 
-    def __init__(self, index, outputs, maker=None, slot=0, tick_ns=None):
+    def __init__(
+        self,
+        index: int,
+        outputs: Mapping[str, np.ndarray],
+        maker: Any = None,
+        slot: int = 0,
+        tick_ns: Optional[int] = None,
+    ) -> None:
         if maker is not _PIPELINE:
             raise PrivacyStop("only a pipeline can make a PerturbedFrame: give it a RawFrame")
         # An array over bytes is a copy of its own and can never be made writable again.
@@ -79,7 +86,7 @@ class PerturbedFrame(object):
         object.__setattr__(self, "slot", slot)
         object.__setattr__(self, "tick_ns", tick_ns)
 
-    def at(self, index, tick_ns, slot=None):
+    def at(self, index: int, tick_ns: Optional[int], slot: Optional[int] = None) -> "PerturbedFrame":
         """The same outputs as they leave at a tick (``index`` is its number, ``tick_ns`` its time), or in a slot."""
         moved = object.__new__(PerturbedFrame)
         slot = self.slot if slot is None else slot
@@ -88,9 +95,9 @@ class PerturbedFrame(object):
             object.__setattr__(moved, name, value)
         return moved
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise PrivacyStop("a PerturbedFrame cannot be changed: only a pipeline fills one")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         shapes = ", ".join("{} {} {}".format(n, v.dtype, v.shape) for n, v in self.outputs.items())
         return "<PerturbedFrame {}: {}>".format(self.index, shapes)

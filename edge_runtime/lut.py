@@ -1,9 +1,7 @@
-"""Floats that would come out of a table, kept as what they would be looked up by: what is done to each of them can be
-done to the table instead.
+"""Arrays that stay one-byte codes and a lookup table (LUT) of 256 values, until a stage needs the values.
 
-A picture of one-byte readings has at most 256 different values. Scaling and quantising it are then one walk over bytes
-in place of ten over floats, with the same bits: a function of one value gives for every value of the table what it
-gives for it in the picture. Nobody needs the floats, so nobody makes them, until a stage reads them as numbers.
+A picture of one-byte samples has at most 256 different values. An elementwise function can be applied to the table
+instead of the picture, with the same bits: scaling and quantising then take one pass over bytes, not ten over floats.
 """
 
 from collections.abc import Mapping
@@ -12,14 +10,14 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import numpy as np
 
 
-class Looked(object):
-    """``table[codes]``, not worked out: ``table`` (256,) and ``codes`` uint8 (n, ...), which nobody may change."""
+class LutArray(object):
+    """``table[codes]``, not computed yet: ``table`` (256,) and ``codes`` uint8 (n, ...). Neither may be changed."""
 
-    __slots__ = ("_numbers", "codes", "table")
+    __slots__ = ("_array", "codes", "table")
 
     def __init__(self, table: np.ndarray, codes: np.ndarray) -> None:
         self.table, self.codes = table, codes
-        self._numbers: Optional[np.ndarray] = None
+        self._array: Optional[np.ndarray] = None
 
     @property
     def shape(self) -> Tuple[int, ...]:
@@ -29,34 +27,34 @@ class Looked(object):
     def __len__(self) -> int:
         return len(self.codes)
 
-    def numbers(self) -> np.ndarray:
-        """The floats (n, ...), read-only."""
-        if self._numbers is None:
-            self._numbers = self.table.take(self.codes)
-            self._numbers.setflags(write=False)
-        return self._numbers
+    def array(self) -> np.ndarray:
+        """The values (n, ...), read-only; computed once."""
+        if self._array is None:
+            self._array = self.table.take(self.codes)
+            self._array.setflags(write=False)
+        return self._array
 
     def erase(self) -> None:
-        """Make codes and floats zeros, where their memory is ours; the table is everybody's."""
+        """Overwrite codes and values with zeros, where their memory is writable. The table is shared and stays."""
         if self.codes.flags.writeable:
             self.codes.fill(0)
-        if self._numbers is not None:
-            self._numbers.setflags(write=True)
-            self._numbers.fill(0)
+        if self._array is not None:
+            self._array.setflags(write=True)
+            self._array.fill(0)
 
 
 class Flow(Mapping):
-    """Arrays by name, their first axis the frame. ``flow[name]`` is an array, ``held(name)`` may be a ``Looked``."""
+    """Arrays by name, their first axis the frame. ``flow[name]`` is an array, ``lazy(name)`` may be a ``LutArray``."""
 
     __slots__ = ("_held", "between", "used")
 
     def __init__(self, held: Dict[str, Any]) -> None:
         self._held = held
-        self.between: Any = None  # what a stage of several parts hands from one to the next
-        self.used: List[np.ndarray] = []  # what went that way and is nobody's any more, until it is erased
+        self.between: Any = None  # what the parts of a model stage hand to each other
+        self.used: List[np.ndarray] = []  # such values that no part needs any more, until they are erased
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return numbers(self._held[name])
+        return as_array(self._held[name])
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._held[name] = value
@@ -67,52 +65,52 @@ class Flow(Mapping):
     def __len__(self) -> int:
         return len(self._held)
 
-    def held(self, name: str) -> Any:
-        """The array, or the ``Looked`` in its place."""
+    def lazy(self, name: str) -> Any:
+        """The array, or the ``LutArray`` in its place."""
         return self._held[name]
 
     def erase(self) -> None:
-        """Make every array zeros whose memory is the flow's to write to; for whoever has used it up."""
+        """Overwrite every writable array of the flow with zeros, once nothing needs it any more."""
         between = self.between if isinstance(self.between, list) else []
         for value in [*self._held.values(), *between, *self.used]:
-            if type(value) is Looked:
+            if type(value) is LutArray:
                 value.erase()
             elif value.flags.writeable:
                 value.fill(0)
 
 
-def held(values: Mapping, name: str) -> Any:
-    """What ``values`` holds under ``name``: of a ``Flow`` perhaps a ``Looked``, of another mapping what is there."""
-    return values.held(name) if isinstance(values, Flow) else values[name]
+def lazy(values: Mapping[str, Any], name: str) -> Any:
+    """The entry ``name`` of a mapping; of a ``Flow``, its ``LutArray`` where there is one."""
+    return values.lazy(name) if isinstance(values, Flow) else values[name]
 
 
-def numbers(value: Any) -> np.ndarray:
-    """``value`` as an array, be it one or a ``Looked``."""
-    return value.numbers() if type(value) is Looked else value
+def as_array(value: Any) -> np.ndarray:
+    """The array of a value that may be a ``LutArray``."""
+    return value.array() if type(value) is LutArray else value
 
 
-def through(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], np.ndarray]:
-    """``function``, of each value by itself, for arrays and ``Looked``; of these it is done to each table once."""
+def map_values(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], np.ndarray]:
+    """An elementwise ``function`` for arrays and ``LutArray``; it is applied to each table once."""
     done: Dict[int, Any] = {}
 
     def run(values: Any) -> np.ndarray:
-        if type(values) is not Looked:
+        if type(values) is not LutArray:
             return function(values)
         found = done.get(id(values.table))
         # The table is kept with its result, so that its number is not given to another.
         if found is None:
-            found = done[id(values.table)] = (values.table, taker(function(values.table)))
+            found = done[id(values.table)] = (values.table, gather(function(values.table)))
         return found[1](values.codes)
 
     return run
 
 
-def taker(table: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def gather(table: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """The function from codes uint8 (n, ...) to ``table[codes]``, ``table`` (256,)."""
     if table.dtype.itemsize == 1 and table.dtype.kind in "iu":
         first = table.view(np.uint8)[0]
         every = np.arange(256, dtype=np.uint8)
-        # Readings that are quantised with a step of their own size only move: a sum, ten times as fast as a table.
+        # A table that only shifts its codes is a sum, ten times as fast as a lookup.
         if np.array_equal(table.view(np.uint8), every + first):
             return lambda codes: np.add(codes, first).view(table.dtype)
     return table.take

@@ -1,11 +1,12 @@
 """OpenCV, imported when something needs it."""
 
 import importlib
+from typing import Any
 
 from edgeveil.edge_runtime.errors import Missing
 
 
-def opencv():
+def opencv() -> Any:
     """The OpenCV module; raises ``Missing``."""
     try:
         return importlib.import_module("cv2")

@@ -4,9 +4,8 @@ import os
 from typing import Optional
 
 ROOT = "/opt/edgeveil"
-SYSTEMD, INIT_SCRIPT = "/run/systemd/system", "/etc/init.d/edgeveil"
+SYSTEMD = "/run/systemd/system"
 DEFAULT_PATH = "/etc/edgeveil/edge.json"
-LOG_FILE = "/var/log/edgeveil.log"
 
 
 def zipapp() -> Optional[str]:

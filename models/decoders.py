@@ -1,4 +1,4 @@
-"""Decoders of a release: from what is known of a code, and noise, to a picture of it.
+"""Decoders of a codebook: from what is known of a code, and noise, to a picture of it.
 
 They stay on the workstation: what ships is the table of what they drew.
 """

@@ -1,4 +1,4 @@
-"""Encoders of a release: from the unit cube to two rows of logits, the class y and, class by class, one of K codes.
+"""Encoders of a codebook: from the unit cube to two rows of logits, the class y and, class by class, one of K codes.
 
 No normalisation across rows: an encoder may later be trained with differential privacy. No softmax, no draw: argmax and
 channel are tables of the runtime, so that what is certified is what is shipped.

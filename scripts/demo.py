@@ -1,20 +1,17 @@
 """The main job on an embedded default, from data to a report: what scripts/demo runs inside .venv.
 
 scikit-learn's own handwritten digits; keeps parity, hides "less than five". Two perturbers are trained and attacked:
-the paper's generator, and the release that is recommended instead. One picture says why; what is sealed, run and
-benchmarked is the release.
+the paper's generator, and the codebook that is recommended instead. One picture says why; what is sealed, run and
+benchmarked is the codebook.
 """
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
@@ -31,6 +28,7 @@ from edgeveil.trainer.report.run_page import through, write_report
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.sealing.zipapp import build_zipapp
+from edgeveil.trainer.tensorflow_quiet import quiet_process
 from edgeveil.trainer.train import train
 
 PROFILES = ["coral-dev-board", "raspberry-pi3-ncs2", "jetson-nano", "raspberry-pi-cpu", "workstation"]
@@ -63,8 +61,8 @@ def demo(out: Path, *, quick: bool) -> str:
     step(1, "train the paper's PR-GAN on scikit-learn's digits: keep parity, hide 'less than five'", started)
     paper = train(Recipe.find("digits-prgan"), out / "prgan", budget=budget)
 
-    step(2, "train a release for the same, which sends one of a few codes for each digit", started)
-    run = train(Recipe.find("digits-release"), out / "run", budget=budget, classifiers=paper.folder)
+    step(2, "train a codebook for the same, which sends one of a few codes for each digit", started)
+    run = train(Recipe.find("digits-codebook"), out / "run", budget=budget, classifiers=paper.folder)
 
     step(3, f"export it for {', '.join(PROFILES)}", started)
     folder = export(run.folder, PROFILES, out / "export")
@@ -132,7 +130,7 @@ def compared(paper: Run, beside: dict, run: Run, document: dict, out: Path) -> b
         [
             comparison.Row("x, the digits themselves", x),
             comparison.Row("PR-GAN's x'", sent[0], beside, comparison.kept(beside)),
-            comparison.Row("the release's x'", sent[1], document, comparison.kept(document)),
+            comparison.Row("the codebook's x'", sent[1], document, comparison.kept(document)),
             comparison.Row("label-only: the floor", floor.perturb(x)["frame"], document["label_only"], {}),
         ],
         target=document["data"]["target"],
@@ -146,21 +144,22 @@ def closing(out: Path, beside: dict, document: dict, seconds: float) -> str:
     return f"""
 PR-GAN: {sentence(beside)}
 
-The release: {sentence(document)}
+The codebook: {sentence(document)}
 
 {comparison.why(beside, document)}
 
 Done in {seconds:.0f} s. {out}/ holds
-  comparison.png what both send, and who still reads it       report.html  one page: that, numbers, curves
-  demo.veil      the release as a signed bundle (development key: every runtime says so)
-  audit.json     the privacy numbers of the release           bench.json   its speed on this machine
+  report.html    one page: pictures, numbers, curves          comparison.png  what both send, and who still reads it
+  demo.veil      the codebook as a signed bundle (development key: every runtime says so)
+  audit.json     the privacy numbers of the codebook          bench.json   its speed on this machine
   prgan-export/  the paper's generator and its audit.json     trust/       the public key that a board would hold
 
 Try next
   .venv/bin/edgeveil bundle inspect {out}/demo.veil --trust {out}/trust
   .venv/bin/edgeveil train digits-label-only --out runs/label-only
   .venv/bin/edgeveil recipe new --data npz:YOUR.npz --out yours.toml
-"""
+
+Open {out}/report.html"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -169,6 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder to (re)write; default runs/demo")
     parser.add_argument("--quick", action="store_true", help="a small training budget: shows the way, not the numbers")
     options = parser.parse_args(arguments)
+    quiet_process()
     try:
         print(demo(options.out, quick=options.quick))
     except EdgeVeilError as error:

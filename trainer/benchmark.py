@@ -30,7 +30,7 @@ def bench_python() -> Path:
     python = Path(named) if named else folder / "bench" / "bin" / "python"
     if not python.is_file():
         raise BadInput(
-            f"An environment with all interpreters was expected at {python}. Make it with scripts/bench_environment, "
+            f"An environment with all interpreters was expected at {python}. Make it with scripts/environments/bench, "
             "or name its python in EDGEVEIL_BENCH_PYTHON."
         )
     return python

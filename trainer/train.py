@@ -10,12 +10,13 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.perturbers import fit_function
+from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.fitted import HIDES_NOTHING, constant, unchanged
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
-from edgeveil.trainer.training.checkpoint_score import Judgement, judge
+from edgeveil.trainer.training.checkpoint_score import CheckpointScore, score_checkpoint
 from edgeveil.trainer.training.classifiers import train_classifiers
 from edgeveil.trainer.training.linear_classifiers import train_linear
 
@@ -58,30 +59,44 @@ def _train(run: Run) -> Run:
     run.record(state="training")
     (train_linear if recipe.classifiers.architecture == "linear" else train_classifiers)(run)
     with run.stage("perturber"):
-        rng = np.random.default_rng([recipe.seed, 1])
-        fitted = fit_function(recipe.perturber.kind)(dataset.for_training(), rng, recipe.budget, run)
-    judgement = judge_validation(run, fitted)
-    missed = _missed(run, judgement)
+        fitted = fit_function(recipe.perturber.kind)(
+            recipe.perturber,
+            dataset.for_training(),
+            goal=Goal(recipe.limits, recipe.classifiers, **run.classifiers()),
+            rng=np.random.default_rng([recipe.seed, 1]),
+            budget=recipe.budget,
+            log=run,
+        )
+    part = run.validation()
+    sent = fitted.perturb(part.x)["frame"]
+    score = score_validation(run, sent)
+    missed = _unmet(run, score)
     run.save_perturber(fitted)
-    facts = {**judgement.as_dict(), "rows": len(run.validation())}
+    through = int(unchanged(dataset.input, part.x, sent).sum())
+    facts = {**score.as_dict(), "rows": len(part), "unchanged": through}
     run.record(state="finished", limit_met=not missed, validation=facts)
-    say(_result(judgement))
+    say(_result(score))
+    if not fitted.identity_allowed and through * 2 > (telling := int((~constant(part.x)).sum())):
+        say(
+            f"{through} of {telling} validation samples come out as they went in: this perturber hides nothing, and "
+            f"`edgeveil export` will refuse it. {HIDES_NOTHING}"
+        )
     if not missed:
         return run
     if run.facts["budget"] == "quick":
         say(f"{missed} Under the quick budget that ends nothing: it is a trial.")
         return run
-    target_missed = judgement.target_accuracy < recipe.limits.target_accuracy
+    target_missed = score.target_accuracy < recipe.limits.target_accuracy
     raise LimitNotMet(f"{missed} {_advice(recipe, target_missed=target_missed)}")
 
 
-def _missed(run: Run, judgement: Judgement) -> str:
+def _unmet(run: Run, score: CheckpointScore) -> str:
     """What the recipe's limits asked for and did not get, in sentences; empty where all were met."""
     limits, said = run.recipe.limits, []
-    if judgement.target_accuracy < limits.target_accuracy:
+    if score.target_accuracy < limits.target_accuracy:
         said.append(
             f"No checkpoint reached the recipe's Acc(D_y) of {limits.target_accuracy:.3f} on validation; the best has "
-            f"{judgement.target_accuracy:.3f} and is kept in {run.folder}."
+            f"{score.target_accuracy:.3f} and is kept in {run.folder}."
         )
     unseen = run.facts.get("unseen_people")
     if unseen and limits.unseen_accuracy is not None and unseen["worst"] < limits.unseen_accuracy:
@@ -97,7 +112,7 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     """What to do next, by the keys that this recipe has and what it missed."""
     perturber = recipe.perturber
     generator = getattr(perturber, "generator", None)
-    own = generator is not None or perturber.kind == "release" or getattr(perturber, "network", "target") != "target"
+    own = generator is not None or perturber.kind == "codebook" or getattr(perturber, "network", "target") != "target"
     changes = [] if recipe.classifiers.architecture == "linear" else ["more `budget.classifier_epochs`"]
     if generator is not None:
         changes.append("a smaller `perturber.distance`")
@@ -113,12 +128,12 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     return f"{said[:1].upper()}{said[1:]}."
 
 
-def judge_validation(run: Run, fitted: FittedPerturber) -> Judgement:
-    """Judge what ``fitted`` really sends, rounding included, on the validation rows of the second slice."""
+def score_validation(run: Run, sent: np.ndarray) -> CheckpointScore:
+    """Score ``sent`` (n, ...), what really leaves of the validation rows of the second slice, rounding included."""
     dataset, part = run.dataset(), run.validation()
-    classifiers = run.classifiers()
-    perturbed = fitted.perturb(part.x)["frame"]
-    return judge(dataset.unit(part.x), dataset.unit(perturbed), part.y, part.z, theta=dataset.theta, **classifiers)
+    return score_checkpoint(
+        dataset.unit(part.x), dataset.unit(sent), part.y, part.z, theta=dataset.theta, **run.classifiers()
+    )
 
 
 def _describe(dataset: Dataset) -> None:
@@ -130,9 +145,9 @@ def _describe(dataset: Dataset) -> None:
     )
 
 
-def _result(judgement: Judgement) -> str:
+def _result(score: CheckpointScore) -> str:
     return (
-        f"On validation: Acc(D_y) {judgement.target_accuracy:.3f}, mean distance {judgement.distance:.2f}, "
-        f"Acc(D_z) {judgement.sensitive_accuracy:.3f} against the fixed adversary of its training (non-adaptive; "
+        f"On validation: Acc(D_y) {score.target_accuracy:.3f}, mean distance {score.distance:.2f}, "
+        f"Acc(D_z) {score.sensitive_accuracy:.3f} against the fixed adversary of its training (non-adaptive; "
         "`edgeveil audit` attacks it in earnest)."
     )

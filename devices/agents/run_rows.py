@@ -50,11 +50,11 @@ def _done(
     import numpy as np
 
     from edgeveil.edge_runtime import __version__
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.policy import NoPolicyForAudit
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.pipeline.perturber import Perturber
 
-    trust = Trust.open(os.path.join(root, "trust"))
-    trust.policy = None
+    trust = open_trust(os.path.join(root, "trust"), policy=NoPolicyForAudit())
     with Perturber.open(bundle, trust=trust, artefact=artefact, device=device) as perturber:
         found = dict(perturber.info, edge_runtime=__version__, numpy=np.__version__, python=platform.python_version())
         if rows:

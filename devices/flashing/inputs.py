@@ -11,8 +11,7 @@ from edgeveil.devices.flashing.wheels import open_wheels
 from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON, is_audited
 from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, open_policy
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
-from edgeveil.edge_runtime.bundle.trust import Trust
-from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, TRUST_FILE, open_device_trust, read_trust_file
+from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, TRUST_FILE, open_trust, read_trust_file
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
@@ -48,7 +47,7 @@ def read_inputs(bundle: Path, profile: str, trust: Path, wheels: Path | None) ->
     """Read and verify everything once. Raises ``BadInput`` or ``BundleRefused``."""
     data = read_file(str(bundle))
     known = owners_trust(trust)
-    opened = read_bundle(data, open_device_trust(str(trust)) if known else Trust.open(str(trust)))
+    opened = read_bundle(data, open_trust(trust))
     return Inputs(
         _bundle_facts(data, opened),
         profiles.load(profile),

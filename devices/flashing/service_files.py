@@ -146,7 +146,7 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], str]:
         return (), ""
     raise BadInput(
         f"The units give the inside no network, and {kind}: needs one: flash with --no-service and have one unit of "
-        "your own run edgeveil-edge run, which starts the inside by itself (docs/capture-loop.md)."
+        "your own run edgeveil-edge run, which starts the inside by itself (docs/how-to/run-the-capture-loop.md)."
     )
 
 

@@ -93,9 +93,9 @@ def load(path: Path) -> Fleet:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise BadInput(f"A fleet was expected in {path}: {reason}. docs/flashing.md shows one.") from None
+        raise BadInput(f"A fleet was expected in {path}: {reason}. docs/how-to/manage-a-fleet.md shows one.") from None
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path} is not TOML: {error}. docs/flashing.md shows a fleet.") from None
+        raise BadInput(f"{path} is not TOML: {error}. docs/how-to/manage-a-fleet.md shows a fleet.") from None
     top = _checked(document, _OF_ALL, str(path), "")
     parallel, most = top.get("parallel", 4), top.get("most_failures", 0)
     if parallel < 1 or most < 0:
@@ -125,7 +125,7 @@ def _board(table: Any, common: Mapping[str, Any], path: Path, number: int) -> Fl
     for key in ("name", "target", "profile", "trust"):
         if key not in found:
             more = "" if key in _OF_A_BOARD else ", there or in [all]"
-            raise BadInput(f"{path}: {where}.{key} is missing{more}; see docs/flashing.md.")
+            raise BadInput(f"{path}: {where}.{key} is missing{more}; see docs/how-to/manage-a-fleet.md.")
     name = found["name"]
     if not _NAME.fullmatch(name):
         raise BadInput(f"{path}: {where}.name must be letters, digits, '.', '_' and '-'; got {name!r}.")

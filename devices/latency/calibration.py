@@ -1,6 +1,6 @@
 """What others, and one's own boards, measured: the rows that carry an estimate.
 
-``scripts/reproduce/estimator/count.py`` wrote ``published.csv``; the benchmark pages of the documentation say what its
+``published.csv`` was written by ``scripts/reproduce/estimator/count.py``; docs/reference/benchmarks.md says what its
 columns mean, and which traps are in it.
 """
 
@@ -60,7 +60,9 @@ def published(path: Path = _TABLE) -> list[Row]:
                 if line["latency_ms"] and line["macs"] and line["device"] and line["runtime"]:
                     rows.append(_row(line))
     except (OSError, KeyError, ValueError, TypeError) as error:
-        raise BadInput(f"{path} is not a calibration table: {error}. docs/benchmarks.md names its columns.") from None
+        raise BadInput(
+            f"{path} is not a calibration table: {error}. docs/reference/benchmarks.md names its columns."
+        ) from None
     for row in rows:
         if row.latency_ms <= 0 or row.macs <= 0:
             raise BadInput(f"{path}: a latency and MACs above 0 were expected; got {row.describe()}.")

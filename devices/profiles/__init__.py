@@ -61,5 +61,5 @@ def load(name_or_path: str | Path) -> Profile:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise BadInput(f"cannot read the profile {path}: {reason}. The known ones are {', '.join(names())}.") from None
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"the profile {path} is not TOML: {error}. docs/boards.md shows one.") from None
+        raise BadInput(f"the profile {path} is not TOML: {error}. docs/reference/boards.md shows one.") from None
     return parse(document, source=str(path))

@@ -19,7 +19,7 @@ _RUNS = {
     "onnxruntime": "onnx",
     "openvino": "onnx",
 }
-# What a run can be watched by: a file of the board's, or a command behind "!"; see docs/benchmarks.md.
+# What a run can be watched by: a file of the board's, or a command behind "!"; see docs/reference/benchmarks.md.
 SENSORS = ("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 _PLACE = re.compile(r"(/[A-Za-z0-9._-]+)+")
@@ -201,7 +201,9 @@ class _Table:
 
     def wrong(self, key: str, expected: str, came: Any) -> BadInput:
         where = ".".join(part for part in (self._where, key) if part) or "the document"
-        return BadInput(f"profile {self._source}: {where} must be {expected}, and is {came!r}. See docs/boards.md.")
+        return BadInput(
+            f"profile {self._source}: {where} must be {expected}, and is {came!r}. See docs/reference/boards.md."
+        )
 
     def get(self, key: str, kind: type, expected: str, *, default: Any = ...) -> Any:
         self._seen.add(key)

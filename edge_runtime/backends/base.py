@@ -1,9 +1,11 @@
 """What every backend shares: names and real numbers on our side, the interpreter's own tensors on the other."""
 
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
-from edgeveil.edge_runtime.lut import Flow, Looked, held, through
+from edgeveil.edge_runtime.lut import Flow, LutArray, lazy, map_values
 
 
 class Backend(object):
@@ -18,7 +20,15 @@ class Backend(object):
     name = ""  # what the manifest and the command line call it
     copies = False  # whether ``_infer`` returns memory that the interpreter does not write to again
 
-    def __init__(self, model, artefact, *, threads=1, kernels="production", device="cpu"):
+    def __init__(
+        self,
+        model: bytes,
+        artefact: Mapping[str, Any],
+        *,
+        threads: int = 1,
+        kernels: str = "production",
+        device: str = "cpu",
+    ) -> None:
         self.device, self.precision = device, artefact.get("precision", "float32")
         self._inputs = [Tensor(entry) for entry in artefact["inputs"]]
         self._outputs = [Tensor(entry) for entry in artefact["outputs"]]
@@ -28,49 +38,49 @@ class Backend(object):
         self.batch = sizes.pop()[0]
         self._open(model, threads, kernels)
 
-    def run(self, inputs):
+    def run(self, inputs: Mapping[str, np.ndarray]) -> Flow:
         """Real float32 arrays ``{name: (n, ...)}`` in, a ``Flow`` of real float32 (n, ...) of their own memory out.
 
         Where ``inputs`` is a ``Flow`` too, what it holds as looked up is taken as such. An artefact takes ``batch``
         frames at a time; n of them go through that many after the other, the last ones filled up with what is let fall
         again. Raises ``FrameDropped``: ``shape`` where an input is not what the artefact takes, ``output-shape`` or
         ``output-dtype`` where the interpreter returns something else than the manifest says, ``backend`` where it
-        fails. ``encode``, ``infer`` and ``decode``, one after the other, are the same, for three threads.
+        fails. ``preprocess``, ``infer`` and ``postprocess``, one after the other, are the same, for three threads.
         """
-        return self.decode(self.infer(self.encode(inputs)))
+        return self.postprocess(self.infer(self.preprocess(inputs)))
 
-    def encode(self, inputs):
+    def preprocess(self, inputs: Mapping[str, np.ndarray]) -> List[np.ndarray]:
         """Inputs as in ``run``; what ``infer`` takes: a list of arrays (n, ...) of the artefact's own types."""
-        feeds = [tensor.encode(held(inputs, tensor.name)) for tensor in self._inputs]
+        feeds = [tensor.encode(lazy(inputs, tensor.name)) for tensor in self._inputs]
         if any(len(feed) != len(feeds[0]) for feed in feeds):
             raise FrameDropped("shape")
         return feeds
 
-    def infer(self, feeds):
-        """What ``encode`` made in; out a list of arrays (n, ...) of the artefact's own types, of their own memory."""
+    def infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
+        """What ``preprocess`` returned in, arrays (n, ...) of the artefact's own types out, in memory of their own."""
         n = len(feeds[0]) if feeds else 1
         if n == self.batch:
-            values = self._checked(feeds)
+            values = self._run_checked(feeds)
             # Memory of our own: what an interpreter returned may be the next frame's place.
             return values if self.copies else [np.array(value) for value in values]
         columns = [np.empty((n,) + tensor.shape[1:], tensor.dtype) for tensor in self._outputs]
         for row in range(0, n, self.batch):
             count = min(self.batch, n - row)
-            values = self._checked([_filled(feed[row : row + count], self.batch) for feed in feeds])
+            values = self._run_checked([_pad(feed[row : row + count], self.batch) for feed in feeds])
             for value, column in zip(values, columns):
                 column[row : row + count] = value[:count]
         return columns
 
-    def decode(self, values):
+    def postprocess(self, values: List[np.ndarray]) -> Flow:
         """What ``infer`` made in, outputs as of ``run`` out."""
         return Flow({tensor.name: tensor.decode(value) for tensor, value in zip(self._outputs, values)})
 
-    def bare_call(self, rng):
+    def bare_call(self, rng: "np.random.RandomState") -> Callable[[], Any]:
         """A function that runs the interpreter once on random numbers in its own form, and nothing around it."""
         feeds = [tensor.encode(rng.random_sample(tensor.shape).astype(np.float32)) for tensor in self._inputs]
         return lambda: self._infer(feeds)
 
-    def _checked(self, feeds):
+    def _run_checked(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         """What the interpreter makes of ``batch`` frames, as the manifest has it."""
         values = self._attempt(feeds)
         if values is None:
@@ -83,13 +93,13 @@ class Backend(object):
                 raise FrameDropped("output-shape")
         return values
 
-    def _attempt(self, feeds):
+    def _attempt(self, feeds: List[np.ndarray]) -> Optional[List[np.ndarray]]:
         try:
             return self._infer(feeds)
         except Exception:
             return None
 
-    def _place(self, found):
+    def _match_tensors(self, found: Sequence[Mapping[str, Tuple[Any, Any, Any]]]) -> Tuple[List[Any], List[Any]]:
         """The interpreter's tensors ``{name: (shape, dtype, handle)}`` checked against the manifest; handles in order.
 
         ``found`` is a pair, inputs and outputs. Raises ``BadInput``.
@@ -109,18 +119,18 @@ class Backend(object):
                 handles.append(handle)
         return handles[: len(self._inputs)], handles[len(self._inputs) :]
 
-    def _open(self, model, threads, kernels):
+    def _open(self, model: bytes, threads: int, kernels: str) -> None:
         raise NotImplementedError
 
-    def _infer(self, feeds):
+    def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         """``batch`` frames: encoded arrays in the manifest's order in, the interpreter's arrays in its order out."""
         raise NotImplementedError
 
-    def info(self):
+    def info(self) -> Dict[str, Any]:
         """``{"backend": name, "version": text, "threads": count, "kernels": which}``."""
         raise NotImplementedError
 
-    def placement(self):
+    def placement(self) -> Dict[str, Any]:
         """Where the operations run, as the interpreter itself says after opening the model.
 
         ``{"device": name, "kernels": {kind: operations or "all"}, "said_by": text, "driver": text, "compiler": text}``;
@@ -128,17 +138,24 @@ class Backend(object):
         """
         raise NotImplementedError
 
-    def close(self):
+    def close(self) -> None:
         """Let the interpreter go; the backend cannot be used afterwards."""
         raise NotImplementedError
 
 
-def placed(device, kernels, said_by, *, driver="not applicable", compiler="not applicable"):
+def placement_record(
+    device: str,
+    kernels: Mapping[str, Any],
+    said_by: str,
+    *,
+    driver: str = "not applicable",
+    compiler: str = "not applicable",
+) -> Dict[str, Any]:
     """What ``Backend.placement`` returns. A processor needs no driver, and an interpreter no compiler."""
     return {"device": device, "kernels": kernels, "said_by": said_by, "driver": driver, "compiler": compiler}
 
 
-def _filled(feed, count):
+def _pad(feed: np.ndarray, count: int) -> np.ndarray:
     """``feed`` (n, ...) with rows of zeros behind it, ``count`` in all."""
     if len(feed) == count:
         return feed
@@ -151,29 +168,29 @@ class Tensor(object):
     ``real = (q - zero_point) * scale`` for a quantised tensor; a float one is itself.
     """
 
-    def __init__(self, entry):
+    def __init__(self, entry: Mapping[str, Any]) -> None:
         self.name, self.tensor = entry["name"], entry["tensor"]
         self.shape, self.dtype = tuple(entry["shape"]), np.dtype(entry["dtype"])
         self._scale = None if entry["scale"] is None else np.float32(entry["scale"])
         self._zero = np.float32(entry["zero_point"] or 0)
         if self.dtype.kind in "iu" and self._scale is None:
             raise BadInput("expected a scale for {!r}, which is {}".format(self.name, self.dtype))
-        self._table = None
+        self._table: Optional[np.ndarray] = None
         if self.dtype.itemsize == 1 and self.dtype.kind in "iu":
             every = np.arange(256, dtype=np.uint8).view(self.dtype).astype(np.float32)
             with np.errstate(over="ignore"):
                 self._table = (every - self._zero) * self._scale
             if not np.isfinite(self._table).all():
                 raise BadInput("expected a finite scale for {!r}; got {}".format(self.name, entry["scale"]))
-        self._encode = through(self._arithmetic)
+        self._encode = map_values(self._arithmetic)
 
-    def encode(self, value):
+    def encode(self, value: Union[np.ndarray, LutArray]) -> np.ndarray:
         """Real float32 (n, ...) to the tensor's dtype, rounded half to even, clipped to what it holds."""
         if value.shape[1:] != self.shape[1:]:
             raise FrameDropped("shape")
         return self._encode(value)
 
-    def _arithmetic(self, value):
+    def _arithmetic(self, value: np.ndarray) -> np.ndarray:
         if self._scale is None:
             return value.astype(self.dtype, copy=False)
         q = value / self._scale
@@ -184,10 +201,10 @@ class Tensor(object):
         np.minimum(q, np.float32(limits.max), out=q)
         return q.astype(self.dtype)
 
-    def decode(self, value):
-        """The artefact's own numbers (n, ...) as real float32 or, of bytes, as ``Looked``."""
+    def decode(self, value: np.ndarray) -> Union[np.ndarray, LutArray]:
+        """The artefact's own numbers (n, ...) as real float32 or, of bytes, as ``LutArray``."""
         if self._table is not None:
-            return Looked(self._table, value.view(np.uint8))
+            return LutArray(self._table, value.view(np.uint8))
         if self._scale is None:
             return value.astype(np.float32, copy=False)
         return (value.astype(np.float32) - self._zero) * self._scale

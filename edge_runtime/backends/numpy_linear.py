@@ -1,10 +1,11 @@
 """Linear cleaners on numpy alone, for boards without an interpreter: format ``numpy``, a ``.npz`` of their matrices."""
 
 import io
+from typing import Any, Dict, List
 
 import numpy as np
 
-from edgeveil.edge_runtime.backends.base import Backend, placed
+from edgeveil.edge_runtime.backends.base import Backend, placement_record
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 
 BLOCK = 4096  # frames at a time: their coordinates stay in the cache between the two products
@@ -21,7 +22,7 @@ class NumPy(Backend):
 
     name = "numpy"
 
-    def _open(self, model, threads, kernels):
+    def _open(self, model: bytes, threads: int, kernels: str) -> None:
         with np.load(io.BytesIO(model), allow_pickle=False) as file:
             if sorted(file.files) != sorted(ARRAYS):
                 raise BadInput("expected the arrays {}; got {}".format(", ".join(ARRAYS), ", ".join(file.files)[:200]))
@@ -31,7 +32,7 @@ class NumPy(Backend):
         for name, array in arrays.items():
             if array.shape != shapes[name] or array.dtype != np.float32 or not np.isfinite(array).all():
                 raise BadInput("expected {} as finite float32 {}; got {!r}".format(name, shapes[name], array.shape))
-        self._place(
+        self._match_tensors(
             [
                 {"features": ((self.batch, features), "float32", 0)},
                 {"output": ((self.batch, features), "float32", 0), "code": ((self.batch, rank), "float32", 1)},
@@ -42,7 +43,7 @@ class NumPy(Backend):
         self._tiny = np.float32(1e-30 * max(float(arrays["eps"]), 1.0))
         self._facts = {"threads": threads, "kernels": kernels}
 
-    def infer(self, feeds):
+    def infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         """As ``Backend.infer``; the whole of what is given, a few thousand frames at a time."""
         (x,) = feeds
         columns = [np.empty((len(x),) + tensor.shape[1:], np.float32) for tensor in self._outputs]
@@ -54,7 +55,7 @@ class NumPy(Backend):
                 column[start : start + BLOCK] = value
         return columns
 
-    def _infer(self, feeds):
+    def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         a = self._arrays
         # Infinite or huge readings overflow here; what comes of them is not finite and is dropped.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -75,14 +76,14 @@ class NumPy(Backend):
         made = {"output": output, "code": code}
         return [made[tensor.tensor] for tensor in self._outputs]
 
-    def info(self):
+    def info(self) -> Dict[str, Any]:
         """Which numpy, and what was asked of it: numpy has one kind of kernels and its own threads."""
         return dict(self._facts, backend=self.name, version=np.__version__)
 
-    def placement(self):
+    def placement(self) -> Dict[str, Any]:
         """As ``Backend.placement``: numpy has nowhere else to go."""
-        return placed("CPU", {"numpy": "all"}, "numpy runs on the processor alone")
+        return placement_record("CPU", {"numpy": "all"}, "numpy runs on the processor alone")
 
-    def close(self):
+    def close(self) -> None:
         """Let the matrices go."""
         self._arrays = {}

@@ -5,12 +5,12 @@ import json
 import os
 import sys
 import tempfile
-from typing import Dict
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
 import onnxruntime
 
-from edgeveil.edge_runtime.backends.base import Backend, placed
+from edgeveil.edge_runtime.backends.base import Backend, placement_record
 from edgeveil.edge_runtime.device import CPU, CUDA, TENSORRT, NoDevice, accelerator, may_use_cpu
 
 _DTYPES = {
@@ -42,7 +42,7 @@ class ONNXRuntime(Backend):
 
     name = "onnxruntime"
 
-    def _open(self, model, threads, kernels):
+    def _open(self, model: bytes, threads: int, kernels: str) -> None:
         options = onnxruntime.SessionOptions()
         levels = onnxruntime.GraphOptimizationLevel
         options.graph_optimization_level = levels.ORT_DISABLE_ALL if kernels == "reference" else levels.ORT_ENABLE_ALL
@@ -54,18 +54,18 @@ class ONNXRuntime(Backend):
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if self.device == CPU:
             self._session = onnxruntime.InferenceSession(model, options, providers=[_CPU])
-            self._counts = None
-            self._tensors()
+            self._counts: Optional[Dict[str, int]] = None
+            self._bind_tensors()
         else:
             with tempfile.TemporaryDirectory() as folder:
                 options.enable_profiling, options.profile_file_prefix = True, os.path.join(folder, "opened")
-                self._session = _on_gpu(model, options, self.device, self.precision)
-                self._tensors()
-                self._counts = self._looked()
+                self._session = _open_on_gpu(model, options, self.device, self.precision)
+                self._bind_tensors()
+                self._counts = self._profile()
         self._facts = {"threads": threads, "kernels": kernels}
 
-    def _tensors(self):
-        self._place(
+    def _bind_tensors(self) -> None:
+        self._match_tensors(
             [
                 {t.name: (t.shape, _DTYPES.get(t.type, "object"), None) for t in tensors}
                 for tensors in (self._session.get_inputs(), self._session.get_outputs())
@@ -74,11 +74,11 @@ class ONNXRuntime(Backend):
         self._in = [tensor.tensor for tensor in self._inputs]
         self._out = [tensor.tensor for tensor in self._outputs]
 
-    def _looked(self):
+    def _profile(self) -> Dict[str, int]:
         """Where each operation runs, ``{provider: count}``, seen on zeros. Raises ``NoDevice`` where one may not."""
         self._infer([np.zeros(tensor.shape, tensor.dtype) for tensor in self._inputs])
         with open(self._session.end_profiling(), "rb") as file:
-            counts, on_cpu = ran_where(json.loads(file.read().decode("utf-8")))
+            counts, on_cpu = operations_by_provider(json.loads(file.read().decode("utf-8")))
         if not counts:
             raise NoDevice(
                 "{} was asked for, and this onnxruntime's profile does not say where operations ran: choose --device "
@@ -93,30 +93,30 @@ class ONNXRuntime(Backend):
             )
         return counts
 
-    def _infer(self, feeds):
+    def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         return [np.asarray(v) for v in self._session.run(self._out, dict(zip(self._in, feeds)))]
 
-    def info(self):
+    def info(self) -> Dict[str, Any]:
         """Name and version of ONNX Runtime."""
         return dict(self._facts, backend=self.name, version=onnxruntime.__version__)
 
-    def placement(self):
+    def placement(self) -> Dict[str, Any]:
         """As ``Backend.placement``: of the CPU provider alone, all; else what a profile of the opened model counted."""
-        counts = {_CPU: "all"} if self._counts is None else self._counts
+        counts: Dict[str, Any] = {_CPU: "all"} if self._counts is None else self._counts
         devices = [name.replace("ExecutionProvider", "") for name in self._session.get_providers() if name in counts]
         said_by = "the session's providers" if self._counts is None else "ONNX Runtime's profile of one run on zeros"
         graph = "onnxruntime {}, {}".format(
             onnxruntime.__version__, str(self._session.get_session_options().graph_optimization_level).split(".")[-1]
         )
         driver = "not applicable" if devices == ["CPU"] else "not measured"
-        return placed("+".join(devices), counts, said_by, driver=driver, compiler=graph)
+        return placement_record("+".join(devices), counts, said_by, driver=driver, compiler=graph)
 
-    def close(self):
+    def close(self) -> None:
         """Let the session go."""
         self._session = None
 
 
-def ran_where(events):
+def operations_by_provider(events: Iterable[Dict[str, Any]]) -> Tuple[Dict[str, int], List[str]]:
     """A profile's operations: ``{provider: count}``, and the kinds of those that ran on the processor."""
     nodes = {}
     for event in events:
@@ -129,7 +129,7 @@ def ran_where(events):
     return counts, [kind for provider, kind in nodes.values() if provider == _CPU]
 
 
-def _on_gpu(model, options, device, precision):
+def _open_on_gpu(model: bytes, options: Any, device: str, precision: str) -> Any:
     """A session whose first provider is the one for ``device``. Raises ``NoDevice``."""
     there = onnxruntime.get_available_providers()
     wanted = [name for name in _PROVIDERS[accelerator(device)] if name in there]
@@ -147,7 +147,10 @@ def _on_gpu(model, options, device, precision):
     with contextlib.redirect_stdout(sys.stderr):
         try:
             session = onnxruntime.InferenceSession(
-                model, options, providers=[(name, _options(name, precision)) for name in wanted], enable_fallback=0
+                model,
+                options,
+                providers=[(name, _provider_options(name, precision)) for name in wanted],
+                enable_fallback=0,
             )
         except Exception as error:  # its own exceptions are many, and differ between versions
             problem = " ".join(str(error).split())[:300]
@@ -162,7 +165,7 @@ def _on_gpu(model, options, device, precision):
     return session
 
 
-def _options(provider, precision):
+def _provider_options(provider: str, precision: str) -> Dict[str, Any]:
     if provider != "TensorrtExecutionProvider":
         return {}
     return {"trt_int8_enable": True} if precision == "int8" else {"trt_fp16_enable": True}

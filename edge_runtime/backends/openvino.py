@@ -5,16 +5,17 @@
 
 import os
 import tempfile
-from typing import Any, Dict
+from typing import Any, Dict, List, Tuple
 
+import numpy as np
 import openvino
 
-from edgeveil.edge_runtime.backends.base import Backend, placed
+from edgeveil.edge_runtime.backends.base import Backend, placement_record
 from edgeveil.edge_runtime.device import CPU, MYRIAD, OPENVINO, NoDevice, accelerator, may_use_cpu
 from edgeveil.edge_runtime.errors import BadInput
 
 
-def _core_and_version():
+def _core_and_version() -> Tuple[Any, str]:
     if hasattr(openvino, "Core"):
         return openvino.Core(), openvino.__version__
     from openvino import runtime  # 2022.x keeps everything there
@@ -30,16 +31,16 @@ class OpenVINO(Backend):
 
     name = "openvino"
 
-    def _open(self, model, threads, kernels):
+    def _open(self, model: bytes, threads: int, kernels: str) -> None:
         if kernels == "reference":
             raise BadInput("openvino has no reference kernels: use the interpreter of the artefact's own format")
         core, version = _core_and_version()
         wanted = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
-        place = _place_of(self.device)
+        place = _openvino_name(self.device)
         if self.device == CPU:
             known = core.get_property("CPU", "SUPPORTED_PROPERTIES")
         else:
-            known = _known(core, place, version)
+            known = _supported_properties(core, place, version)
             if "CPU" in core.available_devices:
                 # What reaches the processor by way of another device takes its options from here.
                 on_cpu = core.get_property("CPU", "SUPPORTED_PROPERTIES")
@@ -51,10 +52,10 @@ class OpenVINO(Backend):
             network = _read_tflite(core, model)
         else:
             raise BadInput("OpenVINO reads TFLite from 2023 on, and this is {:.8}".format(version))
-        compiled = _compiled(core, network, place, options)
+        compiled = _compile(core, network, place, options)
         self._request, self._compiled = compiled.create_infer_request(), compiled
         ends = [network.inputs, network.outputs]
-        self._in, self._out = self._place(
+        self._in, self._out = self._match_tensors(
             [
                 {
                     name: (port.shape, port.element_type.to_dtype(), number)
@@ -67,15 +68,15 @@ class OpenVINO(Backend):
         self._facts = {"version": version.split("-")[0], "threads": threads, "kernels": kernels}
         self._asked, self._build = place, version
 
-    def _infer(self, feeds):
+    def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         self._request.infer(dict(zip(self._in, feeds)))
         return [self._request.get_output_tensor(number).data for number in self._out]
 
-    def info(self):
+    def info(self) -> Dict[str, Any]:
         """Name and version of OpenVINO."""
         return dict(self._facts, backend=self.name)
 
-    def placement(self):
+    def placement(self) -> Dict[str, Any]:
         """As ``Backend.placement``: the devices that execute, and the kernels of the graph that OpenVINO made."""
         try:
             device = "+".join(self._compiled.get_property("EXECUTION_DEVICES"))
@@ -87,23 +88,23 @@ class OpenVINO(Backend):
         try:
             for operation in self._compiled.get_runtime_model().get_ordered_ops():
                 facts = operation.get_rt_info()
-                if _fact(facts, "layerType") not in ("Input", "Const", "Output"):
-                    kind = _fact(facts, "primitiveType")
+                if _runtime_fact(facts, "layerType") not in ("Input", "Const", "Output"):
+                    kind = _runtime_fact(facts, "primitiveType")
                     kernels[kind] = kernels.get(kind, 0) + 1
         except (RuntimeError, KeyError):  # not every plugin tells what it made of the operations
             if self.device == CPU:
                 raise
-            return placed(
+            return placement_record(
                 device, {device: "not measured"}, "OpenVINO's compiled model", driver=driver, compiler=compiler
             )
-        return placed(device, kernels, "OpenVINO's runtime model", driver=driver, compiler=compiler)
+        return placement_record(device, kernels, "OpenVINO's runtime model", driver=driver, compiler=compiler)
 
-    def close(self):
+    def close(self) -> None:
         """Let the compiled model go."""
         self._request = self._compiled = None
 
 
-def _place_of(device):
+def _openvino_name(device: str) -> str:
     """OpenVINO's own word for a device. Whatever else may run operations is in that word, and in no other way."""
     if device.startswith(OPENVINO):
         return device[len(OPENVINO) :]
@@ -112,7 +113,7 @@ def _place_of(device):
     return "CPU"
 
 
-def _known(core, place, version):
+def _supported_properties(core: Any, place: str, version: str) -> Any:
     """The properties that a device takes. Raises ``NoDevice`` where it, or one it is made of, is not there."""
     name, _, parts = place.partition(":")
     for part in parts.split(",") if parts else ([] if name in ("AUTO", "HETERO", "MULTI", "BATCH") else [name]):
@@ -134,7 +135,7 @@ def _known(core, place, version):
         return {}
 
 
-def _compiled(core, network, place, options):
+def _compile(core: Any, network: Any, place: str, options: Dict[str, Any]) -> Any:
     problem = ""
     try:
         return core.compile_model(network, place, options)
@@ -149,12 +150,12 @@ def _compiled(core, network, place, options):
     )
 
 
-def _fact(facts, name):
+def _runtime_fact(facts: Any, name: str) -> str:
     value = facts[name]
     return str(getattr(value, "value", value))
 
 
-def _read_tflite(core, model):
+def _read_tflite(core: Any, model: bytes) -> Any:
     # Only a file will do for this reader: one that nobody else may open, for as long as it takes.
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.tflite")

@@ -2,12 +2,15 @@
 
 import importlib
 import importlib.util
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from edgeveil.edge_runtime import device as devices
+from edgeveil.edge_runtime.backends.base import Backend
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
+Row = Tuple[str, str, str, str, str]
 # format -> backends in the order they are tried: name, module to look for, our module, class, what to install
-_BACKENDS = {
+_BACKENDS: Dict[str, Tuple[Row, ...]] = {
     "tflite": (
         ("ai-edge-litert", "ai_edge_litert", "tflite", "LiteRT", "ai-edge-litert"),
         ("tflite-runtime", "tflite_runtime", "tflite", "TFLiteRuntime", 'tflite-runtime "numpy<2"'),
@@ -30,17 +33,26 @@ class NoBackend(DeviceFailed):
     exit_code = 2
 
 
-def available(format):
+def available(format: str) -> List[str]:
     """The names of the installed backends for a format (``"tflite"``), the preferred one first. Imports none."""
     return [row[0] for row in _rows(format) if importlib.util.find_spec(row[1]) is not None]
 
 
-def backends_for(format):
+def backends_for(format: str) -> List[str]:
     """The names of all backends that run a format, installed or not."""
     return [row[0] for row in _rows(format)]
 
 
-def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels="production", device="cpu"):
+def open_backend(
+    format: str,
+    model: bytes,
+    artefact: Mapping[str, Any],
+    *,
+    backend: str = "auto",
+    threads: int = 1,
+    kernels: str = "production",
+    device: str = "cpu",
+) -> Backend:
     """A ready backend for the artefact's bytes ``model``, described by its manifest entry ``artefact``.
 
     ``backend`` is a name or ``"auto"``; then the first that opens the model is taken. ``kernels="reference"`` asks
@@ -48,7 +60,7 @@ def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels=
     ``backends.device``. Raises ``BadInput`` for a name nobody knows, ``NoBackend`` (a ``DeviceFailed``) naming what to
     install where nothing here can run the format, ``NoDevice`` where that device cannot be had.
     """
-    rows = _rows(format)
+    rows: Sequence[Row] = _rows(format)
     if kernels not in KERNELS:
         raise BadInput("expected kernels production or reference; got {!r}".format(kernels))
     if backend != "auto":
@@ -56,7 +68,7 @@ def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels=
         if not rows:
             names = ", ".join(backends_for(format))
             raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
-    rows = _on_device(rows, format, model, kernels, device)
+    rows = _rows_for_device(rows, format, model, kernels, device)
     reasons = []
     for name, probe, module, cls, _ in rows:
         if importlib.util.find_spec(probe) is None:
@@ -74,7 +86,7 @@ def open_backend(format, model, artefact, *, backend="auto", threads=1, kernels=
     raise NoBackend("no backend for {} artefacts is installed here: {}".format(format, installs))
 
 
-def _on_device(rows, format, model, kernels, device):
+def _rows_for_device(rows: Sequence[Row], format: str, model: bytes, kernels: str, device: str) -> Sequence[Row]:
     """Those of ``rows`` that can use the device. Raises ``BadInput`` where none can, or the file is not for it."""
     able = devices.backends_on(devices.check_device(device), format)
     if format == "tflite":
@@ -93,12 +105,12 @@ def _on_device(rows, format, model, kernels, device):
     return found
 
 
-def _rows(format):
+def _rows(format: str) -> Tuple[Row, ...]:
     if format not in _BACKENDS:
         raise BadInput("expected an artefact in the format tflite, onnx or numpy; got {!r}".format(format))
     return _BACKENDS[format]
 
 
-def _first_line(error):
+def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return "{}: {}".format(type(error).__name__, lines[0] if lines else "no message")[:300]

@@ -2,9 +2,12 @@
 
 import ctypes
 import importlib
-from typing import Dict, Set
+from typing import Any, Dict, List, Set
 
-from edgeveil.edge_runtime.backends.base import Backend, placed
+import numpy as np
+
+from edgeveil.edge_runtime.backends.base import Backend, placement_record
+from edgeveil.edge_runtime.backends.xnnpack_notice import drop_notice
 from edgeveil.edge_runtime.device import EDGETPU, EDGETPU_OPERATION, NoDevice
 
 EDGETPU_LIBRARY = "libedgetpu.so.1"  # the name it is installed under (google-coral/libedgetpu, Makefile)
@@ -18,8 +21,9 @@ class LiteRT(Backend):
     copies = True
     _package = "ai_edge_litert"
 
-    def _open(self, model, threads, kernels):
+    def _open(self, model: bytes, threads: int, kernels: str) -> None:
         library = importlib.import_module(self._package + ".interpreter")
+        drop_notice(library)
         types = library.OpResolverType
         options = {
             "model_content": model,
@@ -27,11 +31,11 @@ class LiteRT(Backend):
             "experimental_op_resolver_type": types.BUILTIN_REF if kernels == "reference" else types.AUTO,
         }
         if self.device == EDGETPU:
-            self._interpreter = _on_edge_tpu(library, options)
+            self._interpreter = _open_on_edge_tpu(library, options)
         else:
             self._interpreter = library.Interpreter(**options)
             self._interpreter.allocate_tensors()
-        self._in, self._out = self._place(
+        self._in, self._out = self._match_tensors(
             [
                 {d["name"]: (d["shape"].tolist(), d["dtype"], d["index"]) for d in details}
                 for details in (self._interpreter.get_input_details(), self._interpreter.get_output_details())
@@ -39,7 +43,7 @@ class LiteRT(Backend):
         )
         self._facts = {"threads": threads, "kernels": kernels}
 
-    def _infer(self, feeds):
+    def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         interpreter = self._interpreter
         for index, feed in zip(self._in, feeds):
             interpreter.set_tensor(index, feed)
@@ -47,12 +51,12 @@ class LiteRT(Backend):
         # get_tensor copies, so nothing outside points into the interpreter's memory.
         return [interpreter.get_tensor(index) for index in self._out]
 
-    def info(self):
+    def info(self) -> Dict[str, Any]:
         """Name and version of the interpreter."""
         version = getattr(importlib.import_module(self._package), "__version__", "unknown")
         return dict(self._facts, backend=self.name, version=version)
 
-    def placement(self):
+    def placement(self) -> Dict[str, Any]:
         """As ``Backend.placement``: how many operations XNNPACK took over, and libedgetpu where it was asked for.
 
         What ``edgetpu_compiler`` made one operation of counts as one.
@@ -64,21 +68,21 @@ class LiteRT(Backend):
             nodes = self._interpreter._get_ops_details()
         except AttributeError:  # it is not in the public part of the interpreter
             said_by = "libedgetpu took it" if on_device else "no delegate for a device was asked for"
-            return placed("Edge TPU+CPU" if on_device else "CPU", {own: "not measured"}, said_by, **where)
+            return placement_record("Edge TPU+CPU" if on_device else "CPU", {own: "not measured"}, said_by, **where)
         taken = _delegated(nodes)
         there = {number for number in taken if nodes[number]["op_name"] == EDGETPU_OPERATION.decode()}
         rest = sum(node["op_name"] != "DELEGATE" for node in nodes) - len(taken)
         counts = {"Edge TPU": len(there), "XNNPACK": len(taken - there), own: rest}
         kernels = {kind: n for kind, n in counts.items() if n}
         device = "CPU" if not there else "Edge TPU" if len(kernels) == 1 else "Edge TPU+CPU"
-        return placed(device, kernels, "the interpreter's list of operations", **where)
+        return placement_record(device, kernels, "the interpreter's list of operations", **where)
 
-    def close(self):
+    def close(self) -> None:
         """Let the interpreter go."""
         self._interpreter = None
 
 
-def _on_edge_tpu(library, options):
+def _open_on_edge_tpu(library: Any, options: Dict[str, Any]) -> Any:
     """An interpreter whose compiled operations libedgetpu has taken over. Raises ``NoDevice``."""
     # Tried before the package's own loading, which leaves a traceback behind where there is nothing to load.
     try:
@@ -114,7 +118,7 @@ def _on_edge_tpu(library, options):
     return interpreter
 
 
-def _delegated(nodes):
+def _delegated(nodes: List[Dict[str, Any]]) -> Set[int]:
     """The numbers of the operations that a delegate runs: all on the way back from what it gives to what it takes.
 
     The interpreter lists the operations it was given and behind them the delegates' own, which stand for several.

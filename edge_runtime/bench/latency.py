@@ -11,7 +11,7 @@ from edgeveil.edge_runtime.errors import DeviceFailed
 STEADY = 0.05  # two windows of the warm-up that differ by less are steady
 
 
-class Floors(NamedTuple):
+class Minimum(NamedTuple):
     """A series goes on until both are reached."""
 
     calls: int
@@ -21,26 +21,26 @@ class Floors(NamedTuple):
 class Times(object):
     """What each call took, in seconds, and when it began on the same clock."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.began = array.array("d")
         self.took = array.array("d")
         self.late = 0
 
-    def seconds(self):
+    def seconds(self) -> float:
         """All calls together."""
         return float(sum(self.took))
 
 
 def take(
     call: Callable[[int], None],
-    floors: Floors,
+    minimum: Minimum,
     clock: Callable[[], float],
     *,
     pace_fps: Optional[float] = None,
     sleep: Callable[[float], None] = time.sleep,
     between: Callable[[float], None] = lambda _: None,
 ) -> Times:
-    """Call until ``floors`` are reached: in time that was timed, or at ``pace_fps`` in time that has passed.
+    """Call until ``minimum`` are reached: in time that was timed, or at ``pace_fps`` in time that has passed.
 
     ``between`` is called with the clock after every call, outside what is timed. Raises ``DeviceFailed`` where the
     clock goes backwards, or stands still for the whole series.
@@ -48,7 +48,7 @@ def take(
     times = Times()
     total = 0.0
     origin = clock()
-    while len(times.took) < floors.calls or total < floors.seconds:
+    while len(times.took) < minimum.calls or total < minimum.seconds:
         if pace_fps is not None:
             due = origin + len(times.took) / pace_fps
             wait = due - clock()
@@ -65,19 +65,19 @@ def take(
             times.late += 1
         total = total + took if pace_fps is None else start + took - origin
         between(start + took - origin)
-        if total <= 0 and len(times.took) > floors.calls + 1000000:
+        if total <= 0 and len(times.took) > minimum.calls + 1000000:
             break
     if times.seconds() <= 0:
         raise DeviceFailed("the clock stood still while timing: it is too coarse for a frame; time more at once")
     return times
 
 
-def warm_up(call: Callable[[int], None], floors: Floors, clock: Callable[[], float]) -> Dict[str, Any]:
-    """Call in windows of ``floors`` until two in a row have medians within ``STEADY``, ten windows at most."""
+def warm_up(call: Callable[[int], None], minimum: Minimum, clock: Callable[[], float]) -> Dict[str, Any]:
+    """Call in windows of ``minimum`` until two in a row have medians within ``STEADY``, ten windows at most."""
     before = None
     count, seconds, steady = 0, 0.0, False
     for _ in range(10):
-        times = take(call, floors, clock)
+        times = take(call, minimum, clock)
         count, seconds = count + len(times.took), seconds + times.seconds()
         median = float(np.median(times.took))
         steady = before is not None and abs(median - before) <= STEADY * before

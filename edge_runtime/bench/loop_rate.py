@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.sources.base import Source
@@ -26,7 +26,7 @@ class Ready(Source):
         self._frames, self._ended, self._index = frames, ended, 0
         self.taken = threading.Lock()  # held from when a frame is given to when the model takes it
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next one, or None when the time is up."""
         self.taken.acquire()
         if self._ended():
@@ -84,9 +84,9 @@ class _Releasing(object):
     def __init__(self, perturber: Any, source: Ready) -> None:
         self._perturber, self._source = perturber, source
 
-    def infer(self, flight: Any) -> None:
+    def infer(self, in_flight: Any) -> None:
         self._source.taken.release()
-        self._perturber.infer(flight)
+        self._perturber.infer(in_flight)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._perturber, name)

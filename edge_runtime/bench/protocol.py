@@ -24,7 +24,7 @@ LEAST_SECONDS = 1.0
 MOST_DRIFT = 0.10  # of the median, between the halves of the run
 LEAST_CPU = 0.90  # of one core's time: below, something else had it
 MOST_LOAD = 1.5  # runnable tasks a core when the run starts
-PUBLISH = latency.Floors(1024, 600.0)  # what is to be published: MLPerf's single stream asks for as much
+PUBLISH = latency.Minimum(1024, 600.0)  # what is to be published: MLPerf's single stream asks for as much
 LOOP_SECONDS = 1.0
 WINDOWS, WINDOW_S = 5, 60.0
 RAN_ON = ("device", "kernels", "said_by")
@@ -33,8 +33,8 @@ RAN_ON = ("device", "kernels", "said_by")
 class Protocol(NamedTuple):
     """How to time. ``sensors`` are places to look, ``meter`` a CSV of an external power meter."""
 
-    floors: latency.Floors = latency.Floors(300, 2.0)
-    warm_up: latency.Floors = latency.Floors(30, 0.25)
+    minimum: latency.Minimum = latency.Minimum(300, 2.0)
+    warm_up: latency.Minimum = latency.Minimum(30, 0.25)
     pace_fps: Optional[float] = None
     sustained: bool = False
     loop_seconds: float = LOOP_SECONDS
@@ -43,8 +43,8 @@ class Protocol(NamedTuple):
 
     def check(self) -> None:
         """Raises ``BadInput`` for what makes no sense."""
-        if self.floors.calls < 1 or self.floors.seconds < 0:
-            raise BadInput("expected at least 1 frame and 0 seconds; got {} and {}".format(*self.floors))
+        if self.minimum.calls < 1 or self.minimum.seconds < 0:
+            raise BadInput("expected at least 1 frame and 0 seconds; got {} and {}".format(*self.minimum))
         if self.pace_fps is not None and not 0 < self.pace_fps < 1e6:
             raise BadInput("expected a pace above 0 frames a second; got {:g}".format(self.pace_fps))
 
@@ -63,7 +63,7 @@ USUAL, REAL = Protocol(), Clocks()
 
 
 def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REAL) -> Dict[str, Any]:
-    """The document of ``docs/schemas/bench.schema.json``, as a dict.
+    """The document of ``docs/reference/schemas/bench.schema.json``, as a dict.
 
     Frames are random readings over the range of the manifest's ``input``, perturbed one at a time. ``verdict`` is
     ``"VALID"``, or ``"INVALID"`` with ``reasons``: then the figures are not to be quoted. Raises ``BadInput`` for a
@@ -73,12 +73,12 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     frames = synthetic_frames(perturber.manifest["input"])
     call = _perturb(perturber, frames)
     load_before = clocks.load()
-    first = latency.take(call, latency.Floors(1, 0), clocks.wall)
+    first = latency.take(call, latency.Minimum(1, 0), clocks.wall)
     warm = latency.warm_up(call, protocol.warm_up, clocks.wall)
-    sensors = Sensors(protocol.sensors or {}, every_s=max(1.0, protocol.floors.seconds / 1000))
+    sensors = Sensors(protocol.sensors or {}, every_s=max(1.0, protocol.minimum.seconds / 1000))
     begin, cpu_before, wall_before = clocks.unix(), clocks.cpu(), clocks.wall()
     times = latency.take(
-        call, protocol.floors, clocks.wall, pace_fps=protocol.pace_fps, sleep=clocks.sleep, between=sensors.look
+        call, protocol.minimum, clocks.wall, pace_fps=protocol.pace_fps, sleep=clocks.sleep, between=sensors.sample
     )
     cpu_ratio = (clocks.cpu() - cpu_before) / max(clocks.wall() - wall_before, 1e-9)
     end = clocks.unix()
@@ -87,9 +87,9 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     if perturber.pipeline.runners:
         bare_call = _interpreters(perturber)
         latency.warm_up(bare_call, protocol.warm_up, clocks.wall)
-        few = latency.Floors(min(protocol.floors.calls, 3000), min(protocol.floors.seconds, 10.0))
+        few = latency.Minimum(min(protocol.minimum.calls, 3000), min(protocol.minimum.seconds, 10.0))
         bare = latency.figures(latency.take(bare_call, few, clocks.wall))
-    loop = _whole_loop(perturber, frames, protocol.loop_seconds)
+    loop = _loop_rate(perturber, frames, protocol.loop_seconds)
     parity = _parity(perturber)
     drift = latency.drift(times)
     reasons = _too_short(protocol, times) + _busy(protocol, cpu_ratio, load_before)
@@ -178,7 +178,7 @@ def _runs(manifest: Dict[str, Any]) -> List[str]:
     return [stage["model"] for stage in manifest["stages"] if stage["stage"] == "artefact"]
 
 
-def _whole_loop(perturber: Perturber, frames: List[RawFrame], seconds: float) -> Optional[Dict[str, Any]]:
+def _loop_rate(perturber: Perturber, frames: List[RawFrame], seconds: float) -> Optional[Dict[str, Any]]:
     # Where people are cut out of a sensor's frames, made-up ones would have nobody in them.
     if seconds <= 0 or perturber.manifest["capture"] is not None:
         return None

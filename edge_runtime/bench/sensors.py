@@ -35,7 +35,7 @@ def parse(text: Optional[str]) -> Dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise BadInput('expected sensors as JSON, {"clock_khz": "/sys/..."}; see docs/benchmarks.md')
+        raise BadInput('expected sensors as JSON, {"clock_khz": "/sys/..."}; see docs/reference/benchmarks.md')
     for name in found:
         if name not in NAMES:
             raise BadInput("expected sensors among {}; got {!r}".format(", ".join(NAMES), name))
@@ -51,7 +51,7 @@ class Sensors(object):
         self._next_s = 0.0
         self.samples: List[Dict[str, Any]] = []
 
-    def look(self, now_s: float) -> None:
+    def sample(self, now_s: float) -> None:
         """Take a sample where one is due; ``now_s`` is the time since the run began."""
         if not self._places or now_s < self._next_s or len(self.samples) >= MOST_SAMPLES:
             return

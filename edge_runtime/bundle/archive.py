@@ -27,7 +27,7 @@ _CENTRAL = struct.Struct("<HHHHHHIIIHHHHHII")
 _END = struct.Struct("<HHHHIIH")
 
 
-class _Said(NamedTuple):
+class _Header(NamedTuple):
     """What both headers of a member say of it, in the order in which both say it."""
 
     needed: int
@@ -42,8 +42,8 @@ class _Said(NamedTuple):
     extra_length: int
 
 
-class _Seen(NamedTuple):
-    said: _Said
+class _Entry(NamedTuple):
+    header: _Header
     name: bytes
     offset: int
 
@@ -59,24 +59,24 @@ def read_archive(data: bytes) -> List[Tuple[str, bytes]]:
         _refuse("not-a-bundle", "it does not begin as one")
     cursor = _Cursor(data)
     members: List[Tuple[str, bytes]] = []
-    seen: List[_Seen] = []
+    entries: List[_Entry] = []
     while cursor.next_signature(LOCAL):
-        if len(seen) == MAX_MEMBERS:
+        if len(entries) == MAX_MEMBERS:
             _refuse("too-many-members", "it has more than {} members".format(MAX_MEMBERS))
         offset = cursor.place - 4
-        said = _Said(*cursor.unpack(_LOCAL))
-        raw_name = cursor.take(min(said.name_length, MAX_NAME + 1))
-        _check_said(said, raw_name)
+        header = _Header(*cursor.unpack(_LOCAL))
+        raw_name = cursor.take(min(header.name_length, MAX_NAME + 1))
+        _check_header(header, raw_name)
         name = checked_name(raw_name)
-        content = cursor.take(said.size)
-        if binascii.crc32(content) & 0xFFFFFFFF != said.crc:
+        content = cursor.take(header.size)
+        if binascii.crc32(content) & 0xFFFFFFFF != header.crc:
             _refuse("wrong-crc", "the bytes of {} do not have the checksum its header states".format(name))
         members.append((name, content))
-        seen.append(_Seen(said, raw_name, offset))
+        entries.append(_Entry(header, raw_name, offset))
     _check_distinct([name for name, _ in members])
     start = cursor.place
-    _read_directory(cursor, seen)
-    _read_end(cursor, len(seen), start)
+    _read_directory(cursor, entries)
+    _read_end(cursor, len(entries), start)
     return members
 
 
@@ -86,9 +86,9 @@ def pack(members: List[Tuple[str, bytes]]) -> bytes:
     for name, content in members:
         raw_name = name.encode("ascii")
         crc, size = binascii.crc32(content) & 0xFFFFFFFF, len(content)
-        said = (VERSION, 0, 0, 0, DATE, crc, size, size, len(raw_name), 0)
-        directory += CENTRAL + _CENTRAL.pack(VERSION, *said + (0, 0, 0, 0, len(front))) + raw_name
-        front += LOCAL + _LOCAL.pack(*said) + raw_name + content
+        header = (VERSION, 0, 0, 0, DATE, crc, size, size, len(raw_name), 0)
+        directory += CENTRAL + _CENTRAL.pack(VERSION, *header + (0, 0, 0, 0, len(front))) + raw_name
+        front += LOCAL + _LOCAL.pack(*header) + raw_name + content
     end = END + _END.pack(0, 0, len(members), len(members), len(directory), len(front), 0)
     return bytes(front + directory + end)
 
@@ -124,27 +124,27 @@ class _Cursor(object):
         return False
 
 
-def _check_said(said: _Said, raw_name: bytes) -> None:
+def _check_header(header: _Header, raw_name: bytes) -> None:
     """Every field that is a constant. The order is from the most telling to the least."""
     shown = ascii(raw_name[:MAX_NAME].decode("latin-1"))
-    if said.flags & 1:
+    if header.flags & 1:
         _refuse("encrypted", "the member {} is encrypted".format(shown))
-    if said.flags & 8:
+    if header.flags & 8:
         _refuse("data-descriptor", "the member {} states its size behind its data".format(shown))
-    if said.flags:
-        _refuse("flags", "the member {} has flags {:#x} where 0 is expected".format(shown, said.flags))
-    if said.method:
-        _refuse("compressed", "the member {} is compressed (method {}), not stored".format(shown, said.method))
-    if said.needed >= 45 or 0xFFFFFFFF in (said.packed, said.size):
+    if header.flags:
+        _refuse("flags", "the member {} has flags {:#x} where 0 is expected".format(shown, header.flags))
+    if header.method:
+        _refuse("compressed", "the member {} is compressed (method {}), not stored".format(shown, header.method))
+    if header.needed >= 45 or 0xFFFFFFFF in (header.packed, header.size):
         _refuse("zip64", "the member {} uses the ZIP64 format, which no bundle needs".format(shown))
-    if said.extra_length:
+    if header.extra_length:
         _refuse("extra-field", "the member {} has an extra field".format(shown))
-    if said.packed != said.size:
-        _refuse("size-mismatch", "the member {} states two sizes, {} and {}".format(shown, said.packed, said.size))
-    if (said.time, said.date) != (0, DATE):
+    if header.packed != header.size:
+        _refuse("size-mismatch", "the member {} states two sizes, {} and {}".format(shown, header.packed, header.size))
+    if (header.time, header.date) != (0, DATE):
         _refuse("date", "the member {} has a date other than 1980-01-01".format(shown))
-    if said.needed != VERSION:
-        _refuse("version", "the member {} asks for version {}, not {}".format(shown, said.needed, VERSION))
+    if header.needed != VERSION:
+        _refuse("version", "the member {} asks for version {}, not {}".format(shown, header.needed, VERSION))
 
 
 def _check_distinct(names: List[str]) -> None:
@@ -161,18 +161,18 @@ def _check_distinct(names: List[str]) -> None:
                 _refuse("name-clash", "the member {} lies in a member, not in a folder".format(name))
 
 
-def _read_directory(cursor: _Cursor, seen: List[_Seen]) -> None:
+def _read_directory(cursor: _Cursor, entries: List[_Entry]) -> None:
     """The directory must say of each member, in the same order, what stands in front of the member itself."""
-    for number, member in enumerate(seen):
+    for number, member in enumerate(entries):
         if not cursor.next_signature(CENTRAL):
-            _refuse("directory-mismatch", "{} members, but the directory names {}".format(len(seen), number))
+            _refuse("directory-mismatch", "{} members, but the directory names {}".format(len(entries), number))
         fields = cursor.unpack(_CENTRAL)
-        made_by, said = fields[0], _Said(*fields[1:11])
+        made_by, header = fields[0], _Header(*fields[1:11])
         comment, disk, internal, external, offset = fields[11:]
-        for what, here, there in zip(_Said._fields, said, member.said):
+        for what, here, there in zip(_Header._fields, header, member.header):
             if here != there:
                 _refuse("header-mismatch", "the directory's {} of member {} is not its own".format(what, number))
-        if cursor.take(said.name_length) != member.name:
+        if cursor.take(header.name_length) != member.name:
             _refuse("header-mismatch", "the directory's name of member {} is not its own".format(number))
         if offset != member.offset:
             problem = "the directory has member {} at {}, it is at {}"

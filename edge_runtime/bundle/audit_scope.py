@@ -15,13 +15,13 @@ from edgeveil.edge_runtime.formats import strict_json
 Place = Tuple[Optional[str], str]  # a board by its model (None: it has none) and its processor's architecture
 
 
-def here() -> Place:
+def current_place() -> Place:
     """The kind of machine that this is, as an audit on a board names it."""
     found = machine.facts()
     return found["board"], found["architecture"]
 
 
-def parts_on(
+def audits_of(
     document: Mapping[str, Any], artefact: str, device: Optional[str], place: Optional[Place] = None
 ) -> List[Mapping[str, Any]]:
     """The audits in a bundle's audit document that speak of ``artefact`` on ``device``, or on any for None.
@@ -46,7 +46,7 @@ def parts_on(
 def is_audited(
     manifest: Mapping[str, Any], members: Dict[str, bytes], artefact: str, device: str, place: Optional[Place] = None
 ) -> bool:
-    """Whether the privacy card of a verified bundle speaks of ``artefact`` on ``device``; as ``parts_on``."""
+    """Whether the privacy card of a verified bundle speaks of ``artefact`` on ``device``; as ``audits_of``."""
     privacy = manifest["privacy"]
     if privacy["file"] is None or artefact not in privacy["speaks_of"]:
         return False
@@ -54,7 +54,7 @@ def is_audited(
     if device == CPU and b'"on_board"' not in data:
         return True  # of a long document nothing needs to be read
     try:
-        return bool(parts_on(strict_json.loads(data), artefact, device, place))
+        return bool(audits_of(strict_json.loads(data), artefact, device, place))
     except (strict_json.BadJson, LookupError, TypeError, AttributeError):
         return False
 

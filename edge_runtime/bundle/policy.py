@@ -14,7 +14,7 @@ root key signed (``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
 import os
 from typing import Any, Dict, List, NamedTuple, NoReturn, Optional
 
-from edgeveil.edge_runtime.bundle.audit_scope import Place, parts_on
+from edgeveil.edge_runtime.bundle.audit_scope import Place, audits_of
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
@@ -48,13 +48,33 @@ class Policy(object):
         machine that has the device, None for any.
         """
         for demand in self.demands:
-            _hides(manifest["perturber"]["sensitive"], demand)
+            _check_hidden(manifest["perturber"]["sensitive"], demand)
             if not demand.audited:
                 continue
             names = [artefact] if artefact is not None else (manifest["preference"] or [NO_MODEL])
-            problems = [_not_met(name, device, place, manifest, members, demand) for name in names]
+            problems = [_problem(name, device, place, manifest, members, demand) for name in names]
             if None not in problems:
                 _refuse(str(problems[0]))
+
+
+class NoPolicyForAudit(object):
+    """No demands at all, in place of the device's own policy. **Dangerous: whatever a trusted key signed runs.**
+
+    It trusts its caller to measure what a bundle lets out and to send that to nobody else: an audit on a board must run
+    bundles that do not meet the policy yet, for an audit is how they come to meet it. Nothing that serves a camera may
+    use it. Signatures, revoked keys, audience and security version are checked as ever. A device without a policy has
+    ``None`` in its place, which is not the same: there nobody set one aside.
+    """
+
+    def check(
+        self,
+        manifest: Dict[str, Any],
+        members: Dict[str, bytes],
+        artefact: Optional[str] = None,
+        device: Optional[str] = None,
+        place: Optional[Place] = None,
+    ) -> None:
+        """As ``Policy.check``, and nothing is refused."""
 
 
 def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
@@ -103,7 +123,7 @@ def _demand(entry: Any, at: str) -> Demand:
     return Demand(sensitive, most, audited)
 
 
-def _hides(hidden: str, demand: Demand) -> None:
+def _check_hidden(hidden: str, demand: Demand) -> None:
     if hidden != demand.sensitive:
         _refuse(
             "it must hide {}, and {}".format(
@@ -112,7 +132,7 @@ def _hides(hidden: str, demand: Demand) -> None:
         )
 
 
-def _not_met(
+def _problem(
     artefact: str,
     device: Optional[str],
     place: Optional[Place],
@@ -126,7 +146,7 @@ def _not_met(
         return "{} must be audited, and no audit in it speaks of {}".format(ascii(demand.sensitive), artefact)
     try:
         document = strict_json.loads(members[privacy["file"]])
-        parts = parts_on(document, artefact, device, place)
+        parts = audits_of(document, artefact, device, place)
         if not parts:
             return "{} must be audited, and no audit in it speaks of {} on {} (edgeveil audit --on, --device)".format(
                 ascii(demand.sensitive), artefact, device

@@ -1,8 +1,9 @@
 """From a file to verified bytes, or to a refusal. There is no third way, and no other way in.
 
-The order is the point (``docs/bundle-format.md``): the file is read once; its form is checked; then the signature by a
-trusted key over the manifest's exact bytes; only then is the manifest looked at; then size and SHA-256 of every member.
-What is handed out are the very bytes that were hashed. No interpreter, array reader or importer sees them before.
+The order is the point (``docs/reference/bundle-format.md``): the file is read once; its form is checked; then the
+signature by a trusted key over the manifest's exact bytes; only then is the manifest looked at;
+then size and SHA-256 of every member. What is handed out are the very bytes that were hashed. No interpreter,
+array reader or importer sees them before.
 """
 
 import hashlib
@@ -42,16 +43,16 @@ class Bundle(NamedTuple):
 def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Trust) -> Bundle:
     """Read and verify one bundle.
 
-    Raises ``BundleRefused`` (``reason`` is a word of the table in ``docs/bundle-format.md``) for anything that is not
-    exactly what a key of ``trust`` signed, ``BadInput`` for a path at which there is no file to read.
+    Raises ``BundleRefused`` (``reason`` is a word of the table in ``docs/reference/bundle-format.md``) for anything
+    that is not exactly what a key of ``trust`` signed, ``BadInput`` for a path at which there is no file to read.
     """
     data = path_or_bytes if isinstance(path_or_bytes, bytes) else read_file(os.fspath(path_or_bytes))
     members = read_archive(data)
-    manifest_bytes, signature_bytes = _first_two(members)
+    manifest_bytes, signature_bytes = _manifest_and_signature(members)
     key = _check_signature(manifest_bytes, signature_bytes, trust)
     manifest = _parse(manifest_bytes)
     check_manifest(manifest)
-    trust.check_policy(manifest, trust.key_of(key))
+    trust.check_claims(manifest, trust.key_of(key))
     verified = _check_members(members[2:], manifest["members"])
     if trust.policy is not None:
         trust.policy.check(manifest, verified)
@@ -69,8 +70,8 @@ def signature_member(key: str, signature: bytes) -> bytes:
     return strict_json.dumps(document)
 
 
-def read_file(path: str) -> bytes:
-    """The bytes at ``path``, read once and no more of them than a bundle may have. Raises as ``read_bundle`` does."""
+def open_file(path: str) -> int:
+    """A descriptor of the bundle's file at ``path``, for reading. Raises as ``read_bundle`` does."""
     try:
         # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -82,6 +83,16 @@ def read_file(path: str) -> bytes:
             raise BadInput("Expected a bundle at {}, found something that is no file. Name a .veil file.".format(path))
         if facts.st_size > MAX_BUNDLE_BYTES:  # before a board's memory is filled with it
             _refuse("too-large", "it has {} bytes and {} are the most allowed".format(facts.st_size, MAX_BUNDLE_BYTES))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def read_file(path: str) -> bytes:
+    """The bytes at ``path``, read once and no more of them than a bundle may have. Raises as ``read_bundle`` does."""
+    handle = open_file(path)
+    try:
         with os.fdopen(handle, "rb", closefd=False) as file:
             return file.read(MAX_BUNDLE_BYTES + 1)  # one more than allowed: a file that grew is seen as too large
     except OSError as error:
@@ -90,7 +101,7 @@ def read_file(path: str) -> bytes:
         os.close(handle)
 
 
-def _first_two(members: List[Tuple[str, bytes]]) -> Tuple[bytes, bytes]:
+def _manifest_and_signature(members: List[Tuple[str, bytes]]) -> Tuple[bytes, bytes]:
     names = [name for name, _ in members]
     for place, name, reason in ((0, MANIFEST, "no-manifest"), (1, SIGNATURE, "unsigned")):
         if name not in names:

@@ -1,16 +1,15 @@
-"""Whom this device believes: a folder of public keys, and the policy that goes with them.
+"""Whom this device trusts: the keys that may sign, and what a bundle by one of them must say to be taken.
 
-A key file ends in ``.pub`` and has one line, ``edgeveil-ed25519 <64 hex> <name>``, with `` development`` behind it for
-a throw-away key. What is in the folder was put there by the device's owner; nothing in a bundle can add to it.
+``edgeveil.edge_runtime.bundle.trust_store.open_trust`` reads it from a folder. What is in the folder was put there by
+the device's owner; nothing in a bundle can add to it.
 """
 
-import os
-from typing import Any, Dict, FrozenSet, Iterable, Optional, Union
+from typing import Any, Dict, FrozenSet, Iterable, Union
 
-from edgeveil.edge_runtime.bundle.policy import Policy
+from edgeveil.edge_runtime.bundle.policy import NoPolicyForAudit, Policy
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats.validate import show
-from edgeveil.edge_runtime.signing.keys import Key, read_public_key
+from edgeveil.edge_runtime.signing.keys import Key
 
 
 class Trust(object):
@@ -18,7 +17,8 @@ class Trust(object):
 
     ``floor``: the smallest ``security_version`` that is still taken. ``audience``: the name that bundles for this
     device alone are made out to; bundles made out to nobody in particular are always taken. ``revoked``: keys that may
-    not sign any more, whatever else is said of them. ``policy``: what its owner demands of bundles besides, or None.
+    not sign any more, whatever else is said of them. ``policy``: what its owner demands of bundles besides; None
+    where there is no policy, ``NoPolicyForAudit`` where the one that there is was set aside.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Trust(object):
         floor: int = 0,
         audience: str = "",
         revoked: FrozenSet[str] = frozenset(),
-        policy: Optional[Policy] = None,
+        policy: Union[Policy, NoPolicyForAudit, None] = None,
     ) -> None:
         self.revoked, self.policy = revoked, policy
         self.keys: Dict[str, Key] = {}
@@ -39,29 +39,6 @@ class Trust(object):
                 raise BadInput(problem.format(known.name, key.name))
         self.floor = floor
         self.audience = audience
-
-    @classmethod
-    def open(cls, folder: Union[str, "os.PathLike[str]"], *, floor: int = 0, audience: str = "") -> "Trust":
-        """Read every ``*.pub`` of a folder, or a device's own trust where the folder holds one (``device_trust``).
-
-        Raises ``BadInput`` for a folder without keys or a file that is no key.
-        """
-        folder = os.fspath(folder)
-        from edgeveil.edge_runtime.bundle.trust_store import is_device_trust, open_device_trust
-
-        if is_device_trust(folder):
-            return open_device_trust(folder, floor=floor)
-        advice = "Name the folder that holds the signing.pub of those who may sign (edgeveil keygen makes one)."
-        if not os.path.isdir(folder):
-            came = "a file" if os.path.exists(folder) else "nothing"
-            raise BadInput("Expected a trust folder at {}, found {} there. {}".format(folder, came, advice))
-        try:
-            names = sorted(name for name in os.listdir(folder) if name.endswith(".pub"))
-        except OSError as error:
-            raise BadInput("The trust folder {} cannot be read: {}.".format(folder, error.strerror)) from None
-        if not names:
-            raise BadInput("The trust folder {} holds no .pub file. {}".format(folder, advice))
-        return cls([read_public_key(os.path.join(folder, name)) for name in names], floor=floor, audience=audience)
 
     def key_of(self, public_key: str) -> Key:
         """The trusted key of these 64 hexadecimal digits; raises ``BundleRefused`` where there is none."""
@@ -76,7 +53,7 @@ class Trust(object):
             raise BundleRefused("untrusted-key", message.format(public_key[:16]))
         return self.keys[public_key]
 
-    def check_policy(self, manifest: Dict[str, Any], key: Key) -> None:
+    def check_claims(self, manifest: Dict[str, Any], key: Key) -> None:
         """Raise ``BundleRefused`` where a checked manifest says what this signer or this device does not allow."""
         if key.development and not manifest["development"]:
             message = "It is signed by the development key {} and does not call itself one. Seal it again."

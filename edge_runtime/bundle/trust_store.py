@@ -1,6 +1,8 @@
-"""The trust of a device: a root key that stays offline signs who may sign, who may no more, and the least version.
+"""The one door to a trust folder: plain public keys, or the trust of a device.
 
-::
+On a workstation it holds public keys: ``*.pub``, each one line ``edgeveil-ed25519 <64 hex> <name>``, followed by
+`` development`` for a throw-away key. On a device a root key that stays offline signs who may sign, who may no more,
+and the least version::
 
     FOLDER/root.pub      the root key, put there by the first flash and by nothing since
     FOLDER/trust.json    an envelope by that key (``edgeveil.edge_runtime.signing.envelope``), of kind ``trust``
@@ -13,14 +15,14 @@ device or fleet). Nothing here looks at a clock: a board's may say 1970.
 """
 
 import os
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple, Union
 
-from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, open_policy, read_policy
+from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, NoPolicyForAudit, Policy, open_policy, read_policy
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.formats.validate import record, sequence, sha256, text, truth, whole
-from edgeveil.edge_runtime.signing.envelope import unwrap
+from edgeveil.edge_runtime.signing.envelope import signed_by, unwrap
 from edgeveil.edge_runtime.signing.keys import Key, read_public_key
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.edge_runtime.storage.filesystem import read
@@ -40,31 +42,57 @@ class TrustFile(NamedTuple):
     audience: str
 
 
-def is_device_trust(folder: str) -> bool:
-    """Whether the folder holds a device's trust and not just public keys."""
-    return os.path.exists(os.path.join(folder, TRUST_FILE))
+def open_trust(
+    folder: Union[str, "os.PathLike[str]"],
+    *,
+    floor: int = 0,
+    audience: str = "",
+    policy: Union[Policy, NoPolicyForAudit, None] = None,
+) -> Trust:
+    """The trust of a folder: a device's own where it has a ``trust.json``, else every ``*.pub`` in it.
 
-
-def open_device_trust(folder: str, *, floor: int = 0) -> Trust:
-    """The ``Trust`` of a device. ``floor``: what it has risen to here. Raises ``BadInput`` or ``BundleRefused``."""
+    ``floor`` is what the least security version has risen to here, ``audience`` what bundles may be made out to by keys
+    of a plain folder (a device's trust file says its own). ``policy`` is taken in place of the device's. Raises
+    ``BadInput`` for a folder without keys or with a file that is none of these, ``BundleRefused`` for a ``trust.json``
+    that the root key did not sign.
+    """
+    folder = os.fspath(folder)
+    if not os.path.exists(os.path.join(folder, TRUST_FILE)):
+        keys = [read_public_key(os.path.join(folder, name)) for name in _key_files(folder)]
+        return Trust(keys, floor=floor, audience=audience, policy=policy)
     root = read_public_key(os.path.join(folder, ROOT_KEY))
     data = read(os.path.join(folder, TRUST_FILE))
     if data is None:
         raise BadInput("Expected {} in {}; it cannot be read. Flash the trust again.".format(TRUST_FILE, folder))
     file = read_trust_file(data, root)
-    keys = [key for key in file.keys if key.key not in file.revoked]
     return Trust(
-        keys,
+        [key for key in file.keys if key.key not in file.revoked],
         floor=max(floor, file.security_version),
         audience=file.audience,
         revoked=frozenset(file.revoked),
-        policy=open_policy(os.path.join(folder, POLICY_FILE)),
+        policy=open_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy,
     )
+
+
+def _key_files(folder: str) -> List[str]:
+    """The names of a folder's ``*.pub``, sorted. Raises ``BadInput`` where there are none."""
+    advice = "Name the folder that holds the signing.pub of those who may sign (edgeveil keygen makes one)."
+    if not os.path.isdir(folder):
+        came = "a file" if os.path.exists(folder) else "nothing"
+        raise BadInput("Expected a trust folder at {}, found {} there. {}".format(folder, came, advice))
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".pub"))
+    except OSError as error:
+        raise BadInput("The trust folder {} cannot be read: {}.".format(folder, error.strerror)) from None
+    if not names:
+        raise BadInput("The trust folder {} holds no .pub file. {}".format(folder, advice))
+    return names
 
 
 def read_trust_file(data: bytes, root: Key) -> TrustFile:
     """What ``trust.json`` says, once ``root`` is seen to have signed it. Raises ``BundleRefused``."""
-    payload: Dict[str, Any] = record(unwrap(KIND, data, _signed_by(root, KIND)), "trust", _KEYS)
+    payload: Dict[str, Any] = unwrap(KIND, data, signed_by(root, KIND))
+    record(payload, "trust", _KEYS)
     whole(payload["schema"], "schema", 1, 1)
     keys = [_key(entry, "keys[{}]".format(place)) for place, entry in enumerate(sequence(payload["keys"], "keys"))]
     revoked = [sha256(key, "revoked[{}]".format(i)) for i, key in enumerate(sequence(payload["revoked"], "revoked"))]
@@ -99,9 +127,8 @@ def update_trust(folder: str, data: bytes) -> bool:
 
 def read_signed_policy(data: bytes, root: Key) -> Tuple[int, bytes]:
     """Version and ``policy.json`` of a policy that ``root`` signed. Raises ``BundleRefused`` or ``BadInput``."""
-    payload = record(
-        unwrap(POLICY_KIND, data, _signed_by(root, POLICY_KIND)), "policy", ("policy", "schema", "version")
-    )
+    payload = unwrap(POLICY_KIND, data, signed_by(root, POLICY_KIND))
+    record(payload, "policy", ("policy", "schema", "version"))
     whole(payload["schema"], "schema", 1, 1)
     policy = strict_json.dumps(payload["policy"])
     read_policy(policy)
@@ -129,19 +156,6 @@ def update_policy(folder: str, data: bytes) -> bool:
     write_atomic(os.path.join(folder, POLICY_FILE), policy, mode=0o644)
     write_atomic(os.path.join(folder, SIGNED_POLICY_FILE), data, mode=0o644)
     return True
-
-
-def _signed_by(root: Key, kind: str) -> Any:
-    def trusted(key: str) -> None:
-        if key != root.key:
-            raise BundleRefused(
-                "untrusted-key",
-                "This {} file is signed by {:.16}..., not by this device's root key {:.16}....".format(
-                    kind, key, root.key
-                ),
-            )
-
-    return trusted
 
 
 def _key(entry: Any, at: str) -> Key:

@@ -1,7 +1,7 @@
-"""What a person needs to aim a camera without seeing its picture: a few levels from 0 to 15, four bits each.
+"""Levels that help to aim a camera without its picture: eight numbers from 0 to 15, four bits each.
 
-They are computed from the raw reading and tell something about it. So they leave the inside only while aiming was
-switched on, go to the preview page of this device alone, and are as coarse as is of any use.
+They are computed from the raw sample and reveal something about it. So they leave the inside only while the camera aid
+is switched on, go to the preview page of this device alone, and are as coarse as is useful.
 """
 
 import math
@@ -10,17 +10,18 @@ from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.ipc.aim_levels import LEVELS, NAMES
+from edgeveil.edge_runtime.ipc.counters import LEVEL
+from edgeveil.edge_runtime.ipc.focus_levels import LEVELS, NAMES
 
 TOP, RIGHT, BOTTOM, LEFT = 1, 2, 4, 8
-AIMING_S = 900.0  # aiming ends by itself: a flag that somebody forgot is not to tell about x for years
+AID_S = 900.0  # it ends by itself: a forgotten flag must not tell about x for years
 _EVERY_S = 0.25
 _DEPTH_MM = 8000.0  # as far as depth cameras see
 _MOST = 120  # rows and columns that are looked at, focus aside
 
 
-def aim(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
-    """The levels of one reading (height, width) or (height, width, channels) whose range is ``low`` to ``high``.
+def focus_levels(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
+    """The levels of one sample (height, width) or (height, width, channels) whose range is ``low`` to ``high``.
 
     ``exposure`` is its middle value, ``dark`` and ``bright`` how much of it is at either end of the range (a depth of 0
     is no reading), ``near`` and ``far`` where 5 and 95 % of the others lie. ``blob`` is how much stands out from the
@@ -50,17 +51,17 @@ def aim(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
     return dict(zip(NAMES, found))
 
 
-class Aiming(object):
-    """Inside, while a person aims: levels of a reading now and then, to ``counters`` under ``aim:NAME``; -1 is none."""
+class CameraAid(object):
+    """While a person aims: writes levels to ``counters`` as ``level:NAME`` every quarter of a second; -1 is none."""
 
     def __init__(self, manifest: Dict[str, Any], counters: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self._low, self._high = _range(manifest)
         self._counters, self._clock = counters, clock
-        self._end_s = clock() + AIMING_S
+        self._end_s = clock() + AID_S
         self._next_s = 0.0
 
-    def look(self, raw: np.ndarray) -> None:
-        """Take the levels of this reading, if it is time; after ``AIMING_S`` there are none any more."""
+    def observe(self, raw: np.ndarray) -> None:
+        """Update the levels from this sample, if it is time; after ``AID_S`` there are none."""
         now = self._clock()
         if now < self._next_s:
             return
@@ -70,17 +71,17 @@ class Aiming(object):
         else:
             self._next_s = now + _EVERY_S
             try:
-                levels = aim(raw, low=self._low, high=self._high)
+                levels = focus_levels(raw, low=self._low, high=self._high)
             except Exception:
-                # A reading that is none costs its own levels; the error's text may hold a part of it.
-                self._counters.add("fault:aim")
+                # A bad sample has no levels; the text of the error may hold a part of it.
+                self._counters.add("fault:camera-aid")
                 return
         for name, level in levels.items():
-            self._counters.set("aim:" + name, level)
+            self._counters.set(LEVEL + name, level)
 
 
 def _range(manifest: Dict[str, Any]) -> Tuple[float, float]:
-    """Of the sensor's own readings, where ``capture`` says what those are; else of the input."""
+    """The range of the sensor's samples where ``capture`` describes them, else of the input."""
     capture, low, high = manifest["capture"], manifest["input"]["low"], manifest["input"]["high"]
     if capture is not None:
         if capture["frame"]["unit_mm"] is not None:
@@ -88,7 +89,7 @@ def _range(manifest: Dict[str, Any]) -> Tuple[float, float]:
         if capture["low"] is not None:
             low, high = capture["low"], capture["high"]
     if not isinstance(low, (int, float)):
-        # Each feature has its own range, or none: such a vector is not aimed.
+        # Each feature has its own range, or none: such a vector has no camera aid.
         return 0.0, 1.0
     return float(low), float(high)
 

@@ -1,9 +1,9 @@
 """From what a sensor gives to what a pipeline takes: crops of people, measure, size and type, as the manifest says.
 
-The same code in training and on the device, numpy alone. docs/sources.md has it for people.
+The same code in training and on the device, numpy alone. docs/reference/sources.md has it for people.
 """
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 
@@ -27,11 +27,11 @@ class Capture(object):
         capture, spec = manifest["capture"], manifest["input"]
         self.slots = 1 if capture is None else capture["slots"]
         self.left_out = 0
-        self._finish = self._people = None
+        self._convert = self._people = None
         if capture is None:
             return
         self._shape, self._dtype = tuple(capture["frame"]["shape"]), np.dtype(capture["frame"]["dtype"])
-        self._finish = _finish(capture, spec)
+        self._convert = _converter(capture, spec)
         if capture["crop"] is not None:
             self._people = _People(capture)
 
@@ -40,7 +40,7 @@ class Capture(object):
 
         Raises ``FrameDropped`` (``shape``, ``dtype``) for a frame that is not the sensor's.
         """
-        if self._finish is None:
+        if self._convert is None:
             return [(0, frame)]
         data = frame._data
         if data.ndim == len(self._shape) + 1 and data.shape[-1] == 1:
@@ -50,11 +50,11 @@ class Capture(object):
         if data.dtype != self._dtype:
             raise FrameDropped("dtype")
         if self._people is None:
-            return [(0, RawFrame(self._finish(data), frame.index, frame.captured_ns))]
+            return [(0, RawFrame(self._convert(data), frame.index, frame.captured_ns))]
         crops, left_out = self._people.crops(data)
         self.left_out += left_out
         return [
-            (slot, RawFrame(self._finish(crop), frame.index, frame.captured_ns, track)) for track, slot, crop in crops
+            (slot, RawFrame(self._convert(crop), frame.index, frame.captured_ns, track)) for track, slot, crop in crops
         ]
 
     @property
@@ -92,7 +92,7 @@ class _People(object):
         )
         self.tracker = Tracker(slots=self._most, step_px=crop["step_px"], gone_frames=crop["gone_frames"])
 
-    def crops(self, depth):
+    def crops(self, depth: np.ndarray) -> Tuple[List[Tuple[int, int, np.ndarray]], int]:
         """[(track, slot, crop)] and how many people had no slot left."""
         self._floor.update(depth)
         grid = tuple(slice(GRID // 2, n // GRID * GRID, GRID) for n in self._shape)
@@ -111,9 +111,9 @@ class _People(object):
         return crops, left_out
 
 
-def _finish(capture, spec):
+def _converter(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
     """The function from a frame or crop of the sensor's own type to the pipeline's input."""
-    scale = _scale(capture, spec)
+    scale = _scaler(capture, spec)
     shape = tuple(spec["shape"])
     if spec["kind"] == "vector":
         return scale
@@ -123,7 +123,7 @@ def _finish(capture, spec):
     means = capture["resize"] == "area" and size != shape[:2]
     fit = (resize.area if means else resize.nearest)(size, shape[:2])
 
-    def run(picture):
+    def run(picture: np.ndarray) -> np.ndarray:
         if gray:
             picture = picture.dot(np.array([RED, GREEN, BLUE], np.uint16)) >> 8
             picture = picture.astype(np.uint8)
@@ -134,7 +134,7 @@ def _finish(capture, spec):
     return run
 
 
-def _scale(capture, spec):
+def _scaler(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
     """The function from readings to the input's type: low to high become the ends of the input's range.
 
     ``depth``: 0, no reading, is as far as can be. ``seen``: 1 where the reading is within low to high, else 0.
@@ -144,11 +144,11 @@ def _scale(capture, spec):
     whole = dtype.kind in "iu"
     unit = np.float32((capture["frame"]["unit_mm"] or 1.0) if measure in ("depth", "height") else 1.0)
 
-    def ends(v):
+    def ends(v: np.ndarray) -> np.ndarray:
         v = v * np.float32(spec["high"] - spec["low"]) + np.float32(spec["low"])
         return (np.rint(v) if whole else v).astype(dtype)
 
-    def arithmetic(x):
+    def arithmetic(x: np.ndarray) -> np.ndarray:
         if low is None:
             return np.rint(x).astype(dtype) if whole and x.dtype.kind == "f" else x.astype(dtype)
         if measure == "seen":

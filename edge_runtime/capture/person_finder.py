@@ -4,11 +4,12 @@ Section 6.1 of paper 001 takes a patch around each person; this finds where. Onl
 for 424 x 512 on a workstation.
 """
 
-from typing import List, Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
 GRID = 4  # every fourth row and column is looked at; a head is about 40 pixels wide
+Slices = Tuple[slice, ...]
 HEAD_MM = 350.0  # what is at most so far below the highest point is head and shoulders, whose middle is the person's
 
 
@@ -18,12 +19,12 @@ class Floor(object):
     Where somebody stood all that while, they are floor. ``depth`` is uint16 (height, width), 0 where none was read yet.
     """
 
-    def __init__(self, shape, frames):
+    def __init__(self, shape: Tuple[int, ...], frames: int) -> None:
         self.depth = np.zeros(shape, np.uint16)
         self._recent = np.zeros(shape, np.uint16)
         self._frames, self._seen = frames, 0
 
-    def update(self, depth):
+    def update(self, depth: np.ndarray) -> None:
         """Take one more picture in."""
         if self._seen == self._frames:
             # Two blocks of time: the older one is forgotten, so that a chair that was put there becomes floor.
@@ -34,7 +35,7 @@ class Floor(object):
         np.maximum(self.depth, depth, out=self.depth)
         self._seen += 1
 
-    def height(self, depth, window=(slice(None), slice(None))):
+    def height(self, depth: np.ndarray, window: Slices = (slice(None), slice(None))) -> np.ndarray:
         """How far readings (of this part of the picture) rise above the floor, uint16; 0 without a reading."""
         above = self.depth[window] - depth
         above[depth == 0] = 0
@@ -50,12 +51,14 @@ class Finder(object):
     heights are in units of a reading.
     """
 
-    def __init__(self, shape, *, focal_px, apart, least_height, least_pixels):
+    def __init__(
+        self, shape: Sequence[int], *, focal_px: float, apart: float, least_height: float, least_pixels: int
+    ) -> None:
         self._rows, self._columns = ((np.arange(n // GRID, dtype=np.float32) + 0.5) * GRID for n in shape)
         self._down, self._across = (self._rows - shape[0] / 2) / focal_px, (self._columns - shape[1] / 2) / focal_px
         self._apart, self._least_height, self._least = apart, least_height, least_pixels
 
-    def __call__(self, depth, above, head, most):
+    def __call__(self, depth: np.ndarray, above: np.ndarray, head: float, most: int) -> List[Tuple[float, float]]:
         """Rows and columns of people in the picture, the tallest first, at most ``most``.
 
         ``depth`` and ``above`` are uint16 on the grid; who is within ``head`` of their highest point is head and
@@ -85,7 +88,7 @@ class Finder(object):
         return found
 
 
-def _mean3(x):
+def _mean3(x: np.ndarray) -> np.ndarray:
     """Means of 3 by 3, the border left 0: a single wrong reading is no head."""
     across = x[:, :-2] + x[:, 1:-1] + x[:, 2:]
     mean = np.zeros_like(x)
@@ -93,7 +96,7 @@ def _mean3(x):
     return mean
 
 
-def window(centre, size, shape):
+def window(centre: Sequence[float], size: Sequence[int], shape: Sequence[int]) -> Tuple[Slices, Slices]:
     """The part of a picture of ``shape`` that a crop of ``size`` around ``centre`` sees, and where it lies in the crop.
 
     Two pairs of slices; the crop's middle is the centre's pixel, and what is outside the picture is left out.

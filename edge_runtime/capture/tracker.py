@@ -1,6 +1,6 @@
 """Who was who a frame ago: the nearest crop takes the track on; a track ends when its person has gone."""
 
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 
 class Tracker(object):
@@ -13,7 +13,7 @@ class Tracker(object):
 
     def __init__(self, *, slots: int, step_px: float, gone_frames: int) -> None:
         self._slots, self._step, self._gone = slots, step_px, gone_frames
-        self._tracks: Dict[int, List] = {}  # number: [row, column, frames without, slot]
+        self._tracks: Dict[int, List[Any]] = {}  # number: [row, column, frames without, slot]
         self._next = 1
         self.ended: List[int] = []
 
@@ -48,7 +48,7 @@ class Tracker(object):
         for number in list(self._tracks):
             self._end(number)
 
-    def _begin(self, centre):
+    def _begin(self, centre: Tuple[float, float]) -> Optional[Tuple[int, int]]:
         used = {track[3] for track in self._tracks.values()}
         free = [slot for slot in range(self._slots) if slot not in used]
         if not free:
@@ -57,6 +57,6 @@ class Tracker(object):
         self._tracks[number] = [centre[0], centre[1], 0, free[0]]
         return number, free[0]
 
-    def _end(self, number):
+    def _end(self, number: int) -> None:
         del self._tracks[number]
         self.ended.append(number)

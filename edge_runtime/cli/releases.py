@@ -1,33 +1,30 @@
 """The commands of ``edgeveil-edge`` about what is installed: install, update, rollback, status, trust, policy."""
 
+import argparse
 import os
 import subprocess
 import sys
-from typing import Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
+from edgeveil.edge_runtime import paths
+from edgeveil.edge_runtime.cli import options
+from edgeveil.edge_runtime.cli.options import Call, add_json
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.paths import ROOT
-from edgeveil.edge_runtime.releases.trial import (
-    TRIAL_FRAMES,
-    _device_of,
-    _making_way,
-    _say,
-    open_releases,
-    status,
-    trial,
-)
+
+if TYPE_CHECKING:
+    from edgeveil.edge_runtime.pipeline.perturber import Perturber
+
+TRIAL_FRAMES = 30
 
 
-def add_commands(commands, epilog):
-    """Add them to the parser of ``edgeveil-edge``. ``epilog`` makes the end of a help page from an example."""
+def add_commands(commands: Any) -> None:
+    """Add them to the parser of ``edgeveil-edge``."""
 
-    def command(name, call, summary, example):
-        added = commands.add_parser(
-            name, help=summary, description=summary[0].upper() + summary[1:] + ".", **epilog(example)
-        )
+    def command(name: str, call: Call, summary: str, example: str) -> argparse.ArgumentParser:
+        added = options.add_command(commands, name, call, summary, example)
         added.add_argument("--root", default=ROOT, metavar="DIR", help="where the releases lie ({})".format(ROOT))
-        added.set_defaults(call=call)
         return added
 
     install = command(
@@ -37,10 +34,7 @@ def add_commands(commands, epilog):
         "edgeveil-edge install new.veil",
     )
     install.add_argument("bundle", metavar="BUNDLE", help="the .veil file")
-    install.add_argument("--source", metavar="KIND:WHERE", help="try it on frames of this source (synthetic ones)")
-    install.add_argument(
-        "--frames", type=int, default=TRIAL_FRAMES, metavar="N", help="so many ({})".format(TRIAL_FRAMES)
-    )
+    _add_trial(install)
     install.add_argument("--device", metavar="WORD", help="try it on that (what the service's settings say, else cpu)")
     install.add_argument("--again", action="store_true", help="even if it failed here three times")
     update = command(
@@ -52,10 +46,7 @@ def add_commands(commands, epilog):
     update.add_argument(
         "--from", dest="place", required=True, metavar="WHERE", help="https://HOST/FOLDER or dir:FOLDER with index.json"
     )
-    update.add_argument("--source", metavar="KIND:WHERE", help="try it on frames of this source (synthetic ones)")
-    update.add_argument(
-        "--frames", type=int, default=TRIAL_FRAMES, metavar="N", help="so many ({})".format(TRIAL_FRAMES)
-    )
+    _add_trial(update)
     command("recover", _recover, "put right what a power cut left; called at every start", "edgeveil-edge recover")
     command("rollback", _rollback, "run the previous release again", "edgeveil-edge rollback")
     tried = command(
@@ -67,12 +58,9 @@ def add_commands(commands, epilog):
     tried.add_argument("bundle", metavar="BUNDLE", help="the .veil file")
     tried.add_argument("--trust", required=True, metavar="DIR", help="the device's trust")
     tried.add_argument("--device", default=CPU, metavar="WORD", help="what runs the model (cpu)")
-    tried.add_argument("--source", metavar="KIND:WHERE", help="frames of this source (synthetic ones)")
-    tried.add_argument(
-        "--frames", type=int, default=TRIAL_FRAMES, metavar="N", help="so many ({})".format(TRIAL_FRAMES)
-    )
-    status = command("status", _status, "say what runs here and what failed", "edgeveil-edge status --json")
-    status.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+    _add_trial(tried)
+    status = command("status", _status, "show what runs here and what failed", "edgeveil-edge status --json")
+    add_json(status)
     releases = command("releases", _releases, "list the releases on this board", "edgeveil-edge releases --keep 3")
     releases.add_argument("--keep", type=int, metavar="N", help="remove all but the newest N")
     trust = command(
@@ -88,13 +76,21 @@ def add_commands(commands, epilog):
     policy.add_argument("file", metavar="FILE", help="policy-signed.json of edgeveil trust policy")
 
 
-def _install(arguments):
+def _add_trial(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--source", metavar="KIND:WHERE", help="try it on frames of this source (synthetic ones)")
+    command.add_argument(
+        "--frames", type=int, default=TRIAL_FRAMES, metavar="N", help="frames to try it on ({})".format(TRIAL_FRAMES)
+    )
+
+
+def _install(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.reader import read_file
+    from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
 
     releases = open_releases(arguments.root)
     data = read_file(arguments.bundle)
-    device = _device_of(arguments)
-    with _making_way(device):
+    device = trial_device(arguments.device)
+    with service_stopped(device, _note):
         tried = trial(arguments.root, arguments.source, arguments.frames, device)
         changed = releases.install(data, tried, again=arguments.again)
     state = releases.state()
@@ -105,36 +101,37 @@ def _install(arguments):
     )
 
 
-def _update(arguments):
-    from edgeveil.edge_runtime.bundle.trust import Trust
+def _update(arguments: argparse.Namespace) -> None:
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+    from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
     from edgeveil.edge_runtime.releases.update import update
 
     releases = open_releases(arguments.root)
     releases.recover()
     state = releases.state()
-    device = _device_of(arguments)
+    device = trial_device(None)
 
-    def install(data):
-        with _making_way(device):
+    def install(data: bytes) -> bool:
+        with service_stopped(device, _note):
             return releases.install(data, trial(arguments.root, arguments.source, arguments.frames, device))
 
     changed = update(
         arguments.root,
         arguments.place,
-        Trust.open(os.path.join(arguments.root, "trust"), floor=state.floor),
+        open_trust(os.path.join(arguments.root, "trust"), floor=state.floor),
         install,
         committed=state.committed,
-        say=_say,
+        say=_note,
     )
     sys.stdout.write("{} {}\n".format("now runs" if changed else "runs already:", releases.state().committed))
-    if changed and os.path.isdir("/run/systemd/system"):
-        # What runs still runs the old one; a board without the service has nothing to restart.
+    if changed and os.path.isdir(paths.SYSTEMD):
+        # The service still runs the old release; a board without the service has nothing to restart.
         code = subprocess.call(["systemctl", "try-restart", "edgeveil.service"], stdin=subprocess.DEVNULL)  # noqa: S607 - found as every shell would
         if code:
             raise DeviceFailed("the new release is installed, but its service was not restarted (code {})".format(code))
 
 
-def _try(arguments):
+def _try(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bench.protocol import synthetic_frames
     from edgeveil.edge_runtime.errors import FrameDropped
     from edgeveil.edge_runtime.pipeline.perturber import Perturber
@@ -142,7 +139,7 @@ def _try(arguments):
     dropped: Dict[str, int] = {}
     with Perturber.open(arguments.bundle, trust=arguments.trust, device=arguments.device) as perturber:
         if arguments.source:
-            done, dropped = _frames_of(arguments.source, perturber, arguments.frames)
+            done, dropped = _perturb_source(arguments.source, perturber, arguments.frames)
         else:
             done, frames = 0, synthetic_frames(perturber.manifest["input"])
             for number in range(arguments.frames):
@@ -152,14 +149,14 @@ def _try(arguments):
                 except FrameDropped as drop:
                     dropped[drop.reason] = dropped.get(drop.reason, 0) + 1
         name = perturber.artefact
-    # On an empty scene no frame may come; a frame that came and was dropped is a failure.
+    # An empty scene may give no crop to perturb; a frame that came and was dropped is a failure.
     if dropped:
         reasons = ", ".join("{} x {}".format(count, reason) for reason, count in sorted(dropped.items()))
         raise DeviceFailed("of {} frames some were dropped: {}".format(arguments.frames, reasons))
     sys.stdout.write("passed: {} frames with {} on {}\n".format(done, name, arguments.device))
 
 
-def _frames_of(text, perturber, count):
+def _perturb_source(text: str, perturber: "Perturber", count: int) -> Tuple[int, Dict[str, int]]:
     """How many of the first ``count`` frames of a source were perturbed, and why others were dropped."""
     from edgeveil.edge_runtime.capture.crops import Capture
     from edgeveil.edge_runtime.errors import FrameDropped
@@ -182,18 +179,24 @@ def _frames_of(text, perturber, count):
     return done, dropped
 
 
-def _recover(arguments):
+def _recover(arguments: argparse.Namespace) -> None:
+    from edgeveil.edge_runtime.releases.trial import open_releases
+
     done = open_releases(arguments.root).recover()
     if done:
         sys.stdout.write(done + "\n")
 
 
-def _rollback(arguments):
+def _rollback(arguments: argparse.Namespace) -> None:
+    from edgeveil.edge_runtime.releases.trial import open_releases
+
     sys.stdout.write("now runs {}\n".format(open_releases(arguments.root).rollback()))
 
 
-def _status(arguments):
+def _status(arguments: argparse.Namespace) -> None:
     import json
+
+    from edgeveil.edge_runtime.releases.trial import status
 
     document = status(arguments.root)
     if arguments.json:
@@ -205,7 +208,9 @@ def _status(arguments):
     )
 
 
-def _releases(arguments):
+def _releases(arguments: argparse.Namespace) -> None:
+    from edgeveil.edge_runtime.releases.trial import open_releases
+
     releases = open_releases(arguments.root)
     gone = releases.prune(arguments.keep) if arguments.keep is not None else []
     state = releases.state()
@@ -216,20 +221,20 @@ def _releases(arguments):
         sys.stdout.write("{}  removed\n".format(sha))
 
 
-def _trust(arguments):
+def _trust(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.trust_store import update_trust
 
     _take(arguments, update_trust)
 
 
-def _policy(arguments):
+def _policy(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.trust_store import update_policy
 
     _take(arguments, update_policy)
 
 
-def _take(arguments, update):
-    """Hand a signed file to whoever puts it into the folder of trust, and say whether it was new."""
+def _take(arguments: argparse.Namespace, update: Callable[[str, bytes], bool]) -> None:
+    """Update the trust folder with a signed file, and print whether it was new."""
     try:
         with open(arguments.file, "rb") as file:
             data = file.read(2**20 + 1)
@@ -237,3 +242,7 @@ def _take(arguments, update):
         raise BadInput("There is no file to read at {}: {}.".format(arguments.file, error.strerror)) from None
     taken = update(os.path.join(arguments.root, "trust"), data)
     sys.stdout.write("taken\n" if taken else "this board has it already\n")
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(text + "\n")

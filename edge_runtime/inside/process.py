@@ -1,8 +1,8 @@
 """The inside: the one process that sees raw frames. Source, capture and perturber live here, and no network.
 
-It is started by ``supervise.py`` with nothing but a few pipes: no socket, no terminal, no standard input or output.
-What it lets out are records of one size (``record.py``), counters (``counters.py``), and notes: lines of JSON with a
-word, a sentence that holds no value of a frame, and what the bundle says of itself.
+The outside starts it with a few pipes: no socket, no terminal, no standard input or output. What it sends are records
+of one size (``ipc.record``), counters (``ipc.counters``), and notes (``ipc.notes``): lines of JSON with a word, a
+sentence that holds no value of a frame, and what the bundle says of itself.
 """
 
 import json
@@ -10,49 +10,82 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
-from edgeveil.edge_runtime.bundle.reader import read_all
-from edgeveil.edge_runtime.device import hears_of_usb
+from edgeveil.edge_runtime.bundle.reader import open_file, read_all
+from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.notes import Notes
 from edgeveil.edge_runtime.ipc.pipe import Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
+from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
 from edgeveil.edge_runtime.ipc.schedule import schedule
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.sandbox import hardening, isolation
+from edgeveil.edge_runtime.sandbox.account import Account
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog, put_off_alarm
 
-# Sensors that are network interfaces themselves: in a namespace of its own, the inside would not have them.
-_NETWORK_SENSORS = ("wifi",)
-# What these read with needs shared memory that counts as files.
+# Sources whose libraries need shared memory, which counts as files.
 _NEEDS_FILES = ("libcamera", "gst")
+
+Ends = NamedTuple(
+    "Ends",
+    [
+        ("records", int),  # file descriptors: pipes to the outside,
+        ("notes", int),
+        ("counters", int),  # a page of memory that both have,
+        ("bundle", int),  # a file,
+        ("frames", Optional[int]),  # and a pipe from the process that fetches frames over a network, if any
+    ],
+)
 
 
 def main(argv: List[str]) -> int:
-    """``argv``: one JSON object of file descriptors: settings, records, notes, counters, bundle, frames (or null)."""
-    handles = json.loads(argv[0])
+    """``argv``: one JSON object: the descriptors of ``Ends``, that of the ``settings``, and the facts of this start.
+
+    ``network``: whether it stays in the system's network namespace; ``account``: the user to run as, or None;
+    ``retry``: whether the source was open before, so that it may come back.
+    """
+    given = json.loads(argv[0])
     hardening.no_core_dumps()
     hardening.end_with_parent()
-    settings = _read_settings(handles["settings"])
-    return _run(settings, handles)
+    with os.fdopen(given["settings"], "rb") as file:
+        settings = Settings(**json.loads(file.read().decode("utf-8")))
+    account = None if given["account"] is None else Account(*given["account"])
+    ends = Ends(**{name: given[name] for name in Ends._fields})
+    return _run(settings, ends, network=given["network"], account=account, retry=given["retry"])
 
 
-def _run(settings: Dict[str, Any], handles: Dict[str, int]) -> int:
-    kind = settings["source"].partition(":")[0]
-    isolated = isolation.enter(namespace=kind not in _NETWORK_SENSORS and not hears_of_usb(settings["device"]))
-    notes = Notes(handles["notes"])
+def run_alone(settings: Settings, folder: str) -> int:
+    """Run an inside that a service manager started; ``folder`` is where it meets the outside.
+
+    Returns the exit code; the outside reports what happened. Raises ``BadInput`` where there is no outside.
+    """
+    found = open_for_inside(folder)
+    bundle = open_file(settings.bundle)
+    hardening.no_core_dumps()
+    # A manager keeps what is printed, in a journal or a log; from here on notes report everything.
+    hardening.close_outputs()
+    network = isolation.needs_network(settings.source, settings.device)
+    return _run(settings, Ends(bundle=bundle, frames=None, **found), network=network)
+
+
+def _run(
+    settings: Settings, ends: Ends, *, network: bool, account: Optional[Account] = None, retry: bool = False
+) -> int:
+    notes = Notes(ends.notes)
     try:
-        inside = Inside(settings, Pipe(handles["records"]), notes, Counters(handles["counters"]))
-        inside.run(read_all(handles["bundle"]), isolated, handles.get("frames"))
+        isolated = isolation.enter(namespace=not network, account=account)
+        inside = Inside(settings, Pipe(ends.records), notes, Counters(ends.counters), retry=retry)
+        inside.run(read_all(ends.bundle), isolated, ends.frames)
         code, word, message = 0, "end", ""
     except EdgeVeilError as error:
         code, word, message = error.exit_code, type(error).__name__, str(error)
     except (BrokenPipeError, KeyboardInterrupt):
-        return 4  # whoever listened has gone
+        return 4  # the outside has ended
     except Exception as error:
         code, word = PrivacyStop.exit_code, type(error).__name__
         message = "stopped by an unexpected {}; please report this line".format(describe(error))
@@ -60,34 +93,20 @@ def _run(settings: Dict[str, Any], handles: Dict[str, int]) -> int:
     return code
 
 
-def alone(settings: Dict[str, Any], folder: str) -> int:
-    """An inside that a service manager started: ``settings`` as ``main`` reads them, ``folder`` where the outside is.
-
-    Returns the exit code; what is to be said is said to the outside. Raises ``BadInput`` where that is not there.
-    """
-    from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
-
-    ends = open_for_inside(folder)
-    bundle = os.open(settings["bundle"], os.O_RDONLY | os.O_CLOEXEC)
-    hardening.no_core_dumps()
-    # A manager keeps what is printed, in a journal or a log; from here on notes tell what is to be told.
-    hardening.close_outputs()
-    return _run(settings, dict(ends, bundle=bundle))
-
-
 class Inside(object):
     """One run of the inside, from a bundle's bytes to the end of its source."""
 
-    def __init__(self, settings: Dict[str, Any], pipe: Pipe, notes: "Notes", counters: Counters) -> None:
+    def __init__(self, settings: Settings, pipe: Pipe, notes: Notes, counters: Counters, *, retry: bool) -> None:
         self._settings, self._pipe, self._notes, self._counters = settings, pipe, notes, counters
-        self._watchdog = Watchdog(settings["hang_after_s"], put_off=self._put_off)
+        self._retry = retry
+        self._watchdog = Watchdog(settings.hang_after, put_off=self._put_off)
         self._loop: Optional[LiveLoop] = None
         self._stopping = False
         self._sets = 0
 
     def run(self, bundle: bytes, isolated: str, frames: Optional[int]) -> None:
         """Open the bundle, tell what runs, then perturb. Raises what ends it early."""
-        from edgeveil.edge_runtime.capture.camera_aid import Aiming
+        from edgeveil.edge_runtime.capture.camera_aid import CameraAid
         from edgeveil.edge_runtime.capture.crops import Capture
         from edgeveil.edge_runtime.pipeline.perturber import Perturber
 
@@ -97,14 +116,14 @@ class Inside(object):
         locked = hardening.lock_memory()
         with Perturber.open(
             bundle,
-            trust=settings["trust"],
-            backend=settings["backend"],
-            artefact=settings["artefact"],
-            threads=settings["threads"],
-            device=settings["device"],
+            trust=settings.trust,
+            backend=settings.backend,
+            artefact=settings.artefact,
+            threads=settings.threads,
+            device=settings.device,
         ) as perturber:
             del bundle
-            plan = schedule(perturber.manifest, settings["fps"])
+            plan = schedule(perturber.manifest, settings.fps)
             layout = Layout(perturber.manifest["outputs"])
             capture = Capture(perturber.manifest)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
@@ -119,20 +138,20 @@ class Inside(object):
                 counters=self._counters,
                 watchdog=self._watchdog,
                 note=lambda word, text: self._notes.say("fault", word=word, message=text),
-                max_latency_s=settings["max_latency_s"],
-                recheck_s=settings["recheck_s"],
+                max_latency_s=settings.max_latency,
+                recheck_s=settings.recheck,
                 recheck=perturber.recheck,
-                frames=settings["frames"],
-                look=Aiming(perturber.manifest, self._counters).look if settings["aim"] else None,
+                frames=settings.frames,
+                camera_aid=CameraAid(perturber.manifest, self._counters).observe if settings.camera_aid else None,
             )
             started = time.monotonic()
             flat = live.flat()
             spent = time.monotonic() - started
             self._notes.say("ready", info=perturber.info, isolation=isolated, locked=locked, set_ms=spent * 1e3)
             self._send(layout, flat, FLAT)
-            if settings["source"].partition(":")[0] not in _NEEDS_FILES:
+            if settings.source.partition(":")[0] not in _NEEDS_FILES:
                 hardening.no_files()
-            source = self._first(perturber.manifest, frames)
+            source = self._open_first(perturber.manifest, frames)
             self._loop = live
             if self._stopping:
                 live.stop()
@@ -140,14 +159,14 @@ class Inside(object):
                 live.run(source)
             else:
                 with source:
-                    self._file(source, perturber, capture, layout)
+                    self._run_file(source, perturber, capture, layout)
 
-    def _first(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
+    def _open_first(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
         """The source, or None where it was there before and may come back."""
         try:
             source = self._open(manifest, frames)
         except DeviceFailed as error:
-            if not self._settings["retry"] or error.exit_code != DeviceFailed.exit_code:
+            if not self._retry or error.exit_code != DeviceFailed.exit_code:
                 raise
             self._notes.say("fault", word=type(error).__name__.lower(), message=str(error))
             return None
@@ -162,20 +181,25 @@ class Inside(object):
             from edgeveil.edge_runtime.manifest.sensor import expected
             from edgeveil.edge_runtime.sources.network.from_pipe import FetchedSource
 
-            return FetchedSource(frames, self._settings["source"], expected(manifest["input"], manifest["capture"]))
-        options = {name: True for name in ("realtime", "repeat") if self._settings[name]}
-        return open_source(self._settings["source"], manifest["input"], manifest["capture"], **options)
+            return FetchedSource(frames, self._settings.source, expected(manifest["input"], manifest["capture"]))
+        return open_source(
+            self._settings.source,
+            manifest["input"],
+            manifest["capture"],
+            realtime=self._settings.realtime,
+            repeat=self._settings.repeat,
+        )
 
     def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:
         data = b"".join(layout.pack(frame, self._sets, slot, state) for slot, frame in enumerate(made))
         self._pipe.write(data)
         self._sets += 1
 
-    def _file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
+    def _run_file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
         """A file keeps its numbers and has no ticks; all its frames go through, in order, as fast as they are taken."""
 
         def refused(number: int, problem: str) -> None:
-            if self._settings["strict"]:
+            if self._settings.strict:
                 raise BadInput("line {}: {}. Correct it, or leave out --strict.".format(number, problem))
             self._notes.say("fault", word="refused", message="line {} refused: {}".format(number, problem))
 
@@ -202,11 +226,6 @@ class Inside(object):
         self._stopping = True
         if self._loop is not None:
             self._loop.stop()
-
-
-def _read_settings(handle: int) -> Dict[str, Any]:
-    with os.fdopen(handle, "rb") as file:
-        return json.loads(file.read().decode("utf-8"))
 
 
 if __name__ == "__main__":

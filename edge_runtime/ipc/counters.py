@@ -18,7 +18,7 @@ _ENTRY = _NAME_SIZE + 8
 _PAGE = 16384
 _VALUE = struct.Struct("<q")
 _NAME = re.compile(r"[a-z0-9:.-]{1,%d}" % _NAME_SIZE)
-AIM = "aim:"  # levels for aiming a camera, while that is switched on
+LEVEL = "level:"  # levels of the camera aid, while it is switched on
 DROP = "drop:"  # a frame that went in and does not come out, by reason
 
 
@@ -30,56 +30,56 @@ class Counters(object):
 
     def __init__(self, handle: Optional[int] = None) -> None:
         self._page = mmap.mmap(-1 if handle is None else handle, _PAGE)
-        self._places: Dict[str, int] = {}
+        self._offsets: Dict[str, int] = {}
         self._lock = threading.Lock()
 
     def add(self, name: str, count: int = 1) -> None:
         """Count ``count`` more of ``name``."""
         with self._lock:
-            place = self._place(name)
-            _VALUE.pack_into(self._page, place, _VALUE.unpack_from(self._page, place)[0] + count)
+            offset = self._offset(name)
+            _VALUE.pack_into(self._page, offset, _VALUE.unpack_from(self._page, offset)[0] + count)
 
     def set(self, name: str, value: int) -> None:
         """Make ``value`` what ``name`` has."""
         with self._lock:
-            _VALUE.pack_into(self._page, self._place(name), value)
+            _VALUE.pack_into(self._page, self._offset(name), value)
 
     def clear(self) -> None:
         """Every name and number is gone."""
         with self._lock:
             self._page[:] = bytes(_PAGE)
-            self._places.clear()
+            self._offsets.clear()
 
     def get(self, name: str) -> int:
-        """What ``name`` has; 0 where nobody counted it."""
+        """What ``name`` has; 0 if it was never counted."""
         return self.all().get(name, 0)
 
     def all(self) -> Dict[str, int]:
         """Every name and its number."""
         found = {}
-        for place in range(0, _PAGE - _ENTRY, _ENTRY):
-            name = bytes(self._page[place : place + _NAME_SIZE]).rstrip(b"\0").decode("ascii", "replace")
+        for offset in range(0, _PAGE - _ENTRY, _ENTRY):
+            name = bytes(self._page[offset : offset + _NAME_SIZE]).rstrip(b"\0").decode("ascii", "replace")
             if not name:
                 break
-            # Whoever writes here may be broken into; what it calls its numbers is printed.
+            # The writer may be compromised, and the names are printed.
             if _NAME.fullmatch(name):
-                found[name] = _VALUE.unpack_from(self._page, place + _NAME_SIZE)[0]
+                found[name] = _VALUE.unpack_from(self._page, offset + _NAME_SIZE)[0]
         return found
 
-    def _place(self, name: str) -> int:
-        if name not in self._places:
+    def _offset(self, name: str) -> int:
+        if name not in self._offsets:
             if not _NAME.fullmatch(name):
                 raise ValueError("a counter's name is of a-z 0-9 : . -, {} at most".format(_NAME_SIZE))
-            self._places[name] = self._find(name.encode("ascii"))
-        return self._places[name]
+            self._offsets[name] = self._find(name.encode("ascii"))
+        return self._offsets[name]
 
     def _find(self, name: bytes) -> int:
         padded = name.ljust(_NAME_SIZE, b"\0")
-        for place in range(0, _PAGE - _ENTRY, _ENTRY):
-            there = bytes(self._page[place : place + _NAME_SIZE])
+        for offset in range(0, _PAGE - _ENTRY, _ENTRY):
+            there = bytes(self._page[offset : offset + _NAME_SIZE])
             if there == padded or not there.strip(b"\0"):
-                self._page[place : place + _NAME_SIZE] = padded
-                return place + _NAME_SIZE
+                self._page[offset : offset + _NAME_SIZE] = padded
+                return offset + _NAME_SIZE
         raise ValueError("the page of counters is full")
 
 
@@ -91,7 +91,7 @@ def shared_page() -> int:
 
 
 def page_at(path: str) -> int:
-    """As ``shared_page``, in a file that both processes may write to; made where there is none."""
+    """As ``shared_page``, in a file that both processes may write to; made if needed."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o660)
     if os.fstat(handle).st_size < _PAGE:
         os.ftruncate(handle, _PAGE)

@@ -8,7 +8,7 @@ MOST_NOTE = 4000  # characters of one note; lines this short are written to a pi
 
 
 class Notes(object):
-    """Lines of JSON to the outside; one that nobody takes is let fall."""
+    """Lines of JSON to the outside; one that is not read is discarded."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -36,7 +36,7 @@ def parse_notes(text: bytes) -> Tuple[List[Event], bytes]:
 
 
 def _event(line: bytes) -> Optional[Event]:
-    """One note; None where it is none: whoever writes it may be broken into."""
+    """One note; None where it is malformed: the writer may be compromised."""
     try:
         facts = json.loads(line.decode("ascii"))
         return Event(str(facts.pop("event")), facts)

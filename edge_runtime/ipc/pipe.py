@@ -1,9 +1,11 @@
-"""The pipe that records leave by: wide enough for a set of pictures, and written to with a beating heart."""
+"""The pipe that records leave by: it holds a set of pictures, and a slow reader does not look like a hang."""
 
 import fcntl
 import os
 import select
 from typing import Any, Callable
+
+from edgeveil.edge_runtime.storage.descriptor import write_all
 
 _F_SETPIPE_SZ = 1031
 _BYTES = 1 << 20
@@ -18,7 +20,7 @@ def widen(handle: int) -> None:
 
 
 class Pipe(object):
-    """A pipe that is waited for with a beating heart: a slow reader is no reason for the watchdog to bite."""
+    """A pipe whose writer tells the watchdog that it lives (``beat``) while it waits for a slow reader."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -26,11 +28,9 @@ class Pipe(object):
         os.set_blocking(handle, False)
 
     def write(self, data: bytes) -> None:
-        """All of ``data``; raises ``BrokenPipeError`` where nobody reads any more."""
-        left = memoryview(data)
-        while left:
-            try:
-                left = left[os.write(self._handle, left) :]
-            except BlockingIOError:
-                self.beat()
-                select.select([], [self._handle], [], 1.0)
+        """All of ``data``; raises ``BrokenPipeError`` where the reader has gone."""
+        write_all(self._handle, data, wait=self._wait)
+
+    def _wait(self, handle: int) -> None:
+        self.beat()
+        select.select([], [handle], [], 1.0)

@@ -3,7 +3,7 @@
 A record is a head and the outputs' bytes one after the other, in the manifest's order. Little-endian head: magic
 ``EVR1``; state (1 byte: 0 released, 1 flat), slot (2 bytes); the number of the set it belongs to, or of the frame of a
 file (8 bytes, signed); CRC-32 of the outputs (4 bytes). All of a bundle's records have the same length, so that
-nothing can hide in it, and a reader is never at a loss where the next one begins.
+the length says nothing, and a reader always knows where the next one begins.
 """
 
 import os
@@ -33,13 +33,13 @@ class Layout(object):
 
     def __init__(self, outputs: List[Any]) -> None:
         self.columns = []
-        place = _HEAD.size
+        offset = _HEAD.size
         for output in outputs:
             dtype, shape = np.dtype(output["dtype"]), tuple(output["shape"])
             size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-            self.columns.append((output["name"], dtype, shape, place, size))
-            place += size
-        self.size = place
+            self.columns.append((output["name"], dtype, shape, offset, size))
+            offset += size
+        self.size = offset
 
     def pack(self, frame: PerturbedFrame, number: int, slot: int = 0, state: int = RELEASED) -> bytes:
         """One record of ``frame``. Raises ``PrivacyStop`` for anything but a ``PerturbedFrame`` of this layout."""
@@ -58,16 +58,16 @@ class Layout(object):
         """The record of ``size`` bytes; raises ``RecordBroken``."""
         magic, state, slot, number, checksum = _HEAD.unpack_from(data)
         if magic != _MAGIC or state not in (RELEASED, FLAT) or zlib.crc32(data[_HEAD.size :]) != checksum:
-            raise RecordBroken("what came from the inside is no record; the link is closed and made anew")
+            raise RecordBroken("what came from the inside is no record; the link is closed and opened again")
         outputs = {
-            name: np.frombuffer(data, dtype, count=size // dtype.itemsize, offset=place).reshape(shape)
-            for name, dtype, shape, place, size in self.columns
+            name: np.frombuffer(data, dtype, count=size // dtype.itemsize, offset=offset).reshape(shape)
+            for name, dtype, shape, offset, size in self.columns
         }
         return Record(number, slot, state, PerturbedFrame(number, outputs, _PIPELINE, slot=slot))
 
 
 class RecordReader(object):
-    """Records from a file descriptor that does not block. ``ended`` once whoever wrote has closed it."""
+    """Records from a file descriptor that does not block. ``ended`` once the writer has closed it."""
 
     def __init__(self, handle: int, layout: Layout) -> None:
         self._handle, self._layout, self._left = handle, layout, b""
@@ -82,11 +82,11 @@ class RecordReader(object):
                 data = os.read(self._handle, max(_AT_ONCE, size))
             except BlockingIOError:
                 return
-            # A record cut short by the end of its writer is let fall.
+            # A record cut short by the end of its writer is discarded.
             self.ended = not data
             self._left += data
             whole = len(self._left) // size
-            for place in range(whole):
-                yield self._layout.unpack(self._left[place * size : (place + 1) * size])
+            for offset in range(whole):
+                yield self._layout.unpack(self._left[offset * size : (offset + 1) * size])
             self._left = self._left[whole * size :]
             most -= whole

@@ -35,7 +35,7 @@ def open_for_inside(folder: str) -> Dict[str, int]:
 
 
 def make_pipe(path: str) -> None:
-    """A named pipe that the group may write to; raises ``BadInput`` where something else is in its place."""
+    """A named pipe that the group may write to; raises ``BadInput`` where something else has that name."""
     try:
         os.mkfifo(path, 0o660)
         os.chmod(path, 0o660)
@@ -47,5 +47,6 @@ def make_pipe(path: str) -> None:
         raise BadInput("expected a pipe at {}; found something else. Remove it.".format(path))
 
 
-def _listen(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def open_for_outside(folder: str, name: str) -> int:
+    """The outside's end of a pipe in ``folder``, for reading; it does not block."""
+    return os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -4,7 +4,7 @@ from typing import Any, Dict, NamedTuple, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
 
-TICK_HZ = 10.0  # of a bundle that says nothing of a camera, where --fps says nothing either
+TICK_HZ = 10.0  # of a bundle without a capture section, unless --fps is given
 DEGRADED_AFTER_S = 60.0
 
 Schedule = NamedTuple(
@@ -13,7 +13,7 @@ Schedule = NamedTuple(
         ("tick_s", float),  # seconds from one tick to the next
         ("slots", int),  # records that leave at each tick, whatever is seen
         ("on_fault", str),  # what they hold where there is nothing new: "previous" release or "flat" frame
-        ("degraded_after_s", float),  # the grain at which a lasting fault is told
+        ("degraded_after_s", float),  # the period at whose end a lasting fault is announced
     ],
 )
 

@@ -1,12 +1,12 @@
-"""From thread to thread: a place where the newest wins, and one where nothing is lost."""
+"""Hand-offs between threads: a slot where the newest item wins, and one that loses nothing."""
 
 import collections
 import threading
 from typing import Any
 
 
-class Latest(object):
-    """Place for one frame. ``put`` never waits; what it pushes out is handed back."""
+class LatestSlot(object):
+    """A slot for one item. ``put`` never waits; it returns the item that it replaced."""
 
     def __init__(self) -> None:
         self._held: Any = collections.deque(maxlen=1)
@@ -14,7 +14,7 @@ class Latest(object):
         self._over = False
 
     def put(self, item: Any) -> Any:
-        """Hold ``item``; returns what was held until now, or None."""
+        """Store ``item``; returns the item that nobody took, or None."""
         with self._came:
             old = self._held.pop() if self._held else None
             self._held.append(item)
@@ -22,21 +22,21 @@ class Latest(object):
         return old
 
     def take(self, timeout_s: float) -> Any:
-        """What is held, or None where nothing came in time, or no more will."""
+        """Take the item; None where none came in time, or after ``end``."""
         with self._came:
             if not self._held and not self._over:
                 self._came.wait(timeout_s)
             return self._held.pop() if self._held else None
 
     def end(self) -> None:
-        """Nothing more comes: nobody need wait for it."""
+        """No more items will come: wake who waits."""
         with self._came:
             self._over = True
             self._came.notify()
 
 
-class Baton(object):
-    """One thing from one thread to another, without loss. ``put`` waits until the one before has been taken."""
+class Handoff(object):
+    """A slot for one item that loses nothing: ``put`` waits until the item before has been taken."""
 
     def __init__(self) -> None:
         # Bare locks: a queue's conditions would cost more than a small model.
@@ -45,7 +45,7 @@ class Baton(object):
         self._item: Any = None
 
     def put(self, item: Any, timeout_s: float) -> bool:
-        """Whether there was place for ``item`` in time."""
+        """Store ``item``; False where the slot was not free in time."""
         if not self._free.acquire(timeout=timeout_s):
             return False
         self._item = item
@@ -53,7 +53,7 @@ class Baton(object):
         return True
 
     def get(self) -> Any:
-        """Wait for the next one."""
+        """Wait for the next item and take it."""
         self._there.acquire()
         item, self._item = self._item, None
         self._free.release()

@@ -1,57 +1,57 @@
 """The loop of a live source, in three threads: one captures, one runs the model, one sends.
 
-Between the first two is place for one frame, and the newest wins: one that nobody has taken when the next comes is let
-fall and counted. So the camera is never held up and nothing grows. What comes before the model (cropping, scaling) is
-done by whoever captures and what comes after it by whoever sends, so that frames per second come near the slower of
-camera and model (inference lets Python's lock go). This runs inside; what it hands on are sets, one ``PerturbedFrame``
-for each slot, and when they leave is for the outside to say (``outside.py``).
+Between the first two is a slot for one frame where the newest wins: a frame that was not taken when the next one comes
+is dropped and counted. So the camera never waits and no queue grows. Preprocessing (cropping, scaling) runs in the
+capturing thread and postprocessing in the sending one, so that the frame rate comes near the slower of camera and model
+(inference releases the GIL). This runs inside; it sends sets, one ``PerturbedFrame`` for each slot, and the outside
+decides when they leave (``outside.emission``).
 """
 
 import collections
-import random
 import threading
 import time
 from typing import Any, Callable, List, Optional
 
 import numpy as np
 
+from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, SourceFailed, Unsupported, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.schedule import Schedule
-from edgeveil.edge_runtime.loop.handoff import Baton, Latest
+from edgeveil.edge_runtime.loop.handoff import Handoff, LatestSlot
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 
-REOPEN_S, REOPEN_MOST_S = 0.5, 30.0  # how long a source that broke down is left alone: at first, and at most
-_WAIT_S = 0.25  # how long a thread sleeps before it looks whether it should end
+REOPEN_MOST_S = 30.0  # the longest pause before a failed source is opened again
+_WAIT_S = 0.25  # how often a waiting thread checks whether to stop
 
 
-class _Set(object):
-    """One sensor frame on its way: a flight for each slot, and whether somebody is in it."""
+class _FrameSet(object):
+    """One sensor frame between the threads: an ``InFlight`` for each slot, and whether a person is in it."""
 
-    __slots__ = ("busy_us", "came_s", "flights", "frame", "taken")
+    __slots__ = ("busy_us", "came_s", "frame", "in_flight", "occupied")
 
     def __init__(self, frame: RawFrame, came_s: float) -> None:
         self.frame, self.came_s, self.busy_us = frame, came_s, 0
-        self.flights: List[Any] = []
-        self.taken: List[bool] = []
+        self.in_flight: List[Any] = []
+        self.occupied: List[bool] = []
 
     def erase(self) -> None:
-        """Make everything that was read zeros, where its memory is ours."""
-        for flight, taken in zip(self.flights, self.taken):
-            # In a place where nobody was is the blank frame, which is used again.
-            if taken:
-                flight.erase()
+        """Overwrite the frame and everything computed from it with zeros."""
+        for in_flight, occupied in zip(self.in_flight, self.occupied):
+            # An empty slot holds the blank frame, which is used again.
+            if occupied:
+                in_flight.erase()
         self.frame.erase()
 
 
 class LiveLoop(object):
-    """From a source that may break down to sets of perturbed frames. ``run`` until the source ends or ``stop``.
+    """Turns a source that may fail into sets of perturbed frames. ``run`` until the source ends or ``stop``.
 
-    ``open_source`` opens it (and opens it again); ``capture`` makes slots and frames of what it gives; ``send`` takes
-    one list of ``PerturbedFrame``, a place for each slot. ``note`` is told of faults: a word and a sentence.
-    ``recheck`` is called every ``recheck_s`` between two frames and raises where the golden vectors fail; ``look`` is
-    shown raw readings while a person aims the camera (``aim.py``).
+    ``open_source`` opens it, after a fault again; ``capture`` makes slots and crops of its frames; ``send`` takes
+    one ``PerturbedFrame`` a slot in a list. ``note`` receives faults: a word and a sentence. ``recheck`` is called
+    every ``recheck_s`` between two frames and raises where the golden vectors fail; ``camera_aid`` receives raw
+    samples while a person aims the camera (``capture.camera_aid``).
     """
 
     def __init__(
@@ -69,20 +69,20 @@ class LiveLoop(object):
         recheck_s: float,
         recheck: Callable[[], None],
         frames: Optional[int] = None,
-        look: Optional[Callable[[np.ndarray], None]] = None,
+        camera_aid: Optional[Callable[[np.ndarray], None]] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._look = look
+        self._camera_aid = camera_aid
         self._perturber, self._schedule = perturber, schedule
         self._open_source, self._capture, self._send = open_source, capture, send
         self._counters, self._watchdog, self._note = counters, watchdog, note
         self._max_latency_s, self._recheck_s, self._recheck, self._frames = max_latency_s, recheck_s, recheck, frames
         self._clock = clock
-        self._latest = Latest()
+        self._latest = LatestSlot()
         self._stopping = threading.Event()
         self._ended = threading.Event()  # the capturing thread gives no more
         self._failed: Optional[Exception] = None
-        self._made = Baton()  # the set that leaves while the next is made
+        self._made = Handoff()  # the set that leaves while the next is made
         spec = perturber.manifest["input"]
         low = np.broadcast_to(np.asarray(0 if spec["low"] is None else spec["low"]), tuple(spec["shape"]))
         self._blank = np.array(low, np.dtype(spec["dtype"]))
@@ -91,7 +91,7 @@ class LiveLoop(object):
         self._ended_tracks: Any = collections.deque()  # (when the frame came that showed it, track)
 
     def flat(self) -> List[PerturbedFrame]:
-        """A set as an empty scene gives it, for the ticks at which there is nothing else. Raises ``DeviceFailed``."""
+        """The set of an empty scene, sent at ticks without a newer one. Raises ``DeviceFailed``."""
         try:
             made = [self._perturber.perturb(self._blank_frame()) for _ in range(self._schedule.slots)]
             self._last = list(made)
@@ -101,21 +101,21 @@ class LiveLoop(object):
         raise DeviceFailed("a blank frame was dropped ({}): this bundle does not run here".format(reason))
 
     def stop(self) -> None:
-        """Finish the frame in hand and end."""
+        """Finish the current frame and return from ``run``."""
         self._stopping.set()
 
     def run(self, source: Any) -> None:
-        """Perturb what ``source`` gives, opening it again where it breaks down; returns at its end or after ``stop``.
+        """Perturb the frames of ``source``, opening it again after a fault; returns at its end or after ``stop``.
 
-        Raises ``PrivacyStop``, ``BrokenPipeError``, or the ``SourceFailed`` that no opening again can cure.
+        Raises ``PrivacyStop``, ``BrokenPipeError``, or a ``SourceFailed`` that opening again cannot cure.
         """
-        capture = threading.Thread(target=self._capturing, args=(source,), name="capture", daemon=True)
-        send = threading.Thread(target=self._sending, name="send", daemon=True)
+        capture = threading.Thread(target=self._capture_frames, args=(source,), name="capture", daemon=True)
+        send = threading.Thread(target=self._send_sets, name="send", daemon=True)
         self._watchdog.beat("capture", self._patience_s())
         capture.start()
         send.start()
         try:
-            self._perturbing()
+            self._infer_sets()
         finally:
             self._stopping.set()
             while not self._made.put(None, _WAIT_S) and self._failed is None:
@@ -124,41 +124,40 @@ class LiveLoop(object):
             capture.join(1.0)
             left = self._latest.take(0)
             if left is not None:
-                self._let_fall(left, "stopped")
+                self._drop(left, "stopped")
         if self._failed is not None:
             raise self._failed
 
     def _patience_s(self) -> float:
-        """A source may take some ticks for a frame (a scan for access points takes seconds)."""
+        """A source may take several ticks for a frame (a scan for access points takes seconds)."""
         return 3 * self._schedule.tick_s
 
     # capturing
 
-    def _capturing(self, source: Any) -> None:
-        pause_s = REOPEN_S
+    def _capture_frames(self, source: Any) -> None:
+        backoff = Backoff(most_s=REOPEN_MOST_S)
         try:
             while not self._stopping.is_set():
                 if source is None:
-                    source = self._opened()
+                    source = self._open()
                 if source is not None:
                     before = self._counters.get("frames-in")
                     if self._drain(source):
                         return
-                    _closed(source)
+                    _close(source)
                     source = None
                     if self._counters.get("frames-in") > before:
-                        pause_s = REOPEN_S
-                self._rest(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads load, it hides nothing
-                pause_s = min(2 * pause_s, REOPEN_MOST_S)
+                        backoff.reset()
+                self._pause(backoff.next_s())
         except Exception as error:
             self._failed = error
         finally:
-            _closed(source)
+            _close(source)
             self._watchdog.rest("capture")
             self._ended.set()
             self._latest.end()
 
-    def _opened(self) -> Any:
+    def _open(self) -> Any:
         self._watchdog.beat("capture", self._patience_s())
         try:
             source = self._open_source()
@@ -166,13 +165,13 @@ class LiveLoop(object):
             self._broken_off = True
             return source
         except DeviceFailed as error:
-            if not _curable(error):
+            if not _can_reopen(error):
                 raise
             self._fault(error)
             return None
 
     def _drain(self, source: Any) -> bool:
-        """Hand on every frame; True at the end of the source, False where it broke down and may be opened again."""
+        """Preprocess every frame; True at the end of the source, False where it failed and may be opened again."""
         while not self._stopping.is_set():
             self._watchdog.beat("capture", self._patience_s())
             if self._frames is not None and self._counters.get("frames-in") >= self._frames:
@@ -184,7 +183,7 @@ class LiveLoop(object):
                 self._counters.add(DROP + drop.reason)
                 continue
             except DeviceFailed as error:
-                if not _curable(error):
+                if not _can_reopen(error):
                     raise
                 self._fault(error)
                 return False
@@ -198,29 +197,29 @@ class LiveLoop(object):
             if frame is None:
                 return True
             self._counters.add("frames-in")
-            entered = self._entered(frame)
+            entered = self._preprocess(frame)
             old = None if entered is None else self._latest.put(entered)
             if old is not None:
-                self._let_fall(old, "newer-frame")
+                self._drop(old, "newer-frame")
         return True
 
-    def _entered(self, frame: RawFrame) -> Optional[_Set]:
-        """What comes before the model; None where the frame was dropped. As much is done for nobody as for many."""
+    def _preprocess(self, frame: RawFrame) -> Optional[_FrameSet]:
+        """Crop and preprocess; None where the frame was dropped. Empty slots cost the same work as occupied ones."""
         came_s = self._clock()
         if self._broken_off:
-            # Whoever was there before has gone.
+            # People seen before the fault are gone.
             self._broken_off = False
             self._capture.restart()
-        one = _Set(frame, came_s)
+        one = _FrameSet(frame, came_s)
         try:
             crops = dict(self._capture.frames(frame))
         except FrameDropped as drop:
-            self._let_fall(one, drop.reason)
+            self._drop(one, drop.reason)
             return None
         self._ended_tracks.extend((came_s, track) for track in self._capture.ended)
         for slot in range(self._schedule.slots):
-            one.taken.append(slot in crops)
-            one.flights.append(self._perturber.begin(crops.get(slot) or self._blank_frame()))
+            one.occupied.append(slot in crops)
+            one.in_flight.append(self._perturber.preprocess(crops.get(slot) or self._blank_frame()))
         return one
 
     def _fault(self, error: DeviceFailed) -> None:
@@ -228,7 +227,7 @@ class LiveLoop(object):
         self._counters.add("fault:" + word)
         self._note(word, str(error))
 
-    def _rest(self, seconds: float) -> None:
+    def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds
         while not self._stopping.is_set() and self._clock() < until:
             self._watchdog.beat("capture", self._patience_s())
@@ -236,93 +235,93 @@ class LiveLoop(object):
 
     # perturbing
 
-    def _perturbing(self) -> None:
-        # A set is handed on just before the model begins with the next one, when Python's lock is about to be free for
-        # whoever sends; or at once where there is no next one yet.
-        done: Optional[_Set] = None
+    def _infer_sets(self) -> None:
+        # A set is handed off just before inference of the next one, which releases the GIL for the sending thread; or
+        # at once where there is no next one yet.
+        done: Optional[_FrameSet] = None
         tokens, since = 1.0, self._clock()
         checked = since
         while not self._stopping.is_set():
             self._watchdog.beat("perturb")
             now = self._clock()
-            # No more sets than ticks, with one in hand for a camera that is not quite regular.
+            # A token bucket: no more sets than ticks, with one spare for a camera that is not quite regular.
             tokens, since = min(tokens + (now - since) / self._schedule.tick_s, 2.0), now
             if now - checked >= self._recheck_s:
                 self._recheck()
                 self._counters.add("rechecks")
                 checked = self._clock()
             if tokens < 1:
-                self._hand_on(done)
+                self._hand_off(done)
                 done = None
                 self._stopping.wait(min((1 - tokens) * self._schedule.tick_s, _WAIT_S))
                 continue
             one = self._latest.take(0)
             if one is None:
-                self._hand_on(done)
+                self._hand_off(done)
                 done = None
                 one = self._latest.take(_WAIT_S)
             if one is not None:
                 tokens -= 1
-                self._hand_on(done)
+                self._hand_off(done)
                 self._infer(one)
                 done = one
             elif self._ended.is_set():
                 return
-        self._hand_on(done)
+        self._hand_off(done)
 
-    def _infer(self, one: _Set) -> None:
+    def _infer(self, one: _FrameSet) -> None:
         started = self._clock()
-        for flight in one.flights:
-            self._perturber.infer(flight)
-        # Tracks that ended in this frame or before it: in a frame that is taken later they are somebody else's.
+        for in_flight in one.in_flight:
+            self._perturber.infer(in_flight)
+        # Tracks that ended in or before this frame: in later frames their numbers belong to other people.
         while self._ended_tracks and self._ended_tracks[0][0] <= one.came_s:
             self._perturber.forget(self._ended_tracks.popleft()[1])
         one.busy_us = int((self._clock() - started) * 1e6)
 
-    def _hand_on(self, one: Optional[_Set]) -> None:
-        """To the sending thread, which may be waiting for a slow reader, and has ended where there is none."""
+    def _hand_off(self, one: Optional[_FrameSet]) -> None:
+        """Pass a set to the sending thread, which may wait for a slow reader, or has ended where there is none."""
         while one is not None and not self._made.put(one, _WAIT_S) and self._failed is None:
             self._watchdog.beat("perturb")
 
     # sending
 
-    def _sending(self) -> None:
+    def _send_sets(self) -> None:
         try:
             while True:
                 one = self._made.get()
                 if one is None:
                     return
-                self._left(one)
+                self._postprocess(one)
         except Exception as error:
             self._failed = error
             self._stopping.set()
 
-    def _left(self, one: _Set) -> None:
-        """What comes after the model, and out with it; or the frame is dropped."""
+    def _postprocess(self, one: _FrameSet) -> None:
+        """Postprocess and send a set, or drop the frame."""
         self._counters.add("busy-us", one.busy_us)
         self._counters.set("last-busy-us", one.busy_us)
         made: List[Any] = list(self._last)
         reason, came = "", False
-        for slot, flight in enumerate(one.flights):
+        for slot, in_flight in enumerate(one.in_flight):
             try:
-                perturbed = self._perturber.end(flight)
+                perturbed = self._perturber.postprocess(in_flight)
             except FrameDropped as drop:
-                if one.taken[slot]:
+                if one.occupied[slot]:
                     reason = drop.reason
                     self._counters.add("crop-" + DROP + drop.reason)
                 continue
-            came = came or one.taken[slot]
-            if one.taken[slot] or self._schedule.on_fault == "flat":
+            came = came or one.occupied[slot]
+            if one.occupied[slot] or self._schedule.on_fault == "flat":
                 made[slot] = perturbed
-        # A frame in which nobody is to be seen is as good as any; one whose every crop failed is not.
-        reason = "" if came or not any(one.taken) else reason
+        # A frame without people is sent; one in which every crop failed is not.
+        reason = "" if came or not any(one.occupied) else reason
         if not reason and self._clock() - one.came_s > self._max_latency_s:
             reason = "late"
         if reason:
-            self._let_fall(one, reason)
+            self._drop(one, reason)
             return
-        if self._look is not None:
-            self._look(one.frame._data)
+        if self._camera_aid is not None:
+            self._camera_aid(one.frame._data)
         one.erase()
         self._last = made
         self._send(made)
@@ -332,17 +331,17 @@ class LiveLoop(object):
     def _blank_frame(self) -> RawFrame:
         return RawFrame(self._blank, 0)
 
-    def _let_fall(self, one: _Set, reason: str) -> None:
+    def _drop(self, one: _FrameSet, reason: str) -> None:
         self._counters.add(DROP + reason)
         one.erase()
 
 
-def _curable(error: DeviceFailed) -> bool:
-    """Whether opening the source again may help: a library that is missing stays so."""
+def _can_reopen(error: DeviceFailed) -> bool:
+    """Whether opening the source again may help: a missing library stays missing."""
     return isinstance(error, SourceFailed) and not isinstance(error, Unsupported)
 
 
-def _closed(source: Any) -> None:
+def _close(source: Any) -> None:
     if source is not None:
         try:
             source.close()

@@ -75,7 +75,7 @@ _KEYS = {
 Value = NamedTuple("Value", [("kind", str), ("shape", Optional[List[int]]), ("dtype", Optional[str])])
 
 
-class Flow(object):
+class Dataflow(object):
     """The values that are defined so far. ``walk`` goes through the stages, ``check_outputs`` looks at what leaves."""
 
     def __init__(self, manifest: Dict[str, Any]) -> None:

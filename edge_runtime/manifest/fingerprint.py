@@ -17,7 +17,7 @@ def pipeline_sha256(manifest: Dict[str, Any], variant: str, tables: Mapping[str,
     """The SHA-256 of the pipeline of a manifest in one of its variants, 64 hexadecimal digits.
 
     ``tables`` is the SHA-256 of each table's file, by the name of the table. Without models any variant is the same.
-    docs/bundle-format.md spells out what is hashed.
+    docs/reference/bundle-format.md spells out what is hashed.
     """
     models = {}
     for name, model in manifest["models"].items():

@@ -1,4 +1,4 @@
-"""What a manifest of schema 1 must be, key by key; ``docs/bundle-format.md`` says the same for people.
+"""What a manifest of schema 1 must be, key by key; ``docs/reference/bundle-format.md`` says the same for people.
 
 Everything that the runtime later relies on is checked here, once, before a model byte is looked at: keys, types and
 limits of every section (``checks``), the stages and what leaves them (``manifest_flow``), and that whatever is spoken
@@ -27,7 +27,7 @@ from edgeveil.edge_runtime.formats.validate import (
 )
 from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.compiled import KEY, check_compiled
-from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Flow
+from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
 from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
 from edgeveil.edge_runtime.manifest.stream import check_stream
@@ -68,7 +68,7 @@ def check_manifest(manifest: Any, sealed: bool = True) -> None:
     files: Set[str] = set()
     _check_tables(manifest["tables"], files)
     variants = _check_models(manifest["models"], files)
-    flow = Flow(manifest)
+    flow = Dataflow(manifest)
     flow.walk(manifest["stages"])
     outputs = flow.check_outputs(manifest["outputs"])
     if manifest["input"]["low"] is None and "frame" in outputs and not manifest["perturber"]["identity_allowed"]:

@@ -2,18 +2,18 @@
 
 At every tick as many records leave as the schedule has slots: the next set that came from the inside, else the previous
 one once more or the flat one, as the manifest says. So number, size and time of what leaves are the same for an empty
-scene, a busy one and a broken camera. That a fault lasts is told at the end of a coarse period, and no sooner.
+scene, a busy one and a broken camera. A lasting fault is announced at the end of a coarse period, and no sooner.
 """
 
 import collections
-from typing import Any, Callable, Dict, List
+from typing import Callable, Deque, Dict, List, Optional
 
-from edgeveil.edge_runtime.errors import PrivacyStop
+from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.record import FLAT, Record
 from edgeveil.edge_runtime.ipc.schedule import Schedule
-from edgeveil.edge_runtime.sinks.group import Say
+from edgeveil.edge_runtime.sinks.group import SinkGroup
 
 MOST_WAITING = 2  # sets in hand: one that comes a moment too late for its tick does not push out the next
 MAKE_UP_S = 1.0
@@ -29,9 +29,9 @@ class Emission(object):
     def __init__(
         self,
         plan: Schedule,
-        sinks: Any,
+        sinks: SinkGroup,
         counters: Counters,
-        say: Say,
+        say: Callable[..., None],
         *,
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -39,11 +39,11 @@ class Emission(object):
         self.plan, self._sinks, self._counters, self._say = plan, sinks, counters, say
         self._clock, self._wall = clock, wall
         self._coming: Dict[int, List[PerturbedFrame]] = {}
-        self._waiting: Any = collections.deque()
+        self._waiting: Deque[List[PerturbedFrame]] = collections.deque()
         self._flat: List[PerturbedFrame] = []
         self._last: List[PerturbedFrame] = []
         self._start_s = clock()
-        self._epoch_s = self._rounded(wall())
+        self._epoch_s = self._whole_tick(wall())
         self.number = 0  # of the next tick
         self.state = "running"
         self.fresh_s = self._start_s  # when something new left
@@ -53,7 +53,7 @@ class Emission(object):
         """One record from the inside; a set counts when its last slot is there."""
         coming = self._coming.setdefault(record.number, [])
         if record.slot != len(coming) or record.slot >= self.plan.slots:
-            raise PrivacyStop("the inside sent the places of a set out of order; nothing more leaves")
+            raise PrivacyStop("the inside sent the slots of a set out of order; nothing more leaves")
         coming.append(record.frame)
         if len(coming) < self.plan.slots:
             return
@@ -84,7 +84,7 @@ class Emission(object):
     def begin(self) -> None:
         """The first tick is now: until then nothing was there to leave."""
         self._start_s = self._clock()
-        self._epoch_s = self._rounded(self._wall())
+        self._epoch_s = self._whole_tick(self._wall())
         self.number = 0
         self.fresh_s = self._start_s
 
@@ -98,11 +98,11 @@ class Emission(object):
             self.number += missed
         self._follow_the_clock(now)
         tick_ns = int(self._epoch_s * 1e3) * 10**6 + int(self.number * self.plan.tick_s * 1e9)
-        frames = self._next(now)
-        self._sinks.write([frame.at(self.number, tick_ns) for frame in frames])
+        frames = self._next_frames(now)
+        self._sinks.write_set([frame.at(self.number, tick_ns) for frame in frames])
         self._counters.add("ticks")
         self.number += 1
-        self._tell(now, tick_ns)
+        self._announce_state(now, tick_ns)
 
     def drain(self) -> None:
         """The end: sets that still wait will not leave, and are counted."""
@@ -113,7 +113,7 @@ class Emission(object):
         """The inside that was sending has ended; what it had begun is not to be mixed with what the next one sends."""
         self._coming.clear()
 
-    def _next(self, now: float) -> List[PerturbedFrame]:
+    def _next_frames(self, now: float) -> List[PerturbedFrame]:
         if self._waiting:
             self._last = self._waiting.popleft()
             self.fresh_s, self._fresh_in_period = now, True
@@ -122,7 +122,7 @@ class Emission(object):
         self._counters.add("ticks-repeated")
         return self._last if self._last and self.plan.on_fault == "previous" else self._flat
 
-    def _tell(self, now: float, tick_ns: int) -> None:
+    def _announce_state(self, now: float, tick_ns: int) -> None:
         period = int((now - self._start_s) / self.plan.degraded_after_s)
         if period == self._period:
             return
@@ -135,13 +135,30 @@ class Emission(object):
             self._say(state, message="nothing new for a whole period" if state == "degraded" else "something new again")
 
     def _follow_the_clock(self, now: float) -> None:
-        """Timestamps are ticks from one reading of the wall clock, until that is set anew."""
+        """Timestamps are ticks from one reading of the wall clock, until that is set again."""
         wander = self._wall() - now - (self._epoch_s - self._start_s)
         if abs(wander) > max(CLOCK_JUMP_S, self.plan.tick_s):
-            self._epoch_s = self._rounded(self._epoch_s + wander)
+            self._epoch_s = self._whole_tick(self._epoch_s + wander)
             self._counters.add("fault:clock-jump")
             self._say("clock-jump", message="the clock was set by {:+.0f} s; timestamps follow it".format(wander))
 
-    def _rounded(self, wall: float) -> float:
-        """To a whole tick, so that a timestamp says no more than that."""
+    def _whole_tick(self, wall: float) -> float:
+        """Rounded to a whole tick, so that a timestamp tells no more than that."""
         return int(wall / self.plan.tick_s) * self.plan.tick_s
+
+
+class SinkFailures(object):
+    """``on_failure`` of the service's sinks: lost frames are counted, and a failure is logged once."""
+
+    def __init__(self, counters: Counters, say: Callable[..., None]) -> None:
+        self._counters, self._say = counters, say
+
+    def __call__(self, name: str, error: Optional[DeviceFailed], frames: int, first: bool) -> None:
+        """See ``sinks.group.OnFailure``."""
+        if error is None:
+            self._say("sink-again", sink=name)
+            return
+        self._counters.add("sink-dropped", frames)
+        if first:
+            self._counters.add("fault:sink")
+            self._say("sink", sink=name, message=str(error))

@@ -38,7 +38,7 @@ class Log(object):
 
 
 def as_json(record: Dict[str, Any]) -> str:
-    """One line, in ASCII, so that no text can play tricks on a terminal."""
+    """One line, in ASCII, so that no text can control a terminal."""
     return json.dumps(record, sort_keys=True)
 
 

@@ -1,20 +1,21 @@
-"""An inside that a service manager started, as its own unit: told of by two named pipes and a page of counters.
+"""An inside that a service manager starts as a unit of its own; two named pipes and a page of counters connect it.
 
 So the inside can have what systemd gives a unit and not a process: no network at all, its camera and no other device,
-a user of its own. Who starts it again when it ends is the manager; the outside's ticks go on meanwhile.
+a user of its own. The manager starts it again when it ends; the outside's ticks go on meanwhile.
 """
 
 import os
-from typing import Any, Callable, List
+from typing import Callable, List
 
 from edgeveil.edge_runtime.ipc.counters import Counters, page_at
 from edgeveil.edge_runtime.ipc.notes import Event, parse_notes
-from edgeveil.edge_runtime.ipc.record import Layout, RecordBroken, RecordReader
-from edgeveil.edge_runtime.ipc.rendezvous import COUNTERS, NOTES, RECORDS, _listen, make_pipe
+from edgeveil.edge_runtime.ipc.record import Layout, RecordReader
+from edgeveil.edge_runtime.ipc.rendezvous import COUNTERS, NOTES, RECORDS, make_pipe, open_for_outside
+from edgeveil.edge_runtime.outside.inside_link import InsideLink
 
 
-class Attached(object):
-    """What ``Supervisor`` is, for an inside that is not ours to start. ``folder`` is where the two meet."""
+class ExternalInside(InsideLink):
+    """``folder`` is where the two meet; the outside makes the pipes there."""
 
     def __init__(
         self,
@@ -24,53 +25,38 @@ class Attached(object):
         counters: Counters,
         say: Callable[..., None],
         manifest_sha256: str,
-        ended: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
-        self._folder, self._layout, self._counters = folder, layout, counters
-        self._say, self._told_ended, self.manifest_sha256 = say, ended, manifest_sha256
         for name in (RECORDS, NOTES):
             make_pipe(os.path.join(folder, name))
-        self.inside = Counters(page_at(os.path.join(folder, COUNTERS)))
-        # What an earlier service of this folder counted is none of ours.
+        page = page_at(os.path.join(folder, COUNTERS))
+        super(ExternalInside, self).__init__(
+            layout, page, counters=counters, say=say, manifest_sha256=manifest_sha256, on_end=on_end
+        )
+        # What an earlier service counted in this folder is not ours.
         self.inside.clear()
+        self._folder = folder
         self._records = self._notes = -1
-        self._reader: Any = None
         self._text = b""
-        self.ended = False
 
     def start(self) -> None:
         """Listen from now on."""
         self._open_records()
-        self._notes = _listen(os.path.join(self._folder, NOTES))
+        self._notes = open_for_outside(self._folder, NOTES)
 
     def handles(self) -> List[int]:
-        """What to wait for, for reading."""
+        """See ``InsideLink``."""
         return [self._records, self._notes]
 
-    def records(self) -> Any:
-        """The records that have come. After a broken one the pipe is made anew: its writer finds nobody there."""
-        problem = ""
-        try:
-            for record in self._reader.records():
-                yield record
-        except RecordBroken as error:
-            problem = str(error)
-        if problem:
-            self._counters.add("fault:record")
-            self._say("record", message=problem)
-        if problem or self._reader.ended:
-            self._open_records()
-            self._told_ended()
-
     def poll(self) -> List[Event]:
-        """What the inside said since the last time."""
+        """See ``InsideLink``; here it raises nothing."""
         try:
             data = os.read(self._notes, 1 << 16)
         except BlockingIOError:
             return []
         if not data:
             os.close(self._notes)
-            self._notes = _listen(os.path.join(self._folder, NOTES))
+            self._notes = open_for_outside(self._folder, NOTES)
             self._text = b""
             return []
         events, self._text = parse_notes(self._text + data)
@@ -86,12 +72,21 @@ class Attached(object):
     kill = stop
 
     def reload(self, bundle: int, manifest_sha256: str) -> None:
-        """The inside that has this bundle is welcome; its manager starts it."""
+        """Accept the inside that runs this bundle; its manager starts it."""
         os.close(bundle)
         self.manifest_sha256 = manifest_sha256
+
+    def _records_read(self) -> None:
+        if self._reader is not None and self._reader.ended:
+            self._record_broken()
+
+    def _record_broken(self) -> None:
+        """Open the pipe again: the writer of the old one gets an error."""
+        self._open_records()
+        self._on_end()
 
     def _open_records(self) -> None:
         if self._records >= 0:
             os.close(self._records)
-        self._records = _listen(os.path.join(self._folder, RECORDS))
+        self._records = open_for_outside(self._folder, RECORDS)
         self._reader = RecordReader(self._records, self._layout)

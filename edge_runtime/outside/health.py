@@ -10,6 +10,7 @@ import socketserver
 import threading
 from typing import Any, Callable, ClassVar, Dict, Iterator, Tuple
 
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.counters import drops
 from edgeveil.edge_runtime.outside import event_log
 
@@ -81,7 +82,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Who asks is nobody's business."""
+        """Requests are not logged."""
+
+
+def address(text: str) -> Tuple[str, int]:
+    """``HOST:PORT`` as a pair; raises ``BadInput``."""
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise BadInput("expected --health as HOST:PORT, such as 127.0.0.1:9464, or off; got {!r}".format(text))
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def metrics(

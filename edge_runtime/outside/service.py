@@ -7,37 +7,42 @@ descriptors, counters and perturbed frames: no raw frame ever gets here.
 import os
 import select
 import signal
+import subprocess
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
-from edgeveil.edge_runtime.ipc.counters import AIM, DROP, Counters
+from edgeveil.edge_runtime.config import Settings
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop
+from edgeveil.edge_runtime.ipc.counters import DROP, LEVEL, Counters
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Layout, Record
 from edgeveil.edge_runtime.ipc.schedule import schedule
 from edgeveil.edge_runtime.outside import health
-from edgeveil.edge_runtime.outside.emission import Emission
+from edgeveil.edge_runtime.outside.bundle_file import open_bundle
+from edgeveil.edge_runtime.outside.emission import Emission, SinkFailures
 from edgeveil.edge_runtime.outside.event_log import Log
-from edgeveil.edge_runtime.outside.external_inside import Attached
+from edgeveil.edge_runtime.outside.external_inside import ExternalInside
+from edgeveil.edge_runtime.outside.inside_link import InsideLink
+from edgeveil.edge_runtime.outside.process_table import process_table
 from edgeveil.edge_runtime.outside.sd_notify import Notifier
-from edgeveil.edge_runtime.outside.settings import fetch_settings, inside_settings, open_bundle, without_secrets
+from edgeveil.edge_runtime.outside.signals import Signals
 from edgeveil.edge_runtime.outside.status import Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, Supervisor
 from edgeveil.edge_runtime.sandbox import hardening
-from edgeveil.edge_runtime.sinks.group import SinkSet
+from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
 
 DRAIN_S = 5.0  # from SIGTERM to the end of the process
 PAGES_EVERY_S = 0.2
 
 
-def run(settings: Dict[str, Any], **parts: Any) -> Dict[str, Any]:
-    """Run the service until its source ends, its time is over or it is told to stop; returns the run's document.
+def run(settings: Settings, **parts: Any) -> Dict[str, Any]:
+    """Run the service until its source ends, its time is over or a signal stops it; returns the run's document.
 
     ``exit_code`` in it is what the command ends with. ``parts`` are for tests. Raises what ended it early.
     """
     hardening.no_core_dumps()
-    log = Log(settings["log"])
+    log = Log(settings.log)
     service = Service(settings, log, **parts)
     try:
         return service.run()
@@ -47,11 +52,11 @@ def run(settings: Dict[str, Any], **parts: Any) -> Dict[str, Any]:
 
 
 class Service(object):
-    """The outside and all that it looks after. What has no underscore, ``status`` reads."""
+    """The outside and its parts. ``status`` reads the attributes without an underscore."""
 
     def __init__(
         self,
-        settings: Dict[str, Any],
+        settings: Settings,
         log: Log,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -61,72 +66,66 @@ class Service(object):
         self.settings, self.log, self.clock, self._wall = settings, log, clock, wall
         self._notifier = notifier or Notifier()
         self.counters = Counters()
-        self._bundle_handle, self.bundle = open_bundle(settings)
-        manifest = self.bundle.manifest
-        self.plan = schedule(manifest, settings["fps"])
-        self.layout = Layout(manifest["outputs"])
-        self.sinks = SinkSet(self.counters, log.say)
+        handle, self.bundle = open_bundle(settings.bundle, settings.trust)
+        self.plan = schedule(self.bundle.manifest, settings.fps)
+        self.layout = Layout(self.bundle.manifest["outputs"])
+        self.sinks = SinkGroup({}, SinkFailures(self.counters, log.say))
         self.emission = Emission(self.plan, self.sinks, self.counters, log.say, clock=clock, wall=wall)
-        self.supervisor: Any = (
-            self._attached()
-            if settings["inside-at"]
-            else Supervisor(
-                inside_settings(settings),
-                self._bundle_handle,
-                self.layout,
-                restarts=settings["restarts"],
-                counters=self.counters,
-                say=log.say,
-                manifest_sha256=self.bundle.manifest_sha256,
-                ended=self._inside_ended,
-                fetch=fetch_settings(settings, manifest),
-                clock=clock,
-            )
-        )
+        self.link = self._link(handle)
         self.status = Status(self)
         self.is_live: Optional[bool] = None
         self._early: List[Record] = []
-        self.begun, self._emitting, self._told_ready = False, True, False
+        self.begun, self._emitting, self._notified_ready = False, True, False
         self.info: Dict[str, Any] = {}
         self.isolation = ""
         self.source: Dict[str, Any] = {}
         self._signals: List[int] = []
         self._stopped = "end"
         self.turned_s = clock()
-        self._pages_told_s = 0.0
+        self._pages_updated_s = 0.0
 
-    def _attached(self) -> Attached:
-        os.close(self._bundle_handle)
-        return Attached(
-            self.settings["inside-at"],
+    def _link(self, bundle: int) -> InsideLink:
+        """The inside that a manager starts, or the one that we start; it owns the descriptor ``bundle``."""
+        settings = self.settings
+        parts: Dict[str, Any] = {
+            "counters": self.counters,
+            "say": self.log.say,
+            "manifest_sha256": self.bundle.manifest_sha256,
+            "on_end": self._inside_ended,
+        }
+        if settings.inside_at:
+            os.close(bundle)
+            if settings.inside_user:
+                raise BadInput("expected --inside-at or --inside-user: the manager that starts the inside has its user")
+            return ExternalInside(settings.inside_at, self.layout, **parts)
+        return Supervisor(
+            process_table(settings, self.bundle.manifest),
+            bundle,
             self.layout,
-            counters=self.counters,
-            say=self.log.say,
-            manifest_sha256=self.bundle.manifest_sha256,
-            ended=self._inside_ended,
+            hang_after_s=settings.hang_after,
+            restarts=settings.restarts,
+            stdin=None if settings.source in ("csv:-", "arff:-") else subprocess.DEVNULL,
+            clock=self.clock,
+            **parts,
         )
 
     def run(self) -> Dict[str, Any]:
         """See ``run`` of this module."""
         started = self.clock()
-        woken, wake = os.pipe()
-        try:
-            with _Signals(wake, self._signals):
-                self.status.say_what_will_run()
-                try:
-                    self.supervisor.start()
-                    self._loop(woken)
-                except BaseException as error:
-                    self._end(failed=error)
-                    raise
-                self._end()
-        finally:
-            os.close(woken)
-            os.close(wake)
+        with Signals() as signals:
+            self._signals = signals.came
+            self.status.log_start()
+            try:
+                self.link.start()
+                self._loop(signals.handle)
+            except BaseException as error:
+                self._end(failed=error)
+                raise
+            self._end()
         return dict(
             self.info,
             schema=1,
-            frames_in=self.supervisor.inside.get("frames-in"),
+            frames_in=self.link.inside.get("frames-in"),
             frames_out=self.counters.get("frames-out"),
             dropped=self.drops(),
             seconds=self.clock() - started,
@@ -136,37 +135,37 @@ class Service(object):
 
     def drops(self) -> Dict[str, int]:
         """Frames that went in and did not come out, by reason."""
-        return health.all_drops(self.supervisor.inside.all(), self.counters.all())
+        return health.all_drops(self.link.inside.all(), self.counters.all())
 
     # the loop
 
     def _loop(self, woken: int) -> None:
-        while not self.supervisor.ended:
+        while not self.link.ended:
             self.turned_s = now = self.clock()
             if self._emitting and self._should_stop(now):
                 self._emitting = False
                 self._notifier.say("STOPPING=1")
                 self.log.say("stop", message="finishing what is in hand")
-                self.supervisor.stop()
+                self.link.stop()
             self._wait(woken, now)
-            for event in self.supervisor.poll():
-                self._hear(event)
-            for record in self.supervisor.records():
-                self._take(record)
+            for event in self.link.poll():
+                self._handle_event(event)
+            for record in self.link.records():
+                self._handle_record(record)
             self._begin()
             # The last tick is the one before the end was asked for, however long the inside takes to end.
             if self.begun and self._emitting and self.clock() >= self.emission.due_s():
                 self.emission.tick()
-                self._tell_pages(now)
-            self.status.keep_pages(now)
-            self._tell_manager(now)
+                self._update_pages(now)
+            self.status.open_pages(now)
+            self._notify_manager(now)
             if signal.SIGHUP in self._signals:
                 self._signals.remove(signal.SIGHUP)
                 self._reload()
 
     def _wait(self, woken: int, now: float) -> None:
         until = min(self.emission.due_s() - now, 0.25) if self.begun and self._emitting else 0.25
-        handles = self.supervisor.handles() + [woken]
+        handles = self.link.handles() + [woken]
         if select.select(handles, [], [], max(until, 0.0))[0] == [woken]:
             os.read(woken, 64)
 
@@ -174,19 +173,19 @@ class Service(object):
         if signal.SIGTERM in self._signals or signal.SIGINT in self._signals:
             self._stopped = "interrupted"
             return True
-        duration = self.settings["duration"]
+        duration = self.settings.duration
         return bool(duration and self.begun and now - self.emission.began_s >= duration)
 
-    def _hear(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         facts = event.facts
         if event.name == "ready":
             self.info, self.isolation = facts.get("info") or {}, str(facts.get("isolation"))
-            if self.settings["inside-at"] and self.info.get("manifest_sha256") != self.supervisor.manifest_sha256:
-                # Its manager started it anew, with a bundle that came meanwhile.
+            if self.settings.inside_at and self.info.get("manifest_sha256") != self.link.manifest_sha256:
+                # Its manager started it again, with a bundle that was installed meanwhile.
                 self._reload()
-            if self.info.get("manifest_sha256") != self.supervisor.manifest_sha256:
+            if self.info.get("manifest_sha256") != self.link.manifest_sha256:
                 raise PrivacyStop("the inside runs another bundle than was verified here; nothing more leaves")
-            self.status.say_ready(facts)
+            self.status.log_ready(facts)
         elif event.name == "source":
             self.source = facts
             if self.is_live is None:
@@ -198,25 +197,25 @@ class Service(object):
             # At once: what it sent before is not to leave either.
             raise InsideFailed(str(facts.get("message")), PrivacyStop.exit_code)
 
-    def _take(self, record: Record) -> None:
-        if not self.sinks.opened:
+    def _handle_record(self, record: Record) -> None:
+        if not self.sinks.sinks:
             self._early.append(record)
         elif self.is_live:
             self.emission.take(record)
         elif record.state == 0:
             self.counters.add("sets-in")
-            self.sinks.write([record.frame])
+            self.sinks.write_set([record.frame])
             self.counters.add("frames-out")
 
     def _begin(self) -> None:
-        """Sinks are opened when the source is: before that, nobody is told of a stream, and no folder is made."""
+        """Sinks are opened when the source is: before that, no stream is announced, and no folder is made."""
         if self.is_live is None or self.begun:
             return
-        if not self.sinks.opened:
-            self.sinks.open(self._open_sinks())
+        if not self.sinks.sinks:
+            self._open_sinks()
         early, self._early = self._early, []
         for record in early:
-            self._take(record)
+            self._handle_record(record)
         if self.is_live and self.emission.ready:
             self.emission.begin()
             self.begun = True
@@ -224,7 +223,7 @@ class Service(object):
     def _inside_ended(self) -> None:
         """One inside has ended and its pipe is empty: whatever it had in hand is lost, and counted."""
         self.emission.forget_coming()
-        counts = self.supervisor.inside.all()
+        counts = self.link.inside.all()
         dropped = sum(health.all_drops(counts, {}).values()) + self.counters.get(DROP + "inside-ended")
         lost = counts.get("frames-in", 0) - dropped - self.counters.get("sets-in")
         if lost > 0:
@@ -233,9 +232,9 @@ class Service(object):
     def _reload(self) -> None:
         self._notifier.say("RELOADING=1", "MONOTONIC_USEC={}".format(int(self.clock() * 1e6)))
         try:
-            handle, bundle = open_bundle(self.settings)
+            handle, bundle = open_bundle(self.settings.bundle, self.settings.trust)
             if Layout(bundle.manifest["outputs"]).columns != self.layout.columns or self.plan != schedule(
-                bundle.manifest, self.settings["fps"]
+                bundle.manifest, self.settings.fps
             ):
                 os.close(handle)
                 raise BadInput(
@@ -246,7 +245,7 @@ class Service(object):
             self.log.say("reload-refused", message="{} The bundle from before runs on.".format(error))
         else:
             self.log.say("reload", bundle=bundle.manifest["name"], manifest_sha256=bundle.manifest_sha256)
-            self.supervisor.reload(handle, bundle.manifest_sha256)
+            self.link.reload(handle, bundle.manifest_sha256)
         self._notifier.say("READY=1")
 
     # the end
@@ -254,7 +253,7 @@ class Service(object):
     def _end(self, failed: Optional[BaseException] = None) -> None:
         self._notifier.say("STOPPING=1")
         deadline = self.clock() + DRAIN_S - 1.0
-        self.supervisor.kill()
+        self.link.kill()
         self.emission.drain()
         work = self.sinks.discard if getattr(failed, "exit_code", 0) == PrivacyStop.exit_code else self.sinks.close
         errors: List[BaseException] = []
@@ -262,7 +261,7 @@ class Service(object):
         def close() -> None:
             try:
                 work()
-            except DeviceFailed as error:
+            except Exception as error:
                 errors.append(error)
 
         # A sink that cannot end must not keep the process: what it had spooled is on its disk.
@@ -275,26 +274,24 @@ class Service(object):
         if errors and failed is None:
             raise errors[0]
 
-    # what is told
+    # reports
 
-    def _tell_manager(self, now: float) -> None:
+    def _notify_manager(self, now: float) -> None:
         self._notifier.alive(now)
-        if not self._told_ready and (self.counters.get("frames-out") or self.is_live is False):
-            self._told_ready = True
+        if not self._notified_ready and (self.counters.get("frames-out") or self.is_live is False):
+            self._notified_ready = True
             self._notifier.say("READY=1", "STATUS=perturbing")
 
-    def _tell_pages(self, now: float) -> None:
-        """What pages on this device show beside the stream; a few times a second is as often as anybody looks."""
-        if now < self._pages_told_s + PAGES_EVERY_S:
+    def _update_pages(self, now: float) -> None:
+        """Numbers that pages on this device show next to the stream, a few times a second."""
+        if now < self._pages_updated_s + PAGES_EVERY_S:
             return
-        self._pages_told_s = now
-        inside = self.supervisor.inside.all()
-        levels = {name[len(AIM) :]: value for name, value in inside.items() if name.startswith(AIM)}
+        self._pages_updated_s = now
+        inside = self.link.inside.all()
+        levels = {name[len(LEVEL) :]: value for name, value in inside.items() if name.startswith(LEVEL)}
         self.sinks.local(self.drops(), levels, inside.get("last-latency-us", 0) / 1e3)
 
-    def _open_sinks(self) -> Dict[str, Any]:
-        from edgeveil.edge_runtime.sinks import open_sink
-
+    def _open_sinks(self) -> None:
         manifest = self.bundle.manifest
         options = {
             "say": lambda text: self.log.say("sink", message=text),
@@ -302,37 +299,4 @@ class Service(object):
             "notes": self.status.notes(),
             "runs": {name: self.info[name] for name in ("artefact", "device") if name in self.info},
         }
-        sinks: Dict[str, Any] = {}
-        try:
-            for text in self.settings["sink"]:
-                name = without_secrets(text)
-                if name in sinks:
-                    raise BadInput("expected every sink once; {} is there twice".format(name))
-                sinks[name] = open_sink(text, manifest["outputs"], manifest, options)
-        except BaseException:
-            for sink in sinks.values():
-                sink.close() if sink.live else sink.discard()
-            raise
-        return sinks
-
-
-class _Signals(object):
-    """SIGTERM, SIGINT and SIGHUP are put on a list and wake the loop."""
-
-    def __init__(self, wake: int, came: List[int]) -> None:
-        self._wake, self._came = wake, came
-        self._old: Dict[int, Any] = {}
-
-    def __enter__(self) -> "_Signals":
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                self._old[number] = signal.signal(number, self._mark)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
-
-    def _mark(self, number: int, _frame: Any) -> None:
-        self._came.append(number)
-        os.write(self._wake, b"!")
+        self.sinks.sinks = open_sinks(self.settings.sink, manifest["outputs"], manifest, options).sinks

@@ -1,11 +1,11 @@
-"""What a service says of itself: in its log, and on its pages of health."""
+"""How a service reports on itself: in its log, and on its health pages."""
 
 from typing import Any, Dict, Iterator, List, Optional
 
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.outside import health
-from edgeveil.edge_runtime.outside.settings import address, without_secrets
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
+from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 STALE_S = 5.0  # without anything new for so long, /readyz is red
 PORT_AGAIN_S = 30.0
@@ -19,7 +19,7 @@ class Status(object):
         self._pages: Optional[health.HealthPages] = None
         self._again_s = 0.0
 
-    def say_what_will_run(self) -> None:
+    def log_start(self) -> None:
         """On stderr the bundle with its warnings, in the log what is about to start."""
         service = self.service
         from edgeveil.edge_runtime.bundle.audit_scope import announce
@@ -29,19 +29,19 @@ class Status(object):
             "start",
             message="one process perturbs, without a network; this one sends",
             bundle=service.bundle.manifest["name"],
-            source=without_secrets(service.settings["source"]),
-            sinks=", ".join(without_secrets(text) for text in service.settings["sink"]),
+            source=without_secrets(service.settings.source),
+            sinks=", ".join(without_secrets(text) for text in service.settings.sink),
             ticks_per_s=1 / service.plan.tick_s,
             slots=service.plan.slots,
             record_bytes=service.layout.size,
         )
-        if service.settings["aim"]:
+        if service.settings.camera_aid:
             self.log.say(
-                "aim",
-                message="aiming is on for 15 minutes: coarse figures of the raw picture go to the preview page",
+                "camera-aid",
+                message="the camera aid is on for 15 minutes: coarse levels of the raw picture go to the preview page",
             )
 
-    def say_ready(self, facts: Dict[str, Any]) -> None:
+    def log_ready(self, facts: Dict[str, Any]) -> None:
         """In the log what runs, how fast, and how it is kept apart; ``facts`` are those of the inside's note."""
         service = self.service
         backends = ["{backend} {version}".format(**one) for one in (service.info.get("backends") or {}).values()]
@@ -55,9 +55,9 @@ class Status(object):
             isolation=service.isolation,
             memory_locked=bool(facts.get("locked")),
         )
-        if self._not_audited():
-            # The inside says it too, where nobody hears it.
-            self.log.say("audit", message=self._not_audited())
+        if self._audit_warning():
+            # The inside reports it too, on a stderr that is closed.
+            self.log.say("audit", message=self._audit_warning())
         if service.isolation == CONVENTION:
             self.log.say(
                 "isolation",
@@ -65,7 +65,7 @@ class Status(object):
                 "had, so nothing but its own code keeps the inside off the network. ***",
             )
 
-    def _not_audited(self) -> str:
+    def _audit_warning(self) -> str:
         """That an accelerator runs what was audited, if at all, on a processor alone; empty where that is not so."""
         from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON
 
@@ -73,26 +73,26 @@ class Status(object):
         return NOT_AUDITED_ON.format(**info) if info.get("device", CPU) != CPU and not info.get("audited") else ""
 
     def notes(self) -> List[str]:
-        """What nobody who looks at the stream should overlook."""
+        """Warnings for people who look at the stream."""
         service = self.service
         notes = []
         if service.source.get("simulated"):
             notes.append("Simulated: this source is made up by a program.")
         if service.source.get("raw_on_network"):
             notes.append("Raw pictures reach this device over a network: whoever listens there sees them.")
-        if self._not_audited():
-            text = self._not_audited()
+        if self._audit_warning():
+            text = self._audit_warning()
             notes.append(text[0].upper() + text[1:] + ".")
         if service.isolation == CONVENTION:
             notes.append("Nothing but its own code keeps the process with the raw pictures off the network.")
         return notes
 
-    def keep_pages(self, now: float) -> None:
+    def open_pages(self, now: float) -> None:
         """Open the pages where they are wanted and not open; now and then again where their port is taken."""
         service = self.service
-        if self._pages is not None or service.settings["health"] == "off" or now < self._again_s:
+        if self._pages is not None or service.settings.health == "off" or now < self._again_s:
             return
-        host, port = address(service.settings["health"])
+        host, port = health.address(service.settings.health)
         try:
             self._pages = health.HealthPages(host, port, self)
         except OSError as error:
@@ -131,7 +131,7 @@ class Status(object):
             "state": service.emission.state,
             "live": self.live() or "ok",
             "ready": self.ready() or "ok",
-            "frames_in": service.supervisor.inside.get("frames-in"),
+            "frames_in": service.link.inside.get("frames-in"),
             "frames_out": service.counters.get("frames-out"),
             "dropped": service.drops(),
             "slots": service.plan.slots,
@@ -147,9 +147,9 @@ class Status(object):
             "tick-seconds": service.plan.tick_s,
             "fresh-age-seconds": service.clock() - service.emission.fresh_s,
             "isolated": float(service.isolation not in ("", CONVENTION)),
-            "set-seconds": service.supervisor.inside.get("last-busy-us") / 1e6,
+            "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
         }
-        return health.metrics(service.supervisor.inside.all(), service.counters.all(), service.sinks.counts(), gauges)
+        return health.metrics(service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink(), gauges)
 
     def close(self) -> None:
         """Take the pages down."""

@@ -1,48 +1,52 @@
-"""The stage that runs a model: its numbers out of the flow, through the interpreter, and into the flow again."""
+"""The stage that runs a model: its inputs from the flow, the interpreter, and its outputs into the flow."""
+
+from typing import Any, Mapping
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
-from edgeveil.edge_runtime.lut import Flow, Looked, held
+from edgeveil.edge_runtime.lut import Flow, LutArray, lazy
 
 
 class ModelStage(object):
-    """A stage ``artefact`` of the manifest: whole, or ``encode``, ``infer`` and ``decode``, by three threads."""
+    """A stage ``artefact`` of the manifest; ``preprocess``, ``infer`` and ``postprocess`` may run on three threads."""
 
-    def __init__(self, stage, context):
+    def __init__(self, stage: Mapping[str, Any], context: Any) -> None:
         runner = context.runners.get(stage["model"])
         if runner is None:
             raise BadInput("a stage names the model {!r}, which is not there".format(stage["model"]))
         self._inputs, self._outputs = list(stage["inputs"].items()), list(stage["outputs"].items())
         self._x = context.input
-        # A network that is no artefact yet has nothing to encode.
-        self._encode, self._decode = (getattr(runner, part, lambda values: values) for part in ("encode", "decode"))
+        # A network in training has real tensors: nothing to convert.
+        self._preprocess, self._postprocess = (
+            getattr(runner, part, lambda values: values) for part in ("preprocess", "postprocess")
+        )
         self._infer = getattr(runner, "infer", runner.run)
 
-    def __call__(self, flow):
-        self.encode(flow)
+    def __call__(self, flow: Flow) -> None:
+        self.preprocess(flow)
         self.infer(flow)
-        self.decode(flow)
+        self.postprocess(flow)
 
-    def encode(self, flow):
-        """What the interpreter takes, out of the flow."""
-        flow.between = self._encode(Flow({tensor: flow.held(name) for tensor, name in self._inputs}))
+    def preprocess(self, flow: Flow) -> None:
+        """Convert the inputs from the flow to the interpreter's tensors."""
+        flow.between = self._preprocess(Flow({tensor: flow.lazy(name) for tensor, name in self._inputs}))
 
-    def infer(self, flow):
-        """The interpreter alone."""
+    def infer(self, flow: Flow) -> None:
+        """Run the interpreter."""
         feeds, flow.between = flow.between, self._infer(flow.between)
-        if isinstance(feeds, list):  # else it is a flow of what the flow has anyway
+        if isinstance(feeds, list):  # else it is a flow over the same arrays
             flow.used += feeds
 
-    def decode(self, flow):
-        """What the interpreter returned, into the flow."""
-        values, flow.between = self._decode(flow.between), None
+    def postprocess(self, flow: Flow) -> None:
+        """Convert what the interpreter returned and put it into the flow."""
+        values, flow.between = self._postprocess(flow.between), None
         n = len(flow[self._x])
         for tensor, name in self._outputs:
-            value = held(values, tensor)
+            value = lazy(values, tensor)
             if len(value) != n:
                 raise FrameDropped("shape")
-            # What comes out of a table is finite: the backend looked at the table.
-            if type(value) is not Looked and not np.isfinite(value).all():
+            # The values of a lookup table are finite: the backend has checked that.
+            if type(value) is not LutArray and not np.isfinite(value).all():
                 raise FrameDropped("not-finite")
             flow[name] = value

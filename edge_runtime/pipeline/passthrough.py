@@ -1,6 +1,6 @@
-"""Catches a model that lets frames through as they are: at open on golden vectors, later by a run of them.
+"""Detects a model that passes frames through unchanged: at open on golden vectors, later on 30 frames in a row.
 
-Never frame by frame: a single frame may happen to be what the model makes of it, and to drop it would tell that.
+Never on a single frame: one frame may happen to be a fixed point of the model, and dropping it would reveal that.
 """
 
 from typing import Any, Dict, Mapping
@@ -9,19 +9,18 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
-from edgeveil.edge_runtime.lut import taker
+from edgeveil.edge_runtime.lut import gather
 from edgeveil.edge_runtime.pipeline import preprocess
 
 RUN = 30  # unchanged frames in a row that stop everything
 
 
-class PassThrough(object):
-    """What a model that does nothing would give, and how often in a row that came out.
+class PassthroughCheck(object):
+    """Compares outputs with those of the identity, and counts how many in a row were equal.
 
-    A reading of an integer type counts as unchanged when every value is the one that such a model gives; one of a
-    float type when every value is within half a step of 1/255 of its range, so that rounding does not hide it. A
-    constant reading (a blank picture) may well stay as it is and says nothing. Where the manifest says
-    ``identity_allowed``, or no frame leaves, nothing is looked at.
+    A sample of an integer type counts as unchanged when all values equal the identity's; one of a float type when all
+    are within half a step of 1/255 of its range, so that rounding does not hide it. A constant sample (a blank picture)
+    proves nothing. Where the manifest has ``identity_allowed``, or no output of kind frame, nothing is checked.
     """
 
     def __init__(self, manifest: Dict[str, Any]) -> None:
@@ -35,14 +34,14 @@ class PassThrough(object):
         raw = preprocess.to_raw(source["dtype"], source["low"], source["high"])
         self._same = lambda data: raw(unit(data))
         if source["dtype"] == "uint8" and not (np.ndim(source["low"]) or np.ndim(source["high"])):
-            self._same = taker(self._same(np.arange(256, dtype=np.uint8)))
+            self._same = gather(self._same(np.arange(256, dtype=np.uint8)))
         span = np.asarray(source["high"], np.float64) - np.asarray(source["low"], np.float64)
         self._slack = 0.0 if np.dtype(source["dtype"]).kind in "iu" else span / 510
 
     def unchanged(self, data: np.ndarray, out: np.ndarray) -> bool:
-        """Whether ``out`` is what a model that does nothing makes of the reading ``data``, and that is not constant."""
+        """Whether ``out`` is the identity's output for the sample ``data``, and ``data`` is not constant."""
         if data.ndim == 3:
-            # One row tells nearly always, and costs next to nothing.
+            # One row decides nearly always, and costs little.
             row = slice(len(data) // 2, len(data) // 2 + 1)
             if not self._equal(self._same(data[row]), out[row]):
                 return False
@@ -55,7 +54,7 @@ class PassThrough(object):
         return np.array_equal(same, out)
 
     def check_golden(self, x: np.ndarray, outputs: Mapping[str, np.ndarray]) -> None:
-        """Golden inputs (n, ...) and outputs; raises ``PrivacyStop`` where any came through, or none could show it."""
+        """Golden inputs (n, ...) and outputs; raises ``PrivacyStop`` where one is unchanged or none can show it."""
         if self._name is None:
             return
         if any(self.unchanged(data, out) for data, out in zip(x, outputs[self._name])):
@@ -70,7 +69,7 @@ class PassThrough(object):
             )
 
     def watch(self, frame: RawFrame, perturbed: PerturbedFrame) -> None:
-        """Look at one frame before it is handed out; raises ``PrivacyStop`` at the 30th in a row and ever after."""
+        """Check one frame before it leaves; raises ``PrivacyStop`` from the 30th unchanged one in a row on."""
         if self._name is not None and self._in_a_row < RUN:
             self._count(frame._data, perturbed.outputs[self._name])
         # Raised here, where no array is in scope.

@@ -1,15 +1,16 @@
 """The one door to a bundle: verified, self-tested, then frame in and perturbed frame out."""
 
 import collections
-from typing import Any, Callable, Dict, List
+import os
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 from edgeveil.edge_runtime.backends.select import FORMATS, NoBackend, backends_for
-from edgeveil.edge_runtime.bundle.audit_scope import announce, announce_device, here, is_audited
+from edgeveil.edge_runtime.bundle.audit_scope import announce, announce_device, current_place, is_audited
 from edgeveil.edge_runtime.device import CPU, EDGETPU, NoDevice, check_device, suits
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
-from edgeveil.edge_runtime.pipeline.passthrough import PassThrough
-from edgeveil.edge_runtime.pipeline.pipeline import Flight, Pipeline, load_pipeline
+from edgeveil.edge_runtime.pipeline.passthrough import PassthroughCheck
+from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline, load_pipeline
 
 
 class Perturber(object):
@@ -25,12 +26,19 @@ class Perturber(object):
         self.pipeline = pipeline
         self.dropped: Dict[str, int] = collections.Counter()
         self.info = _info(bundle, pipeline, artefact, worst, device)
-        self._identity = PassThrough(bundle.manifest)
+        self._passthrough = PassthroughCheck(bundle.manifest)
         self._golden = {name: data for name, data in bundle.members.items() if name.startswith("golden/")}
 
     @classmethod
     def open(
-        cls, bundle, *, trust, backend: str = "auto", artefact: str = "auto", threads: int = 1, device: str = CPU
+        cls,
+        bundle: Union[str, "os.PathLike[str]", bytes],
+        *,
+        trust: Any,
+        backend: str = "auto",
+        artefact: str = "auto",
+        threads: int = 1,
+        device: str = CPU,
     ) -> "Perturber":
         """Verify a bundle and make it ready.
 
@@ -44,15 +52,16 @@ class Perturber(object):
         # Loaded here, so that a program that only passes frames around does not pay for the verifier.
         from edgeveil.edge_runtime.bundle.reader import read_bundle
         from edgeveil.edge_runtime.bundle.trust import Trust
+        from edgeveil.edge_runtime.bundle.trust_store import open_trust
         from edgeveil.edge_runtime.pipeline.self_test import self_test
 
-        trust = trust if isinstance(trust, Trust) else Trust.open(trust)
+        trust = trust if isinstance(trust, Trust) else open_trust(trust)
         verified = read_bundle(bundle, trust)
         announce(verified)
         chosen, pipeline = _choose(verified, artefact, backend, threads, check_device(device))
         try:
             if trust.policy is not None:
-                trust.policy.check(verified.manifest, verified.members, chosen, device, here())
+                trust.policy.check(verified.manifest, verified.members, chosen, device, current_place())
             worst = self_test(pipeline, verified.manifest, verified.members, chosen)
         except BaseException:
             pipeline.close()
@@ -63,26 +72,26 @@ class Perturber(object):
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: then let nothing out."""
-        flight = self.begin(frame)
-        self.infer(flight)
-        return self.end(flight)
+        in_flight = self.preprocess(frame)
+        self.infer(in_flight)
+        return self.postprocess(in_flight)
 
-    def begin(self, frame: RawFrame) -> Flight:
+    def preprocess(self, frame: RawFrame) -> InFlight:
         """The first of three parts of ``perturb``, which three threads may do, each in order: before the model."""
-        return self.pipeline.begin(frame)
+        return self.pipeline.preprocess(frame)
 
-    def infer(self, flight: Flight) -> None:
+    def infer(self, in_flight: InFlight) -> None:
         """The second part: the model."""
-        self.pipeline.infer(flight)
+        self.pipeline.infer(in_flight)
 
-    def end(self, flight: Flight) -> PerturbedFrame:
+    def postprocess(self, in_flight: InFlight) -> PerturbedFrame:
         """The last part: what comes after the model. Raises as ``perturb`` does."""
         try:
-            out = self.pipeline.end(flight)
+            out = self.pipeline.postprocess(in_flight)
         except FrameDropped as drop:
             self.dropped[drop.reason] += 1
             raise
-        self._identity.watch(flight.frame, out)
+        self._passthrough.watch(in_flight.frame, out)
         return out
 
     def perturb_batch(
@@ -95,7 +104,7 @@ class Perturber(object):
         out = []
         for frame, result in zip(frames, self.pipeline.perturb_batch(frames)):
             if isinstance(result, PerturbedFrame):
-                self._identity.watch(frame, result)
+                self._passthrough.watch(frame, result)
                 out.append(result)
             else:
                 self.dropped[result] += 1
@@ -131,7 +140,7 @@ class Perturber(object):
         self.close()
 
 
-def _choose(bundle: Any, artefact: str, backend: str, threads: int, device: str):
+def _choose(bundle: Any, artefact: str, backend: str, threads: int, device: str) -> Tuple[str, Pipeline]:
     """The artefact that will run and its pipeline: the one asked for, else the first preferred one that opens."""
     from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 
@@ -194,7 +203,7 @@ def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: 
         "manifest_sha256": bundle.manifest_sha256,
         "key": bundle.key,
         "development": bundle.development,
-        "audited": is_audited(bundle.manifest, bundle.members, artefact, device, here()),
+        "audited": is_audited(bundle.manifest, bundle.members, artefact, device, current_place()),
         "artefact": artefact,
         "device": device,
         "artefact_sha256": {name: model["artefacts"][artefact]["sha256"] for name, model in models.items()},

@@ -5,22 +5,26 @@ half to even where x is of an integer type. ``low`` and ``high`` are in units of
 None for vectors without a range, which go through as they are.
 """
 
+from typing import Any, Callable, Tuple
+
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 
+Function = Callable[[np.ndarray], np.ndarray]
 
-def _ends(low, high):
+
+def _checked_range(low: Any, high: Any) -> Tuple[np.ndarray, np.ndarray]:
     low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):
         raise BadInput("expected finite low < high for every feature; got another order. Correct the input section.")
     return low, high
 
 
-def _as(dtype):
+def _cast_to(dtype: Any) -> Function:
     """Only the type changes."""
 
-    def cast(x):
+    def cast(x: np.ndarray) -> np.ndarray:
         # A value beyond float32 becomes infinite, and what a model makes of that is dropped.
         with np.errstate(over="ignore"):
             return x.astype(dtype)
@@ -28,7 +32,7 @@ def _as(dtype):
     return cast
 
 
-def to_unit(dtype, low, high):
+def to_unit(dtype: Any, low: Any, high: Any) -> Function:
     """The function from raw readings (n, ...) of ``dtype`` to float32 (n, ...) in [0, 1].
 
     One-byte readings with one range for all go through a table of 256 entries, which gives the same bits.
@@ -36,11 +40,11 @@ def to_unit(dtype, low, high):
     """
     dtype = np.dtype(dtype)
     if low is None and high is None:
-        return _as(np.float32)
-    low, high = _ends(low, high)
+        return _cast_to(np.float32)
+    low, high = _checked_range(low, high)
     span = high - low
 
-    def arithmetic(x):
+    def arithmetic(x: np.ndarray) -> np.ndarray:
         u = x.astype(np.float32)
         u -= low
         u /= span
@@ -52,15 +56,15 @@ def to_unit(dtype, low, high):
     return arithmetic(np.arange(256, dtype=np.uint8)).take
 
 
-def to_raw(dtype, low, high):
+def to_raw(dtype: Any, low: Any, high: Any) -> Function:
     """The function from float32 (n, ...) back to readings (n, ...) of ``dtype``; values outside [0, 1] are clipped.
 
     Raises ``BadInput`` where the range is empty, not finite or outside what an integer ``dtype`` holds.
     """
     dtype = np.dtype(dtype)
     if low is None and high is None:
-        return _as(dtype)
-    low, high = _ends(low, high)
+        return _cast_to(dtype)
+    low, high = _checked_range(low, high)
     span = high - low
     whole = dtype.kind in "iu"
     if whole:
@@ -72,7 +76,7 @@ def to_raw(dtype, low, high):
                 )
             )
 
-    def raw(v):
+    def raw(v: np.ndarray) -> np.ndarray:
         x = np.maximum(v, np.float32(0))
         np.minimum(x, np.float32(1), out=x)
         x *= span

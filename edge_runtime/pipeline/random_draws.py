@@ -4,13 +4,16 @@ Every function takes ``random_bytes`` (count -> bytes), so that tests can feed i
 """
 
 import os
+from typing import Callable, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 
+RandomBytes = Callable[[int], bytes]
 
-def integers(bound, count, *, random_bytes=os.urandom):
+
+def integers(bound: int, count: int, *, random_bytes: RandomBytes = os.urandom) -> np.ndarray:
     """``count`` independent integers, each value of 0 .. bound - 1 equally likely; int64 (count,).
 
     ``bound`` is 1 to 2**63. Random bits are masked to the width of ``bound`` and drawn again when they lie outside it:
@@ -29,7 +32,7 @@ def integers(bound, count, *, random_bytes=os.urandom):
     return out
 
 
-def uniform(shape, *, random_bytes=os.urandom):
+def uniform(shape: Tuple[int, ...], *, random_bytes: RandomBytes = os.urandom) -> np.ndarray:
     """Independent floats on the 2**24 evenly spaced points of [0, 1), each exact in float32; float32 ``shape``."""
     count = int(np.prod(shape, dtype=np.int64))
     words = np.frombuffer(random_bytes(4 * count), np.uint32) >> np.uint32(8)
@@ -39,7 +42,9 @@ def uniform(shape, *, random_bytes=os.urandom):
 LARGEST_SCALE = 2**40  # of numerator and denominator: no product below comes near 2**63
 
 
-def discrete_laplace(shape, *, numerator, denominator, random_bytes=os.urandom):
+def discrete_laplace(
+    shape: Tuple[int, ...], *, numerator: int, denominator: int, random_bytes: RandomBytes = os.urandom
+) -> np.ndarray:
     """Independent whole numbers, k with probability proportional to exp(-|k| denominator / numerator); int64 ``shape``.
 
     Exact: integers alone, by rejection (Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy",
@@ -61,7 +66,7 @@ def discrete_laplace(shape, *, numerator, denominator, random_bytes=os.urandom):
     return out.reshape(shape)
 
 
-def _laplace_tries(count, numerator, denominator, random_bytes):
+def _laplace_tries(count: int, numerator: int, denominator: int, random_bytes: RandomBytes) -> np.ndarray:
     """Of ``count`` tries those that were taken, in order."""
     rest = integers(numerator, count, random_bytes=random_bytes)
     rest = rest[_exponential_coins(rest, numerator, random_bytes)]
@@ -72,7 +77,7 @@ def _laplace_tries(count, numerator, denominator, random_bytes):
     return np.where(negative, -size, size)[~(negative & (size == 0))]
 
 
-def _heads_in_a_row(count, random_bytes):
+def _heads_in_a_row(count: int, random_bytes: RandomBytes) -> np.ndarray:
     """How often a coin that shows heads with probability 1/e did so before the first tails; int64 (count,)."""
     out = np.zeros(count, np.int64)
     alive = np.arange(count)
@@ -82,7 +87,7 @@ def _heads_in_a_row(count, random_bytes):
     return out
 
 
-def _exponential_coins(parts, of, random_bytes):
+def _exponential_coins(parts: np.ndarray, of: int, random_bytes: RandomBytes) -> np.ndarray:
     """Independent coins (n,), true with probability exp(-parts / of), for parts int64 (n,) of 0 to ``of``.
 
     The place where a run of coins of probability x, x/2, x/3, ... ends is odd with probability exp(-x).
@@ -102,7 +107,7 @@ class Channel(object):
     ``table`` is uint32 (R, C) and every row sums to the same power of two, at most 2**32. Raises ``BadInput`` else.
     """
 
-    def __init__(self, table):
+    def __init__(self, table: np.ndarray) -> None:
         if table.ndim != 2 or table.dtype != np.uint32 or not table.size:
             raise BadInput("expected a channel table of uint32 (R, C); got {} {}".format(table.dtype, table.shape))
         # Inverse distribution function in integers: no rounding, so no probability is off by a hair.
@@ -115,7 +120,7 @@ class Channel(object):
         self._total = total
         self.rows, self.columns = table.shape
 
-    def draw(self, codes, *, random_bytes=os.urandom):
+    def draw(self, codes: np.ndarray, *, random_bytes: RandomBytes = os.urandom) -> np.ndarray:
         """Codes int64 (n,) within 0 .. rows - 1 in, drawn codes int64 (n,) out."""
         u = integers(self._total, len(codes), random_bytes=random_bytes)
         # Every edge of the row is compared, so that the time taken does not tell which one was met.

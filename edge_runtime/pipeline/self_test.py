@@ -10,7 +10,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
-from edgeveil.edge_runtime.pipeline.passthrough import PassThrough
+from edgeveil.edge_runtime.pipeline.passthrough import PassthroughCheck
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 
 
@@ -49,7 +49,7 @@ def self_test(pipeline: Pipeline, manifest: Dict[str, Any], members: Mapping[str
                 "device.".format(artefact or NO_MODEL, output["name"], difference, limit)
             )
         worst = max(worst, difference)
-    PassThrough(manifest).check_golden(x, out)
+    PassthroughCheck(manifest).check_golden(x, out)
     return worst
 
 

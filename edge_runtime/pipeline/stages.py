@@ -6,42 +6,45 @@ drops that frame.
 """
 
 import functools
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
-from edgeveil.edge_runtime.lut import Looked, through
+from edgeveil.edge_runtime.lut import Flow, LutArray, map_values
 from edgeveil.edge_runtime.pipeline import preprocess, random_draws
 from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
 
+Stage = Mapping[str, Any]  # as the manifest has it
+Run = Callable[[Flow], None]
 
-def _preprocess(stage, context):
+
+def _preprocess(stage: Stage, context: Any) -> Run:
     source, target = stage["input"], stage["output"]
-    function = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
+    function: Callable[[np.ndarray], Any] = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
     one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]) or stage["low"] is None)
     if context.dtype == np.uint8 and one_range:
-        function = functools.partial(Looked, function(np.arange(256, dtype=np.uint8)))
+        function = functools.partial(LutArray, function(np.arange(256, dtype=np.uint8)))
 
-    def run(flow):
+    def run(flow: Flow) -> None:
         flow[target] = function(flow[source])
 
     return run
 
 
-def _draw(stage, context):
+def _draw(stage: Stage, context: Any) -> Run:
     target, random_bytes = stage["output"], context.random_bytes
     if stage["distribution"] == "uniform":
         shape = tuple(stage["shape"])
 
-        def run(flow):
+        def run(flow: Flow) -> None:
             flow[target] = random_draws.uniform((len(flow[context.input]),) + shape, random_bytes=random_bytes)
 
     elif stage["distribution"] == "laplace":
         shape, scale = tuple(stage["shape"]), {key: stage[key] for key in ("numerator", "denominator")}
         random_draws.discrete_laplace((0,), **scale)  # a scale that is none is refused before the first frame
 
-        def run(flow):
+        def run(flow: Flow) -> None:
             n = len(flow[context.input])
             flow[target] = random_draws.discrete_laplace((n,) + shape, random_bytes=random_bytes, **scale)
 
@@ -49,72 +52,72 @@ def _draw(stage, context):
         source = stage["input"]
         channel = random_draws.Channel(context.table(stage["table"]))
 
-        def run(flow):
-            flow[target] = channel.draw(_codes(flow[source], channel.rows), random_bytes=random_bytes)
+        def run(flow: Flow) -> None:
+            flow[target] = channel.draw(_checked_codes(flow[source], channel.rows), random_bytes=random_bytes)
 
     return run
 
 
-def _table(stage, _context):
+def _table(stage: Stage, _context: Any) -> Run:
     if stage["op"] == "argmax_within":
         return _argmax_within(stage)
     source, target = stage["input"], stage["output"]
 
-    def run(flow):
+    def run(flow: Flow) -> None:
         flow[target] = flow[source].reshape(len(flow[source]), -1).argmax(axis=1).astype(np.int64, copy=False)
 
     return run
 
 
-def _argmax_within(stage):
+def _argmax_within(stage: Stage) -> Run:
     """The largest of a row's values within one of ``groups`` equal groups; numbered over the whole row, so that the
     code tells its group."""
     source, group, groups, target = stage["input"], stage["group"], stage["groups"], stage["output"]
 
-    def run(flow):
+    def run(flow: Flow) -> None:
         values = flow[source].reshape(len(flow[source]), -1)
         size, rest = divmod(values.shape[1], groups)
         if rest or not size:
             raise FrameDropped("shape")
-        chosen = _codes(flow[group], groups)
+        chosen = _checked_codes(flow[group], groups)
         within = values.reshape(-1, groups, size)[np.arange(len(values)), chosen].argmax(axis=1)
         flow[target] = chosen * size + within.astype(np.int64, copy=False)
 
     return run
 
 
-def _hold(stage, context):
+def _hold(stage: Stage, context: Any) -> Run:
     source, target = stage["input"], stage["output"]
     if stage["op"] == "majority":
         groups = stage["groups"]
 
-        def run(flow):
-            flow[target] = context.holding.majority(target, _codes(flow[source], groups), groups)
+        def run(flow: Flow) -> None:
+            flow[target] = context.track_memory.majority(target, _checked_codes(flow[source], groups), groups)
 
     else:
         by = stage["by"]
 
-        def run(flow):
-            flow[target] = context.holding.keep(target, flow[source], flow[by])
+        def run(flow: Flow) -> None:
+            flow[target] = context.track_memory.keep(target, flow[source], flow[by])
 
     return run
 
 
-def _synthesis(stage, context):
+def _synthesis(stage: Stage, context: Any) -> Run:
     source, target, table = stage["input"], stage["output"], context.table(stage["table"])
 
-    def run(flow):
-        flow[target] = table[_codes(flow[source], len(table))]
+    def run(flow: Flow) -> None:
+        flow[target] = table[_checked_codes(flow[source], len(table))]
 
     return run
 
 
-def _add(stage, _context):
+def _add(stage: Stage, _context: Any) -> Run:
     """Noise of whole steps on a grid of ``levels`` steps from 0 to 1; what would leave the grid stays at its end."""
     source, noise, target = stage["input"], stage["noise"], stage["output"]
     levels = np.int64(stage["levels"])
 
-    def run(flow):
+    def run(flow: Flow) -> None:
         steps = flow[noise]
         if steps.dtype != np.int64 or steps.shape != flow[source].shape:
             raise FrameDropped("shape")
@@ -127,23 +130,23 @@ def _add(stage, _context):
     return run
 
 
-def _output(stage, _context):
+def _output(stage: Stage, _context: Any) -> Run:
     source, target = stage["input"], stage["output"]
     function = preprocess.to_raw(stage["dtype"], stage["low"], stage["high"])
     one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]))
-    function = through(function) if one_range else function
+    function = map_values(function) if one_range else function
 
-    def run(flow):
-        flow[target] = function(flow.held(source) if one_range else flow[source])
+    def run(flow: Flow) -> None:
+        flow[target] = function(flow.lazy(source) if one_range else flow[source])
 
     return run
 
 
-def _quantise(stage, _context):
+def _quantise(stage: Stage, _context: Any) -> Run:
     source, target, dtype = stage["input"], stage["output"], np.dtype(stage["dtype"])
-    scale, limits = np.float32(stage["scale"]), np.iinfo(dtype)
+    scale, limits = np.float32(stage["scale"]), np.iinfo(stage["dtype"])
 
-    def run(flow):
+    def run(flow: Flow) -> None:
         q = np.rint(flow[source] / scale)
         # A code beyond the range saturates; to drop it would tell that it was large.
         flow[target] = np.minimum(np.maximum(q, limits.min), limits.max).astype(dtype)
@@ -151,14 +154,14 @@ def _quantise(stage, _context):
     return run
 
 
-def _codes(codes, count):
+def _checked_codes(codes: np.ndarray, count: int) -> np.ndarray:
     # A negative code would index from the end without a word.
     if codes.dtype.kind not in "iu" or codes.ndim != 1 or (codes < 0).any() or (codes >= count).any():
         raise FrameDropped("code-range")
     return codes.astype(np.int64, copy=False)
 
 
-_KINDS: Dict[str, Tuple[Any, str, Tuple[str, ...]]] = {
+_KINDS: Dict[str, Tuple[Callable[[Stage, Any], Run], str, Tuple[str, ...]]] = {
     "preprocess": (_preprocess, "", ()),
     "artefact": (ModelStage, "", ()),
     "draw": (_draw, "distribution", ("uniform", "channel", "laplace")),
@@ -171,11 +174,11 @@ _KINDS: Dict[str, Tuple[Any, str, Tuple[str, ...]]] = {
 }
 
 
-def compile_stage(stage, context):
+def compile_stage(stage: Stage, context: Any) -> Run:
     """One stage of the manifest as a function ``run(flow)``.
 
     ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``random_bytes``
-    and ``holding``. Raises ``BadInput``.
+    and ``track_memory``. Raises ``BadInput``.
     """
     kind = stage.get("stage")
     if kind not in _KINDS:
@@ -186,7 +189,7 @@ def compile_stage(stage, context):
     return make(stage, context)
 
 
-def reads_and_writes(stage):
+def reads_and_writes(stage: Stage) -> Tuple[List[str], List[str]]:
     """The names a stage takes from the flow and the names it adds to it: two lists."""
     if stage.get("stage") == "artefact":
         return list(stage["inputs"].values()), list(stage["outputs"].values())

@@ -1,4 +1,4 @@
-"""Which release a board runs: staged beside the old one, switched to in one step, tried, then committed or undone.
+"""Which release a board runs: staged next to the old one, switched to in one step, tried, then committed or undone.
 
 ::
 
@@ -7,7 +7,7 @@
     ROOT/state.json                    what was committed, the floor, what failed
 
 ``state.json`` is the one truth; it is replaced in one step. A release is *on trial* while ``current`` points to it and
-``committed`` does not name it: the power may go at any moment, and whoever comes up then (``recover``) goes back to
+``committed`` does not name it: the power may fail at any moment, and the next start (``recover``) goes back to
 what was committed. A release is committed only after it has run here. The floor (the smallest ``security_version``
 that is taken) rises in the same step, and nothing that lies below it is ever gone back to.
 """
@@ -20,7 +20,7 @@ from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
-from edgeveil.edge_runtime.storage.filesystem import Disk, names, read, remove_tree, target
+from edgeveil.edge_runtime.storage.filesystem import Filesystem, names, read, remove_tree, target
 
 BUNDLE, RUNTIME = "bundle.veil", "edgeveil-edge.pyz"
 MOST_FAILURES = 3  # of one release: after so many trials that failed it is not tried again unasked
@@ -42,10 +42,10 @@ class State(NamedTuple):
 
 
 class Releases(object):
-    """The releases under ``root``. ``trust`` gives the device's ``Trust`` for a floor; ``disk`` makes every change."""
+    """The releases under ``root``. ``trust`` gives the ``Trust`` for a floor; ``filesystem`` makes all changes."""
 
-    def __init__(self, root: str, trust: Callable[[int], Trust], disk: Optional[Disk] = None) -> None:
-        self.root, self._trust, self._disk = root, trust, disk or Disk()
+    def __init__(self, root: str, trust: Callable[[int], Trust], filesystem: Optional[Filesystem] = None) -> None:
+        self.root, self._trust, self._filesystem = root, trust, filesystem or Filesystem()
 
     def folder(self, sha: str) -> str:
         """Where the release of that manifest hash lies, or would."""
@@ -103,11 +103,11 @@ class Releases(object):
                 "by name with --again.".format(state.failed[sha], state.reason),
             )
         self._stage(sha, data, bundle.members[RUNTIME_MEMBER])
-        self._point("current", sha)
-        reason = self._tried(trial, sha, bundle)
+        self._set_link("current", sha)
+        reason = self._run_trial(trial, sha, bundle)
         if reason is not None:
             self._undo(state, sha, reason)
-            raise RolledBack(_rolled_back(sha, reason, state.committed))
+            raise RolledBack(_rollback_message(sha, reason, state.committed))
         self._commit(state, sha, bundle)
         return True
 
@@ -118,22 +118,22 @@ class Releases(object):
         """
         for name in names(os.path.join(self.root, "releases")):
             if name.endswith(".new"):
-                remove_tree(self._disk, self.folder(name))
+                remove_tree(self._filesystem, self.folder(name))
         for name in names(self.root):
             if name.endswith(".tmp"):
-                self._disk.remove(os.path.join(self.root, name))
+                self._filesystem.remove(os.path.join(self.root, name))
         state, current = self.state(), self.current
         if current != state.committed:
             reason = "it was interrupted on trial"
             # The previous one is current where the power went in the middle of a commit.
             if current is None or current == state.previous or self.read(current) is None:
-                self._settle(state)
+                self._sync_links(state)
             else:
                 self._undo(state, current, reason)
             return "The release {:.12} is current again: another was when the power went.".format(
                 state.committed or "none"
             )
-        self._settle(state)
+        self._sync_links(state)
         return None
 
     def rollback(self) -> str:
@@ -152,8 +152,8 @@ class Releases(object):
                 "The previous release {:.12} is not whole, or not trusted any more.".format(state.previous),
             )
         back = state._replace(committed=state.previous, previous=state.committed, reason="rolled back on request")
-        self._keep(back)
-        self._settle(back)
+        self._write_state(back)
+        self._sync_links(back)
         return state.previous
 
     def prune(self, keep: int) -> List[str]:
@@ -166,41 +166,41 @@ class Releases(object):
         gone = [name for name in by_age if name not in stay][spare:]
         for name in gone:
             # Under another name first: a release's name is never that of half a release.
-            self._disk.rename(self.folder(name), self.folder(name + ".new"))
-            remove_tree(self._disk, self.folder(name + ".new"))
+            self._filesystem.rename(self.folder(name), self.folder(name + ".new"))
+            remove_tree(self._filesystem, self.folder(name + ".new"))
         return gone
 
     def _stage(self, sha: str, data: bytes, runtime: bytes) -> None:
-        disk, releases, final = self._disk, os.path.join(self.root, "releases"), self.folder(sha)
-        # One that is there may have been put there by somebody who was killed before it was on the disk.
+        filesystem, releases, final = self._filesystem, os.path.join(self.root, "releases"), self.folder(sha)
+        # A release that is there may be of a process that was killed before all of it was on the disk.
         there = self.read(sha) is not None
         folder = final if there else self.folder(sha + ".new")
         if not there:
-            remove_tree(disk, final)
+            remove_tree(filesystem, final)
             for missing in (releases, folder):
                 if not os.path.isdir(missing):
-                    disk.make_folder(missing)
+                    filesystem.make_folder(missing)
         for name, content, mode in ((BUNDLE, data, 0o644), (RUNTIME, runtime, 0o755)):
             path = os.path.join(folder, name)
             if not there:
-                disk.write(path, content, mode)
-            disk.sync(path)
-        disk.sync_folder(folder)
+                filesystem.write(path, content, mode)
+            filesystem.sync(path)
+        filesystem.sync_folder(folder)
         if not there:
-            disk.rename(folder, final)
-        disk.sync_folder(releases)
+            filesystem.rename(folder, final)
+        filesystem.sync_folder(releases)
 
-    def _point(self, link: str, sha: Optional[str]) -> None:
+    def _set_link(self, link: str, sha: Optional[str]) -> None:
         """Make a link point to a release in one step, or remove it."""
         path = os.path.join(self.root, link)
         if sha is None:
             if target(path) is not None:
-                self._disk.remove(path)
+                self._filesystem.remove(path)
         elif target(path) != os.path.join("releases", sha):
-            self._disk.link(os.path.join("releases", sha), path + ".tmp")
-            self._disk.rename(path + ".tmp", path)
+            self._filesystem.link(os.path.join("releases", sha), path + ".tmp")
+            self._filesystem.rename(path + ".tmp", path)
 
-    def _tried(self, trial: Callable[[str, Bundle], None], sha: str, bundle: Bundle) -> Optional[str]:
+    def _run_trial(self, trial: Callable[[str, Bundle], None], sha: str, bundle: Bundle) -> Optional[str]:
         """Why the release failed its trial, or None."""
         try:
             trial(self.folder(sha), bundle)
@@ -215,31 +215,31 @@ class Releases(object):
         previous = state.committed if state.committed != sha else state.previous
         floor = max(state.floor, bundle.manifest["security_version"])
         committed = State(sha, previous, floor, failed, "")
-        self._keep(committed)
-        self._settle(committed)
+        self._write_state(committed)
+        self._sync_links(committed)
 
     def _undo(self, state: State, sha: str, reason: str) -> None:
         failed = dict(state.failed)
         failed[sha] = failed.get(sha, 0) + 1
         undone = state._replace(failed=failed, reason=reason)
-        self._point("current", state.committed)
-        self._keep(undone)
-        self._settle(undone)
+        self._set_link("current", state.committed)
+        self._write_state(undone)
+        self._sync_links(undone)
 
-    def _keep(self, state: State) -> None:
-        """Replace ``state.json``; it lasts when ``_settle`` has returned."""
+    def _write_state(self, state: State) -> None:
+        """Replace ``state.json``; it lasts when ``_sync_links`` has returned."""
         path = os.path.join(self.root, "state.json")
-        self._disk.write(path + ".tmp", strict_json.dumps(dict(state._asdict(), schema=1)))
-        self._disk.sync(path + ".tmp")
-        self._disk.rename(path + ".tmp", path)
+        self._filesystem.write(path + ".tmp", strict_json.dumps(dict(state._asdict(), schema=1)))
+        self._filesystem.sync(path + ".tmp")
+        self._filesystem.rename(path + ".tmp", path)
 
-    def _settle(self, state: State) -> None:
+    def _sync_links(self, state: State) -> None:
         """Both links as the state says, and all of it on the disk."""
-        self._point("current", state.committed)
-        self._point("previous", state.previous)
-        self._disk.sync_folder(self.root)
+        self._set_link("current", state.committed)
+        self._set_link("previous", state.previous)
+        self._filesystem.sync_folder(self.root)
 
 
-def _rolled_back(sha: str, reason: str, committed: Optional[str]) -> str:
+def _rollback_message(sha: str, reason: str, committed: Optional[str]) -> str:
     what = "the board runs {:.12} again".format(committed) if committed else "the board has no release yet"
     return "The release {:.12} was taken back: {}. {}.".format(sha, reason, what[0].upper() + what[1:])

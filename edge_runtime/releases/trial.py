@@ -1,41 +1,43 @@
-"""``edgeveil-edge install | update | recover | rollback | status | releases | trust | policy``: what this board runs.
+"""The trial of a release on this board: its own runtime verifies it, tests it and perturbs some frames.
 
-The installed runtime does all of it: what lies inside a new bundle is data until that bundle has been verified.
+The installed runtime starts the trial: what lies inside a new bundle is data until that bundle has been verified.
 """
 
 import contextlib
 import os
 import subprocess
 import sys
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
+from edgeveil.edge_runtime import config, paths
+from edgeveil.edge_runtime.bundle.reader import Bundle
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.releases.store import Releases
 
 TRIAL_FRAMES = 30
 TRIAL_LIMIT_S = 300
+# Both by name: the inside has the accelerator, also while the outside is still starting; stop ends only what it names.
+_UNITS = ["edgeveil.service", "edgeveil-inside.service"]
 
 
-def open_releases(root):
+def open_releases(root: str) -> Releases:
     """The ``Releases`` under ``root``, with the device's own trust and policy. Raises ``BadInput``."""
-    from edgeveil.edge_runtime.bundle.trust import Trust
-    from edgeveil.edge_runtime.releases.store import Releases
-
     if not os.path.isdir(root):
         raise BadInput("There is no {} on this board: flash it first, over a channel you trust.".format(root))
-    return Releases(root, lambda floor: Trust.open(os.path.join(root, "trust"), floor=floor))
+    return Releases(root, lambda floor: open_trust(os.path.join(root, "trust"), floor=floor))
 
 
-def trial(root, source=None, frames=TRIAL_FRAMES, device=CPU):
-    """The trial of a release: its own runtime, in its own process, verifies it, tests it and perturbs some frames."""
+def trial(
+    root: str, source: Optional[str] = None, frames: int = TRIAL_FRAMES, device: str = CPU
+) -> Callable[[str, Bundle], None]:
+    """A function that tries the release in a folder, in a process of its own. It raises ``DeviceFailed``."""
 
-    def run(folder, _bundle):
-        command = [
-            sys.executable,
-            os.path.join(folder, "edgeveil-edge.pyz"),
-            "try",
-            os.path.join(folder, "bundle.veil"),
-        ]
-        command += ["--trust", os.path.join(root, "trust"), "--frames", str(frames)]
+    def run(folder: str, _bundle: Bundle) -> None:
+        runtime, bundle = os.path.join(folder, "edgeveil-edge.pyz"), os.path.join(folder, "bundle.veil")
+        command = [sys.executable, runtime, "try", bundle, "--trust", os.path.join(root, "trust")]
+        command += ["--frames", str(frames)]
         if source:
             command += ["--source", source]
         if device != CPU:
@@ -55,41 +57,31 @@ def trial(root, source=None, frames=TRIAL_FRAMES, device=CPU):
     return run
 
 
-def _device_of(arguments):
-    """What a release is tried on: what was named, else what the service that will run it has in its settings."""
-    from edgeveil.edge_runtime import config
-
-    named = getattr(arguments, "device", None)
-    return check_device(named) if named else config.read(None).get("device", CPU)
+def trial_device(named: Optional[str]) -> str:
+    """The device to try a release on: the one named, else the one in the settings of the service."""
+    return check_device(named) if named else str(config.read(None).get("device", CPU))
 
 
 @contextlib.contextmanager
-def _making_way(device):
-    """While a release is tried on an accelerator, the service that has it stands aside: one process can have it."""
-    from edgeveil.edge_runtime.paths import INIT_SCRIPT, SYSTEMD
+def service_stopped(device: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Stop the service while a release is tried on an accelerator, which only one process can open at a time.
 
-    stop, start = [INIT_SCRIPT, "stop"], [INIT_SCRIPT, "start"]
-    runs = [INIT_SCRIPT, "status"]
-    if os.path.isdir(SYSTEMD):
-        # Both halves by name: the one that is inside has the accelerator, also while the other is still starting, and
-        # stop waits for what it names alone.
-        both = ["edgeveil.service", "edgeveil-inside.service"]
-        stop, start = ["systemctl", "stop"] + both, ["systemctl", "start", both[0]]
-        runs = ["systemctl", "--quiet", "is-active"] + both
-    if device == CPU or _called(runs) != 0:
+    A service that systemd does not run is its user's to stop.
+    """
+    if device == CPU or not os.path.isdir(paths.SYSTEMD) or _exit_code(["systemctl", "--quiet", "is-active"] + _UNITS):
         yield
         return
-    if _called(stop) != 0:
+    if _exit_code(["systemctl", "stop"] + _UNITS) != 0:
         raise DeviceFailed("the service could not be stopped, and it has the {}: stop it by hand".format(device))
     try:
         yield
     finally:
-        if _called(start) != 0:
-            _say("the service, which stood aside for the trial, did not start again: see edgeveil logs or its journal")
+        if _exit_code(["systemctl", "start", _UNITS[0]]) != 0:
+            say("the service was stopped for the trial and did not start again: see edgeveil logs, or its journal")
 
 
-def _called(command):
-    """The exit code of a command of the system's; 127 where there is none."""
+def _exit_code(command: List[str]) -> int:
+    """The exit code of a system command; 127 where there is none."""
     try:
         return subprocess.call(  # noqa: S603 - words of ours
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -98,11 +90,7 @@ def _called(command):
         return 127
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-
-
-def status(root):
+def status(root: str) -> Dict[str, Any]:
     """What runs under ``root``, as a dict for programs and people."""
     releases = open_releases(root)
     state = releases.state()

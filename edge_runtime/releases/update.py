@@ -1,6 +1,6 @@
 """``edgeveil-edge update --from https://...|dir:...``: a board behind a router fetches its own new releases.
 
-The place holds an *index*, an envelope (``signing.envelope``) of kind ``index`` by a key that may sign bundles:
+That folder holds an *index*, an envelope (``signing.envelope``) of kind ``index`` by a key that may sign bundles:
 
 ::
 
@@ -8,7 +8,7 @@ The place holds an *index*, an envelope (``signing.envelope``) of kind ``index``
       {"name":...,"manifest_sha256":...,"sha256":...,"size":...,"security_version":...,"url":"mnist-7.veil"}]}
 
 The index says what to fetch and nothing more: the bundle itself is verified, tried and taken back as every other one.
-``version`` only rises; the last one taken is remembered, so that nobody can serve last year's index for ever. What was
+``version`` only rises; the last one taken is remembered, so that an old index cannot be served for ever. What was
 fetched so far lies in ``ROOT/incoming`` and is gone on with by a range request. No clock is asked.
 """
 
@@ -71,17 +71,17 @@ def update(
     """Fetch what the index at ``place`` offers this board and hand it to ``install``; whether anything new runs.
 
     ``trust`` is the device's, with its floor; ``committed`` the manifest hash of what runs. Raises ``BadInput`` for a
-    place that is none, ``DeviceFailed`` where the line broke (then the next call goes on), ``BundleRefused`` for what
-    is not what was signed, and whatever ``install`` raises.
+    ``place`` that is no URL or folder, ``DeviceFailed`` where the connection broke (the next call
+    resumes), ``BundleRefused`` for anything but what was signed, and whatever ``install`` raises.
     """
-    source = _open(place)
-    index = read_index(source.small(INDEX_FILE), trust)
-    seen_path = os.path.join(root, SEEN_FILE)
-    seen = _seen(seen_path).get(index.name, 0)
+    source = _open_origin(place)
+    index = read_index(source.read_small(INDEX_FILE), trust)
+    versions_path = os.path.join(root, SEEN_FILE)
+    seen = _read_versions(versions_path).get(index.name, 0)
     if index.version < seen:
         raise BundleRefused(
             "rolled-back",
-            "The index at {} has version {}, and this board has seen {} already: somebody serves an old one.".format(
+            "The index at {} has version {}, and this board has seen {} already: an old one is served.".format(
                 source.shown, index.version, seen
             ),
         )
@@ -94,12 +94,12 @@ def update(
             ),
         )
     if entry.manifest_sha256 == committed:
-        _remember(seen_path, index)
+        _record_version(versions_path, index)
         return False
-    data = _fetched(os.path.join(root, INCOMING), source, entry, say)
-    _remember(seen_path, index)
+    data = _fetch(os.path.join(root, INCOMING), source, entry, say)
+    _record_version(versions_path, index)
     changed = install(data)
-    _tidy(os.path.join(root, INCOMING))
+    _clear_folder(os.path.join(root, INCOMING))
     return changed
 
 
@@ -107,7 +107,9 @@ def _entry(entry: Any, at: str) -> Entry:
     record(entry, at, _ENTRY)
     url = text(entry["url"], at + ".url")
     if not _FILE.fullmatch(url):
-        raise BundleRefused("bad-value", "The index names {!a}, which is no file beside it. Make it anew.".format(url))
+        raise BundleRefused(
+            "bad-value", "The index names {!a}, which is no file in its folder. Make the index again.".format(url)
+        )
     return Entry(
         identifier(entry["name"], at + ".name"),
         sha256(entry["manifest_sha256"], at + ".manifest_sha256"),
@@ -118,7 +120,7 @@ def _entry(entry: Any, at: str) -> Entry:
     )
 
 
-def _fetched(folder: str, source: Any, entry: Entry, say: Callable[[str], None]) -> bytes:
+def _fetch(folder: str, source: Any, entry: Entry, say: Callable[[str], None]) -> bytes:
     """The bundle's bytes, by way of a part that outlives a broken line. Raises ``DeviceFailed``, ``BundleRefused``."""
     if not os.path.isdir(folder):
         os.mkdir(folder, 0o700)
@@ -137,7 +139,7 @@ def _fetched(folder: str, source: Any, entry: Entry, say: Callable[[str], None])
         size = os.path.getsize(part)
     if size < entry.size:
         raise DeviceFailed(
-            "{} broke off after {} of {} bytes; what came is kept, and the next update goes on.".format(
+            "{} broke off after {} of {} bytes; what came is kept, and the next update resumes.".format(
                 source.shown, size, entry.size
             )
         )
@@ -146,14 +148,14 @@ def _fetched(folder: str, source: Any, entry: Entry, say: Callable[[str], None])
         os.unlink(part)
         raise BundleRefused(
             "hash-mismatch",
-            "What {} sent as {} is not what the index says; it was thrown away. The next update begins anew.".format(
+            "What {} sent as {} is not what the index says; it was deleted. The next update fetches it again.".format(
                 source.shown, entry.url
             ),
         )
     return data
 
 
-def _seen(path: str) -> Dict[str, int]:
+def _read_versions(path: str) -> Dict[str, int]:
     data = read(path)
     if data is None:
         return {}
@@ -164,19 +166,19 @@ def _seen(path: str) -> Dict[str, int]:
         raise DeviceFailed("{} is damaged: remove it, and look at what this board runs.".format(path)) from None
 
 
-def _remember(path: str, index: Index) -> None:
-    seen = _seen(path)
+def _record_version(path: str, index: Index) -> None:
+    seen = _read_versions(path)
     if seen.get(index.name) != index.version:
         seen[index.name] = index.version
         write_atomic(path, strict_json.dumps(seen), mode=0o644)
 
 
-def _tidy(folder: str) -> None:
+def _clear_folder(folder: str) -> None:
     for name in names(folder):
         os.unlink(os.path.join(folder, name))
 
 
-def _open(place: str) -> Any:
+def _open_origin(place: str) -> Any:
     kind, _, rest = place.partition(":")
     if kind == "dir" and rest:
         return _Folder(rest)
@@ -191,8 +193,8 @@ class _Folder(object):
     def __init__(self, folder: str) -> None:
         self._folder, self.shown = folder, folder
 
-    def small(self, name: str) -> bytes:
-        """A whole small file."""
+    def read_small(self, name: str) -> bytes:
+        """A whole read_small file."""
         data = read(os.path.join(self._folder, name))
         if data is None:
             raise BadInput("Expected {} in {}; it cannot be read.".format(name, self._folder))
@@ -203,7 +205,7 @@ class _Folder(object):
         try:
             with open(os.path.join(self._folder, name), "rb") as source:
                 source.seek(begin)
-                _pour(source, file, begin, size)
+                _copy_bytes(source, file, begin, size)
         except OSError as error:
             raise DeviceFailed("{} in {} cannot be read: {}.".format(name, self._folder, error.strerror)) from None
 
@@ -218,31 +220,31 @@ class _Server(object):
         self._url = url.rstrip("/") + "/"
         self.shown = "{}://{}".format(parts.scheme, parts.hostname)
 
-    def small(self, name: str) -> bytes:
-        """A whole small file."""
+    def read_small(self, name: str) -> bytes:
+        """A whole read_small file."""
         with self._ask(name, 0) as answer:
             try:
                 return answer.read(MAX_BYTES + 1)
             except Exception as error:
-                raise self._broke(error) from None
+                raise self._line_failed(error) from None
 
     def copy(self, name: str, file: Any, begin: int, size: int) -> None:
         """Append what follows byte ``begin``, by a range request; from the beginning where the server knows none."""
         with self._ask(name, begin) as answer:
-            if begin and not _goes_on(answer, begin):
+            if begin and not _is_continuation(answer, begin):
                 begin = 0
                 file.truncate(0)
             file.seek(begin)
             try:
-                _pour(answer, file, begin, size)
+                _copy_bytes(answer, file, begin, size)
             except Exception as error:
-                raise self._broke(error) from None
+                raise self._line_failed(error) from None
 
     def _ask(self, name: str, begin: int) -> Any:
         import urllib.error
         import urllib.request
 
-        # Spelled out, for a proxy that squeezes what it passes on would count other bytes.
+        # A proxy that compresses would count other bytes.
         headers = {"Accept-Encoding": "identity"}
         if begin:
             headers["Range"] = "bytes={}-".format(begin)
@@ -252,23 +254,23 @@ class _Server(object):
         except urllib.error.HTTPError as error:
             raise DeviceFailed("{} answers {} when asked for {}.".format(self.shown, error.code, name)) from None
         except Exception as error:
-            raise self._broke(error) from None
+            raise self._line_failed(error) from None
 
-    def _broke(self, error: BaseException) -> DeviceFailed:
+    def _line_failed(self, error: BaseException) -> DeviceFailed:
         reason = getattr(error, "reason", None) or error
         return DeviceFailed(
-            "The line to {} broke ({}); what came is kept, and the next update goes on.".format(
+            "The connection to {} broke ({}); what came is kept, and the next update resumes.".format(
                 self.shown, str(reason)[:120] or type(error).__name__
             )
         )
 
 
-def _goes_on(answer: Any, begin: int) -> bool:
+def _is_continuation(answer: Any, begin: int) -> bool:
     """Whether an answer is what was asked for and not the whole file, or another part of it."""
     return answer.status == 206 and str(answer.headers.get("Content-Range", "")).startswith("bytes {}-".format(begin))
 
 
-def _pour(source: Any, file: Any, begin: int, size: int) -> None:
+def _copy_bytes(source: Any, file: Any, begin: int, size: int) -> None:
     """Copy until ``size`` bytes are there or no more come; no server can fill the disk."""
     left = size - begin
     while left:

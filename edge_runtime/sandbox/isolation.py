@@ -11,10 +11,15 @@ import errno
 import os
 import platform
 import struct
-from typing import List
+from typing import List, Optional
+
+from edgeveil.edge_runtime.device import hears_of_usb
+from edgeveil.edge_runtime.sandbox.account import Account, become
 
 NAMESPACE, FILTER, CONVENTION = "network namespace", "seccomp filter", "by convention only"
 
+# Sensors that are network interfaces themselves: in a namespace of its own, the inside would not have them.
+_NETWORK_SENSORS = ("wifi",)
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _MODE_FILTER = 38, 22, 2
 _NETLINK = 16
@@ -32,30 +37,42 @@ _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000 | errno.EACCES, 0x80000000
 _X32 = 0x40000000  # a second set of numbers for the same calls on x86-64
 
 
-def enter(namespace: bool = True) -> str:
-    """Cut this process off from every network; returns by what means, in words.
+def needs_network(source: str, device: str) -> bool:
+    """Whether the inside must stay in the system's network namespace, where the seccomp filter alone holds it back.
+
+    For a sensor that is itself a network interface, or an accelerator whose driver waits for udev to announce its
+    stick: udev announces in the system's own namespace only.
+    """
+    return source.partition(":")[0] in _NETWORK_SENSORS or hears_of_usb(device)
+
+
+def enter(namespace: bool = True, account: Optional[Account] = None) -> str:
+    """Cut this process off from every network, then run as ``account``; returns by what means, in words.
 
     To be called while it has one thread: both means are a thread's and its children's, and others would stay as they
-    are. ``namespace`` False leaves that means out, for a sensor that is itself a network interface, or an accelerator
-    whose driver waits for udev to tell it of its stick: what udev tells stays in the system's own namespace.
+    are. ``namespace`` False leaves that means out (``needs_network``). Raises ``OSError`` where the account is refused.
     """
-    means: List[str] = []
-    if len(os.listdir("/proc/self/task")) != 1:
+    single = len(os.listdir("/proc/self/task")) == 1
+    # Root enters a network namespace as root: in a user namespace there is no other user to become.
+    separate = namespace and single and _unshare(_CLONE_NEWNET)
+    if account is not None:
+        become(account)
+    if not single:
         return CONVENTION
-    if namespace and own_namespace():
+    means: List[str] = []
+    if separate or (namespace and _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)):
         means.append(NAMESPACE)
     if _filter():
         means.append(FILTER)
     return " and ".join(means) or CONVENTION
 
 
-def own_namespace() -> bool:
-    """Leave every network for an empty one; whether this system lets us."""
+def _unshare(flags: int) -> bool:
+    """Enter namespaces of one's own; whether this system allows it."""
     try:
-        unshare = ctypes.CDLL(None, use_errno=True).unshare
+        return bool(ctypes.CDLL(None, use_errno=True).unshare(flags) == 0)
     except (OSError, AttributeError):
         return False
-    return unshare(_CLONE_NEWNET) == 0 or unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
 
 
 def program(machine: str) -> bytes:

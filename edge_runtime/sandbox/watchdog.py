@@ -1,7 +1,7 @@
 """Ends a process that hangs, even in C code that never comes back: the kernel's alarm, put off while all is well.
 
-A thread looks at every heart and puts the alarm off while each has beaten lately. A heart that stops, or a call that
-holds Python's lock so that the thread itself cannot run: the alarm goes off, and its default is to end the process.
+A thread puts the alarm off while every thread that is watched sends its heartbeats. When one stops, or a call holds
+Python's lock so that the watching thread cannot run, the alarm goes off and ends the process.
 """
 
 import signal
@@ -16,7 +16,7 @@ def put_off_alarm(seconds: float) -> None:
 
 
 class Watchdog(object):
-    """Hearts by name; one that beats must beat again within its time, or ``rest``."""
+    """Heartbeats by name; after one, the next must come within its time, unless ``rest`` is called."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Watchdog(object):
         self._hearts.pop(name, None)
 
     def well(self) -> bool:
-        """Whether every heart has beaten in its time."""
+        """Whether every heartbeat came in its time."""
         now = self._clock()
         return all(now - since <= within for since, within in list(self._hearts.values()))
 

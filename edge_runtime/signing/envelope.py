@@ -4,11 +4,12 @@ The one spelling is ``{"algorithm":"ed25519","key":HEX,"payload":"...","schema":
 ``edgeveil KIND 1``, a line break and the payload's bytes, so that no signature of one kind of text serves for another.
 """
 
-from typing import Any
+from typing import Any, Callable
 
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.signing import ed25519
+from edgeveil.edge_runtime.signing.keys import Key
 
 MAX_BYTES = 2**20
 _KEYS = ["algorithm", "key", "payload", "schema", "signature"]
@@ -31,7 +32,22 @@ def wrap(payload: bytes, key: str, signature: bytes) -> bytes:
     return strict_json.dumps(document)
 
 
-def unwrap(kind: str, data: bytes, trusted: Any) -> Any:
+def signed_by(key: Key, kind: str) -> Callable[[str], None]:
+    """The ``trusted`` of ``unwrap`` that takes this one key and raises ``BundleRefused`` for all others."""
+
+    def trusted(signer: str) -> None:
+        if signer != key.key:
+            raise BundleRefused(
+                "untrusted-key",
+                "This {} file is signed by {:.16}..., not by this device's root key {:.16}....".format(
+                    kind, signer, key.key
+                ),
+            )
+
+    return trusted
+
+
+def unwrap(kind: str, data: bytes, trusted: Callable[[str], Any]) -> Any:
     """What the payload says, once its signature holds. ``trusted(key)`` raises unless that key may sign.
 
     Raises ``BundleRefused`` for anything that is not exactly one envelope of that kind.

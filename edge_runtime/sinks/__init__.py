@@ -1,11 +1,14 @@
-"""Where perturbed frames go: ``open_sink("npz:FILE")``, ``"images:DIR"``, ``"mqtt://broker/hall"``, several of them."""
+"""Where perturbed frames go: ``open_sink("npz:FILE")``, ``"images:DIR"``, ``"mqtt://broker/hall"``."""
 
 import importlib
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.group import SinkGroup
+from edgeveil.edge_runtime.sinks.uri import without_secrets
 
-__all__ = ["Sink", "open_sink"]
+__all__ = ["Sink", "SinkGroup", "open_sink", "open_sinks"]
 
 _FILES = {
     "npz": ("npz", "NpzSink"),
@@ -23,51 +26,77 @@ _LIVE = {
 }
 
 
-def open_sink(text, outputs, manifest=None, options=None):
-    """The sink that ``text`` (``KIND:WHERE``) names, for frames with ``outputs`` as the manifest lists them.
+def open_sink(
+    uri: str,
+    outputs: List[Dict[str, Any]],
+    manifest: Optional[Dict[str, Any]] = None,
+    options: Optional[Dict[str, Any]] = None,
+) -> Sink:
+    """The sink that ``uri`` (``KIND:WHERE``) names, for frames with ``outputs`` as the manifest lists them.
 
-    Several texts in a list are one sink that hands every frame to each. ``manifest`` is the whole verified manifest,
-    ``options`` what the program around it brings (docs/sinks.md lists them).
+    ``manifest`` is the whole verified manifest, ``options`` what the program around it brings
+    (docs/reference/sinks.md lists
+    them).
 
-    Raises ``BadInput`` for a kind nobody knows or a place that cannot take them, ``DeviceFailed`` where a library that
-    the kind needs is not installed or the place cannot be written to.
+    Raises ``BadInput`` for an unknown kind or a path that cannot take them, ``DeviceFailed`` where a library that the
+    kind needs is not installed or the path cannot be written to.
     """
-    if not isinstance(text, str):
-        from edgeveil.edge_runtime.sinks.group import open_several
-
-        return open_several(text, lambda one: open_sink(one, outputs, manifest, options))
-    kind, colon, place = text.partition(":")
-    if kind in _LIVE and colon and place.startswith("//"):
-        module, name = _LIVE[kind]
-        return _class(module, name)(text, outputs, manifest, dict(options or {}))
-    if kind == "preview" and colon and place:
-        return _class("preview.sink", "PreviewSink")(place, outputs, manifest, dict(options or {}))
-    if kind in _FILES and colon and place:
-        return _file_sink(kind, place, outputs, manifest)
+    kind, colon, where = uri.partition(":")
+    if kind in _LIVE and colon and where.startswith("//"):
+        return _load(*_LIVE[kind])(uri, outputs, manifest, dict(options or {}))
+    if kind == "preview" and colon and where:
+        return _load("preview.sink", "PreviewSink")(where, outputs, manifest, dict(options or {}))
+    if kind in _FILES and colon and where:
+        return _open_file_sink(kind, where, outputs, manifest)
     # What stands behind the colon may hold a password.
     raise BadInput(
         "expected a sink as csv:FILE, npz:FILE or images:DIR, video:FILE, mqtt://HOST/TOPIC, http://HOST/PATH, "
-        "tcp://HOST:PORT or preview:PORT; got {!r}".format(kind if colon else text)
+        "tcp://HOST:PORT or preview:PORT; got {!r}".format(kind if colon else uri)
     )
 
 
-def _file_sink(kind, place, outputs, manifest):
+def open_sinks(
+    uris: Sequence[str],
+    outputs: List[Dict[str, Any]],
+    manifest: Optional[Dict[str, Any]] = None,
+    options: Optional[Dict[str, Any]] = None,
+) -> SinkGroup:
+    """The sinks of all ``uris`` as one, named by their URIs without secrets. Opens all or none; see ``open_sink``."""
+    names = [without_secrets(uri) for uri in uris]
+    if not names or len(set(names)) != len(names):
+        raise BadInput("expected one sink or more, all of them different; got {}".format(", ".join(names) or "none"))
+    sinks: Dict[str, Sink] = {}
+    try:
+        for name, uri in zip(names, uris):
+            sinks[name] = open_sink(uri, outputs, manifest, options)
+    except BaseException:
+        for sink in sinks.values():
+            # What an earlier run left in a spool is still good.
+            if sink.live:
+                sink.close()
+            else:
+                sink.discard()
+        raise
+    return SinkGroup(sinks)
+
+
+def _open_file_sink(kind: str, where: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]]) -> Sink:
     from edgeveil.edge_runtime.sinks.uri import Known, rotation, split
 
-    module, name = _FILES[kind]
+    make_sink = _load(*_FILES[kind])
     known: Known = {"rotate": rotation} if kind in _ROTATING else {}
     if kind == "video":
         from edgeveil.edge_runtime.sinks import video
 
         known.update(fps=video.rate, codec=video.codec)
-    path, settings = split(place, known) if known else (place, {})
+    path, settings = split(where, known) if known else (where, {})
     limits = settings.pop("rotate", None)
     capture = manifest.get("capture") if manifest else None
     if kind == "video" and capture and "fps" not in settings:
         settings["fps"] = capture["tick_hz"]
 
-    def make(where):
-        return _class(module, name)(where, outputs, **settings)
+    def make(part: str) -> Sink:
+        return make_sink(part, outputs, **settings)
 
     if limits is None:
         return make(path)
@@ -79,5 +108,6 @@ def _file_sink(kind, place, outputs, manifest):
     return RotatingSink(path, make, suffix=_ROTATING[kind], limits=limits, frame_bytes=size, twice=kind == "npz")
 
 
-def _class(module, name):
-    return getattr(importlib.import_module("edgeveil.edge_runtime.sinks." + module), name)
+def _load(module: str, name: str) -> Callable[..., Sink]:
+    found: Callable[..., Sink] = getattr(importlib.import_module("edgeveil.edge_runtime.sinks." + module), name)
+    return found

@@ -1,52 +1,52 @@
-"""What every sink is: takes perturbed frames and nothing else, and keeps them, or at a privacy stop forgets them."""
+"""The base of all sinks: they take perturbed frames only, and keep them, or discard them at a privacy stop."""
 
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
 
 
 class Sink(object):
-    """Somewhere perturbed frames go. A subclass gives ``_write``, ``close`` and ``discard``.
+    """A destination of perturbed frames. A subclass gives ``_write``, ``close`` and ``discard``.
 
-    ``live`` says whether somebody takes part in a stream there; else it is a file that keeps what it is given.
+    ``live`` is true where a consumer follows a stream; else the sink is a file.
     """
 
     live = False
 
-    def write(self, frame):
+    def write(self, frame: Any) -> None:
         """Take one ``PerturbedFrame``. Raises ``PrivacyStop`` for anything else, ``DeviceFailed`` when full."""
         if type(frame) is not PerturbedFrame:
             raise PrivacyStop("a sink takes perturbed frames alone; it was given a {}".format(type(frame).__name__))
         self._write(frame)
 
-    def _write(self, frame):
+    def _write(self, frame: PerturbedFrame) -> None:
         raise NotImplementedError
 
-    def announce(self, state, tick_ns):
-        """Tell whoever listens that the stream is ``"degraded"`` or ``"running"`` since the tick at ``tick_ns``.
+    def announce(self, state: str, tick_ns: Optional[int]) -> None:
+        """Tell consumers that the stream is ``"degraded"`` or ``"running"`` since the tick at ``tick_ns``.
 
-        Only at the coarse grain of the schedule. Sinks that nobody listens to have nothing to tell.
+        Called at the coarse grain of the schedule only. Files have nobody to tell.
         """
 
-    def local(self, counters: Dict[str, int], aim: Dict[str, int], latency_ms: Optional[float] = None) -> None:
-        """What a page on this device may show beside the stream; it goes to no other sink.
+    def local(self, counters: Dict[str, int], levels: Dict[str, int], latency_ms: Optional[float] = None) -> None:
+        """Numbers that a page on this device may show beside the stream; they go to no other sink.
 
-        ``counters`` are frames dropped inside, by reason; ``aim`` is the record of ``capture.camera_aid``, empty unless
-        it was switched on; ``latency_ms`` is how long the last frame took from the source to its release.
+        ``counters`` are frames dropped inside, by reason; ``levels`` are those of ``capture.camera_aid``, empty unless
+        it was switched on; ``latency_ms`` is the time from the source to the release of the last frame.
         """
 
     def counts(self) -> Dict[str, int]:
         """Numbers for this device's own metrics: what waits, what was sent, what was dropped here."""
         return {}
 
-    def flush(self):
-        """Hand on what was written, where somebody may be waiting for it; called after each block of frames."""
+    def flush(self) -> None:
+        """Pass on what was written; called after each block of frames."""
 
-    def close(self):
-        """Make what was written last."""
+    def close(self) -> None:
+        """Finish what was written, so that it lasts."""
         raise NotImplementedError
 
-    def discard(self):
+    def discard(self) -> None:
         """Forget what was written in this run: it may not be what it should."""
         raise NotImplementedError

@@ -1,10 +1,12 @@
 """``images:DIR``: one PNG a frame, named by its number, written as it comes."""
 
 import os
+from typing import Any, Dict, List
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.storage.atomic import write_atomic
@@ -13,7 +15,7 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 class ImagesSink(Sink):
     """Writes the output called ``frame`` as ``00000000.png``, gray or RGB, 8 or 16 bits, into an empty folder."""
 
-    def __init__(self, folder, outputs):
+    def __init__(self, folder: str, outputs: List[Dict[str, Any]]) -> None:
         frames = [output for output in outputs if output["kind"] == "frame"]
         if not frames or len(frames[0]["shape"]) != 3 or frames[0]["shape"][2] not in (1, 3):
             raise BadInput("this bundle lets no gray or RGB images out: use npz:FILE")
@@ -22,7 +24,7 @@ class ImagesSink(Sink):
         self._cv2 = opencv()
         self._name = frames[0]["name"]
         self._folder = folder
-        self._written = []
+        self._written: List[str] = []
         try:
             os.makedirs(folder, exist_ok=True)
             taken = os.listdir(folder)
@@ -33,21 +35,21 @@ class ImagesSink(Sink):
         if problem:
             raise BadInput("expected an empty folder, or one that can be made, at {}: {}".format(folder, problem))
 
-    def _write(self, frame):
+    def _write(self, frame: PerturbedFrame) -> None:
         picture = frame.outputs[self._name]
         if picture.shape[2] == 3:
             picture = picture[:, :, ::-1]
-        # OpenCV's own imwrite says nothing of a full disk and leaves half a file.
+        # OpenCV's own imwrite does not report a full disk and leaves half a file.
         data = self._cv2.imencode(".png", np.ascontiguousarray(picture))[1]
         path = os.path.join(self._folder, "{:08d}.png".format(frame.index))
         write_atomic(path, data.tobytes())
         self._written.append(path)
 
-    def close(self):
+    def close(self) -> None:
         """Nothing is held back: each picture was written whole."""
         self._written = []
 
-    def discard(self):
+    def discard(self) -> None:
         """Remove the pictures of this run."""
         for path in self._written:
             os.unlink(path)

@@ -5,15 +5,19 @@ import os
 import shutil
 import tempfile
 import zipfile
+from typing import IO, Any, Dict, List, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
 
+_Column = Tuple[str, np.dtype, Tuple[int, ...], IO[bytes]]  # name, type, shape of a row, the rows so far
 
-def _scratch(path):
+
+def _scratch(path: str) -> IO[bytes]:
     """A file without a name where ``path`` will be; raises ``WriteFailed``."""
     with writing(path):
         # Without a buffer, so that a full disk is known of the frame that it happens to.
@@ -26,21 +30,21 @@ class NpzSink(Sink):
     Until ``close`` the frames are in nameless files in the same folder, so memory stays small however many come.
     """
 
-    def __init__(self, path, outputs):
+    def __init__(self, path: str, outputs: List[Dict[str, Any]]) -> None:
         folder = os.path.dirname(os.path.abspath(path))
         # Found out now, not when an hour of frames waits to be written.
         if not os.path.isdir(folder) or os.path.isdir(path):
             raise BadInput("expected a file name in a folder that exists; got {}".format(path))
         self._path = path
         self._count = 0
-        self._columns = [("index", np.dtype(np.int64), (), _scratch(path))]
+        self._columns: List[_Column] = [("index", np.dtype(np.int64), (), _scratch(path))]
         for place, output in enumerate(outputs):
             name = output["name"] if output["name"] not in ("x", "index", "file") else "output_" + output["name"]
             column = ("x" if place == 0 else name, np.dtype(output["dtype"]), tuple(output["shape"]))
             self._columns.append(column + (_scratch(path),))
         self._names = [output["name"] for output in outputs]
 
-    def _write(self, frame):
+    def _write(self, frame: PerturbedFrame) -> None:
         rows = [np.int64(frame.index)] + [frame.outputs[name] for name in self._names]
         try:
             with writing(self._path):
@@ -53,13 +57,13 @@ class NpzSink(Sink):
             raise
         self._count += 1
 
-    def _cut(self):
+    def _cut(self) -> None:
         """Back to whole frames: columns that are not of one length would pair frames with others' numbers."""
         for _, dtype, shape, file in self._columns:
             file.seek(self._count * dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
             file.truncate()
 
-    def close(self):
+    def close(self) -> None:
         """Write the file, whole or not at all."""
         with atomic_path(self._path) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
             for name, dtype, shape, file in self._columns:
@@ -70,10 +74,10 @@ class NpzSink(Sink):
                     shutil.copyfileobj(file, member)
         self._forget()
 
-    def discard(self):
+    def discard(self) -> None:
         """Forget what was held; nothing is written."""
         self._forget()
 
-    def _forget(self):
+    def _forget(self) -> None:
         for _, _, _, file in self._columns:
             file.close()

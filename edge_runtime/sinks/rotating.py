@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.storage import free_space
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, writing
-from edgeveil.edge_runtime.storage.free_space import need
 
 # The longest time between two self-tests: at a privacy stop, what was closed since then may not be what it should.
 SUSPECT_S = 3600.0
@@ -50,16 +50,16 @@ class RotatingSink(Sink):
         self._held, self._since_s, self._path = 0, 0.0, ""
         self._closed: List[Tuple[float, str]] = []
         self._counts = {"put": 0, "parts": 0, "lost": 0}
-        # A place or bundle that cannot be is found out now.
+        # A path or bundle that cannot work fails now.
         self._open()
 
     def _write(self, frame: Any) -> None:
         try:
-            part = self._part_for_one_more()
+            part = self._part_for_next()
             part.write(frame)
         except WriteFailed:
             self._counts["lost"] += 1
-            self._keep_what_can_be_kept()
+            self._save_part()
             raise
         self._held += 1
         self._counts["put"] += 1
@@ -76,36 +76,36 @@ class RotatingSink(Sink):
         """Forget the part in hand and those closed within the last hour; see ``SUSPECT_S``."""
         if self._part is not None:
             self._part.discard()
-            self._gone(self._path)
+            self._remove(self._path)
             self._part = None
         for closed_s, path in self._closed:
             if closed_s >= self._clock() - SUSPECT_S:
-                self._gone(path)
+                self._remove(path)
         self._closed = []
 
-    def _part_for_one_more(self) -> Sink:
-        if self._part is not None and not self._full() and self._fits():
+    def _part_for_next(self) -> Sink:
+        if self._part is not None and not self._is_full() and self._has_space():
             return self._part
         self._finish()
         self._held = 0
-        self._need_room()
+        self._require_space()
         return self._open()
 
-    def _full(self) -> bool:
+    def _is_full(self) -> bool:
         held = (self._held + 1) * self._frame_bytes
         too_big = self._most_bytes is not None and self._held > 0 and held > self._most_bytes
         return too_big or (self._most_s is not None and self._clock() - self._since_s >= self._most_s)
 
-    def _fits(self) -> bool:
+    def _has_space(self) -> bool:
         try:
-            self._need_room()
+            self._require_space()
         except WriteFailed:
             return False
         return True
 
-    def _need_room(self) -> None:
+    def _require_space(self) -> None:
         again = self._held + 1 if self._twice else 0
-        need(os.path.join(self._folder, "part"), self._frame_bytes * (1 + again))
+        free_space.require(os.path.join(self._folder, "part"), self._frame_bytes * (1 + again))
 
     def _open(self) -> Sink:
         path = os.path.join(self._folder, "part-{:08d}{}".format(self._next, self._suffix))
@@ -120,7 +120,7 @@ class RotatingSink(Sink):
             return
         if not self._held:
             part.discard()
-            self._gone(self._path)
+            self._remove(self._path)
             return
         try:
             part.close()
@@ -133,7 +133,7 @@ class RotatingSink(Sink):
         now = self._clock()
         self._closed = [(at, path) for at, path in self._closed if at >= now - SUSPECT_S] + [(now, self._path)]
 
-    def _keep_what_can_be_kept(self) -> None:
+    def _save_part(self) -> None:
         try:
             self._finish()
         except WriteFailed:
@@ -141,7 +141,7 @@ class RotatingSink(Sink):
             pass
 
     @staticmethod
-    def _gone(path: str) -> None:
+    def _remove(path: str) -> None:
         try:
             if os.path.isdir(path):
                 for name in os.listdir(path):

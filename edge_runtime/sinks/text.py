@@ -3,10 +3,12 @@
 import contextlib
 import os
 import sys
+from typing import IO, Any, Dict, List
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
 
@@ -15,7 +17,7 @@ class CsvSink(Sink):
     """As many digits as give the same number back. A file is there when the run has ended, whole; a pipe gets every
     block at once, and what a pipe got cannot be taken back."""
 
-    def __init__(self, path, outputs):
+    def __init__(self, path: str, outputs: List[Dict[str, Any]]) -> None:
         main = outputs[0]
         if len(main["shape"]) > 1:
             raise BadInput("lines hold vectors, and {} has the shape {}".format(main["name"], main["shape"]))
@@ -23,21 +25,21 @@ class CsvSink(Sink):
         dtype = np.dtype(main["dtype"])
         form = "%d" if dtype.kind in "iu" else "%.9g" if dtype.itemsize <= 4 else "%.17g"
         self._form = ",".join([form] * (main["shape"][0] if main["shape"] else 1))
-        self._lines = []
+        self._lines: List[str] = []
         self._path, self._whole = path, contextlib.ExitStack()
         if path == "-":
-            self._file = sys.stdout.buffer
+            self._file: IO[bytes] = sys.stdout.buffer
             return
         if not os.path.isdir(os.path.dirname(os.path.abspath(path))) or os.path.isdir(path):
             raise BadInput("expected a file name in a folder that exists; got {}".format(path))
         temporary = self._whole.enter_context(atomic_path(path))
         self._file = self._whole.enter_context(open(temporary, "wb"))  # noqa: SIM115 - by the stack
 
-    def _write(self, frame):
+    def _write(self, frame: PerturbedFrame) -> None:
         self._lines.append(self._form % tuple(frame.outputs[self._name].ravel().tolist()))
 
-    def flush(self):
-        """Write the lines so far. Raises ``WriteFailed`` where the disk says no; nothing is left of the file then."""
+    def flush(self) -> None:
+        """Write the lines so far. Raises ``WriteFailed`` where the disk is full; nothing of the file is left then."""
         if not self._lines:
             return
         self._lines.append("")
@@ -54,13 +56,13 @@ class CsvSink(Sink):
             self.discard()
             raise
 
-    def close(self):
+    def close(self) -> None:
         """Write the last lines; a file becomes what it is to be called."""
         self.flush()
         with writing(self._path):
             self._whole.close()
 
-    def discard(self):
+    def discard(self) -> None:
         """Forget what was not written, and the file; a pipe keeps what it got."""
         self._lines = []
         whole, self._whole = self._whole, contextlib.ExitStack()

@@ -1,4 +1,4 @@
-"""The part of a sink's text behind its kind: a path or an address, and what follows a question mark."""
+"""A sink's URI behind its kind: a path or an address, and the options that follow a question mark."""
 
 import re
 from typing import Any, Callable, Dict, Optional, Tuple
@@ -30,7 +30,7 @@ def duration_s(text: str) -> float:
 
 
 def rotation(text: str) -> Tuple[Optional[int], Optional[float]]:
-    """``"100MB,1h"`` as bytes and seconds, either of them None where it is not said; raises ``BadInput``."""
+    """``"100MB,1h"`` as bytes and seconds, either of them None if it is not given; raises ``BadInput``."""
     size, time = None, None
     for part in text.split(","):
         if part.endswith("B") and size is None:
@@ -42,16 +42,16 @@ def rotation(text: str) -> Tuple[Optional[int], Optional[float]]:
     return size, time
 
 
-def split(place: str, known: Known) -> Tuple[str, Dict[str, Any]]:
+def split(uri: str, known: Known) -> Tuple[str, Dict[str, Any]]:
     """``DIR?rotate=1h&fps=5`` as ``DIR`` and its options; a question mark that no option follows belongs to a name."""
-    path, mark, query = place.rpartition("?")
+    path, mark, query = uri.rpartition("?")
     if not mark or not re.match(r"[a-z_]+=", query):
-        return place, {}
+        return uri, {}
     return path, _options(query, known)
 
 
 def address(text: str, port: int, known: Known) -> Tuple[str, int, str, Dict[str, Any]]:
-    """Host, port, path and options of a URL. Never shows the text: somebody may have put a password into it."""
+    """Host, port, path and options of a URL. Never shows the text: it may hold a password."""
     try:
         parts = urlsplit(text)
         host, number = parts.hostname, parts.port
@@ -60,11 +60,18 @@ def address(text: str, port: int, known: Known) -> Tuple[str, int, str, Dict[str
     if parts.username is not None or parts.password is not None:
         raise BadInput(
             "a password in an address shows up in lists of processes and in logs: put it into a file that only you may "
-            "read, or into the environment (docs/sinks.md)"
+            "read, or into the environment (docs/reference/sinks.md)"
         )
     if not host or parts.fragment:
         raise BadInput("expected an address as {}://HOST:PORT/...; no host is named".format(parts.scheme))
     return host, number or port, unquote(parts.path), _options(parts.query, known)
+
+
+def without_secrets(uri: str) -> str:
+    """A source or sink as it may be printed: no user or password, and no query, which may hold a token."""
+    if "://" not in uri:
+        return uri.partition("?")[0] if uri.startswith("preview:") else uri
+    return re.sub("//[^/]*@", "//", uri.partition("?")[0])
 
 
 def secret(path: Optional[str], environment: Optional[str], what: str) -> Optional[str]:

@@ -2,14 +2,16 @@
 
 import contextlib
 import os
+from typing import Any, Dict, List
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.storage import free_space
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
-from edgeveil.edge_runtime.storage.free_space import need
 
 CODECS = ("FFV1", "MJPG")
 
@@ -35,7 +37,7 @@ def rate(text: str) -> float:
 class VideoSink(Sink):
     """The output called ``frame`` of bundles that give uint8 images, gray or RGB, of even height and width."""
 
-    def __init__(self, path, outputs, *, fps=10.0, codec="FFV1"):
+    def __init__(self, path: str, outputs: List[Dict[str, Any]], *, fps: float = 10.0, codec: str = "FFV1") -> None:
         frames = [o for o in outputs if o["kind"] == "frame" and o["dtype"] == "uint8" and len(o["shape"]) == 3]
         if not frames or frames[0]["shape"][2] not in (1, 3):
             raise BadInput("this bundle lets no 8-bit gray or RGB images out: use npz:FILE")
@@ -52,7 +54,7 @@ class VideoSink(Sink):
         self._cv2 = opencv()
         self._name, self._path, self._count = frames[0]["name"], path, 0
         self._frame_bytes = height * width * channels
-        need(path, self._frame_bytes)
+        free_space.require(path, self._frame_bytes)
         self._whole = contextlib.ExitStack()
         self._temporary = self._whole.enter_context(atomic_path(path))
         self._writer = self._cv2.VideoWriter(
@@ -67,18 +69,18 @@ class VideoSink(Sink):
             self.discard()
             raise BadInput("this OpenCV writes no {} video: use images:DIR, or opencv-python-headless".format(codec))
 
-    def _write(self, frame):
-        need(self._path, self._frame_bytes)
+    def _write(self, frame: PerturbedFrame) -> None:
+        free_space.require(self._path, self._frame_bytes)
         picture = frame.outputs[self._name]
         if picture.shape[2] == 3:
             picture = picture[:, :, ::-1]
         self._writer.write(np.ascontiguousarray(picture))
         self._count += 1
 
-    def close(self):
+    def close(self) -> None:
         """The film gets its name, if every frame is in it; else raises ``WriteFailed`` and nothing is there."""
         self._writer.release()
-        # OpenCV says nothing of a disk that is full: what is there is asked.
+        # OpenCV does not report a full disk: the frames in the file are counted.
         reader = self._cv2.VideoCapture(self._temporary, self._cv2.CAP_FFMPEG)
         there = int(reader.get(self._cv2.CAP_PROP_FRAME_COUNT)) if reader.isOpened() else 0
         reader.release()
@@ -91,7 +93,7 @@ class VideoSink(Sink):
         with writing(self._path):
             self._whole.close()
 
-    def discard(self):
+    def discard(self) -> None:
         """Forget the film."""
         self._writer.release()
         whole, self._whole = self._whole, contextlib.ExitStack()

@@ -1,6 +1,7 @@
-"""Where frames come from: ``open_source("camera:0")``, ``"kinect:"``, ``"npz:FILE"``; docs/sources.md lists them."""
+"""Where frames come from: ``open_source("camera:0")``, ``"kinect:"``, ``"npz:FILE"``; docs/reference/sources.md."""
 
 import importlib
+from typing import Any, Dict, Optional
 
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.errors import BadInput
@@ -9,7 +10,7 @@ from edgeveil.edge_runtime.sources.base import Source
 
 __all__ = ["Source", "on_network", "open_source"]
 
-# kind: module, class, whether it needs a place behind the colon
+# kind: module, class, whether it needs text behind the colon
 _KINDS = {
     "csv": ("text", "LinesSource", True),
     "arff": ("text", "ArffSource", True),
@@ -31,26 +32,33 @@ _KINDS = {
 _REPLAYED = ("images", "video")  # files that can be played at the pace they were recorded at
 
 
-def open_source(text, spec, capture=None, *, realtime=False, repeat=False):
+def open_source(
+    text: str,
+    spec: Dict[str, Any],
+    capture: Optional[Dict[str, Any]] = None,
+    *,
+    realtime: bool = False,
+    repeat: bool = False,
+) -> Source:
     """The source that ``text`` (``KIND:WHERE``) names.
 
     ``spec`` is the manifest's ``input`` and ``capture`` its ``capture``: together they say what the sensor must give.
-    ``realtime`` plays a recording at its own pace, as if it were live; ``repeat`` begins it again at its end.
-    Raises ``BadInput`` for a kind nobody knows or a place that holds no such readings, ``Missing`` where a library that
+    ``realtime`` plays a recording at its own pace, as if it were live; ``repeat`` starts it again at its end.
+    Raises ``BadInput`` for an unknown kind or a file that holds no such samples, ``Missing`` where a library that
     the kind needs is not installed, ``SourceFailed`` where the device is not there or cannot give such frames.
     """
-    kind, colon, place = text.partition(":")
-    if kind not in _KINDS or not colon or (not place and _KINDS[kind][2]):
+    kind, colon, where = text.partition(":")
+    if kind not in _KINDS or not colon or (not where and _KINDS[kind][2]):
         kinds = ", ".join(name + ":" for name in sorted(_KINDS))
         problem = "expected a source as KIND:WHERE, KIND being one of {} such as npz:FILE or images:DIR; got {!r}"
         # What follows the colon may be an address with a password in it.
-        raise BadInput(problem.format(kinds, kind + ":" if colon and place else text))
+        raise BadInput(problem.format(kinds, kind + ":" if colon and where else text))
     if (realtime or repeat) and kind not in _REPLAYED:
-        problem = "expected a recording ({}) to play in real time or again and again; {}: is none. Leave that out."
+        problem = "expected a recording ({}) to play in real time or again and again; {}: is not one. Leave that out."
         raise BadInput(problem.format(", ".join(name + ":" for name in _REPLAYED), kind))
     module, name, _ = _KINDS[kind]
     make = getattr(importlib.import_module("edgeveil.edge_runtime.sources." + module), name)
     sensor = expected(spec, capture)
     if kind in _REPLAYED:
-        return make(place, sensor, realtime=realtime, repeat=repeat)
-    return make(place, sensor)
+        return make(where, sensor, realtime=realtime, repeat=repeat)
+    return make(where, sensor)

@@ -1,17 +1,20 @@
 """What OpenCV and others hand over, as the bundle wants it: RGB or gray, its size, its type."""
 
+from typing import Any
+
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped, Unsupported
+from edgeveil.edge_runtime.sources.base import Sensor
 
 
-def need_image(spec, what):
+def need_image(spec: Sensor, what: str) -> None:
     """Raise ``BadInput`` where a bundle takes vectors."""
     if spec["kind"] != "image":
         raise BadInput("this bundle perturbs vectors, and {} gives pictures: use csv:FILE or wifi:".format(what))
 
 
-def need_depth(spec, what):
+def need_depth(spec: Sensor, what: str) -> None:
     """Raise ``Unsupported`` unless a bundle takes depth: uint16 (height, width, 1)."""
     need_image(spec, what)
     if spec["dtype"] != "uint16" or spec["shape"][2] != 1:
@@ -22,7 +25,7 @@ def need_depth(spec, what):
         )
 
 
-def fit(picture, spec, cv2):
+def fit(picture: np.ndarray, spec: Sensor, cv2: Any) -> np.ndarray:
     """A picture of OpenCV's (gray, or blue, green, red) as (height, width, channels) of ``spec``.
 
     Raises ``FrameDropped``: ``shape``, ``dtype``.
@@ -41,7 +44,7 @@ def fit(picture, spec, cv2):
     return np.ascontiguousarray(picture)
 
 
-def fits(picture, spec, what, cv2):
+def fits(picture: np.ndarray, spec: Sensor, what: str, cv2: Any) -> np.ndarray:
     """``fit``, for the first picture of a source: raises ``Unsupported``, which says what came and what was wanted."""
     try:
         return fit(picture, spec, cv2)

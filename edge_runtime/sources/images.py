@@ -6,14 +6,14 @@ folder, whose lines are a time in seconds and a file, ``#`` before what is not.
 
 import math
 import os
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
-from edgeveil.edge_runtime.sources.base import Pace, Source, now_ns
+from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")
 LISTS = ("depth.txt", "rgb.txt")
@@ -24,16 +24,24 @@ class ImagesSource(Source):
     """One frame a picture: gray (height, width, 1), colour (height, width, 3) as RGB; ``index`` is its place.
 
     ``realtime`` hands each out when its time has come, and the source is ``live`` then; ``repeat`` begins again at the
-    end, one mean interval later, and ``index`` goes on.
+    end, one mean interval later, and ``index`` continues.
     """
 
-    def __init__(self, folder, spec, *, realtime=False, repeat=False, pace=None):
+    def __init__(
+        self,
+        folder: str,
+        spec: Sensor,
+        *,
+        realtime: bool = False,
+        repeat: bool = False,
+        pace: Optional[Pace] = None,
+    ) -> None:
         if spec["kind"] != "image":
             raise BadInput("this bundle perturbs vectors, and a folder of images holds none: use npz:FILE")
         self._cv2 = opencv()
         if not os.path.isdir(folder):
             raise BadInput("expected a folder of images at {}; there is none".format(folder))
-        listed = _listed(folder) or _in_order_of_names(folder)
+        listed = _read_list(folder) or _list_by_name(folder)
         if not listed:
             raise BadInput("expected pictures ({}) in {}; there are none".format(", ".join(SUFFIXES), folder))
         times, self._paths = zip(*listed)
@@ -46,7 +54,7 @@ class ImagesSource(Source):
         self.size = None if repeat else len(times)
         self.name = "images:" + folder
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture as a ``RawFrame``, or None at the end."""
         turn, place = divmod(self._next, len(self._paths))
         if turn and not self._repeat:
@@ -65,13 +73,13 @@ class ImagesSource(Source):
         return RawFrame(picture, index, now_ns())
 
 
-def _in_order_of_names(folder):
+def _list_by_name(folder: str) -> List[Tuple[float, str]]:
     names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES))
     return [(place / FPS, os.path.join(folder, name)) for place, name in enumerate(names)]
 
 
-def _listed(folder):
-    """Times and files of the folder's list, or None where it has none. Raises ``BadInput`` for a line that is none."""
+def _read_list(folder: str) -> Optional[List[Tuple[float, str]]]:
+    """Times and files of the folder's list, or None where it has none. Raises ``BadInput`` for a bad line."""
     for name in LISTS:
         path = os.path.join(folder, name)
         if os.path.isfile(path):
@@ -92,7 +100,7 @@ def _listed(folder):
     return listed
 
 
-def _seconds(word):
+def _seconds(word: str) -> Optional[float]:
     try:
         seconds = float(word)
     except ValueError:

@@ -2,12 +2,13 @@
 
 import io
 import zipfile
+from typing import Any, Optional, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, SourceFailed
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import Source, now_ns
+from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
 
 READ = 1 << 16  # bytes at a time; more than any header has
 
@@ -15,9 +16,9 @@ READ = 1 << 16  # bytes at a time; more than any header has
 class NpzSource(Source):
     """Rows of ``x`` in order; ``index`` is the row. Images may leave out a last axis of one channel."""
 
-    def __init__(self, path, spec):
+    def __init__(self, path: str, spec: Sensor) -> None:
         shape = tuple(spec["shape"])
-        self._archive, self._member, found, dtype = _opened(path)
+        self._archive, self._member, found, dtype = _open_archive(path)
         if not (found[1:] == shape or found[1:] + (1,) == shape) or not found or dtype != np.dtype(spec["dtype"]):
             self.close()
             raise BadInput(
@@ -29,7 +30,7 @@ class NpzSource(Source):
         self._next = 0
         self._end = self.size = found[0]
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next row, numbered from 0."""
         row = self._next
         if row >= self._end:
@@ -44,14 +45,14 @@ class NpzSource(Source):
             raise SourceFailed("{} is damaged: its x ends at row {}".format(self._path, row))
         return RawFrame(np.frombuffer(data, self._dtype).reshape(self._shape), row, now_ns())
 
-    def close(self):
+    def close(self) -> None:
         """Let the file go."""
         self._end = 0
         self._member.close()
         self._archive.close()
 
 
-def _opened(path):
+def _open_archive(path: str) -> Tuple[zipfile.ZipFile, Any, Tuple[int, ...], np.dtype]:
     """The archive, x's values as a file that is read from front to back, and its shape and dtype."""
     archive = None
     try:

@@ -1,12 +1,13 @@
 """``simulate:depth?seed=1&people=2&fps=30``: a simulated doorway, for demonstrations and load tests; no sensor."""
 
 import math
+from typing import Any, Dict, Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import Pace, Source, now_ns
+from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.simulated_scene import FLOOR_MM, Scene
 
 DEFAULTS = {"seed": 0, "people": 2, "fps": 30.0}
@@ -22,8 +23,8 @@ class SimulatedSource(Source):
     live = True
     simulated = True
 
-    def __init__(self, place, spec, pace=None):
-        options = _options(place)
+    def __init__(self, where: str, spec: Sensor, pace: Optional[Pace] = None) -> None:
+        options = _options(where)
         if spec["kind"] != "image" or spec["shape"][2] != 1 or spec["dtype"] not in ("uint8", "uint16"):
             raise Unsupported(
                 "a simulated depth camera gives uint8 or uint16 (height, width, 1); this bundle wants {} {}. "
@@ -33,11 +34,11 @@ class SimulatedSource(Source):
         self._pace = (pace or Pace()) if self._fps else None
         self._scene = Scene(seed=options["seed"], people=options["people"], shape=tuple(spec["shape"][:2]))
         self._scale = 255.0 / FLOOR_MM if spec["dtype"] == "uint8" else 1.0 / (spec["unit_mm"] or 1.0)
-        self._dtype = np.dtype(spec["dtype"])
+        self._dtype: np.dtype = np.dtype(spec["dtype"])
         self._next = 0
         self.name = "simulate:depth (SIMULATED: no sensor, nobody was seen)"
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture, when its time has come."""
         index, self._next = self._next, self._next + 1
         seconds = index / (self._fps or 30.0)
@@ -49,8 +50,8 @@ class SimulatedSource(Source):
         return RawFrame(depth[:, :, None], index, now_ns())
 
 
-def _options(place):
-    scene, _, text = place.partition("?")
+def _options(where: str) -> Dict[str, Any]:
+    scene, _, text = where.partition("?")
     values = dict(DEFAULTS)
     wrong = scene != "depth"
     for pair in text.split("&") if text else []:
@@ -62,8 +63,8 @@ def _options(place):
     if wrong or not (0 <= values["seed"] < 2**31 and 0 <= values["people"] <= 8 and 0 <= values["fps"] <= 1000):
         raise BadInput(
             "expected simulate:depth?seed=0&people=2&fps=30 with a whole seed, 0 to 8 people and at most 1000 frames "
-            "a second (0: as fast as they are asked for); got {!r}".format("simulate:" + place)
+            "a second (0: as fast as they are asked for); got {!r}".format("simulate:" + where)
         )
     if not math.isfinite(values["fps"]):
-        raise BadInput("expected a finite fps in {!r}".format("simulate:" + place))
+        raise BadInput("expected a finite fps in {!r}".format("simulate:" + where))
     return values

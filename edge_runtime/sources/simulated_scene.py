@@ -1,14 +1,14 @@
 """A simulated doorway seen from the ceiling by a depth camera: people of different build walk in and out under it.
 
-Nothing here was ever before a sensor; whoever shows it says so. The camera looks straight down on a level floor with
-the field of view of a Kinect v2. A person is seven ellipsoids, met exactly by each pixel's ray. Noise, and how often a
+None of it came from a sensor, and pages that show it say so. The camera looks straight down on a level floor with the
+field of view of a Kinect v2. A person is seven ellipsoids, met exactly by each pixel's ray. Noise, and how often a
 pixel has no reading, are by distance from the middle of the picture what the floor shows in 120 frames of a real
 overhead Kinect v2 (GOTPD1, University of Alcala): 2 mm in the middle, tens of mm in the corners, where most readings
 are missing; and there is no reading along the edge of a body.
 """
 
 import math
-from typing import List, NamedTuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -22,13 +22,14 @@ EDGE_MM = 150.0  # a step in depth that a Kinect v2 shows as a line without read
 BANK = 8  # fields of noise; with mirror images and signs 64 different ones
 CAST = 8  # people there are, told apart by their build
 
+Point = Tuple[float, float, float]  # x, y, z in mm
 Build = NamedTuple("Build", [("height", float), ("shoulders", float), ("girth", float), ("head", float)])
 Walker = NamedTuple(
     "Walker", [("who", int), ("inward", bool), ("x", float), ("y", float), ("step", float)]
 )  # x, y of the head in mm from the camera's foot; step in radians
 
 
-def builds(seed, count=CAST):
+def builds(seed: int, count: int = CAST) -> List[Build]:
     """``count`` builds in mm: 1500 to 1950 tall, shoulders 380 to 520 wide, trunk 200 to 340 deep, head 140 to 175."""
     random = np.random.RandomState([seed, 1])
     low, high = (1500, 380, 200, 140), (1950, 520, 340, 175)
@@ -38,13 +39,13 @@ def builds(seed, count=CAST):
 class Lane(object):
     """One after the other crosses the picture, in or out, at a pace of their own, with pauses between."""
 
-    def __init__(self, seed, number, middle_mm, reach_mm, cast):
+    def __init__(self, seed: int, number: int, middle_mm: float, reach_mm: float, cast: int) -> None:
         self._random = np.random.RandomState([seed, 2, number])
         self._middle, self._reach, self._cast = middle_mm, reach_mm, cast
         self._start, self._end = 0.0, 0.0
         self._draw(0.0)
 
-    def _draw(self, after):
+    def _draw(self, after: float) -> None:
         random = self._random
         self._start = after + random.uniform(0.3, 3.0)
         self._speed = random.uniform(900.0, 1400.0)  # mm a second
@@ -52,7 +53,7 @@ class Lane(object):
         self._who, self._inward = int(random.randint(self._cast)), bool(random.randint(2))
         self._aside, self._slant = random.uniform(-120.0, 120.0), random.uniform(-0.08, 0.08)
 
-    def at(self, seconds):
+    def at(self, seconds: float) -> Optional[Walker]:
         """The ``Walker`` of that time, or None; time goes forward only."""
         while seconds >= self._end:
             self._draw(self._end)
@@ -72,7 +73,14 @@ class Scene(object):
     The same ``seed`` and times give the same pictures. Time goes forward only.
     """
 
-    def __init__(self, seed=0, people=2, shape=(424, 512), floor_mm=FLOOR_MM, cast=CAST):
+    def __init__(
+        self,
+        seed: int = 0,
+        people: int = 2,
+        shape: Tuple[int, int] = (424, 512),
+        floor_mm: float = FLOOR_MM,
+        cast: int = CAST,
+    ) -> None:
         self.shape = height, width = shape
         self.floor_mm = floor_mm
         self.cast = builds(seed, cast)
@@ -87,7 +95,7 @@ class Scene(object):
         self._y = ((np.arange(height) - (height - 1) / 2) / self._focal).astype(np.float32)
         self._noise, self._there = self._fields(np.random.RandomState([seed, 4]))
 
-    def frame(self, seconds):
+    def frame(self, seconds: float) -> np.ndarray:
         """The picture at ``seconds`` from the start."""
         depth = np.full(self.shape, self.floor_mm, np.float32)
         found = [lane.at(seconds) for lane in self._lanes]
@@ -99,35 +107,35 @@ class Scene(object):
         sign, down, across = 1 - 2 * self._random.randint(0, 2, 3)
         there = self._there[pick, ::down, ::across].copy()
         if self.walkers:
-            _without_edges(depth, there)
+            _drop_edges(depth, there)
         depth += self._noise[pick, ::down, ::across] * np.float32(sign)
         np.maximum(depth, np.float32(0), out=depth)
         return np.where(there, np.rint(depth), np.float32(0)).astype(np.uint16)
 
-    def anybody(self, seconds):
-        """Whether somebody is in a lane at that time, which no earlier one may follow."""
+    def anybody(self, seconds: float) -> bool:
+        """Whether somebody is in a lane at that time; times must not go back."""
         return any(lane.at(seconds) is not None for lane in self._lanes)
 
-    def pixel(self, walker):
+    def pixel(self, walker: Walker) -> Tuple[float, float]:
         """Row and column of a walker's head, maybe outside the picture."""
         away = self.floor_mm - self.cast[walker.who].height
         middle = (self.shape[0] - 1) / 2, (self.shape[1] - 1) / 2
         return middle[0] + walker.y / away * self._focal, middle[1] + walker.x / away * self._focal
 
-    def _fields(self, random):
+    def _fields(self, random: np.random.RandomState) -> Tuple[np.ndarray, np.ndarray]:
         far = np.hypot(self._y[:, None], self._x[None, :]) * FOCAL * 512.0
         sigma = np.interp(far, NOISE_AT, NOISE_MM).astype(np.float32)
         there = random.random_sample((BANK,) + self.shape) >= np.interp(far, NOISE_AT, MISSING)
         return random.standard_normal((BANK,) + self.shape).astype(np.float32) * sigma, there
 
-    def _draw(self, depth, centre, radii):
+    def _draw(self, depth: np.ndarray, centre: Point, radii: Point) -> None:
         """The nearer side of an ellipsoid with axes along x, y and z; lengths in mm, z from the camera down."""
         near = centre[2] - radii[2]
         if near < 200.0:
             return
         far = centre[2] + radii[2]
-        columns = _between(self._x, centre[0] - radii[0], centre[0] + radii[0], near, far)
-        rows = _between(self._y, centre[1] - radii[1], centre[1] + radii[1], near, far)
+        columns = _pixel_range(self._x, centre[0] - radii[0], centre[0] + radii[0], near, far)
+        rows = _pixel_range(self._y, centre[1] - radii[1], centre[1] + radii[1], near, far)
         x, y = self._x[columns][None, :] / radii[0], self._y[rows][:, None] / radii[1]
         if not x.size or not y.size:
             return
@@ -142,26 +150,26 @@ class Scene(object):
         np.fmin(part, depth_of, out=part)
 
 
-def _between(directions, low, high, near, far):
+def _pixel_range(directions: np.ndarray, low: float, high: float, near: float, far: float) -> slice:
     """The pixels, along one axis, that may see what lies from ``low`` to ``high`` and from ``near`` to ``far``."""
     ends = low / (far if low > 0 else near), high / (near if high > 0 else far)
     return slice(*np.searchsorted(directions, ends).tolist())
 
 
-def _without_edges(depth, there):
+def _drop_edges(depth: np.ndarray, there: np.ndarray) -> None:
     rows = np.abs(depth[1:] - depth[:-1]) > EDGE_MM
     columns = np.abs(depth[:, 1:] - depth[:, :-1]) > EDGE_MM
     there[1:][rows] = False
     there[:, 1:][columns] = False
 
 
-def _body(build, walker, floor_mm):
+def _body(build: Build, walker: Walker, floor_mm: float) -> Iterator[Tuple[Point, Point]]:
     """Centres and radii of a person's parts, who walks along x: trunk, shoulders, head, arms, feet."""
     ahead = 1.0 if walker.inward else -1.0
     swing = math.sin(walker.step)
     tall, wide, deep, head = build
 
-    def part(along, aside, height, radii):
+    def part(along: float, aside: float, height: float, radii: Point) -> Tuple[Point, Point]:
         return (walker.x + ahead * along, walker.y + aside, floor_mm - height), radii
 
     yield part(0.0, 0.0, tall * 0.58, (deep / 2, wide * 0.42, tall * 0.26))

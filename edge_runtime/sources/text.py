@@ -1,18 +1,19 @@
 """``csv:FILE`` and ``arff:FILE``, or ``-`` for standard input: a vector a line, in blocks, in constant memory.
 
 All lines that are there go through one fast parser together. Where that fails they are looked at one by one, and a bad
-one is refused by its number and its fault, never by what stands in it; the stream goes on.
+one is refused by its number and its fault, never by its text; the stream continues.
 """
 
 import sys
 import warnings
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, SourceFailed
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.sources import arff
-from edgeveil.edge_runtime.sources.base import Source, now_ns
+from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
 
 READ = 1 << 18  # bytes asked for at a time; whatever has come is taken, so that a slow stream is not held up
 LONGEST = 1 << 24  # bytes of a line: beyond it this is no text of vectors
@@ -24,16 +25,17 @@ class LinesSource(Source):
 
     blocks = True
 
-    def __init__(self, path, spec):
+    def __init__(self, path: str, spec: Sensor) -> None:
         if len(spec["shape"]) != 1:
             raise BadInput("lines hold vectors, and this bundle takes {} of {}".format(spec["kind"], spec["shape"]))
-        self._features, self._dtype = spec["shape"][0], np.dtype(spec["dtype"])
-        self._file = _opened(path)
+        self._features: int = spec["shape"][0]
+        self._dtype: np.dtype = np.dtype(spec["dtype"])
+        self._file = _open_file(path)
         self._tail, self._number, self._ended = b"", 0, False
-        self._refused = []
+        self._refused: List[Tuple[int, str]] = []
         self._names = True  # whether the first line may still be one of names
 
-    def next_block(self):
+    def next_block(self) -> Optional[List[RawFrame]]:
         """A list of ``RawFrame``, empty where what came held none, or None after the last."""
         lines = self._lines()
         if lines is None:
@@ -41,30 +43,31 @@ class LinesSource(Source):
         first, self._number = self._number + 1, self._number + len(lines)
         if not lines:
             return []
-        values = self._together(lines) if not self._names else None
+        numbers: Sequence[int]
+        values = self._parse_block(lines) if not self._names else None
         if values is None:
-            numbers, values = self._one_by_one(lines, first)
+            numbers, values = self._parse_lines(lines, first)
         else:
             numbers = range(first, first + len(lines))
         self._names = False
         captured = now_ns()
         return [RawFrame(row, number, captured) for number, row in zip(numbers, values)]
 
-    def refused(self):
+    def refused(self) -> List[Tuple[int, str]]:
         """The lines refused since the last call: a list of (number, what is wrong with it)."""
         found, self._refused = self._refused, []
         return found
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """Not of this source: see ``next_block``."""
         raise SourceFailed("lines come in blocks")
 
-    def close(self):
+    def close(self) -> None:
         """Let the file go."""
         if self._file is not sys.stdin.buffer:
             self._file.close()
 
-    def _lines(self):
+    def _lines(self) -> Optional[List[bytes]]:
         if self._ended:
             return None
         try:
@@ -80,7 +83,7 @@ class LinesSource(Source):
             raise BadInput("line {} has no end: expected lines of numbers".format(self._number + len(lines) + 1))
         return lines
 
-    def _together(self, lines):
+    def _parse_block(self, lines: List[bytes]) -> Optional[np.ndarray]:
         """All values (n, features), or None where any line is not as it should be."""
         commas = self._features - 1
         if any(line.count(b",") != commas for line in lines):
@@ -94,9 +97,9 @@ class LinesSource(Source):
         if len(values) != len(lines) * self._features:
             return None
         values = values.reshape(len(lines), self._features)
-        return values.astype(self._dtype) if self._fits(values).all() else None
+        return values.astype(self._dtype) if self._representable(values).all() else None
 
-    def _one_by_one(self, lines, first):
+    def _parse_lines(self, lines: List[bytes], first: int) -> Tuple[List[int], np.ndarray]:
         numbers, rows = [], []
         for number, line in enumerate(lines, first):
             try:
@@ -112,7 +115,7 @@ class LinesSource(Source):
                 rows.append(row)
         return numbers, np.array(rows, self._dtype).reshape(len(rows), self._features)
 
-    def _row(self, text, number):
+    def _row(self, text: str, number: int) -> Optional[List[float]]:
         """The numbers of a line, or None for one to pass over. Raises ``BadInput`` saying what is wrong with it."""
         if not text.strip():
             return None
@@ -121,19 +124,19 @@ class LinesSource(Source):
             return None
         if len(row) != self._features:
             raise BadInput("{} values, and {} were expected".format(len(row), self._features))
-        return self._checked(row)
+        return self._check_row(row)
 
-    def _checked(self, row):
-        for place, value in enumerate(row):
-            if value is None:
-                raise BadInput("value {} is not a number".format(place + 1))
-        fits = self._fits(np.array(row, np.float64))
+    def _check_row(self, row: Sequence[Optional[float]]) -> List[float]:
+        numbers = [value for value in row if value is not None]
+        if len(numbers) < len(row):
+            raise BadInput("value {} is not a number".format(list(row).index(None) + 1))
+        fits = self._representable(np.array(numbers, np.float64))
         if not fits.all():
             place = int(np.argmin(fits)) + 1
             raise BadInput("value {} is NaN, infinite or not one that {} can hold".format(place, self._dtype))
-        return row
+        return numbers
 
-    def _fits(self, values):
+    def _representable(self, values: np.ndarray) -> np.ndarray:
         """Which values (...) the readings' type can hold."""
         if self._dtype.kind == "f":
             return np.abs(values) <= np.finfo(self._dtype).max
@@ -144,7 +147,7 @@ class LinesSource(Source):
 class ArffSource(LinesSource):
     """The data of a dense ARFF file whose attributes are the features, all of them and no others."""
 
-    def __init__(self, path, spec):
+    def __init__(self, path: str, spec: Sensor) -> None:
         LinesSource.__init__(self, path, spec)
         self._names = False
         self._attributes = arff.read_header(self._header())
@@ -156,7 +159,7 @@ class ArffSource(LinesSource):
             )
         self._numeric = all(attribute.categories is None for attribute in self._attributes)
 
-    def _header(self):
+    def _header(self) -> Iterator[Tuple[int, str]]:
         while True:
             line = self._file.readline(LONGEST)
             if not line:
@@ -164,18 +167,18 @@ class ArffSource(LinesSource):
             self._number += 1
             yield self._number, line.decode("utf-8", "replace")
 
-    def _together(self, lines):
-        return LinesSource._together(self, lines) if self._numeric else None
+    def _parse_block(self, lines: List[bytes]) -> Optional[np.ndarray]:
+        return LinesSource._parse_block(self, lines) if self._numeric else None
 
-    def _row(self, text, number):
+    def _row(self, text: str, number: int) -> Optional[List[float]]:
         try:
             row = arff.read_row(self._attributes, text, number)
         except BadInput as error:
             raise BadInput(str(error).partition(": ")[2].rstrip(".")) from None
-        return row if row is None else self._checked(row)
+        return row if row is None else self._check_row(row)
 
 
-def _number(token):
+def _number(token: str) -> Optional[float]:
     token = token.strip()
     try:
         # Python allows 1_000 and digits of other scripts, which the fast parser does not.
@@ -184,7 +187,7 @@ def _number(token):
         return None
 
 
-def _opened(path):
+def _open_file(path: str) -> Any:
     if path == "-":
         return sys.stdin.buffer
     try:

@@ -1,11 +1,14 @@
 """``video:FILE``: a film, read by OpenCV. Pictures of 16 bits are for ``images:``: a film's decoder makes 8."""
 
 import os
+from typing import Optional
+
+import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, SourceFailed
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
-from edgeveil.edge_runtime.sources.base import Pace, Source, now_ns
+from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
 from edgeveil.edge_runtime.sources.images import FPS, SUFFIXES
 
@@ -15,7 +18,15 @@ ENDS_EARLY = 0.9  # of the frames that a film says it has; some say a few too ma
 class VideoSource(Source):
     """Frames of a film in order, gray or RGB of 8 bits, numbered from 0; ``realtime`` at its own pace."""
 
-    def __init__(self, path, spec, *, realtime=False, repeat=False, pace=None):
+    def __init__(
+        self,
+        path: str,
+        spec: Sensor,
+        *,
+        realtime: bool = False,
+        repeat: bool = False,
+        pace: Optional[Pace] = None,
+    ) -> None:
         need_image(spec, "a film")
         if "%" in path or path.lower().endswith(SUFFIXES):
             raise BadInput("expected a film; pictures, 16 bits among them, are read with images:DIR")
@@ -34,14 +45,14 @@ class VideoSource(Source):
         good, picture = self._film.read()
         if not good:
             raise BadInput("expected a film that OpenCV can read at {}; it finds no picture in it".format(path))
-        self._ahead = fits(picture, spec, "the film", self._cv2)
+        self._ahead: Optional[np.ndarray] = fits(picture, spec, "the film", self._cv2)
 
-    def _open(self):
+    def _open(self) -> None:
         self._film = self._cv2.VideoCapture(self._path, self._cv2.CAP_FFMPEG)
         if not self._film.isOpened():
             raise BadInput("expected a film that OpenCV can read at {}; it is damaged or none".format(self._path))
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next frame, or None at the end. Raises ``SourceFailed`` where the film is cut short."""
         picture = self._ahead if self._ahead is not None else self._picture()
         self._ahead = None
@@ -52,7 +63,7 @@ class VideoSource(Source):
             self._pace.wait(index / self._fps)
         return RawFrame(picture, index, now_ns())
 
-    def _picture(self):
+    def _picture(self) -> Optional[np.ndarray]:
         good, picture = self._film.read()
         if not good and self._count and self._place < ENDS_EARLY * self._count:
             raise SourceFailed("{} is damaged: it ends at frame {} of {}".format(self._path, self._place, self._count))
@@ -63,6 +74,6 @@ class VideoSource(Source):
             good, picture = self._film.read()
         return fit(picture, self._spec, self._cv2) if good else None
 
-    def close(self):
+    def close(self) -> None:
         """Let the file go."""
         self._film.release()

@@ -2,13 +2,13 @@
 
 import re
 import subprocess
-from typing import Any
+from typing import Any, Callable, Dict, Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Stalled, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import Source, now_ns
+from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 
 SCAN_S = 30.0
@@ -18,7 +18,7 @@ _SIGNAL = re.compile(r"^\tsignal: (-?[0-9]+(?:\.[0-9]+)?) dBm", re.MULTILINE)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 
 
-def signals(text):
+def signals(text: str) -> Dict[str, float]:
     """``{address: dBm}`` from what ``iw dev INTERFACE scan`` prints; an access point without a strength is left out."""
     heard = {}
     starts = list(_STATION.finditer(text))
@@ -34,28 +34,28 @@ class WifiSource(Source):
 
     live = True
 
-    def __init__(self, place, spec, run=subprocess.run):
+    def __init__(self, where: str, spec: Sensor, run: Callable[..., Any] = subprocess.run) -> None:
         if spec["kind"] != "vector":
             raise BadInput("this bundle perturbs pictures, and a Wi-Fi scan is a vector: use camera:0 or another")
-        if not _INTERFACE.fullmatch(place):
-            raise BadInput("expected wifi:INTERFACE such as wifi:wlan0; got {!r}".format("wifi:" + place))
+        if not _INTERFACE.fullmatch(where):
+            raise BadInput("expected wifi:INTERFACE such as wifi:wlan0; got {!r}".format("wifi:" + where))
         if spec["access_points"] is None:
             raise Unsupported(
                 "this bundle does not say which access point each of its {} values is: give the recipe "
                 "capture.access_points and export it again".format(spec["shape"][0])
             )
-        dtype = np.dtype(spec["dtype"])
+        dtype: np.dtype = np.dtype(spec["dtype"])
         if dtype.kind == "u":
             raise Unsupported("signal strengths are below 0 dBm; this bundle takes {}".format(dtype))
-        self._interface, self._run, self._dtype = place, run, dtype
+        self._interface, self._run, self._dtype = where, run, dtype
         self._order = list(spec["access_points"])
         # A float has no use for its own lowest value: what follows would be infinite.
         self._unheard = np.iinfo(dtype).min if dtype.kind == "i" else -200
-        self.name = "Wi-Fi " + place
+        self.name = "Wi-Fi " + where
         self._next = 0
 
-    def next(self):
-        """One scan. Raises ``FrameDropped`` (``busy``) where another program scans just now."""
+    def next(self) -> Optional[RawFrame]:
+        """One scan. Raises ``FrameDropped`` (``busy``) while another program scans."""
         problem: Any = None
         done: Any = None
         try:
@@ -85,11 +85,11 @@ class WifiSource(Source):
             raise Disconnected("{} cannot be scanned (iw: {}): {}".format(self.name, done.returncode, why))
         heard = signals(done.stdout.decode("utf-8", "replace"))
         values = np.full(len(self._order), self._unheard, np.float64)
-        for place, address in enumerate(self._order):
+        for index, address in enumerate(self._order):
             if address in heard:
-                values[place] = heard[address]
+                values[index] = heard[address]
         if self._dtype.kind == "i":
             limits = np.iinfo(self._dtype)
             values = np.clip(np.rint(values), limits.min, limits.max)
-        index, self._next = self._next, self._next + 1
-        return RawFrame(values.astype(self._dtype), index, taken)
+        number, self._next = self._next, self._next + 1
+        return RawFrame(values.astype(self._dtype), number, taken)

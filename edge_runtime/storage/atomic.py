@@ -1,11 +1,13 @@
-"""Write a file whole or not at all: temporary name beside it, flush, fsync, rename."""
+"""Write a file whole or not at all: temporary name in the same folder, flush, fsync, rename."""
 
 import contextlib
 import errno
 import os
+from typing import Iterator, Union
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 
+Path = Union[str, "os.PathLike[str]"]
 _ADVICE = {
     errno.ENOSPC: "free some space there or choose another place",
     errno.EDQUOT: "free some of your quota there or choose another place",
@@ -24,13 +26,13 @@ class WriteFailed(DeviceFailed):
     exit_code = 2
 
 
-def _failed(path, error):
+def _failed(path: str, error: OSError) -> WriteFailed:
     what = os.strerror(error.errno).lower() if error.errno else "the write came up short"
-    advice = _ADVICE.get(error.errno, "check the disk, or choose another place")
+    advice = _ADVICE.get(error.errno or 0, "check the disk, or choose another place")
     return WriteFailed("cannot write {}: {}; {}. Nothing was left half-written.".format(path, what, advice))
 
 
-def _sync_folder(folder):
+def _sync_folder(folder: str) -> None:
     """Make the rename last through a power cut, where the file system can (FAT on SD cards cannot)."""
     try:
         handle = os.open(folder, os.O_RDONLY)
@@ -45,12 +47,12 @@ def _sync_folder(folder):
 
 
 @contextlib.contextmanager
-def atomic_path(path, *, mode=0o666):
-    """Yield the name of an empty temporary file beside ``path``; it becomes ``path`` if the block ends well.
+def atomic_path(path: Path, *, mode: int = 0o666) -> Iterator[str]:
+    """Yield the name of an empty temporary file in the folder of ``path``; it becomes ``path`` if the block ends well.
 
     The temporary name ends with the name of ``path``, so that writers that look at the suffix see the right one.
     ``mode`` is what the file is created with, less the umask. On any error, Ctrl-C too, the temporary is removed and
-    what was at ``path`` before is still there. Raises ``WriteFailed`` (a ``DeviceFailed``) where the disk said no.
+    what was at ``path`` before is still there. Raises ``WriteFailed`` (a ``DeviceFailed``) where that fails.
     """
     path = os.fspath(path)
     folder, name = os.path.split(os.path.abspath(path))
@@ -69,7 +71,7 @@ def atomic_path(path, *, mode=0o666):
                 os.close(handle)
             os.replace(temporary, path)
         except OSError as error:
-            # An error about some other file belongs to whoever opened that one.
+            # An error about another file is for the code that opened that one.
             if error.filename is not None and os.fspath(error.filename) != temporary:
                 raise
             raise _failed(path, error) from None
@@ -83,15 +85,15 @@ def atomic_path(path, *, mode=0o666):
 
 
 @contextlib.contextmanager
-def writing(path):
+def writing(path: Path) -> Iterator[None]:
     """Errors of the disk in the block are about the file that is to become ``path``: raises ``WriteFailed``."""
     try:
         yield
     except OSError as error:
-        raise _failed(path, error) from None
+        raise _failed(os.fspath(path), error) from None
 
 
-def write_atomic(path, data, *, mode=0o666):
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """Write the bytes ``data`` to ``path``, whole or not at all. Raises as ``atomic_path`` does."""
     with atomic_path(path, mode=mode) as temporary, open(temporary, "wb") as file:
         file.write(data)

@@ -1,4 +1,4 @@
-"""The one door to the disk for everything that changes which release a board runs.
+"""Every file operation that changes which release a board runs, in one class.
 
 Eight small changes and no more, so that a test can write down the order in which they happen and play back every power
 cut. Nothing is on the disk until it was synced: a file's bytes by ``sync``, its name by ``sync_folder`` of its folder.
@@ -8,17 +8,17 @@ import os
 import stat
 from typing import List, Optional
 
+from edgeveil.edge_runtime.storage.descriptor import write_all
 
-class Disk(object):
-    """The real disk. Raises ``OSError`` as the system does."""
+
+class Filesystem(object):
+    """The real file system. Raises ``OSError`` as the system does."""
 
     def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
         """Put ``data`` into a file that is new or empty now; neither bytes nor name are on the disk yet."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
         try:
-            view = memoryview(data)
-            while len(view):
-                view = view[os.write(handle, view) :]
+            write_all(handle, data)
         finally:
             os.close(handle)
 
@@ -80,15 +80,15 @@ def names(path: str) -> List[str]:
         return []
 
 
-def remove_tree(disk: Disk, path: str) -> None:
+def remove_tree(filesystem: Filesystem, path: str) -> None:
     """Remove a file, a link, or a folder with all that is in it."""
     try:
         is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
         return
     if not is_folder:
-        disk.remove(path)
+        filesystem.remove(path)
         return
     for name in names(path):
-        remove_tree(disk, os.path.join(path, name))
-    disk.remove_folder(path)
+        remove_tree(filesystem, os.path.join(path, name))
+    filesystem.remove_folder(path)

@@ -1,4 +1,4 @@
-"""Room on a disk, asked for before something is written that cannot be taken back in part."""
+"""Free space on a disk, checked before something is written that cannot be taken back in part."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from edgeveil.edge_runtime.storage.atomic import writing
 MARGIN_BYTES = 2**20  # for what a file needs besides its frames
 
 
-def need(path: str, size_bytes: int) -> None:
+def require(path: str, size_bytes: int) -> None:
     """Raises ``WriteFailed`` where the disk that ``path`` is on has less than that, and the margin, left."""
     with writing(path):
         disk = os.statvfs(os.path.dirname(os.path.abspath(path)))

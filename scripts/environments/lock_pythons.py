@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
-"""Write requirements/pyXY*.txt, the hashed locks of scripts/pythons.py. They hold no address.
+"""Write requirements/pyXY*.txt, the hashed locks of pythons.py. They hold no address.
 
-.venv/bin/python scripts/lock_pythons.py            all of them
-.venv/bin/python scripts/lock_pythons.py py36       some of them
+    .venv/bin/python -m scripts.environments.lock_pythons            all of them
+    .venv/bin/python -m scripts.environments.lock_pythons py36       some of them
 
 The hashes cover every wheel of a release, x86-64 and ARM alike, so one file serves a workstation and a board.
 """
@@ -12,11 +11,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from scripts.environments.pythons import ROOT, ROWS
+from scripts.environments.pythons import ROOT, ROWS, asked
 
 
 def main() -> int:
-    for name in sys.argv[1:] or ROWS:
+    for name in asked(__doc__):
         version, wanted = ROWS[name]
         out = ROOT / "requirements" / f"{name}.txt"
         # Not from pyproject.toml: these are older than what the distribution itself asks for.

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Build one environment for each interpreter that boards have, from the hashed files in requirements/.
 
-    .venv/bin/python scripts/pythons.py            all of them
-    .venv/bin/python scripts/pythons.py py36 py37  some of them
+    .venv/bin/python -m scripts.environments.pythons            all of them
+    .venv/bin/python -m scripts.environments.pythons py36 py37  some of them
 
 They lie in .venvs/, or in the folder EDGEVEIL_VENVS names. An interpreter is looked for as pythonX.Y on PATH and in
 ~/.pyenv/versions; one that is missing is said so, and ends the command with 4. The workstation's own pip unpacks the
@@ -11,6 +10,7 @@ wheels, as it would for a board: the pips that came with Python 3.6 and 3.7 refu
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import hashlib
 import os
@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# name: Python, what is asked for; requirements/NAME.txt is the lock. scripts/lock_pythons.py writes the locks.
+# name: Python, what is asked for; requirements/NAME.txt is the lock. lock_pythons.py writes the locks.
 ROWS = {
     "py36": ("3.6", ["numpy==1.19.5", "onnxruntime==1.10.0"]),
     "py37": ("3.7", ["numpy==1.21.6", "tflite-runtime==2.11.0"]),
@@ -89,12 +89,18 @@ def _build(folder: Path, python: str, version: str, lock: Path) -> None:
     subprocess.run([*pip, *platforms, *options, f"--requirement={lock}"], check=True)
 
 
+def asked(text: str | None) -> list[str]:
+    """The environments that the command line names, or all."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ROWS)}; left out: all")
+    names = parser.parse_args().names
+    if unknown := [name for name in names if name not in ROWS]:
+        parser.error(f"expected names of {', '.join(ROWS)}; got {', '.join(unknown)}")
+    return names or list(ROWS)
+
+
 def main() -> int:
-    names = sys.argv[1:] or list(ROWS)
-    unknown = [name for name in names if name not in ROWS]
-    if unknown:
-        print(f"error: expected names of {', '.join(ROWS)}; got {', '.join(unknown)}", file=sys.stderr)
-        return 2
+    names = asked(__doc__)
     missing = set()
     for name in names:
         python = environment(name)

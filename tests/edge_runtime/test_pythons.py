@@ -1,6 +1,6 @@
 """The zipapp under the real Pythons that boards have, on a real signed bundle: verify, run, bench.
 
-``scripts/pythons.py`` builds the environments. An interpreter that is missing fails nothing and is said loudly.
+``scripts/environments/pythons.py`` builds the environments. A missing interpreter fails nothing; the skip says so.
 """
 
 import importlib.util
@@ -142,7 +142,7 @@ def test_every_artefact_runs_where_it_can(name, variant, app, tiny, tmp_path):
     assert json.loads(verified.stdout)["self_test"]["max_abs"] <= limit
     assert ran.returncode == 0, ran.stderr
     document = json.loads(ran.stdout)
-    jsonschema.validate(document, json.loads((ROOT / "docs/schemas/run.schema.json").read_text()))
+    jsonschema.validate(document, json.loads((ROOT / "docs/reference/schemas/run.schema.json").read_text()))
     assert document["backends"]["generator"]["backend"] == backend
     assert (document["frames_in"], document["frames_out"], document["dropped"]) == (10, 10, {})
     with np.load(tmp_path / "out.npz") as out:
@@ -157,7 +157,7 @@ def test_bench_runs_everywhere(name, app, tiny):
     done = edge(python, app, "bench", tiny.path, "--trust", tiny.trust, *floors, "--json")
     assert done.returncode == 3, done.stderr
     document = json.loads(done.stdout)
-    jsonschema.validate(document, json.loads((ROOT / "docs/schemas/bench.schema.json").read_text()))
+    jsonschema.validate(document, json.loads((ROOT / "docs/reference/schemas/bench.schema.json").read_text()))
     assert document["backend"] == CAN[name][1]
     assert [one["device"] for one in document["ran_on"]] == ["CPU"], document["ran_on"]
     assert "not measured" not in document["ran_on"][0]["kernels"].values()
@@ -170,8 +170,8 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
-from edgeveil.edge_runtime.bundle.trust import Trust
-bundle = read_bundle(sys.argv[2], Trust.open(sys.argv[3]))
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+bundle = read_bundle(sys.argv[2], open_trust(sys.argv[3]))
 golden = bundle.manifest["golden"]
 load = lambda file: np.load(io.BytesIO(bundle.members[file]))
 draws = {name: load(file) for name, file in golden["draws"].items()}
@@ -187,8 +187,8 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.bundle.reader import read_bundle
-from edgeveil.edge_runtime.bundle.trust import Trust
-bundle = read_bundle(sys.argv[2], Trust.open(sys.argv[3]))
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+bundle = read_bundle(sys.argv[2], open_trust(sys.argv[3]))
 rng = np.random.RandomState(0)
 for variant in sys.argv[4].split():
     entry = bundle.manifest["models"]["generator"]["artefacts"][variant]
@@ -234,7 +234,7 @@ def test_a_live_source_runs_as_a_service_of_two_processes(name, app, tiny, tmp_p
     done = edge(python, app, "run", *words, *more, "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    jsonschema.validate(document, json.loads((ROOT / "docs/schemas/run.schema.json").read_text()))
+    jsonschema.validate(document, json.loads((ROOT / "docs/reference/schemas/run.schema.json").read_text()))
     assert document["frames_in"] == 60 == document["frames_out"] + sum(document["dropped"].values())
     ready = next(json.loads(line) for line in done.stderr.splitlines() if '"event": "ready"' in line)
     assert "filter" in ready["isolation"]

@@ -13,14 +13,16 @@ import jsonschema
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from edgeveil.edge_runtime.bundle.archive import pack
-from edgeveil.edge_runtime.bundle.reader import SIGNED_PREFIX, read_bundle
+from edgeveil.edge_runtime.bundle.reader import SIGNED_PREFIX, read_all, read_bundle
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER, referenced_files
 from tests.fuzz.mutations import DEVELOPMENT, TRUST
 from tests.support import bundles
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "manifest.schema.json").read_text()))
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads((ROOT / "docs" / "reference" / "schemas" / "manifest.schema.json").read_text())
+)
 # The files whose lines are counted; the fuzzer is led by all but the arithmetic.
 SUBJECT = (
     "bundle/archive",
@@ -39,6 +41,10 @@ def outcome(data: bytes, path: Path | None = None) -> str:
 
     ``path``: read them from this file, where they are, instead of from memory.
     """
+    if path is not None:
+        with path.open("rb") as file:
+            if read_all(file.fileno()) != data:
+                raise AssertionError("an open bundle must read as it lies there")
     try:
         bundle = read_bundle(path or data, TRUST)
     except BundleRefused as refusal:

@@ -12,10 +12,10 @@ sys.path[:0] = [runtime, site]
 import numpy as np  # noqa: E402 - what was flashed comes first
 
 from edgeveil.edge_runtime.bundle.reader import read_bundle  # noqa: E402
-from edgeveil.edge_runtime.bundle.trust_store import open_device_trust  # noqa: E402
+from edgeveil.edge_runtime.bundle.trust_store import open_trust  # noqa: E402
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline  # noqa: E402
 
-opened = read_bundle(bundle, open_device_trust(trust))
+opened = read_bundle(bundle, open_trust(trust))
 given = np.load(rows)
 found = {}
 for artefact in sys.argv[7:]:

@@ -15,8 +15,8 @@ START = """
 import json, sys
 sys.path[:0] = {paths!r}
 from tests.support import live_fakes
-from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import supervisor as supervise
-supervise.command = live_fakes.command
+from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import process_table
+process_table.command = live_fakes.command
 sys.exit(cli.main(json.loads(sys.argv[1])))
 """
 

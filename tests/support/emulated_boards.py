@@ -93,5 +93,6 @@ def record(name: str, document: dict[str, Any]) -> None:
     folder = os.environ.get("EDGEVEIL_DEVICE_RECORDS")
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        what = {"schema": 1, "what": "emulated: its times say nothing of a real board"}
+        by = os.environ["PYTEST_CURRENT_TEST"].partition("::")[0]
+        what = {"made_by": by, "schema": 1, "what": "emulated: its times say nothing of a real board"}
         (Path(folder) / name).write_text(json.dumps({**what, **document}, indent=1) + "\n")

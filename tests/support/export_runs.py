@@ -10,6 +10,7 @@ from edgeveil.trainer.perturbers import prgan
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.run import Run
+from tests.support import seeds
 from tests.support.export_models import classifier, trained_like
 
 IMAGE = InputSpec("image", (8, 8, 1), "uint8", 0.0, 16.0)
@@ -41,7 +42,7 @@ def prgan_run(folder, *, network=None):
         from edgeveil.models.generators import conv_generator
 
         network = trained_like(conv_generator((8, 8, 1), width=8, halvings=1, blocks=1))
-    run.save_perturber(prgan.fitted(run.dataset().input, network, kind="prgan"))
+    run.save_perturber(prgan.as_perturber(run.dataset().input, network, kind="prgan"))
     return run
 
 
@@ -84,7 +85,7 @@ def numbers_of(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _started(folder):
-    run = Run.create(folder, Recipe.find("digits"))
+    run = Run.create(folder, Recipe.find("digits").model_copy(update={"seed": seeds.seed(0)}))
     run.dataset()
     for name in ("target", "sensitive"):
         classifier().save(folder / "classifiers" / f"{name}.keras")

@@ -27,7 +27,7 @@ BUGS = {
     "arena": TWO_SLOTS
     + """
 from edgeveil.edge_runtime.pipeline import pipeline
-leave, arena = pipeline.Pipeline._leave, []
+leave, arena = pipeline.Pipeline._postprocess, []
 def in_an_arena(self, flow, draws=None):
     for old in arena:
         old[...] = flow[self.input]
@@ -35,7 +35,7 @@ def in_an_arena(self, flow, draws=None):
     if draws is None:
         arena.append(out["frame"])
     return out
-pipeline.Pipeline._leave = in_an_arena
+pipeline.Pipeline._postprocess = in_an_arena
 """,
     # A perturber that hands on what it was given, in the clothes of what it should give.
     "impostor": """
@@ -44,8 +44,8 @@ class Impostor:
     def __init__(self, frame):
         import numpy
         self.outputs = {"frame": frame._data.copy(), "label": numpy.int64(0)}
-real = perturber.Perturber.end
-perturber.Perturber.end = lambda self, f: Impostor(f.frame) if f.frame._data.any() else real(self, f)
+real = perturber.Perturber.postprocess
+perturber.Perturber.postprocess = lambda self, f: Impostor(f.frame) if f.frame._data.any() else real(self, f)
 """,
 }
 GUARDS = {
@@ -65,7 +65,7 @@ record.type = lambda thing: record.PerturbedFrame
 """,
     "no network": """
 from edgeveil.edge_runtime.sandbox import isolation
-isolation.enter = lambda namespace=True: "nothing"
+isolation.enter = lambda namespace=True, account=None: "nothing"
 """,
     "errors without their words": """
 from edgeveil.edge_runtime import errors; from edgeveil.edge_runtime.loop import live

@@ -29,7 +29,7 @@ from tests.support import bundles
 from tests.support.checkout import ROOT
 
 WIDE = 64
-SECRET = bytes(np.random.default_rng(77).integers(1, 16, WIDE).astype(np.uint8))
+SECRET = bytes(np.random.default_rng([77]).integers(1, 16, WIDE).astype(np.uint8))
 
 
 def wide_example(**capture: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -163,7 +163,7 @@ def install() -> None:
 
 
 def command(module: str, first: str = "") -> list[str]:
-    """As ``supervise.command``, with the fakes; ``first`` is run before the module is loaded."""
+    """As ``process_table.command``, with the fakes; ``first`` is run before the module is loaded."""
     code = (
         f"import sys; sys.path[:1] = [{str(ROOT)!r}]; from tests.support import live_fakes; "
         f"live_fakes.install(); {first}\nfrom edgeveil.edge_runtime.{module} import main; sys.exit(main(sys.argv[1:]))"

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support import seeds
+
 LOGIN = """
 import getpass, os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -118,7 +120,7 @@ def _own_terminal() -> None:
 
 def _carry(source: int, target: int, faults: Faults, made: Board, *, from_board: bool) -> None:
     """One direction; each has a thread, so that a full buffer on one side never holds the other."""
-    rng = random.Random(faults.seed + from_board)  # noqa: S311 - faults, not secrets
+    rng = random.Random(seeds.seed(faults.seed) + from_board)  # noqa: S311 - faults, not secrets
     free, next_noise, words = 0.0, faults.noise_every, dict(faults.words)
     while not made.stopped.is_set():
         if not select.select([source], [], [], 0.02)[0]:

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgeveil.edge_runtime.storage.filesystem import Disk
+from edgeveil.edge_runtime.storage.filesystem import Filesystem
 
 Operation = tuple  # (name of the method, its arguments)
 
 
-class WrittenDown(Disk):
+class WrittenDown(Filesystem):
     """The real disk, with a log; ``stop_after`` operations it raises ``Killed``, as a process that was killed."""
 
     def __init__(self, stop_after: int | None = None, without: int | None = None) -> None:

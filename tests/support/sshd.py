@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import network_receivers
+
 SSHD = shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
 
 
@@ -42,9 +44,7 @@ def running(folder: Path, *, home: Path | None = None) -> Iterator[Sshd]:
         pytest.skip("no sshd here: apt-get install openssh-server")
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = network_receivers.free_port()
     Path("/run/sshd").mkdir(exist_ok=True)
     (folder / "authorized").write_bytes((folder / "user.pub").read_bytes())
     (folder / "config").write_text(
@@ -60,7 +60,7 @@ def running(folder: Path, *, home: Path | None = None) -> Iterator[Sshd]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "config"], stderr=log, stdout=log)
     try:
-        for _ in range(100):
+        for _ in range(600):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             time.sleep(0.05)

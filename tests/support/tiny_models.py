@@ -16,7 +16,7 @@ import numpy as np
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.export.convert import to_onnx, to_tflite
-from tests.support import bundles
+from tests.support import bundles, seeds
 
 SHAPE = (12, 12, 1)
 VARIANTS = ("tflite-int8", "tflite-float32", "onnx-float32", "onnx-int8")
@@ -77,7 +77,7 @@ def backend(manifest: dict[str, Any], members: dict[str, bytes], variant: str, *
 def _generator() -> Any:
     import keras
 
-    keras.utils.set_random_seed(7)
+    keras.utils.set_random_seed(seeds.seed(7))
     image = keras.Input(SHAPE, name="image")
     noise = keras.Input((4,), name="noise")
     x = keras.layers.Conv2D(8, 3, strides=2, padding="same", activation="relu")(image)

@@ -72,7 +72,7 @@ def test_what_cannot_be_put_beside_is_one_sentence(tmp_path, name, match):
 
 def test_without_the_environment_the_command_says_how_to_make_it(tmp_path, monkeypatch):
     monkeypatch.setenv("EDGEVEIL_BENCH_PYTHON", str(tmp_path / "none"))
-    with pytest.raises(BadInput, match="scripts/bench_environment"):
+    with pytest.raises(BadInput, match="scripts/environments/bench"):
         benchmark.bench_python()
 
 

@@ -1,1 +1,183 @@
-"""EdgeVeil: on-sensor perturbation, from a data set to a signed bundle on a board."""
+"""EdgeVeil: on-sensor perturbation, from a data set to a signed bundle on a board.
+
+The calls that the commands make, for notebooks and scripts. Nothing heavy is imported before a call needs it::
+
+    >>> import edgeveil
+    >>> from edgeveil.edge_runtime.api import RawFrame
+    >>> with edgeveil.Perturber.open("digits.veil", trust="keys") as perturber:
+    ...     sent = perturber.perturb(RawFrame(picture, index=0))
+    >>> sent.data.shape
+    (8, 8, 1)
+
+``Perturber`` is the perturber of a board: it verifies a bundle, tests it on its golden vectors, and maps a raw frame to
+a perturbed one. Errors are those of ``edgeveil.edge_runtime.errors``, each with one sentence: ``BadInput``,
+``LimitNotMet``, ``BundleRefused``, ``DeviceFailed``, ``FrameDropped`` and ``PrivacyStop``, all ``EdgeVeilError``.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from edgeveil.edge_runtime import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from edgeveil.edge_runtime.api import Perturber
+    from edgeveil.edge_runtime.bundle.reader import Bundle
+    from edgeveil.trainer.export.folder import ExportFolder
+    from edgeveil.trainer.recipe.schema import Recipe
+    from edgeveil.trainer.runs.run import Run
+
+__all__ = ["Perturber", "__version__", "audit", "export", "load_recipe", "open_bundle", "train"]
+
+
+def load_recipe(recipe: "str | Path", settings: "Mapping[str, Any] | None" = None) -> "Recipe":
+    """Read and check a recipe: what is trained on which data.
+
+    ``recipe`` is the name of one that comes with EdgeVeil (``edgeveil recipe list``) or the path of a TOML file.
+    ``settings`` changes keys of it, written with dots: ``{"perturber.distance": 2.5}``.
+
+    Returns the recipe, which cannot be changed. Raises ``BadInput`` that names the key, what was expected and what
+    came.
+
+        >>> recipe = load_recipe("digits-label-only", {"seed": 3})
+        >>> recipe.perturber.kind, recipe.data.target, recipe.data.sensitive, recipe.seed
+        ('label-only', 'parity', 'less-than-five', 3)
+    """
+    from edgeveil.trainer.recipe.schema import Recipe
+    from edgeveil.trainer.sweep.axes import with_settings
+
+    found = Recipe.find(recipe)
+    return with_settings(found, settings) if settings else found
+
+
+def train(
+    recipe: "Recipe | str | Path",
+    out: "str | Path",
+    *,
+    budget: str = "full",
+    resume: bool = False,
+    classifiers: "str | Path | None" = None,
+) -> "Run":
+    """Train the classifiers and the perturber that a recipe describes, as ``edgeveil train`` does.
+
+    ``recipe`` is a recipe or what ``load_recipe`` takes. ``out`` is the folder of the run; it must not exist, unless
+    ``resume`` goes on from its last checkpoint. ``budget`` is ``"full"``, or ``"quick"`` for a trial.
+    ``classifiers`` is the folder of a run whose classifiers to take: the same data, slices and seed.
+
+    Returns the run: ``run.folder``, ``run.recipe``, ``run.facts`` (run.json). Raises ``BadInput``, and ``LimitNotMet``
+    where no checkpoint reaches the recipe's limits under the full budget: the run is complete then.
+
+        >>> settings = {"budget.quick.rows": 600, "budget.quick.classifier_epochs": 10}
+        >>> run = train(load_recipe("digits-label-only", settings), "runs/digits", budget="quick")
+        >>> run.facts["state"]
+        'finished'
+    """
+    from pathlib import Path
+
+    from edgeveil.trainer.recipe.schema import Recipe
+    from edgeveil.trainer.train import train as train_recipe
+
+    return train_recipe(
+        recipe if isinstance(recipe, Recipe) else Recipe.find(recipe),
+        Path(out),
+        budget=budget,
+        resume=resume,
+        classifiers=None if classifiers is None else Path(classifiers),
+    )
+
+
+def export(
+    run: "str | Path",
+    profiles: "Sequence[str]",
+    out: "str | Path",
+    *,
+    all_formats: bool = False,
+    emit: str = "frame",
+) -> "ExportFolder":
+    """Export a run for boards as TFLite and ONNX, checked and compared with Keras, as ``edgeveil export`` does.
+
+    ``run`` is the folder of a finished run, ``profiles`` lists boards by name (``edgeveil devices list``) or TOML file,
+    ``out`` is the folder to write, whole or not at all. ``all_formats`` makes every format. ``emit`` is ``"frame"``, or
+    ``"code"`` for a cleaner that sends its code instead of the vector.
+
+    Returns the export folder: ``manifest``, ``members``, ``report`` (export.json). Raises ``BadInput``.
+
+        >>> exported = export("runs/digits", ["workstation"], "runs/digits-export")
+        >>> exported.manifest["preference"]
+        ['tflite-int8', 'tflite-float32', 'onnx-float32']
+    """
+    from pathlib import Path
+
+    from edgeveil.trainer.export.export import export as export_run
+
+    boards = [profiles] if isinstance(profiles, str) else list(profiles)
+    return export_run(Path(run), boards, Path(out), all_formats=all_formats, emit=emit)
+
+
+def audit(
+    folder_or_bundle: "str | Path",
+    *,
+    artefact: str = "tflite-int8",
+    budget: str = "quick",
+    seed: int = 0,
+    run: "str | Path | None" = None,
+    trust: "str | Path | None" = None,
+) -> "dict[str, Any]":
+    """Attack one artefact: how much does an adversary who learns on what it sends find out about z?
+
+    ``folder_or_bundle`` is an export folder, or a sealed bundle, for which ``run`` (the folder of its run) and
+    ``trust`` (a folder of public keys) are needed. ``budget`` is ``"quick"`` or ``"thorough"``; ``seed`` is that of the
+    adversaries.
+
+    Returns the audit, a dictionary of docs/reference/schemas/audit.schema.json. It is written nowhere: ``edgeveil
+    audit`` leaves an ``audit.json`` for ``edgeveil seal``. Raises ``BadInput``, ``BundleRefused``, or ``DeviceFailed``
+    where no interpreter here runs the artefact.
+
+        >>> found = audit("runs/digits-export", artefact="tflite-int8")
+        >>> found["worst_adaptive"]["accuracy"] <= 1.0, sorted(found["chance"])
+        (True, ['majority', 'prior'])
+    """
+    from pathlib import Path
+
+    from edgeveil.trainer.audit.audit import audit as run_audit
+
+    return run_audit(
+        Path(folder_or_bundle),
+        artefact=artefact,
+        budget=budget,
+        seed=seed,
+        run=None if run is None else Path(run),
+        trust=None if trust is None else Path(trust),
+    )
+
+
+def open_bundle(path: "str | Path", *, trust: "str | Path") -> "Bundle":
+    """Verify a sealed bundle and read it, as ``edgeveil bundle verify`` does. ``Perturber.open`` verifies and runs it.
+
+    ``path`` is the .veil file, ``trust`` a folder of the public keys that may sign.
+
+    Returns the bundle: ``manifest``, ``members`` (name to bytes), ``manifest_sha256``, ``key``, ``development``. Raises
+    ``BundleRefused`` where it is not exactly what a trusted key signed, ``BadInput`` where there is no such file or
+    folder.
+
+        >>> bundle = open_bundle("digits.veil", trust="keys")
+        >>> bundle.manifest["name"], bundle.manifest["input"]["shape"]
+        ('digits-label-only', [8, 8, 1])
+    """
+    from edgeveil.edge_runtime.bundle.reader import read_bundle
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+
+    return read_bundle(str(path), open_trust(str(trust)))
+
+
+def __getattr__(name: str) -> "Any":
+    if name == "Perturber":
+        from edgeveil.edge_runtime.api import Perturber
+
+        return Perturber
+    raise AttributeError(f"module 'edgeveil' has no attribute {name!r}")
+
+
+def __dir__() -> "list[str]":
+    return sorted(set(globals()) | set(__all__))

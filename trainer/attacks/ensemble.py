@@ -1,4 +1,4 @@
-"""The best attacks together: what one of them overlooks another may see.
+"""An ensemble of the best attacks: what one overlooks another may find.
 
 Members and their number are taken by their cross-entropy on the first half of the validation rows, never on test rows.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from edgeveil.trainer.attacks.problem import Problem
-from edgeveil.trainer.attacks.scoring import Kept, measure
+from edgeveil.trainer.attacks.scoring import Scored, score
 from edgeveil.trainer.datasets.base import Part
 from edgeveil.trainer.datasets.slicing import hold_out
 from edgeveil.trainer.measures.attack_metrics import FLOOR
@@ -21,7 +21,7 @@ NAME = "ensemble"
 SIZES = (2, 3, 5)
 
 
-def together(problem: Problem, kept: Sequence[Kept], *, seed: int) -> Kept | None:
+def build_ensemble(problem: Problem, kept: Sequence[Scored], *, seed: int) -> Scored | None:
     """The mean of calibrated log-posteriors of the best adaptive attacks; None where there are not two of them."""
     begun = time.perf_counter()
     choose = problem.choose
@@ -36,7 +36,7 @@ def together(problem: Problem, kept: Sequence[Kept], *, seed: int) -> Kept | Non
     sizes = [size for size in SIZES if size <= len(adaptive)]
     size = min(sizes, key=lambda size: loss(_mean(adaptive[:size], "choose")))
     members = adaptive[:size]
-    return measure(
+    return score(
         problem,
         {part: _mean(members, part) for part in ("choose", "test")},
         name=NAME,
@@ -48,5 +48,5 @@ def together(problem: Problem, kept: Sequence[Kept], *, seed: int) -> Kept | Non
     )
 
 
-def _mean(members: Sequence[Kept], part: str) -> np.ndarray:
+def _mean(members: Sequence[Scored], part: str) -> np.ndarray:
     return special.softmax(np.mean([np.log(one.sure[part]) for one in members], axis=0), axis=1)

@@ -1,4 +1,4 @@
-"""What adversaries look at: the released frame as numbers, its lowest bits, and what is known beside it."""
+"""Features of released samples: the frame as numbers, its lowest bits, and what else the adversary knows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Standard:
     scale: np.ndarray
 
     @classmethod
-    def of(cls, features: np.ndarray) -> Standard:
-        """Fitted on ``features`` (n, ...), each position by itself."""
+    def fit(cls, features: np.ndarray) -> Standard:
+        """Mean and variance of ``features`` (n, ...), each position by itself."""
         spread = features.std(axis=0)
         with np.errstate(divide="ignore"):
             scale = np.where(spread > 1e-7, 1.0 / spread, 0.0)

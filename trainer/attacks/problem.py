@@ -1,7 +1,8 @@
-"""What an adversary is given: released readings with their labels, cut so that it never meets the test rows."""
+"""An attribute inference problem: released samples with their labels, cut so that no adversary learns on test rows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import InputSpec, Part
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part
 from edgeveil.trainer.datasets.slicing import hold_out
+from edgeveil.trainer.measures import attack_metrics
 
 FEWEST_ROWS_PER_VALUE = 8.0  # on average, for counting what leaves to be worth anything
 MOST_VALUES = 4096
@@ -48,9 +50,9 @@ BUDGETS = {
 
 @dataclass(frozen=True)
 class Codes:
-    """Codes of a release: ``received`` (n,) is c' as it left, ``sent`` (n,) is c before the ``channel`` (R, C).
+    """Codes of a codebook: ``received`` (n,) is c' as it left, ``sent`` (n,) is c before the ``channel`` (R, C).
 
-    Whoever attacks with the perturber at hand knows ``sent`` of readings of their own, and the channel. Both are None
+    Whoever attacks with the perturber at hand knows ``sent`` of samples of their own, and the channel. Both are None
     where c' = c, or where the code before the channel is not known.
     """
 
@@ -68,8 +70,8 @@ class Released:
     """Rows as they left the perturber: the frame x (n, *shape) in its own units, every other output as ``also`` (n, k),
     and the labels y (n,), z (n,) and cluster (n,) or None that the audit knows of them.
 
-    ``raw`` (n, *shape) are the readings that they were made of, in the same order: of their training rows adversaries
-    have both. ``codes`` are those of a release. Of the rows that attacks are judged on neither ``raw`` nor
+    ``raw`` (n, *shape) are the samples that they were made of, in the same order: of their training rows adversaries
+    have both. ``codes`` are those of a codebook. Of the rows that attacks are judged on neither ``raw`` nor
     ``codes.sent`` is there.
     """
 
@@ -150,6 +152,37 @@ class Problem:
     def capped(self, rows: int) -> Problem:
         """The same question with at most ``rows`` rows in ``fit`` (they are in random order already)."""
         return self if len(self.fit) <= rows else replace(self, fit=self.fit.take(np.arange(rows)))
+
+
+def problem_of(
+    dataset: Dataset, released: Released, budget: Budget, classifiers: Mapping[str, Any], *, seed: int
+) -> Problem:
+    """The problem of what left for the rows of the three slices of ``dataset``, in their order.
+
+    Adversaries learn on the first two slices, where they know the samples behind what left (whoever has the perturber
+    can put samples into it), and are tested on the third. ``classifiers`` are D_y and D_z.
+    """
+    slices = dataset.slices
+    first_two = len(released) - len(slices.test)
+    training = replace(
+        released.take(np.arange(first_two)), raw=dataset.x[np.concatenate([slices.classifiers, slices.perturber])]
+    )
+    test = released.take(np.arange(first_two, len(released)))
+    clean = dataset.part("classifiers")
+    return replace(
+        posed(dataset, training, cut(training, seed), test, budget),
+        clean=Released(clean.x, clean.y, clean.z, clean.cluster),
+        sensitive=classifiers["sensitive"],
+    )
+
+
+def posed(
+    dataset: Dataset, training: Released, parts: tuple[Released, Released, Released], test: Released, budget: Budget
+) -> Problem:
+    """The problem of ``parts`` (``fit``, ``stop`` and ``choose``) and ``test``; P(z|y) is counted on ``training``."""
+    fit, stop, choose = parts
+    counted = attack_metrics.counted_prior(training.y, training.z, dataset.theta.shape)
+    return Problem(dataset.input, dataset.theta, counted, fit, stop, choose, test, budget)
 
 
 def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:

@@ -1,4 +1,4 @@
-"""Every adversary against one set of released rows. Knows arrays and labels; nothing of bundles, runs or files."""
+"""Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from edgeveil.trainer.attacks import sample_size
 from edgeveil.trainer.attacks.ensemble import NAME as ENSEMBLE
-from edgeveil.trainer.attacks.ensemble import together
+from edgeveil.trainer.attacks.ensemble import build_ensemble
 from edgeveil.trainer.attacks.findings import Done, Findings, NotRun, Row, worst_adaptive
 from edgeveil.trainer.attacks.learning_curve import Curve, learning_curve
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
-from edgeveil.trainer.attacks.scoring import Diverged, Kept, judge
+from edgeveil.trainer.attacks.scoring import Diverged, Scored, score_attack
 from edgeveil.trainer.measures import attack_metrics
 
 __all__ = ["Done", "Findings", "NotRun", "Row", "attack_all"]
@@ -33,17 +33,17 @@ def attack_all(
     ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once. The ensemble is made of
     the others, one for each seed. ``curve`` trains the best attack found on less data too.
     """
-    # Nobody who attacks has the readings behind the rows that are judged, a user's own family included.
+    # Nobody who attacks has the samples behind the rows that are judged, a user's own family included.
     problem = replace(problem, choose=problem.choose.as_received(), test=problem.test.as_received())
     families = adversaries() if families is None else families
-    kept: list[Kept] = []
+    kept: list[Scored] = []
     left_out: list[NotRun] = []
     for family in families:
         reason = family.why_not(problem)
-        found: list[Kept] = []
+        found: list[Scored] = []
         if reason is None:
             try:
-                found = _family(problem, family, seed)
+                found = _attack(problem, family, seed)
             except Diverged:
                 reason = "its training diverged"
         if reason is not None:
@@ -62,26 +62,26 @@ def attack_all(
     )
 
 
-def _family(problem: Problem, family: Adversary, first_seed: int) -> list[Kept]:
+def _attack(problem: Problem, family: Adversary, first_seed: int) -> list[Scored]:
     kept = []
     for seed in range(first_seed, first_seed + (problem.budget.seeds if family.seeded else 1)):
         begun = time.perf_counter()
         attack = family.fit(problem, seed)
-        kept.append(judge(problem, attack, name=family.name, kind=family.kind, seed=seed, begun=begun))
+        kept.append(score_attack(problem, attack, name=family.name, kind=family.kind, seed=seed, begun=begun))
     return kept
 
 
-def _ensembles(problem: Problem, kept: Sequence[Kept], families: Sequence[Adversary], seed: int) -> list[Kept]:
+def _ensembles(problem: Problem, kept: Sequence[Scored], families: Sequence[Adversary], seed: int) -> list[Scored]:
     seeded = {family.name for family in families if family.seeded}
     made = []
     for one in range(seed, seed + (problem.budget.seeds if seeded else 1)):
         of_seed = [each for each in kept if each.row.seed == one or each.row.name not in seeded]
-        ensemble = together(problem, of_seed, seed=one)
+        ensemble = build_ensemble(problem, of_seed, seed=one)
         made += [] if ensemble is None else [ensemble]
     return made
 
 
-def _curve(problem: Problem, kept: Sequence[Kept], families: Sequence[Adversary]) -> Curve | None:
+def _curve(problem: Problem, kept: Sequence[Scored], families: Sequence[Adversary]) -> Curve | None:
     """Of the best attack found; of its best member where that is an ensemble."""
     candidates = [one for one in kept if one.row.kind == "adaptive"]
     if not candidates:

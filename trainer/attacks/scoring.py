@@ -1,4 +1,4 @@
-"""From a trained attack to its row: everything that is measured on the test rows, and on those that choose."""
+"""The score of a trained attack: its metrics on the test rows, and on the rows that choose the worst."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Diverged(Exception):
 
 
 @dataclass(frozen=True)
-class Kept:
+class Scored:
     """A row, and what its attack said of the validation and of the test rows, as it said it and calibrated."""
 
     row: Row
@@ -32,7 +32,7 @@ class Kept:
         return (self.raw if self.row.kind != "adaptive" else self.sure)["test"].argmax(axis=1) == test.z
 
 
-def judge(problem: Problem, attack: Attack, *, name: str, kind: Kind, seed: int, begun: float) -> Kept:
+def score_attack(problem: Problem, attack: Attack, *, name: str, kind: Kind, seed: int, begun: float) -> Scored:
     """Measure a trained attack; ``begun`` is when its training began, by ``time.perf_counter``.
 
     Raises ``BadInput`` where it returns no probabilities, ``Diverged`` where they are no numbers.
@@ -41,10 +41,10 @@ def judge(problem: Problem, attack: Attack, *, name: str, kind: Kind, seed: int,
         part: checked(attack.probabilities(rows), rows, problem, name)
         for part, rows in (("choose", problem.choose), ("test", problem.test))
     }
-    return measure(problem, raw, name=name, kind=kind, seed=seed, train_samples=attack.train_samples, begun=begun)
+    return score(problem, raw, name=name, kind=kind, seed=seed, train_samples=attack.train_samples, begun=begun)
 
 
-def measure(
+def score(
     problem: Problem,
     raw: dict[str, np.ndarray],
     *,
@@ -54,7 +54,7 @@ def measure(
     train_samples: int,
     begun: float,
     members: str = "",
-) -> Kept:
+) -> Scored:
     """The row of probabilities ``raw`` (``choose`` and ``test``: (n, classes of z))."""
     choose, test = problem.choose, problem.test
     calibration = attack_metrics.calibrate(raw["choose"], problem.base(choose), choose.z)
@@ -105,7 +105,7 @@ def measure(
         worst_class_rows=worst.rows,
         members=members,
     )
-    return Kept(row, raw, sure)
+    return Scored(row, raw, sure)
 
 
 def checked(probabilities: np.ndarray, rows: Released, problem: Problem, name: str) -> np.ndarray:

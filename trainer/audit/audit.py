@@ -1,9 +1,9 @@
-"""The audit of what ships: open it, perturb every slice with it, attack it, and attack label-only beside it."""
+"""The audit of what ships: open it, perturb every slice with it, and attack what leaves; the same for label-only."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,12 +14,11 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.fixed import masked
 from edgeveil.trainer.attacks.families.networks import logits
-from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released, cut
+from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released, problem_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.run_all import Done, Row, attack_all
 from edgeveil.trainer.audit import limits, probes
-from edgeveil.trainer.audit import subject as perturbing
 from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
 from edgeveil.trainer.audit.open import open_target
 from edgeveil.trainer.audit.probes.answer import not_run
@@ -33,13 +32,17 @@ from edgeveil.trainer.audit.sections import (
 )
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
-from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.measures import attack_metrics, intervals
+from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, perturb_with, track_perturber
+from edgeveil.trainer.datasets.base import PARTS, Dataset
+from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.progress import progress
+from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.recipe.schema import Certificate
+from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 LABEL_ONLY_ROWS = 12_000
+Families = Callable[[Problem], tuple[Adversary, ...]]
 
 
 def audit(
@@ -62,90 +65,46 @@ def audit(
     were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
     ``there`` is what a board made of the test rows (``audit_on_board``): that is attacked in the place of what is made
     here, and the document has a section ``on_board``.
-    Returns the document of docs/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in
+    Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in
     ``RUN/audit-cache``.
     Raises ``BadInput`` for anything that does not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
     begun, started = time.monotonic(), datetime.now(timezone.utc)
     if budget not in BUDGETS:
         raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
-    tries = BUDGETS[budget]
     opened = open_target(Path(folder_or_bundle), run=run, trust=trust, artefact=artefact)
     load_tensorflow()
-    subject, recipe = opened.subject, opened.run.recipe
-    artefact = subject.artefact
-    dataset, classifiers = opened.run.dataset(), opened.run.classifiers()
-    described: Mapping[str, Any] = subject.manifest["perturber"]
-    asked = recipe.certificate or Certificate(tried=1)
-    strata = strata_of(dataset, asked.strata)  # before the slow part
-
-    # Under a trial budget the slices hold only some of the rows.
-    rows = dataset.slices.rows()
-    parts = (len(adversaries()) + 2) * (1 if label_only else 2)
-    with progress(f"audit of {artefact}", total=parts) as advance:
+    asked = opened.run.recipe.certificate or Certificate(tried=1)
+    asked = asked if tried is None else asked.model_copy(update={"tried": tried})
+    # With strata that do not fit the data this raises, before the slow part.
+    about = _Audit(opened.subject, opened.run, BUDGETS[budget], seed, asked, there)
+    families = (len(adversaries()) + 2) * (1 if label_only else 2)
+    with progress(f"audit of {opened.subject.artefact}", total=families) as advance:
 
         def done(found: Sequence[Row]) -> None:
             figures = {"right": found[0].accuracy} if found else {}
             advance(**figures)
 
-        elsewhere = None if there is None else there.rows.outputs
-        perturbed = perturbing.through(subject, opened.run, dataset, rows, elsewhere=elsewhere)
-        left = perturbed.released
+        perturbed = perturb_rows(
+            about.subject, about.run, about.dataset, about.rows, elsewhere=None if there is None else there.rows.outputs
+        )
         advance()
-        section: dict[str, Any] = {}
-        if described["kind"] in linear_section.KINDS:
-            section["predictors"] = linear_section.predictors(recipe, dataset, left.x, seed=seed)
-        stream = subject.manifest.get("stream")
-        section["certificate"] = certified(dataset, perturbed, asked, strata, tried, seed, stream)
-        frames = left.x[-len(dataset.slices.test) :]
-        section["diagnostic"] = pufferfish.section(dataset, frames, classifiers["sensitive"])
-        section["collateral"] = None
-        if any(output["kind"] == "frame" for output in subject.manifest["outputs"]):
-            named = tuple(getattr(recipe.perturber, "keep", ()))
-            section["collateral"] = retained.section(dataset, left.x, budget, seed, named=named)
-        section["probes"] = probes.run_all(left, dataset, rows, tries, seed)
-        if there is not None:
-            section["on_board"] = board_section.section(there, subject, dataset, perturbed, classifiers["target"])
-            section["probes"]["membership"] = [not_run("membership", board_section.MEMBERSHIP)]
-        elif stream is not None:
-            along = perturbing.along_tracks(subject, opened.run)
-            section["streams"] = streams.section(
-                stream, dataset, along, trees=tries.trees, seed=seed, tried=tried or asked.tried
-            )
+        sections = about.sections(perturbed)
         advance()
-        found = examine(dataset, left, classifiers, tries, seed, done)
-
+        found = examine(about.dataset, perturbed.released, about.classifiers, about.budget, seed, done)
         if label_only is None:
-            label_only = measured_label_only(dataset, rows, classifiers, tries, seed, done)
+            label_only = measured_label_only(about.dataset, about.rows, about.classifiers, about.budget, seed, done)
 
     versions, machine = environment()
-    test = dataset.part("test")
-    ships = artefact != perturbing.KERAS
     document = {
         "schema": SCHEMA,
         "kind": "edgeveil-audit",
         "created": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "artefact": artefact,
-        "speaks_of": {artefact: subject.sha256()} if ships else {},
-        "pipeline": {artefact: subject.pipeline_sha256()} if ships else {},
-        "backends": dict(perturbed.backends if there is None else there.rows.ran["backends"]),
-        "perturber": described["kind"],
-        "data": {
-            "name": dataset.name,
-            "target": described["target"],
-            "sensitive": described["sensitive"],
-            "y_classes": int(dataset.theta.shape[0]),
-            "z_classes": int(dataset.theta.shape[1]),
-            "rows": {name: len(dataset.part(name)) for name in ("classifiers", "perturber", "test")},
-            "clusters": None
-            if test.cluster is None
-            else {"kind": dataset.cluster_kind, "test": len(np.unique(test.cluster))},
-        },
+        **about.description(perturbed),
         **found.as_dict(),
-        "raw": raw_rates(dataset, classifiers),
+        "raw": raw_rates(about.dataset, about.classifiers),
         "label_only": dict(label_only),
-        **section,
-        "intervals": "Wilson" if test.cluster is None else f"Wilson on the effective number of {dataset.cluster_kind}s",
+        **sections,
         "not_covered": [*NOT_COVERED, *(() if there is None else board_section.NOT_THERE)],
         "budget": budget,
         "seed": seed,
@@ -153,87 +112,137 @@ def audit(
         "machine": machine,
         "wall_time_s": round(time.monotonic() - begun, 1),
     }
-    return {**document, "limits": limits.check(recipe.limits, document)}
+    return {**document, "limits": limits.check(opened.run.recipe.limits, document)}
 
 
-def certified(
-    dataset: Dataset,
-    perturbed: perturbing.Perturbed,
-    asked: Certificate,
-    strata: np.ndarray | None,
-    tried: int | None,
-    seed: int,
-    stream: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """The certificate's section, or why there is none; ``tried`` goes before the recipe's."""
-    if isinstance(perturbed.funnel, str):
-        return certificate_section.refused(perturbed.funnel)
-    return certificate_section.section(
-        dataset,
-        perturbed.funnel,
-        perturbed.outputs,
-        table=perturbed.table,
-        tried=asked.tried if tried is None else tried,
-        confidence=asked.confidence,
-        strata=strata,
-        seed=seed,
-        stream=stream,
-    )
+class _Audit:
+    """What is audited, on which rows, how hard, and what was asked of the certificate."""
+
+    def __init__(
+        self, subject: Subject, run: Run, budget: Budget, seed: int, asked: Certificate, there: OnBoard | None
+    ) -> None:
+        self.subject, self.run, self.budget, self.seed, self.asked, self.there = (
+            subject,
+            run,
+            budget,
+            seed,
+            asked,
+            there,
+        )
+        self.dataset, self.classifiers = run.dataset(), run.classifiers()
+        self.rows = self.dataset.slices.rows()  # under a trial budget, some of the data set's
+        self._strata = strata_of(self.dataset, asked.strata)
+
+    def description(self, perturbed: Perturbed) -> dict[str, Any]:
+        """The document's part that says what was audited, on which data."""
+        subject, dataset = self.subject, self.dataset
+        described, test = subject.manifest["perturber"], dataset.part("test")
+        ships = subject.artefact != KERAS
+        units = None if test.cluster is None else len(np.unique(test.cluster))
+        return {
+            "artefact": subject.artefact,
+            "speaks_of": {subject.artefact: subject.sha256()} if ships else {},
+            "pipeline": {subject.artefact: subject.pipeline_sha256()} if ships else {},
+            "backends": dict(perturbed.backends if self.there is None else self.there.rows.ran["backends"]),
+            "perturber": described["kind"],
+            "data": {
+                "name": dataset.name,
+                "target": described["target"],
+                "sensitive": described["sensitive"],
+                "y_classes": int(dataset.theta.shape[0]),
+                "z_classes": int(dataset.theta.shape[1]),
+                "rows": {name: len(dataset.part(name)) for name in PARTS},
+                "clusters": None if units is None else {"kind": dataset.cluster_kind, "test": units},
+            },
+            "intervals": "Wilson" if units is None else f"Wilson on the effective number of {dataset.cluster_kind}s",
+        }
+
+    def sections(self, perturbed: Perturbed) -> dict[str, Any]:
+        """The sections that need no adversaries of z: each asks another question of what left."""
+        dataset, released = self.dataset, perturbed.released
+        found: dict[str, Any] = {}
+        if isinstance(self.run.recipe.perturber, (Cleaner, Noise)):
+            section = self.run.recipe.perturber
+            found["predictors"] = linear_section.predictors(section, dataset, released.x, seed=self.seed)
+        found["certificate"] = self._certificate(perturbed)
+        frames = released.x[-len(dataset.slices.test) :]
+        found["diagnostic"] = pufferfish.section(dataset, frames, self.classifiers["sensitive"])
+        found["collateral"] = self._retained(released)
+        found["probes"] = probes.run_all(released, dataset, self.rows, self.budget, self.seed)
+        if self.there is not None:
+            target = self.classifiers["target"]
+            found["on_board"] = board_section.section(self.there, self.subject, dataset, perturbed, target)
+            found["probes"]["membership"] = [not_run("membership", board_section.MEMBERSHIP)]
+        elif self.subject.manifest.get("stream") is not None:
+            found["streams"] = self._streams()
+        return found
+
+    def _certificate(self, perturbed: Perturbed) -> dict[str, Any]:
+        if isinstance(perturbed.bottleneck, str):
+            return certificate_section.refused(perturbed.bottleneck)
+        return certificate_section.section(
+            self.dataset,
+            perturbed.bottleneck,
+            perturbed.outputs,
+            table=perturbed.table,
+            tried=self.asked.tried,
+            confidence=self.asked.confidence,
+            strata=self._strata,
+            seed=self.seed,
+            stream=self.subject.manifest.get("stream"),
+        )
+
+    def _retained(self, released: Released) -> dict[str, Any] | None:
+        if not any(output["kind"] == "frame" for output in self.subject.manifest["outputs"]):
+            return None
+        named = tuple(getattr(self.run.recipe.perturber, "keep", ()))
+        return retained.section(self.dataset, released.x, self.budget.name, self.seed, named=named)
+
+    def _streams(self) -> dict[str, Any]:
+        perturb = track_perturber(self.subject, self.run)
+        stream, tried = self.subject.manifest["stream"], self.asked.tried
+        return streams.section(stream, self.dataset, perturb, trees=self.budget.trees, seed=self.seed, tried=tried)
 
 
 def measured_label_only(
     dataset: Dataset, rows: np.ndarray, classifiers: Mapping[str, Any], budget: Budget, seed: int, done: Done
 ) -> dict[str, Any]:
-    """The same adversaries against the predicted y and nothing else: the floor every perturber is held against."""
+    """The same adversaries against label-only, the floor: the predicted y and nothing else."""
     from edgeveil.trainer.perturbers.label_only import from_classifier
 
-    floor = from_classifier(dataset.for_training(), classifiers["target"])
-    outputs = perturbing.in_chunks(floor.perturb, dataset.x[rows])
+    floor = perturb_with(from_classifier(dataset.for_training(), classifiers["target"]), dataset, rows)
     done([])
-    left = perturbing.releases(floor.outputs, outputs, dataset, rows)
-    useful = retained.beside(dataset, left.x, outputs["label"], budget.name, seed)
+    useful = retained.label_only(dataset, floor.released.x, floor.outputs["label"], budget.name, seed)
     done([])
     # Its x' takes no more values than y has: a few thousand rows say all there is.
     fewer = replace(budget, rows=min(budget.rows, LABEL_ONLY_ROWS))
-    return {**examine(dataset, left, classifiers, fewer, seed, done).as_dict(), "collateral": useful}
+    return {**examine(dataset, floor.released, classifiers, fewer, seed, done).as_dict(), "collateral": useful}
 
 
 def examine(
     dataset: Dataset,
-    left: Released,
+    released: Released,
     classifiers: Mapping[str, Any],
     budget: Budget,
     seed: int,
-    done: Done,
+    done: Done | None = None,
     *,
-    families: tuple[Adversary, ...] | None = None,
+    families: Families | None = None,
 ) -> Audited:
-    """Every adversary (or ``families``) against what ``left`` for the rows of the three slices, in their order; and
-    D_y on it."""
-    first_two = len(left) - len(dataset.slices.test)
-    seen, test = left.take(np.arange(first_two)), left.take(np.arange(first_two, len(left)))
-    training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
-    seen = replace(seen, raw=dataset.x[training])  # an attacker who has the perturber has the readings put into it
-    clean = dataset.part("classifiers")
-    fit, stop, choose = cut(seen, seed)
-    problem = Problem(
-        input=dataset.input,
-        theta=dataset.theta,
-        counted=attack_metrics.counted_prior(seen.y, seen.z, dataset.theta.shape),
-        fit=fit,
-        stop=stop,
-        choose=choose,
-        test=test,
-        budget=budget,
-        clean=Released(clean.x, clean.y, clean.z, clean.cluster),
-        sensitive=classifiers["sensitive"],
-    )
+    """Every adversary against what left for the rows of the three slices, in their order; and D_y on it.
+
+    ``families`` chooses among the adversaries of the registry, by the problem.
+    """
+    problem = problem_of(dataset, released, budget, classifiers, seed=seed)
+    chosen = None if families is None else families(problem)
+    test = problem.test
     right = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
-    return Audited(intervals.rate(right, test.cluster), attack_all(problem, seed=seed, done=done, families=families))
+    found = attack_all(problem, seed=seed, done=done, families=chosen)
+    return Audited(intervals.rate(right, test.cluster), found)
 
 
 def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """How often D_y and D_z (given y) are right on raw test readings: what there was to keep, and to hide."""
+    """Accuracy of D_y and of D_z (given y) on raw test samples: what there was to keep, and to hide."""
     test = dataset.part("test")
     target = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
     answers = masked(logits(classifiers["sensitive"], dataset.unit(test.x)), dataset.theta[test.y])

@@ -1,7 +1,7 @@
-"""An audit of what a board makes of the test slice, by its own interpreter, beside what the workstation makes of it.
+"""An audit of a board's own output on the test slice, compared with the workstation's.
 
 A board compiles for itself (an engine, a blob), or has other kernels: then what it lets out is not what was audited
-here. Its test rows are attacked by those who learned on the workstation's, and both are compared reading by reading,
+here. Its test rows are attacked by those who learned on the workstation's, and both are compared sample by sample,
 with the noise that the board drew: what differs then is the arithmetic alone.
 """
 

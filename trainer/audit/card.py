@@ -1,6 +1,6 @@
-"""The privacy card: what the maker of a bundle states about it, made of audits and of nothing else.
+"""The privacy card: what the maker of a bundle states about it, taken from audits alone.
 
-docs/privacy-card.md says how to read one; docs/schemas/privacy.schema.json is its form.
+docs/reference/privacy-card.md says how to read one; docs/reference/schemas/privacy.schema.json is its form.
 """
 
 from __future__ import annotations

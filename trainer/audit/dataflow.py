@@ -1,4 +1,4 @@
-"""What of a reading can leave a pipeline at all: where everything passes through one code, that code can be counted."""
+"""The dataflow of a pipeline: where all that leaves depends on one code, a bottleneck, that code can be counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SENT, RELEASED = "sent", "released"  # names of the two further outputs that an 
 
 
 @dataclass(frozen=True)
-class Anatomy:
+class Bottleneck:
     """Everything that leaves is a function of ``released`` and fresh noise, and that of ``sent``.
 
     ``sent`` names the tensor of c, numbered so that those of each y-hat are together, ``released`` that of c'.
@@ -34,8 +34,8 @@ class Anatomy:
         return [{"name": SENT, "tensor": self.sent, **whole}, {"name": RELEASED, "tensor": self.released, **whole}]
 
 
-def anatomy(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) -> Anatomy | str:
-    """How ``manifest`` (its ``stages`` and ``outputs``) funnels x, or, in words, why nothing can be counted of it.
+def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) -> Bottleneck | str:
+    """The code that all outputs of ``manifest`` (its ``stages`` and ``outputs``) pass, or, in words, why there is none.
 
     ``tables`` are its arrays by name.
     """
@@ -56,7 +56,7 @@ def anatomy(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) -> An
     mixes = table is not None and not codes
     if table is not None and others and not _keeps_class(tables[table], walk.made_by[root]["groups"]):
         return "the channel leaves the class of y-hat, which leaves as well"
-    return Anatomy(root, released, table, rows, mixes)
+    return Bottleneck(root, released, table, rows, mixes)
 
 
 class _Walk:

@@ -1,4 +1,4 @@
-"""The audit as one document: audit.json (docs/schemas/audit.schema.json) and the same as text."""
+"""The audit as one document: audit.json (docs/reference/schemas/audit.schema.json) and the same as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,9 @@ from edgeveil.trainer.attacks.learning_curve import Curve
 from edgeveil.trainer.attacks.run_all import Findings, Row
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import KERAS
+from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines
 from edgeveil.trainer.measures.intervals import Interval
+from edgeveil.trainer.runs.versions import package_versions
 
 SCHEMA = 1
 CHOSEN_ON = "validation rows cut from the first two slices; reported on test"
@@ -75,12 +76,7 @@ def curve_dict(curve: Curve) -> dict[str, Any]:
 
 def environment() -> tuple[dict[str, str], dict[str, Any]]:
     """Versions of what the numbers depend on, and the machine in general terms (never its name)."""
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
+    versions = {"python": platform.python_version(), **package_versions(PACKAGES)}
     return versions, {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count() or 1}
 
 
@@ -132,7 +128,6 @@ def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: label-only beside the perturber, and every non-adaptive number called that."""
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.audit.sections.linear_section import as_lines
-    from edgeveil.trainer.audit.text import HEAD, attack, beside, probes
     from edgeveil.trainer.audit.verdict import sentence
 
     data, raw = document["data"], document["raw"]
@@ -146,14 +141,14 @@ def as_text(document: Mapping[str, Any]) -> str:
         target, chance, worst = part["target"], part["chance"], part["worst_adaptive"]
         lines += [
             "",
-            f"{title}: {data['target']} right {_range(target)} (raw {_percent(raw['target']['accuracy'])}); "
-            f"chance at {data['sensitive']}: prior {_percent(chance['prior'])}, majority "
-            f"{_percent(chance['majority'])}",
+            f"{title}: {data['target']} right {_range(target)} (raw {percent(raw['target']['accuracy'])}); "
+            f"chance at {data['sensitive']}: prior {percent(chance['prior'])}, majority "
+            f"{percent(chance['majority'])}",
             HEAD,
-            *(attack(row, best=same(row, worst)) for row in part["adversaries"]),
-            *beside(part),
+            *(attack_line(row, best=same(row, worst)) for row in part["adversaries"]),
+            *notes(part),
         ]
-    lines += ["", *probes(document)]
+    lines += ["", *probe_lines(document)]
     lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
     lines += [document["certificate"]["sentence"]]
     if "population_free" in document["certificate"]:
@@ -174,9 +169,9 @@ def as_text(document: Mapping[str, Any]) -> str:
 
 
 def _useful(document: Mapping[str, Any]) -> Iterator[str]:
-    from edgeveil.trainer.audit.sections.retained_table import score, useful
+    from edgeveil.trainer.audit.sections.retained_table import retained_table, score
 
-    table = useful(document)
+    table = retained_table(document)
     if table is None:
         return
     for row in table["rows"]:
@@ -201,9 +196,5 @@ def _short(value: float) -> Any:
     return round(float(value), 6) if math.isfinite(value) else None
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
 def _range(rate: Mapping[str, float]) -> str:
-    return f"{_percent(rate['accuracy'])} [{_percent(rate['low'])}, {_percent(rate['high'])}]"
+    return f"{percent(rate['accuracy'])} [{percent(rate['low'])}, {percent(rate['high'])}]"

@@ -10,7 +10,7 @@
     theta      (classes of y, classes of z)  the public prior P(z|y)
     about      text, JSON: artefact and its hashes, data set, licence note
 
-No reading is in it as it was, unless the perturber let it through.
+No sample is in it as it was, unless the perturber let it through.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import atomic_path
-from edgeveil.trainer.audit import subject as perturbing
 from edgeveil.trainer.audit.open import Opened
+from edgeveil.trainer.audit.subject import KERAS, as_received, released_rows, run_artefact
 
 SCHEMA = 1
 # What the publishers of each data set say; those without an entry, and those that may not be passed on as they like,
@@ -50,7 +50,7 @@ def write_frozen(opened: Opened, out: Path) -> Path:
     exists.
     """
     subject, run = opened.subject, opened.run
-    if subject.artefact == perturbing.KERAS:
+    if subject.artefact == KERAS:
         raise BadInput(
             "A benchmark set is of an artefact that ships, and the Keras networks never do: name tflite-int8, or "
             "whichever artefact goes onto the board."
@@ -61,9 +61,9 @@ def write_frozen(opened: Opened, out: Path) -> Path:
     dataset = run.dataset()
     slices = (dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test)
     rows = np.concatenate(slices)
-    outputs, backends = perturbing.through_artefact(subject, dataset.x[rows], run.folder / "audit-cache")
-    declared, received = perturbing.as_received(subject, outputs)
-    left = perturbing.releases(declared, received, dataset, rows)
+    outputs, backends = run_artefact(subject, dataset.x[rows], run.folder / "audit-cache")
+    declared, received = as_received(subject, outputs)
+    left = released_rows(declared, received, dataset, rows)
     about = {
         "schema": SCHEMA,
         "kind": "edgeveil-frozen",

@@ -1,4 +1,4 @@
-"""Every row through the perturber that ships: the exported file, on the edge runtime's own backend."""
+"""The perturber under audit, run on every row: the exported file, on the edge runtime's own backend."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline, read_array
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import Codes, Released
-from edgeveil.trainer.audit.dataflow import SENT, Anatomy, anatomy
+from edgeveil.trainer.audit.dataflow import SENT, Bottleneck, bottleneck
 from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.runs.fitted import decoded
+from edgeveil.trainer.runs.fitted import FittedPerturber, decoded
+from edgeveil.trainer.runs.run import Run
 
 ROWS_AT_ONCE = 4096
 KERAS = "keras"  # a pseudo-artefact for comparison tables: the run's own networks, which never ship
@@ -69,77 +70,92 @@ class Subject:
 
 @dataclass(frozen=True)
 class Perturbed:
-    """Rows as they left: ``released`` for adversaries; ``outputs`` with c and c' where ``funnel`` says what they are,
-    and why there are none where it is text; ``table`` (codes, codes') the channel between them, None where c' = c."""
+    """Rows as they left: ``released`` for adversaries, and ``outputs``, with c and c' where there is a ``bottleneck``
+    (text says why there is none). ``table`` (codes, codes') is the channel between them, None where c' = c."""
 
     released: Released
     outputs: Mapping[str, np.ndarray]
-    funnel: Anatomy | str
+    bottleneck: Bottleneck | str
     table: np.ndarray | None
     backends: Mapping[str, Any]
 
 
-def through(
+def perturb_rows(
     subject: Subject,
-    run: Any,
+    run: Run,
     dataset: Dataset,
     rows: np.ndarray,
     *,
     elsewhere: Mapping[str, np.ndarray] | None = None,
 ) -> Perturbed:
-    """The rows ``rows`` of ``dataset`` through what ``subject`` names: the artefact, or the run's own networks.
+    """Perturb the rows ``rows`` of ``dataset`` with what ``subject`` names: the artefact, or the run's own networks.
 
     ``elsewhere`` are outputs of the last of these rows, ``further_outputs`` too, that were made on a board: they stand
     in the place of what is made here. Of an artefact compiled for an accelerator, what is made here is what the one it
     was compiled from makes; without ``elsewhere`` there is nothing to audit, and ``BadInput`` is raised.
     """
-    backends: Mapping[str, Any] = {}
     if subject.artefact == KERAS:
-        fitted = run.perturber()
-        manifest, tables = fitted.description(), dict(fitted.tables)
-        funnel = anatomy(manifest, tables)
-        pipeline = Pipeline(_further(manifest, funnel), tables=tables, runners=fitted.runners())
-        outputs = in_chunks(pipeline.run, dataset.x[rows])
-        declared, received = manifest["outputs"], outputs
-    else:
-        if elsewhere is None and subject.compiled_from() is not None:
-            raise BadInput(
-                f"{subject.artefact} runs on its accelerator alone: audit it there (--on BOARD --device ...), and "
-                f"{subject.compiled_from()} here."
-            )
-        tables = subject.tables()
-        funnel = anatomy(subject.manifest, tables)
-        further = replace(subject, manifest=_further(subject.manifest, funnel), artefact=subject.runs_here())
-        outputs, backends = through_artefact(further, dataset.x[rows], run.folder / "audit-cache")
-        if elsewhere is not None:
-            outputs = {name: _ending(value, elsewhere[name]) for name, value in outputs.items()}
-        declared, received = as_received(subject, outputs)
-    table = tables[funnel.table] if isinstance(funnel, Anatomy) and funnel.table is not None else None
-    left = replace(releases(declared, received, dataset, rows), codes=_codes(declared, outputs, funnel, table))
-    return Perturbed(left, outputs, funnel, table, backends)
+        return perturb_with(run.perturber(), dataset, rows)
+    if elsewhere is None and subject.compiled_from() is not None:
+        raise BadInput(
+            f"{subject.artefact} runs on its accelerator alone: audit it there (--on BOARD --device ...), and "
+            f"{subject.compiled_from()} here."
+        )
+    tables = subject.tables()
+    found = bottleneck(subject.manifest, tables)
+    further = replace(subject, manifest=_further(subject.manifest, found), artefact=subject.runs_here())
+    outputs, backends = run_artefact(further, dataset.x[rows], run.folder / "audit-cache")
+    if elsewhere is not None:
+        outputs = {name: _replace_end(value, elsewhere[name]) for name, value in outputs.items()}
+    declared, received = as_received(subject, outputs)
+    return _perturbed(declared, received, outputs, found, tables, dataset, rows, backends)
+
+
+def perturb_with(fitted: FittedPerturber, dataset: Dataset, rows: np.ndarray) -> Perturbed:
+    """Perturb the rows ``rows`` of ``dataset`` with networks that were never exported."""
+    manifest, tables = fitted.description(), dict(fitted.tables)
+    found = bottleneck(manifest, tables)
+    pipeline = Pipeline(_further(manifest, found), tables=tables, runners=fitted.runners())
+    outputs = in_chunks(pipeline.run, dataset.x[rows])
+    return _perturbed(manifest["outputs"], outputs, outputs, found, tables, dataset, rows, {})
+
+
+def _perturbed(
+    declared: Sequence[Mapping[str, Any]],
+    received: Mapping[str, np.ndarray],
+    outputs: Mapping[str, np.ndarray],
+    found: Bottleneck | str,
+    tables: Mapping[str, np.ndarray],
+    dataset: Dataset,
+    rows: np.ndarray,
+    backends: Mapping[str, Any],
+) -> Perturbed:
+    table = tables[found.table] if isinstance(found, Bottleneck) and found.table is not None else None
+    released = replace(released_rows(declared, received, dataset, rows), codes=_codes(declared, outputs, found, table))
+    return Perturbed(released, outputs, found, table, backends)
 
 
 def _codes(
     declared: Sequence[Mapping[str, Any]],
     outputs: Mapping[str, np.ndarray],
-    funnel: Anatomy | str,
+    found: Bottleneck | str,
     table: np.ndarray | None,
 ) -> Codes | None:
-    """The codes among what leaves, and of a release the codes before its channel."""
+    """The codes among what leaves, and of a codebook the codes before its channel."""
     for output in declared:
         value = outputs[output["name"]]
         if output["kind"] == "code" and value.ndim == 1 and value.dtype.kind in "iu":
-            return Codes(value) if isinstance(funnel, str) or table is None else Codes(value, outputs[SENT], table)
+            return Codes(value) if isinstance(found, str) or table is None else Codes(value, outputs[SENT], table)
     return None
 
 
 def further_outputs(subject: Subject) -> list[dict[str, Any]]:
     """What an audit reads of a pipeline beside what leaves it: entries as those of a manifest's outputs."""
-    funnel = anatomy(subject.manifest, subject.tables())
-    return funnel.further_outputs() if isinstance(funnel, Anatomy) else []
+    found = bottleneck(subject.manifest, subject.tables())
+    return found.further_outputs() if isinstance(found, Bottleneck) else []
 
 
-def _ending(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+def _replace_end(here: np.ndarray, there: np.ndarray) -> np.ndarray:
     if there.dtype != here.dtype or there.shape[1:] != here.shape[1:] or len(there) > len(here):
         raise BadInput(
             f"The board's outputs were expected to be {here.dtype} {here.shape[1:]}; they are {there.dtype} "
@@ -148,14 +164,14 @@ def _ending(here: np.ndarray, there: np.ndarray) -> np.ndarray:
     return np.concatenate([here[: len(here) - len(there)], there])
 
 
-def _further(manifest: Mapping[str, Any], funnel: Anatomy | str) -> dict[str, Any]:
+def _further(manifest: Mapping[str, Any], found: Bottleneck | str) -> dict[str, Any]:
     """The same manifest, whose pipeline also hands out c and c'."""
-    extra = funnel.further_outputs() if isinstance(funnel, Anatomy) else []
+    extra = found.further_outputs() if isinstance(found, Bottleneck) else []
     return {**manifest, "outputs": [*manifest["outputs"], *extra]}
 
 
-def through_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """All outputs for raw readings x (n, ...), and which backends made them (``{model: {"backend", "version"}}``).
+def run_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All outputs for raw samples x (n, ...), and which backends made them (``{model: {"backend", "version"}}``).
 
     ``cache`` is a folder: the same bytes on the same backend are not run twice. It holds perturbed rows alone and
     may be deleted at any time.
@@ -178,8 +194,8 @@ def through_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict
     return outputs, backends
 
 
-def along_tracks(subject: Subject, run: Any) -> Callable[[np.ndarray, np.ndarray], Mapping[str, np.ndarray]]:
-    """A function of raw readings (n, ...) and of the number of each one's track (n,), in order of time, to outputs."""
+def track_perturber(subject: Subject, run: Run) -> Callable[[np.ndarray, np.ndarray], Mapping[str, np.ndarray]]:
+    """A function of raw samples (n, ...) and of the number of each one's track (n,), in order of time, to outputs."""
 
     def perturb(x: np.ndarray, track: np.ndarray) -> Mapping[str, np.ndarray]:
         if subject.artefact == KERAS:
@@ -214,13 +230,13 @@ def in_chunks(perturb: Perturb, x: np.ndarray) -> dict[str, np.ndarray]:
         pieces = [perturb(x[start : start + ROWS_AT_ONCE]) for start in range(0, len(x), ROWS_AT_ONCE)]
     except FrameDropped as drop:
         raise BadInput(
-            f"The perturber dropped a reading of the data set ({drop.reason}), so it cannot be audited on it: check "
+            f"The perturber dropped a sample of the data set ({drop.reason}), so it cannot be audited on it: check "
             "that run and export belong together."
         ) from None
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
-def releases(
+def released_rows(
     declared: Sequence[Mapping[str, Any]], outputs: Mapping[str, np.ndarray], dataset: Dataset, index: np.ndarray
 ) -> Released:
     """Everything that left for the rows ``index`` of ``dataset``, in that order, as one ``Released``.

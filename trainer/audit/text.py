@@ -1,4 +1,4 @@
-"""The parts of an audit that are about single attacks, as lines for a terminal."""
+"""Attacks and probes of an audit as text for a terminal."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ HEAD = (
 )
 
 
-def attack(row: Mapping[str, Any], *, best: bool) -> str:
+def attack_line(row: Mapping[str, Any], *, best: bool) -> str:
     """One attack; what could not be measured is a dash."""
     kind = "adaptive" if row["kind"] == "adaptive" else "non-adaptive"
     auc = "    -" if row["auc"] is None else f"{row['auc']:5.3f}"
-    left = f"  {row['name']:26} {kind:14} {_percent(row['accuracy']):>7}  [{_percent(row['low'])}, "
-    left += f"{_percent(row['high'])}]"
-    exposed = " ".join(f"{_percent(row.get(name)):>7}" for name in ("tpr", "worst_class"))
+    left = f"  {row['name']:26} {kind:14} {percent(row['accuracy']):>7}  [{percent(row['low'])}, "
+    left += f"{percent(row['high'])}]"
+    exposed = " ".join(f"{percent(row.get(name)):>7}" for name in ("tpr", "worst_class"))
     mark = "  <- best attack found" if best else ""
     return f"{left:71} {auc} {row['bits']:+7.3f} {exposed}  {row['train_samples']:6d}{mark}"
 
 
-def beside(part: Mapping[str, Any]) -> Iterator[str]:
+def notes(part: Mapping[str, Any]) -> Iterator[str]:
     """Who did not attack and why, who is exposed most, whether more data would help, what there is too little of."""
     for left in part["not_run"]:
         yield f"  {left['name']:26} not run: {left['reason']}"
     worst = part["worst_adaptive"]
     if worst.get("worst_class") is not None:
         yield (
-            f"  The best attack recalls the most exposed z in {_percent(worst['worst_class'])} of its "
-            f"{worst['worst_class_rows']} test rows [{_percent(worst['worst_class_low'])}, "
-            f"{_percent(worst['worst_class_high'])}]; from y alone {_percent(worst['worst_class_chance'])}."
+            f"  The best attack recalls the most exposed z in {percent(worst['worst_class'])} of its "
+            f"{worst['worst_class_rows']} test rows [{percent(worst['worst_class_low'])}, "
+            f"{percent(worst['worst_class_high'])}]; from y alone {percent(worst['worst_class_chance'])}."
         )
     if worst.get("members"):
         yield f"  The {worst['name']} is of {worst['members']}."
     curve = part.get("learning_curve")
     if curve:
-        steps = ", ".join(f"{_percent(point['accuracy'])} of {point['rows']:,}" for point in curve["points"])
+        steps = ", ".join(f"{percent(point['accuracy'])} of {point['rows']:,}" for point in curve["points"])
         rising = "still rising: more rows will do better" if curve["rising"] else "not surely rising any more"
         yield f"  {curve['name']} by its training rows: {steps}; {rising}."
     for warning in part.get("warnings", ()):
         yield f"  Too little: {warning}"
 
 
-def probes(document: Mapping[str, Any]) -> Iterator[str]:
+def probe_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The other questions, one a line."""
     for title, rows in document.get("probes", {}).items():
         yield f"{title}:"
@@ -57,5 +57,6 @@ def probes(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {row['name']:44} {row['value']:.3f}{ends}{chance} ({row['n']:,})"
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """0.5 as ``50.0 %``; what was not measured is a dash."""
     return "-" if share is None else f"{100 * share:.1f} %"

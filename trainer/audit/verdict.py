@@ -1,4 +1,4 @@
-"""What the audit found, in one honest sentence: the same words in the demo, the report and the command."""
+"""The verdict of an audit in one sentence: the same in the demo, the report and the command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgeveil.trainer.audit.board_column import board_name
+from edgeveil.trainer.audit.text import percent
 
 HIDDEN, PARTLY, NOT_HIDDEN = "hidden", "partly", "not hidden"
 BITS_THAT_MATTER = 0.01  # per reading, beyond what counting z given y tells; less is within reach of a null
@@ -57,8 +58,3 @@ def sentence(document: Mapping[str, Any]) -> str:
     if fixed and fixed[0] < worst["low"]:
         fooled = f", although the adversary it was trained against gets only {percent(fixed[0])} (non-adaptive)"
     return f"{kept}, but {attack} where {against}, {meaning}{fooled}."
-
-
-def percent(share: float) -> str:
-    """0.5 as ``50.0 %``."""
-    return f"{100 * share:.1f} %"

@@ -65,8 +65,10 @@ def audit(
     from edgeveil.trainer.audit.audit import audit as run_audit
     from edgeveil.trainer.audit.document import as_text, save
     from edgeveil.trainer.audit.limits import sentences
+    from edgeveil.trainer.progress import say
 
     settings: dict[str, Any] = {"budget": budget.value, "seed": seed, "tried": tried}
+    saved = None
     if on is not None:
         there: dict[str, Any] = {"artefact": artefact or "auto", "device": check_device(device)}
         connection = Connection(root, identity, known_hosts, password_file)
@@ -77,12 +79,13 @@ def audit(
         raise BadInput("--into is for the column of a board: name the board with --on.")
     else:
         document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, **settings)
-        if target.is_dir():
-            save(document, target)
+        saved = save(document, target) if target.is_dir() else None
     if as_json:
         sys.stdout.write(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
     else:
-        print(as_text(document))
+        print(as_text(document), flush=True)
+        if saved is not None:
+            say(f"Wrote {saved}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
     if document["limits"]["exceeded"]:
         raise LimitNotMet(" ".join(sentences(document["limits"])))
 

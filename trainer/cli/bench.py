@@ -90,12 +90,12 @@ def side_by_side(
 ) -> dict[str, Any]:
     """The document of a bundle and model files, timed in turns."""
     from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.trainer import benchmark
 
     benchmark.bench_python()  # before anything is built for it
     with tempfile.TemporaryDirectory() as name:
-        files = benchmark.bundle_files(read_bundle(bundle, Trust.open(trust)), Path(name))
+        files = benchmark.bundle_files(read_bundle(bundle, open_trust(trust)), Path(name))
         files += [benchmark.model_file(Path(one)) for one in against]
         return benchmark.run(files, rounds=rounds, seconds=seconds, threads=threads)
 
@@ -129,14 +129,14 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
 
 
 def _seconds(text: str | None) -> float:
-    from edgeveil.edge_runtime.cli.main import duration
+    from edgeveil.edge_runtime.cli.bundles import duration
 
     return duration(text) if text else 0.0
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
     if document.get("kind") != "side-by-side":
-        from edgeveil.edge_runtime.cli.main import bench_lines
+        from edgeveil.edge_runtime.cli.bundles import bench_lines
 
         return list(bench_lines(document))
     lines = []

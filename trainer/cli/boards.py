@@ -13,7 +13,7 @@ import typer
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.paths import ROOT
-from edgeveil.trainer.cli.common import Json, _print_json
+from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
 from edgeveil.trainer.cli.connection import BoardCommand, Hosts, Identity, On, PasswordFile, Root
 from edgeveil.trainer.progress import say
 
@@ -50,7 +50,7 @@ def probe(
 ) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
     with Connection(root, identity, known_hosts, password_file).open(on) as board:
-        _print_json(board.facts_document())
+        print_json(board.facts_document())
 
 
 def flash(
@@ -114,7 +114,7 @@ def flash(
         )
     if as_json:
         document = {"schema": 1, "sha": done.sha, "steps": [step.kind for step in done.plan.steps], "dry_run": dry_run}
-        _print_json({**document, "artefact": done.plan.artefact, "device": done.plan.device})
+        print_json({**document, "artefact": done.plan.artefact, "device": done.plan.device})
     elif done.root_key and not dry_run:
         say(f"This board trusts the root key {done.root_key} from now on. Compare it with edgeveil trust show.")
 
@@ -189,15 +189,12 @@ def index(
     key: Annotated[Path, typer.Option(help="signing.key of a key that boards trust.")],
     out: Annotated[Path, typer.Option(help="index.json to write; put it and the bundles into one folder of a server.")],
     name: Annotated[str, typer.Option(help="Whom it is for; boards remember the last version of each name.")] = "all",
-    passphrase_file: PasswordFile = None,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
-    from edgeveil.trainer.cli.common import read_passphrase
-    from edgeveil.trainer.sealing.seal import is_encrypted
     from edgeveil.trainer.sealing.update_index import write_index
 
-    passphrase = read_passphrase(passphrase_file) if is_encrypted(key) else None
-    made = write_index(bundles, key, out, name=name, passphrase=passphrase)
+    made = write_index(bundles, key, out, name=name, passphrase=passphrase_of(key, passphrase_file))
     say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
 
 

@@ -13,7 +13,7 @@ import typer
 from edgeveil.edge_runtime.errors import BadInput
 
 fleet = typer.Typer(
-    help="Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/flashing.md).",
+    help="Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/how-to/manage-a-fleet.md).",
     no_args_is_help=True,
 )
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -25,7 +25,7 @@ MostFailures = Annotated[
 
 @fleet.callback()
 def open_fleet(context: typer.Context, file: Annotated[Path, typer.Argument(help="The fleet's TOML file.")]) -> None:
-    """Many boards, by one TOML file (docs/flashing.md)."""
+    """Many boards, by one TOML file (docs/how-to/manage-a-fleet.md)."""
     context.obj = file
 
 
@@ -95,10 +95,10 @@ def rollback(
 
 def _trust(folder: Path) -> Any:
     from edgeveil.devices.flashing.inputs import owners_trust
-    from edgeveil.edge_runtime.bundle.trust import Trust
-    from edgeveil.edge_runtime.bundle.trust_store import open_device_trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
-    return open_device_trust(str(folder)) if owners_trust(folder) else Trust.open(str(folder))
+    owners_trust(folder)  # what a flash would refuse is refused here too
+    return open_trust(folder)
 
 
 def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ Progress and prose go to stderr; ``--json`` puts exactly one document on stdout.
 
 from __future__ import annotations
 
-import os
 import sys
 from enum import Enum
 from pathlib import Path
@@ -14,17 +13,28 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.trainer.cli import audit, cost, estimate
 from edgeveil.trainer.cli import bench as cli_bench
 from edgeveil.trainer.cli import boards as cli_devices
-from edgeveil.trainer.cli.common import Json, Passphrase, _print_json, _say, read_passphrase
+from edgeveil.trainer.cli.common import (
+    Json,
+    NoPassphrase,
+    PassphraseFile,
+    Trust,
+    TrustForBundle,
+    new_passphrase,
+    passphrase_of,
+    print_json,
+)
 from edgeveil.trainer.cli.fleet import fleet
 from edgeveil.trainer.cli.trust import trust
+from edgeveil.trainer.progress import say
+from edgeveil.trainer.tensorflow_quiet import quiet_process
 
 app = typer.Typer(
     name="edgeveil",
-    help="Train, audit, sign and run perturbers that keep the answer and hide the person.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -42,6 +52,21 @@ cli_devices.add_commands(app, boards)
 cost.add_commands(app)
 cli_bench.add_commands(app)
 estimate.add_commands(app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"edgeveil {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _edgeveil(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Train, audit, sign and run perturbers that keep the answer and hide the person."""
 
 
 class Budget(str, Enum):
@@ -91,13 +116,13 @@ def train(
 
     run = train_recipe(Recipe.find(recipe), out, budget=budget.value, resume=resume, classifiers=classifiers)
     if as_json:
-        _print_json(run.summary())
+        print_json(run.summary())
     else:
-        _say(f"The run lies in {run.folder}. Next: edgeveil export {run.folder} --for raspberry-pi-cpu --out DIR")
+        say(f"The run lies in {run.folder}. Next: edgeveil export {run.folder} --for raspberry-pi-cpu --out DIR")
 
 
 @app.command(
-    epilog="Example: edgeveil sweep mnist-release mnist-prgan --axis perturber.price=1,4,16 "
+    epilog="Example: edgeveil sweep mnist-codebook mnist-prgan --axis perturber.price=1,4,16 "
     "--axis perturber.distance=3,5 --out sweeps/mnist --jobs 2"
 )
 def sweep(
@@ -133,26 +158,26 @@ def sweep(
     )
     pictures = draw(frontier, out, kept=kept or ())
     if as_json:
-        _print_json(frontier)
+        print_json(frontier)
     else:
         print(as_text(frontier, kept=kept or ()))
-        _say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
+        say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
 
 
-@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind release --out mine.toml")
+@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind codebook --out mine.toml")
 def recipe_new(
     data: Annotated[str, typer.Option(help="npz:FILE with arrays x, y, z (and subject, session or groups).")],
     out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
     kind: Annotated[
         str,
-        typer.Option(help="prgan, ngp, ap, minimax, release, label-only, laplace; cleaner, noise for vectors."),
+        typer.Option(help="prgan, ngp, ap, minimax, codebook, label-only, laplace; cleaner, noise for vectors."),
     ] = "prgan",
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
     from edgeveil.trainer.scaffold.new import write_recipe
 
     write_recipe(data, out, kind=kind)
-    _say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
+    say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
 
 
 @recipes.command("list", epilog="Example: edgeveil recipe list")
@@ -190,11 +215,11 @@ def export(
 
     folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit.value)
     if as_json:
-        _print_json(folder.report)
+        print_json(folder.report)
     else:
-        _say(folder.text())
+        say(folder.text())
         first = next(iter(folder.manifest["preference"]), "numpy")
-        _say(f"The artefacts lie in {out}. Next: edgeveil audit {out} --artefact {first}")
+        say(f"The artefacts lie in {out}. Next: edgeveil audit {out} --artefact {first}")
 
 
 @app.command(epilog="Example: edgeveil freeze runs/mnist-export --out mnist-frozen.npz")
@@ -203,14 +228,15 @@ def freeze(
     out: Annotated[Path, typer.Option(help="The .npz file to write; must not exist.")],
     artefact: Annotated[str, typer.Option(help="Which artefact perturbs: the one that ships.")] = "tflite-int8",
     run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
-    trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
+    trust: TrustForBundle = None,
 ) -> None:
     """Write what an artefact lets out as a fixed benchmark set, for others to attack."""
     from edgeveil.trainer.audit.frozen import write_frozen
     from edgeveil.trainer.audit.open import open_target
 
     write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
-    _say(f"Wrote {out}: perturbed readings with y, z and their slices. docs/adversaries.md says how to attack them.")
+    say(f"Wrote {out}: perturbed samples with y, z and their slices.")
+    say("Next: docs/explanation/adversaries.md says how to attack them.")
 
 
 @app.command(epilog="Example: edgeveil keygen keys")
@@ -219,17 +245,17 @@ def keygen(
     development: Annotated[
         bool, typer.Option("--development", help="A throw-away key that every runtime announces.")
     ] = False,
-    passphrase_file: Passphrase = None,
-    no_passphrase: Annotated[bool, typer.Option("--no-passphrase", help="Leave the key unencrypted.")] = False,
+    passphrase_file: PassphraseFile = None,
+    no_passphrase: NoPassphrase = False,
 ) -> None:
     """Make a signing key. Keep signing.key off the boards; signing.pub goes into their trust folder."""
     from edgeveil.trainer.sealing.seal import keygen as make_keys
 
-    passphrase = None
-    if not (development or no_passphrase):
-        passphrase = read_passphrase(passphrase_file, confirm=True)
+    passphrase = None if development else new_passphrase(passphrase_file, none=no_passphrase)
     public = make_keys(folder, passphrase=passphrase, development=development)
-    _say(f"Wrote {folder / 'signing.key'} (mode 600: keep it secret) and {public}.")
+    private = folder / "signing.key"
+    say(f"Wrote {private} (mode 600: keep it secret) and {public}.")
+    say(f"Next: edgeveil seal EXPORT --key {private} --out FILE.veil")
 
 
 @app.command(epilog="Example: edgeveil seal runs/mnist-export --key keys/signing.key --out mnist.veil")
@@ -238,40 +264,39 @@ def seal(
     key: Annotated[Path, typer.Option(help="signing.key of edgeveil keygen.")],
     out: Annotated[Path, typer.Option(help="The .veil file to write.")],
     no_audit: Annotated[bool, typer.Option("--no-audit", help='Seal unaudited; the card says "not audited".')] = False,
-    passphrase_file: Passphrase = None,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign artefacts, manifest and privacy card into one bundle."""
-    from edgeveil.trainer.sealing.seal import is_encrypted
     from edgeveil.trainer.sealing.seal import seal as seal_folder
 
-    passphrase = read_passphrase(passphrase_file) if is_encrypted(key) else None
+    passphrase = passphrase_of(key, passphrase_file)
     path = seal_folder(folder, key, out, passphrase=passphrase, allow_unaudited=no_audit)
-    _say(f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)")
+    say(f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)")
 
 
-Trust = Annotated[Path, typer.Option(help="Folder of the public keys that may sign.")]
+Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
 
 
 @bundles.command("inspect", epilog="Example: edgeveil bundle inspect mnist.veil --trust trust")
-def bundle_inspect(bundle: Annotated[Path, typer.Argument()], trust: Trust, as_json: Json = False) -> None:
+def bundle_inspect(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
     """Show what a bundle holds and what its privacy card says. Nothing of an unverified bundle is shown."""
     from edgeveil.trainer.sealing.inspect import inspect
 
     view = inspect(bundle, trust)
     if as_json:
-        _print_json(view.document())
+        print_json(view.document())
     else:
         print(view.text())
 
 
 @bundles.command("verify", epilog="Example: edgeveil bundle verify mnist.veil --trust trust")
-def bundle_verify(bundle: Annotated[Path, typer.Argument()], trust: Trust, as_json: Json = False) -> None:
+def bundle_verify(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
     """Check signature, hashes and manifest of a bundle; exit code 0 when all of it holds."""
     from edgeveil.trainer.sealing.inspect import verify
 
     view = verify(bundle, trust)
     if as_json:
-        _print_json(view.document())
+        print_json(view.document())
     else:
         print(view.text())
 
@@ -314,29 +339,29 @@ def report(
         from edgeveil.trainer.report.bench import write_bench_report
 
         written = write_bench_report(results, out, privacy=privacy)
-        _say(f"Wrote {', '.join(map(str, written))}.")
+        say(f"Wrote {', '.join(map(str, written))}.")
         return
     if export is None:
         raise BadInput("The run's audited export folder was expected: give it with --export.")
     from edgeveil.trainer.report.run_page import write_report
 
     write_report(run=run, export=export, bundle=bundle, bench=bench, out=out, pictures=pictures)
-    _say(f"Wrote {out}.")
+    say(f"Wrote the report. Open {out}")
 
 
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and its exit code."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    quiet_process()
     try:
         code = app(standalone_mode=False)
     except EdgeVeilError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         code = error.exit_code
     except typer.Abort:
-        _say("Interrupted.")
+        say("Interrupted.")
         code = 130
     except KeyboardInterrupt:
-        _say("Interrupted. What was finished is kept; train goes on with --resume.")
+        say("Interrupted. What was finished is kept; train goes on with --resume.")
         code = 130
     except BrokenPipeError:
         code = 0

@@ -11,7 +11,7 @@ from edgeveil.trainer.datasets import prior, slicing
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
 from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wifi_strength, wq
 from edgeveil.trainer.datasets.loaders.captured import captured
-from edgeveil.trainer.datasets.readings import Readings, unbounded
+from edgeveil.trainer.datasets.readings import Readings, without_range
 from edgeveil.trainer.recipe.schema import Recipe
 
 LOADERS = {
@@ -35,10 +35,11 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     """
     readings = _read(recipe)
     if recipe.perturber.unbounded:
-        readings = unbounded(readings, homogeneous=recipe.data.homogeneous)
+        readings = without_range(readings, homogeneous=recipe.data.homogeneous)
     cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
     if slices is None:
-        slices = _cut(readings, cluster, recipe)
+        rng = np.random.default_rng([recipe.seed, 0])
+        slices = slicing.cut(readings.y, readings.z, cluster=cluster, rng=rng, rows=recipe.budget.rows)
     elif max(getattr(slices, part).max() for part in PARTS) >= len(readings.y):
         raise BadInput(
             f"{recipe.data.source} has {len(readings.y)} rows, fewer than when its slices were cut. Put the data back "
@@ -47,7 +48,8 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     for labels, names, of in ((readings.y, readings.y_names, "y"), (readings.z, readings.z_names, "z")):
         slicing.check_classes(labels, names, of=of, slices=slices, cluster=cluster)
     training = np.concatenate([slices.classifiers, slices.perturber])
-    slicing.check_hidden(readings.y[training], readings.z[training])
+    y, z = readings.y[training], readings.z[training]
+    slicing.check_hidden(y, z)
     return Dataset(
         name=recipe.data.source if not recipe.data.source.startswith("npz:") else "npz",
         x=readings.x,
@@ -55,7 +57,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         z=readings.z,
         y_names=readings.y_names,
         z_names=readings.z_names,
-        theta=_theta(recipe, readings, training),
+        theta=prior.theta(recipe.prior, y, z, names=(readings.y_names, readings.z_names)),
         input=_unbounded(readings) if recipe.perturber.unbounded else _input(readings, training),
         slices=slices,
         cluster=cluster,
@@ -63,6 +65,8 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         attributes=readings.attributes,
         labels=readings.labels,
         consent=readings.consent,
+        seed=recipe.seed,
+        homogeneous=recipe.data.homogeneous,
     )
 
 
@@ -78,30 +82,6 @@ def _read(recipe: Recipe) -> Readings:
         return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
     readings = npz.load(Path(data.source[4:]), low=data.low, high=data.high, wanted=data.wanted)
     return readings if recipe.capture is None else captured(readings, recipe.capture)
-
-
-def _cut(readings: Readings, cluster: np.ndarray | None, recipe: Recipe) -> Slices:
-    rng = np.random.default_rng([recipe.seed, 0])
-    rows, y, z = recipe.budget.rows, readings.y, readings.z
-    if rows is None or rows >= len(y):
-        return slicing.cut(y, z, cluster=cluster, rng=rng)
-    keep = slicing.thin(y * len(readings.z_names) + z, rows=rows, cluster=cluster, rng=rng)
-    some = None if cluster is None else np.unique(cluster[keep], return_inverse=True)[1]
-    cut = slicing.cut(y[keep], z[keep], cluster=some, rng=rng)
-    return Slices(keep[cut.classifiers], keep[cut.perturber], keep[cut.test])
-
-
-def _theta(recipe: Recipe, readings: Readings, training: np.ndarray) -> np.ndarray:
-    y, z = readings.y[training], readings.z[training]
-    names = readings.y_names, readings.z_names
-    classes = len(names[0]), len(names[1])
-    if recipe.prior.kind == "counted":
-        return prior.counted(y, z, classes=classes)
-    if recipe.prior.kind == "uniform":
-        return prior.even_over_seen(y, z, classes=classes)
-    theta = prior.med(recipe.prior.table, y_names=names[0], z_names=names[1])
-    prior.check_possible(theta, y, z, names=names)
-    return theta
 
 
 def _unbounded(readings: Readings) -> InputSpec:

@@ -7,9 +7,31 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.recipe.schema import CountedPrior, TablePrior, UniformPrior
 
 # Probabilities are written in decimals: 1/3 three times over may miss 1 by this much.
 TOLERANCE = 1e-3
+
+
+def theta(
+    prior: TablePrior | CountedPrior | UniformPrior,
+    y: np.ndarray,
+    z: np.ndarray,
+    *,
+    names: tuple[Sequence[str], Sequence[str]],
+) -> np.ndarray:
+    """MED(z|y), (classes of y, classes of z), of a recipe's ``[prior]``; y, z (n,) are labels of the training rows.
+
+    Raises ``BadInput`` for a prior that cannot be, or that rules out what the training rows hold.
+    """
+    classes = len(names[0]), len(names[1])
+    if prior.kind == "counted":
+        return counted(y, z, classes=classes)
+    if prior.kind == "uniform":
+        return even_over_seen(y, z, classes=classes)
+    completed = med(prior.table, y_names=names[0], z_names=names[1])
+    check_possible(completed, y, z, names=names)
+    return completed
 
 
 def med(known: Mapping[str, Mapping[str, float]], *, y_names: Sequence[str], z_names: Sequence[str]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a loader hands over before anything is cut: raw readings and labels as they came, checked."""
+"""Raw samples and labels as a loader returns them, checked, before they are cut into slices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Readings:
     consent: np.ndarray | None = None  # (N,) bool: whether a row may be shown in the place of another
 
 
-def of_digits(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, high: float) -> Readings:
+def digit_readings(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, high: float) -> Readings:
     """Pictures of digits x (N, height, width) with the two attributes asked for. Raises ``BadInput``."""
     labels = {}
     for key, name in (("target", target), ("sensitive", sensitive)):
@@ -57,7 +57,7 @@ def of_digits(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, 
     return Readings(x[..., None], y, z, y_names, z_names, "image", 0.0, high)
 
 
-def unbounded(readings: Readings, *, homogeneous: bool) -> Readings:
+def without_range(readings: Readings, *, homogeneous: bool) -> Readings:
     """Vectors as a cleaner takes them: floats without a range and, ``homogeneous``, with a last feature that is 1."""
     if readings.kind != "vector":
         raise BadInput(

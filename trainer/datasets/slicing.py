@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Part, Slices
+from edgeveil.trainer.datasets.base import Dataset, Part, SliceName, Slices
 
 SLICES = 3
 FEWEST_ROWS = 5  # of each class of y and of z in each slice: below that a hold-out of it may be empty
+VALIDATION_SHARE = 0.2  # of a slice, to stop and to choose by
 FEWEST_GROUPS = 2 * SLICES  # of each class: two to a slice, so that one can be held out
 
 Cluster = tuple[np.ndarray | None, Literal["subject", "session"] | None]
@@ -40,12 +41,23 @@ def clusters(z: np.ndarray, *, subject: np.ndarray | None, session: np.ndarray |
     return _numbered(np.stack([_numbered(subject), _numbered(session)], axis=1)), "session"
 
 
-def cut(y: np.ndarray, z: np.ndarray, *, cluster: np.ndarray | None, rng: np.random.Generator) -> Slices:
+def cut(
+    y: np.ndarray,
+    z: np.ndarray,
+    *,
+    cluster: np.ndarray | None,
+    rng: np.random.Generator,
+    rows: int | None = None,
+) -> Slices:
     """Three slices of labels y, z (N,), equal in size and in the share of each (y, z) as far as clusters allow.
 
-    Every slice's rows come in random order. Raises ``BadInput`` where a class is too small to be in all of them.
+    Every slice's rows come in random order. ``rows``: of about so many rows alone.
     """
     stratum = y * (int(z.max()) + 1) + z
+    if rows is not None and rows < len(y):
+        keep = thin(stratum, rows=rows, cluster=cluster, rng=rng)
+        some = cut(y[keep], z[keep], cluster=None if cluster is None else _numbered(cluster[keep]), rng=rng)
+        return Slices(keep[some.classifiers], keep[some.perturber], keep[some.test])
     place = _deal_rows(stratum, rng) if cluster is None else _deal_clusters(stratum, cluster, rng)
     return Slices(*(rng.permutation(np.flatnonzero(place == i)) for i in range(SLICES)))
 
@@ -87,6 +99,13 @@ def check_hidden(y: np.ndarray, z: np.ndarray) -> None:
             "z follows from y: every y comes with a single z, so whoever gets y has z, and nothing can hide it. Keep a "
             "coarser y, or hide another z."
         )
+
+
+def fit_and_validation(dataset: Dataset, name: SliceName) -> tuple[Part, Part]:
+    """The rows of a slice to fit, and those to stop and to choose by: the same cut each time."""
+    part = dataset.part(name)
+    fit, validation = hold_out(part, share=VALIDATION_SHARE, seed=dataset.seed)
+    return part.take(fit), part.take(validation)
 
 
 def hold_out(part: Part, *, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

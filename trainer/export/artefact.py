@@ -1,4 +1,4 @@
-"""One artefact on its way into the folder."""
+"""An exported artefact, before it is written into the folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from edgeveil.trainer.export import variants
 from edgeveil.trainer.export.manifest_entry import artefact_entry
-from edgeveil.trainer.export.runners import ends
+from edgeveil.trainer.export.runners import tensor_names
 from edgeveil.trainer.graphs.graph import Graph
 from edgeveil.trainer.graphs.macs import Cost
 from edgeveil.trainer.graphs.read import read
@@ -19,8 +19,8 @@ _SUFFIX = {"numpy": "npz"}
 
 
 @dataclass
-class Made:
-    """An artefact by its name (``tflite-int8``): for each model the bytes, the manifest's entry and the cost."""
+class Artefact:
+    """One name (``tflite-int8``), and for each model the bytes, the manifest's entry and the cost."""
 
     name: str
     data: dict[str, bytes] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Made:
 
     def add(self, fitted: FittedPerturber, model: str, data: bytes, cost: Cost) -> None:
         """One model's file. Its tolerance is not known before it has run."""
-        inputs, outputs = ends(fitted, model)
+        inputs, outputs = tensor_names(fitted, model)
         self.data[model], self.costs[model] = data, cost
         self.entries[model] = artefact_entry(
             data,
@@ -63,6 +63,6 @@ class Made:
         return {Path(self.entries[model]["file"]).name: data for model, data in self.data.items()}
 
 
-def of(format_: str, made: Sequence[Made]) -> list[Made]:
-    """Those of one format."""
-    return [one for one in made if one.format == format_]
+def by_format(format_: str, artefacts: Sequence[Artefact]) -> list[Artefact]:
+    """Those of ``artefacts`` in one format."""
+    return [one for one in artefacts if one.format == format_]

@@ -1,4 +1,4 @@
-"""What each board gets, and what could not be shown here: refused is a result, never a silent skip."""
+"""A row for each board: the artefacts it gets, and what could not be tested here and why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from edgeveil.devices.profiles import ARTEFACTS, Profile
 from edgeveil.edge_runtime.backends import available
 from edgeveil.trainer.export import variants
-from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.convert.edgetpu import Compiled
 
 
@@ -19,11 +19,11 @@ def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list
     A perturber of that ``kind`` may have fewer of them, or more (``edgeveil.trainer.export.variants``).
     """
     names = [artefact for profile in profiles for artefact in profile.artefacts]
-    return variants.offered(kind, list(dict.fromkeys([*names, *(ARTEFACTS if all_formats else ())])))
+    return variants.variants_for(kind, list(dict.fromkeys([*names, *(ARTEFACTS if all_formats else ())])))
 
 
 def rows(
-    profiles: Sequence[Profile], made: Sequence[Made], compiled: Mapping[str, Compiled], *, kind: str
+    profiles: Sequence[Profile], made: Sequence[Artefact], compiled: Mapping[str, Compiled], *, kind: str
 ) -> list[dict[str, Any]]:
     """One row per board and artefact: ``profile``, ``artefact``, ``status``, ``on_board``, and ``audited`` in words.
 

@@ -12,8 +12,9 @@ import numpy as np
 from edgeveil.devices import profiles as board_profiles
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
+from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import board_report, runners, variants
-from edgeveil.trainer.export.artefact import Made, of
+from edgeveil.trainer.export.artefact import Artefact, by_format
 from edgeveil.trainer.export.convert import edgetpu
 from edgeveil.trainer.export.convert.code_output import as_code
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
@@ -49,7 +50,7 @@ def export(
     fitted = source.perturber()
     if emit == "code":
         fitted = as_code(fitted, source.dataset().part("perturber").x)
-    made = [Made(name) for name in board_report.wanted(chosen, all_formats=all_formats, kind=fitted.kind)]
+    made = [Artefact(name) for name in board_report.wanted(chosen, all_formats=all_formats, kind=fitted.kind)]
     made = made if fitted.models else []
     if fitted.models and not made:
         raise BadInput(
@@ -74,19 +75,19 @@ def export(
     return ExportFolder.open(out)
 
 
-def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Made], advance: Callable[[], None]) -> None:
+def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Artefact], advance: Callable[[], None]) -> None:
     from edgeveil.trainer.export.convert import to_onnx, to_tflite
     from edgeveil.trainer.graphs import numpy_arrays
 
     if not made:
         return
     rng = np.random.default_rng([run.recipe.seed, 2])
-    part, _ = run.hold_out(run.dataset().part("perturber"))
+    part, _ = fit_and_validation(run.dataset(), "perturber")
     rows = np.sort(rng.permutation(len(part))[:CALIBRATION_ROWS])
     calibration = runners.calibration(fitted, part.x[rows], rng)
     for model, network in fitted.models.items():
         keras_macs(network)  # what cannot be counted is refused before the slow part
-        for one in of("numpy", made):
+        for one in by_format("numpy", made):
             data = numpy_arrays.convert(network)
             one.add(fitted, model, data, numpy_macs(data))
             advance()
@@ -94,7 +95,7 @@ def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Made], advance: C
             if name == "numpy":
                 continue
             convert, count = {"tflite": (to_tflite.convert, tflite_macs), "onnx": (to_onnx.convert, onnx_macs)}[name]
-            mine = [one for one in of(name, made) if one.batch == batch]
+            mine = [one for one in by_format(name, made) if one.batch == batch]
             try:
                 files = convert(network, [one.precision for one in mine], calibration[model], batch=batch)
             except (EdgeVeilError, OSError):
@@ -102,14 +103,15 @@ def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Made], advance: C
             except Exception as error:  # a converter has as many kinds of errors as it has parts
                 first = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
                 raise BadInput(
-                    f"{model!r} cannot be converted to {name} ({first}); docs/boards.md lists what every board can run."
+                    f"{model!r} cannot be converted to {name} ({first}); docs/reference/boards.md "
+                    "lists what every board can run."
                 ) from error
             for one in mine:
                 one.add(fitted, model, files[one.precision], count(files[one.precision]))
                 advance()
 
 
-def _lint(made: Sequence[Made], chosen: Sequence[Profile]) -> list[dict[str, Any]]:
+def _lint(made: Sequence[Artefact], chosen: Sequence[Profile]) -> list[dict[str, Any]]:
     """One row per artefact, model and board that wants it. Raises ``BadInput`` with all findings, if there are any."""
     rows, failures = [], []
     for one in made:

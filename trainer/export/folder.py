@@ -1,4 +1,4 @@
-"""The folder that ``edgeveil export`` writes: manifest, members, and what was found out on the way."""
+"""The folder that ``edgeveil export`` writes: manifest, members and report."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.recipe import renamed
 
 _FOLDERS = ("artefacts", "tables", "golden")
 # What may lie in an export folder ("compiled" in one of an earlier version): nothing else of the user's is ever removed
@@ -44,6 +45,8 @@ class ExportFolder:
         folder = Path(folder)
         manifest, report = _json(folder / "manifest.json"), _json(folder / "export.json")
         check_manifest(manifest, sealed=False)
+        kind = manifest["perturber"]["kind"]
+        renamed.refuse_old(kind, renamed.KINDS, f"{folder}: the perturber kind", cure="; export the run again")
         members = {}
         for name in referenced_files(manifest):
             try:

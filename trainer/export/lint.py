@@ -1,4 +1,4 @@
-"""Would a board run this file? Read from the file itself, before anything is shipped.
+"""The lint: whether a board can run a file, read from the file itself.
 
 A converter does not say when it falls back to float, when it picks a newer version of an operation than the board
 knows, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the
@@ -80,7 +80,7 @@ _CURES = {
 
 
 def _cure(op: Op) -> str:
-    return _CURES.get(op.kind, "use another operation: docs/boards.md says what is safe everywhere")
+    return _CURES.get(op.kind, "use another operation: docs/reference/boards.md says what is safe everywhere")
 
 
 def _fixed_sizes(graph: Graph) -> list[Finding]:

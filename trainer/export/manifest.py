@@ -1,4 +1,4 @@
-"""The manifest of an export folder and the members it names; the edge's own check has the last word on it."""
+"""The manifest of an export folder and the members it names, checked by the edge's own code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from edgeveil.edge_runtime.manifest.schema import NO_MODEL, check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.self_test import self_test
 from edgeveil.trainer.export import variants
-from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.golden import Golden
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.versions import package_versions
 
 __all__ = ["NO_MODEL", "build"]
 
@@ -38,7 +39,7 @@ def not_audited() -> dict[str, Any]:
 def build(
     run: Run,
     fitted: FittedPerturber,
-    made: Sequence[Made],
+    made: Sequence[Artefact],
     profiles: Sequence[Profile],
     golden: Golden,
     outputs: Mapping[str, Mapping[str, np.ndarray]],
@@ -89,7 +90,7 @@ def build(
         "provenance": {
             "edgeveil": importlib.metadata.version("edgeveil"),
             "recipe_sha256": hashlib.sha256((run.folder / "recipe.toml").read_bytes()).hexdigest(),
-            "packages": _versions(),
+            "packages": package_versions(_PACKAGES),
         },
     }
     check_manifest(manifest, sealed=False)
@@ -136,13 +137,3 @@ def _place(name: str, preferred: Sequence[str]) -> tuple[int, int]:
     """The board's own order; numpy last, several frames at a time after one."""
     at = preferred.index(variants.base(name)) if variants.base(name) in preferred else len(preferred)
     return variants.batch(name), at
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found

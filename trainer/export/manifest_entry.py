@@ -1,4 +1,4 @@
-"""The manifest's entry for one artefact: what the device must know of its tensors, read from the file that ships."""
+"""The manifest's entry for one artefact: its tensors, read from the file that ships."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgeveil.trainer.graphs.graph import Graph, Tensor
 def artefact_entry(
     data: bytes, graph: Graph, *, file: str, precision: str, inputs: list[str], outputs: list[str], max_abs: float
 ) -> dict[str, Any]:
-    """ARTEFACT of the manifest (docs/bundle-format.md) for the bytes ``data`` that ``graph`` was read from.
+    """ARTEFACT of the manifest (docs/reference/bundle-format.md) for the bytes ``data`` that ``graph`` was read from.
 
     ``inputs`` and ``outputs`` are the names that the artefact stage uses, in its order. ``tensor`` is the name the
     *interpreter* knows: in TFLite that of the flatbuffer's tensor (``serving_default_image:0``), which is there

@@ -1,4 +1,4 @@
-"""Run every artefact beside Keras, on both kinds of kernels: parity, tolerance, golden vectors, manifest."""
+"""Every artefact measured against Keras, on both kinds of kernels: parity, tolerance, golden vectors, manifest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from edgeveil.devices.profiles import Profile
 from edgeveil.trainer.export import golden, manifest, parity, runners
-from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
@@ -21,12 +21,12 @@ Outputs = Mapping[str, np.ndarray]
 
 
 def measure(
-    run: Run, fitted: FittedPerturber, made: Sequence[Made], chosen: Sequence[Profile], advance: Callable[[], None]
+    run: Run, fitted: FittedPerturber, made: Sequence[Artefact], chosen: Sequence[Profile], advance: Callable[[], None]
 ) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     """The manifest, its members, and the measured half of export.json.
 
-    Validation readings are those that checkpoints were chosen by, never the test slice. Sets the tolerance of every
-    entry of ``made``. Raises ``BadInput`` where the perturber lets readings through.
+    Validation samples are those that checkpoints were chosen by, never the test slice. Sets the tolerance of every
+    entry of ``made``. Raises ``BadInput`` where the perturber lets samples through.
     """
     dataset, target = run.dataset(), run.classifiers()["target"]
     x = run.validation().x[:PARITY_ROWS]
@@ -58,7 +58,8 @@ def measure(
             entry["tolerance"]["max_abs"] = tolerances[one.name].allowed
         advance()
     allowed = max((tolerance.allowed for tolerance in tolerances.values()), default=0.0)
-    kept = golden.choose(fitted, candidates, runs, flows, allowed)
+    loose = [name for name, tolerance in tolerances.items() if tolerance.loose]
+    kept = golden.choose(fitted, candidates, runs, flows, allowed, loose)
     outputs = {
         name: {key: value[kept.rows] for key, value in out.items()}
         for name, out in (recorded or {manifest.NO_MODEL: runs[0]}).items()
@@ -77,6 +78,6 @@ def _first(values: Outputs) -> dict[str, np.ndarray]:
     return {name: value[:REFERENCE_ROWS] for name, value in values.items()}
 
 
-def _costs(model: str, network: Any, made: Sequence[Made]) -> dict[str, Any]:
+def _costs(model: str, network: Any, made: Sequence[Artefact]) -> dict[str, Any]:
     found = {"keras": keras_macs(network), **{one.name: one.costs[model] for one in made}}
     return {"model": model, **{name: cost._asdict() for name, cost in found.items()}}

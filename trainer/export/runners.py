@@ -1,4 +1,4 @@
-"""One perturber on Keras or on an interpreter, through the board's own pipeline, with what flows between the stages."""
+"""A perturber run on Keras or on an interpreter by the board's own pipeline, its tensors recorded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Recorder:
             self._runner.close()
 
 
-class Running:
+class RecordedRun:
     """A perturber ready to run: ``run(x, draws)`` as a ``Pipeline``, and ``flow(name)`` of what a model made in it."""
 
     def __init__(self, fitted: FittedPerturber, runners: Mapping[str, Any], info: Mapping[str, Any]) -> None:
@@ -44,7 +44,7 @@ class Running:
         self.info = dict(info)
 
     def run(self, x: np.ndarray, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Raw readings (n, ...) in, every output (n, ...) out by name; draws are given, never fresh."""
+        """Raw samples (n, ...) in, every output (n, ...) out by name; draws are given, never fresh."""
         return self._pipeline.run(x, dict(draws))
 
     def model_inputs(self, model: str) -> dict[str, np.ndarray]:
@@ -65,9 +65,11 @@ class Running:
         self._pipeline.close()
 
 
-def on_keras(fitted: FittedPerturber) -> Running:
+def on_keras(fitted: FittedPerturber) -> RecordedRun:
     """The perturber as it was trained."""
-    return Running(fitted, {name: KerasRunner(model) for name, model in fitted.models.items()}, {"backend": "keras"})
+    return RecordedRun(
+        fitted, {name: KerasRunner(model) for name, model in fitted.models.items()}, {"backend": "keras"}
+    )
 
 
 def on_backend(
@@ -76,13 +78,13 @@ def on_backend(
     data: Mapping[str, bytes],
     *,
     kernels: str = "production",
-) -> Running:
+) -> RecordedRun:
     """The perturber on its artefacts: ``entries`` (of the manifest) and bytes by model, on the first backend here."""
     runners = {
         name: open_backend(entries[name]["format"], data[name], entries[name], kernels=kernels) for name in entries
     }
     infos = [runner.info() for runner in runners.values()]
-    return Running(fitted, runners, infos[0] if infos else {"backend": "numpy"})
+    return RecordedRun(fitted, runners, infos[0] if infos else {"backend": "numpy"})
 
 
 def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -100,23 +102,23 @@ def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) ->
     return draws
 
 
-def ends(fitted: FittedPerturber, model: str) -> tuple[list[str], list[str]]:
+def tensor_names(fitted: FittedPerturber, model: str) -> tuple[list[str], list[str]]:
     """The names of a model's inputs and outputs as its artefact stage has them."""
     stage = next(s for s in fitted.stages if s["stage"] == "artefact" and s["model"] == model)
     return list(stage["inputs"]), list(stage["outputs"])
 
 
 def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator) -> dict[str, dict[str, np.ndarray]]:
-    """What every model sees, ``{model: {input: (n + 2, ...)}}``, when readings x (n, ...) go through on Keras.
+    """What every model sees, ``{model: {input: (n + 2, ...)}}``, when samples x (n, ...) go through on Keras.
 
-    Two readings are added, all low and all high, with draws of 0 and 1: so the ends of the unit cube are inside the
+    Two samples are added, all low and all high, with draws of 0 and 1: so the ends of the unit cube are inside the
     range that int8 gets, and its step there is exactly 1/255.
     """
     ends = np.stack([np.zeros(fitted.input.shape, np.float32), np.ones(fitted.input.shape, np.float32)])
     if fitted.input.kind == "vector":
-        # No reading is 1 everywhere: such a row would stretch every scale inside for the sake of the input's alone.
+        # No sample is 1 everywhere: such a row would stretch every scale inside for the sake of the input's alone.
         ends[1] = np.arange(ends[1].size) == 0
-    x = np.concatenate([x, at_unit(fitted.input, ends)])
+    x = np.concatenate([x, from_unit(fitted.input, ends)])
     draws = recorded_draws(fitted, len(x), rng)
     for values in draws.values():
         if values.dtype == np.float32:
@@ -126,6 +128,6 @@ def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator
     return {name: keras.model_inputs(name) for name in fitted.models}
 
 
-def at_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
+def from_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
     """Readings of x's own kind at u (n, ...) of the unit cube."""
     return preprocess.to_raw(spec.dtype, spec.low, spec.high)(np.asarray(u, np.float32))

@@ -1,4 +1,4 @@
-"""The problem a linear cleaner solves, from a recipe and a data set: what is wanted, what is confidential, eps."""
+"""The problem that a linear cleaner solves, from a recipe and a data set: wanted and confidential labels, eps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import operators
-from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 
 
 @dataclass(frozen=True)
-class Known:
+class LinearProblem:
     """What a cleaner is made of. ``a_d`` (features, outputs) has full column rank, ``eps`` is per vector, ``mean``
     (features,) is what vectors are cleaned around: the training mean, or 0 in homogeneous coordinates."""
 
@@ -24,17 +24,16 @@ class Known:
     mean: np.ndarray
 
 
-def known(recipe: Recipe, dataset: Dataset) -> Known:
-    """A_d, eps and mean as the recipe's ``[perturber]`` says, from the training slices of ``dataset`` alone."""
-    section: Any = recipe.perturber
+def linear_problem(section: Cleaner | Noise, dataset: Dataset) -> LinearProblem:
+    """A_d, eps and mean as a recipe's ``[perturber]`` says, from the training slices of ``dataset`` alone."""
     rows = dataset.slices.classifiers
     x = dataset.x[rows].astype(np.float64)
     training = np.concatenate([rows, dataset.slices.perturber])
-    mean = np.zeros(x.shape[1]) if recipe.data.homogeneous else dataset.x[training].mean(axis=0, dtype=np.float64)
+    mean = np.zeros(x.shape[1]) if dataset.homogeneous else dataset.x[training].mean(axis=0, dtype=np.float64)
     kind, _, place = section.operator.partition(":")
     if kind == "data":
         outputs = wanted(dataset, rows)
-        a_d = operators.least_squares(x - mean, outputs - _centre(outputs, recipe), ridge=section.ridge)
+        a_d = operators.least_squares(x - mean, outputs - _centre(outputs, dataset), ridge=section.ridge)
     else:
         a_d = operators.from_npy(Path(place)) if kind == "npy" else operators.from_keras(_keras(Path(place)))
         if len(a_d) != x.shape[1]:
@@ -43,16 +42,15 @@ def known(recipe: Recipe, dataset: Dataset) -> Known:
                 "that belongs to these vectors."
             )
     eps = section.eps * (a_d.shape[1] if section.eps_per == "label" else 1)
-    return Known(operators.merged(a_d), eps, mean)
+    return LinearProblem(operators.merged(a_d), eps, mean)
 
 
-def hidden_operator(recipe: Recipe, dataset: Dataset, mean: np.ndarray) -> np.ndarray:
+def hidden_operator(section: Cleaner | Noise, dataset: Dataset, mean: np.ndarray) -> np.ndarray:
     """A_c (features, confidential outputs) by least squares on both training slices."""
-    section: Any = recipe.perturber
     rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
     outputs = confidential(dataset, rows)
     x = dataset.x[rows].astype(np.float64) - mean
-    return operators.least_squares(x, outputs - _centre(outputs, recipe), ridge=section.ridge)
+    return operators.least_squares(x, outputs - _centre(outputs, dataset), ridge=section.ridge)
 
 
 def wanted(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
@@ -65,9 +63,9 @@ def confidential(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
     return np.eye(len(dataset.z_names))[dataset.z[rows]] if dataset.labels is None else dataset.labels.parts(rows)[1]
 
 
-def _centre(outputs: np.ndarray, recipe: Recipe) -> np.ndarray | float:
+def _centre(outputs: np.ndarray, dataset: Dataset) -> np.ndarray | float:
     # The constant feature stands for the mean in homogeneous coordinates.
-    return 0.0 if recipe.data.homogeneous else outputs.mean(axis=0)
+    return 0.0 if dataset.homogeneous else outputs.mean(axis=0)
 
 
 def _keras(path: Path) -> Any:

@@ -1,6 +1,6 @@
-"""The certificate of a release: how often can anybody who knows y and c' at most be right about z?
+"""The certificate of a codebook: how often can anybody who knows y and c' at most be right about z?
 
-What leaves a release is a function of its code c' and fresh noise, so by data processing no adversary who knows y, and
+What leaves a codebook is a function of its code c' and fresh noise, so by data processing no adversary who knows y, and
 nothing else that depends on x, does better than the best guess of z from (y, c'). That guess is counted, not trained:
 n(y, c', z) over held-out rows. The plug-in accuracy f = sum over (y, c') of max_z n / n is at least the truth in
 expectation (a maximum of averages is at most the average of maxima), and it concentrates:
@@ -55,7 +55,7 @@ class Certificate:
     capacity: float
 
     @property
-    def enough(self) -> bool:
+    def sufficient(self) -> bool:
         """Whether so many independent units were counted that the bound says something."""
         return self.units >= FEWEST_UNITS and self.bound - self.plug_in <= WIDEST
 
@@ -80,7 +80,7 @@ class Certificate:
 
     def sentence(self, of: str = "subjects") -> str:
         """The claim with its assumptions, or that too few were counted for one; ``of`` names the independent units."""
-        if not self.enough:
+        if not self.sufficient:
             return (
                 f"Too few {of} for a certificate: {self.units:,} were counted, and at least {self.needed(10):,} are "
                 f"needed for a bound within 10 points of what is counted, {self.needed(5):,} for one within 5."
@@ -109,7 +109,7 @@ def certify(
     hidden_label: bool = False,
     rng: np.random.Generator,
 ) -> Certificate:
-    """Count and bound. Rows y, z, code (n,) are held out: nothing of the release was fitted or chosen on them.
+    """Count and bound. Rows y, z, code (n,) are held out: nothing of the codebook was fitted or chosen on them.
 
     ``code`` is c before the channel, 0 .. R - 1, those of each y-hat together and equally many; ``channel`` (R, C) its
     shipped integers or probabilities. ``classes`` are the numbers of classes of y and z, ``chance`` is what the best
@@ -128,7 +128,7 @@ def certify(
     if len(q) % classes[0]:
         raise BadInput(f"A channel of {len(q)} codes does not have equally many for {classes[0]} classes of y.")
     counts = count(y, code, z, shape=(classes[0], len(q), classes[1]))
-    released = through(counts, q)
+    released = released_counts(counts, q)
     f = bayes_accuracy(released)
     kind: Slack = "self-bounding" if chance < SELF_BOUNDING_BELOW else "McDiarmid"
     sizes = np.ones(len(y)) if cluster is None else np.unique(cluster, return_counts=True)[1]
@@ -157,7 +157,7 @@ def count(y: np.ndarray, code: np.ndarray, z: np.ndarray, *, shape: tuple[int, i
     return counts
 
 
-def through(counts: np.ndarray, q: np.ndarray) -> np.ndarray:
+def released_counts(counts: np.ndarray, q: np.ndarray) -> np.ndarray:
     """n(y, c', z) expected behind the channel q (R, C): (Y, R, Z) to (Y, C, Z). Expected, not drawn: less noise."""
     return np.einsum("yrz,rc->ycz", counts, q)
 
@@ -212,7 +212,7 @@ def null_distribution(
     for i, shuffled in enumerate(
         shuffled_labels(z, y if strata is None else strata, shuffles=shuffles, rng=rng, cluster=cluster)
     ):
-        counts = through(count(y, code, shuffled, shape=shape), q)
+        counts = released_counts(count(y, code, shuffled, shape=shape), q)
         found[i] = bayes_accuracy(counts), information(counts)
     return found
 

@@ -1,10 +1,10 @@
-"""Perturbers, one file each. A kind is a module with ``fit(dataset, rng, budget, run) -> FittedPerturber``."""
+"""Perturbers, one file each. A kind is a module whose ``fit`` is as ``edgeveil.trainer.perturbers.base.Fit`` says."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Any
+
+from edgeveil.trainer.perturbers.base import Fit
 
 KINDS = {
     "prgan": "edgeveil.trainer.perturbers.prgan",
@@ -12,13 +12,14 @@ KINDS = {
     "ap": "edgeveil.trainer.perturbers.prgan",
     "minimax": "edgeveil.trainer.perturbers.minimax",
     "label-only": "edgeveil.trainer.perturbers.label_only",
-    "release": "edgeveil.trainer.perturbers.codebook.fit",
+    "codebook": "edgeveil.trainer.perturbers.codebook.fit",
     "cleaner": "edgeveil.trainer.perturbers.linear_cleaner",
     "noise": "edgeveil.trainer.perturbers.linear_noise",
     "laplace": "edgeveil.trainer.perturbers.laplace",
 }
 
 
-def fit_function(kind: str) -> Callable[..., Any]:
+def fit_function(kind: str) -> Fit:
     """The ``fit`` of a kind; its module, and with it TensorFlow, is imported now."""
-    return importlib.import_module(KINDS[kind]).fit
+    fit: Fit = importlib.import_module(KINDS[kind]).fit
+    return fit

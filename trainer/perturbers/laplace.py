@@ -1,9 +1,9 @@
-"""The Laplace mechanism: discrete noise on every value of a reading, differentially private (paper 001, section 6.2).
+"""The Laplace mechanism: discrete noise on every value of a sample, differentially private (paper 001, section 6.2).
 
-A reading's values are taken to a grid of ``levels`` steps (whole numbers lie on one), and to each a whole number of
-steps is added, k with probability proportional to exp(-|k| / scale): two readings that differ in one value then give
+A sample's values are taken to a grid of ``levels`` steps (whole numbers lie on one), and to each a whole number of
+steps is added, k with probability proportional to exp(-|k| / scale): two samples that differ in one value then give
 any x' with probabilities that differ by a factor of at most exp(eps), eps = levels / scale. All values may differ, so
-for whole readings it is eps times their number. What leaves the range is brought back to its end, which tells no more.
+for whole samples it is eps times their number. What leaves the range is brought back to its end, which tells no more.
 
 The board draws the noise in exact integers (``random_draws.discrete_laplace``); here OpenDP says what it is worth.
 """
@@ -18,11 +18,13 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.perturber import Laplace
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training.classifiers import predict
+from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.prediction import predict
 
 SWEPT = np.geomspace(10.0, 0.01, 61)  # from little noise to much; five in every factor of 1.8
 DENOMINATOR = 2**10  # scales are whole multiples of 1/1024, so that a float holds them exactly
@@ -31,21 +33,17 @@ FEWEST_JUDGED = 2000  # readings that an accuracy is of; a small validation cut 
 SPARE = 2.0  # standard errors of that cut's accuracy above the floor: other noise is drawn when it is judged
 
 
-def fit(dataset: Dataset, _rng: np.random.Generator, _budget: Any, run: Run) -> FittedPerturber:
+def fit(section: Laplace, dataset: Dataset, *, goal: Goal, log: Log, **_: Any) -> FittedPerturber:
     """The recipe's ``eps``, or else the largest noise of eps 10 to 0.01 at which Acc(D_y) on validation is kept.
 
-    Neither generator nor budget is asked: the noise is the operating system's, so two fits may differ by a step.
-    Writes eps, what it is for a whole reading, and the scale to run.json. Raises ``BadInput`` for readings without a
-    range.
+    The noise is the operating system's, so two fits may differ by a step. Records eps, what it is for a whole sample,
+    and the scale. Raises ``BadInput`` for samples without a range.
     """
-    section = run.recipe.perturber
-    if not isinstance(section, Laplace):
-        raise BadInput(f'Expected a recipe whose perturber is "laplace"; got "{section.kind}".')
     levels = grid(dataset.input, section.levels)
-    scale = scale_for(section.eps, levels) if section.eps is not None else _swept(dataset, levels, run)
-    eps = spent(scale, levels)
+    scale = scale_for(section.eps, levels) if section.eps is not None else _largest_scale(dataset, levels, goal, log)
+    eps = eps_of(scale, levels)
     values = int(np.prod(dataset.input.shape))
-    run.record(
+    log.record(
         laplace={
             "eps": eps,
             "eps_reading": eps * values,
@@ -72,7 +70,7 @@ def scale_for(eps: float, levels: int) -> Fraction:
     return Fraction(math.ceil(Fraction(levels) / Fraction(eps) * DENOMINATOR), DENOMINATOR)
 
 
-def spent(scale: Fraction, levels: int) -> float:
+def eps_of(scale: Fraction, levels: int) -> float:
     """eps of one value, as OpenDP accounts for its own discrete Laplace of that scale."""
     return float(measurement(scale).map(levels))
 
@@ -87,7 +85,7 @@ def measurement(scale: Fraction) -> Any:
 
 
 def perturber(spec: InputSpec, scale: Fraction, levels: int) -> FittedPerturber:
-    """The mechanism's stages; there is no network. It may leave a reading as it is: that is part of what eps says."""
+    """The mechanism's stages; there is no network. It may leave a sample as it is: that is part of what eps says."""
     scaled = {"numerator": scale.numerator, "denominator": scale.denominator}
     return FittedPerturber(
         kind="laplace",
@@ -103,21 +101,19 @@ def perturber(spec: InputSpec, scale: Fraction, levels: int) -> FittedPerturber:
     )
 
 
-def _swept(dataset: Dataset, levels: int, run: Run) -> Fraction:
+def _largest_scale(dataset: Dataset, levels: int, goal: Goal, log: Log) -> Fraction:
     """The scale of the smallest eps before Acc(D_y) falls below the recipe's floor, or else that of eps 10."""
-    target = run.classifiers()["target"]
-    _, choose = run.hold_out(dataset.part("perturber"))
-    floor = run.recipe.limits.target_accuracy
+    _, choose = fit_and_validation(dataset, "perturber")
+    floor = goal.limits.target_accuracy
     needed = min(1.0, floor + SPARE * math.sqrt(floor * (1 - floor) / len(choose)))
     x, y = (np.concatenate([values] * math.ceil(FEWEST_JUDGED / len(choose))) for values in (choose.x, choose.y))
     found = scale_for(float(SWEPT[0]), levels)
-    run.forget_metrics(stage="perturber", after=0)
     with progress("eps from 10 downwards", total=len(SWEPT), done=0) as advance:
         for number, eps in enumerate(SWEPT, 1):
             scale = scale_for(float(eps), levels)
             sent = perturber(dataset.input, scale, levels).perturb(x)["frame"]
-            accuracy = float((predict(target, dataset.unit(sent)).argmax(axis=1) == y).mean())
-            run.metric(stage="perturber", step=number, eps=float(eps), validation_target_accuracy=accuracy)
+            accuracy = float((predict(goal.target, dataset.unit(sent)).argmax(axis=1) == y).mean())
+            log.metric(stage="perturber", step=number, eps=float(eps), validation_target_accuracy=accuracy)
             advance(eps=float(eps), acc_y=accuracy)
             if accuracy < needed:
                 break

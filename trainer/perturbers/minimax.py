@@ -1,6 +1,6 @@
 """Minimax: PR-GAN whose sensitive classifiers keep learning on what it makes, with noise as a second input.
 
-PR-GAN hides z from one D_z that was trained on raw readings and never learns again; whoever trains on x' reads z as
+PR-GAN hides z from one D_z that was trained on raw samples and never learns again; whoever trains on x' reads z as
 before. Here three adversaries of different architecture take two steps each for every step of the generator, and one
 after the other starts anew every few epochs, so that the generator cannot settle against what they happened to learn.
 The D_z of the first slice has no weight. The loss is eq. (11) with the mean over adversaries in eq. (8).
@@ -15,12 +15,23 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.perturbers import adversarial_score
-from edgeveil.trainer.perturbers.prgan import adam, build_generator, fitted, hinge_loss, mean, med_cross_entropy
+from edgeveil.trainer.perturbers.base import Goal
+from edgeveil.trainer.perturbers.prgan import (
+    adam,
+    as_perturber,
+    build_discriminator,
+    build_generator,
+    hinge_loss,
+    mean_losses,
+    med_cross_entropy,
+)
 from edgeveil.trainer.recipe.perturber import Minimax
+from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training.checkpoint_score import judge
+from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from edgeveil.trainer.training.epochs import Judged, run_epochs
 from edgeveil.trainer.training.straight_through import identity, straight_through
 
@@ -65,27 +76,24 @@ class Networks:
         return holders
 
 
-def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> FittedPerturber:
+def fit(
+    section: Minimax, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
+) -> FittedPerturber:
     """Train on the second slice; of the checkpoints that keep y the one that fresh adversaries read least of z from.
 
-    ``dataset`` is ``for_training()``; ``budget`` has ``epochs`` and ``batch``. Goes on from RUN/checkpoints where there
-    is one. Raises ``LimitNotMet`` where training diverges.
+    Raises ``LimitNotMet`` where training diverges.
     """
     import tensorflow as tf
 
-    section = run.recipe.perturber
-    if not isinstance(section, Minimax):
-        raise TypeError(f"minimax is fitted to its own section of a recipe, not to {type(section).__name__}")
     seed = int(rng.integers(2**31))
-    classifiers = run.classifiers()
-    networks = build(dataset, section, classifiers["target"], seed=seed)
-    to_fit, to_choose = run.hold_out(dataset.part("perturber"))
+    networks = build(dataset, section, goal.target, seed=seed)
+    to_fit, to_choose = fit_and_validation(dataset, "perturber")
     u, y, z = dataset.unit(to_fit.x), tf.constant(to_fit.y, tf.int32), tf.constant(to_fit.z, tf.int32)
     u_all, chosen_u = tf.constant(u), dataset.unit(to_choose.x)
     step = training_step(networks, dataset.theta, section)
     batch = min(budget.batch, len(to_fit))
     steps = len(to_fit) // batch
-    rule = {"floor": run.recipe.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
+    rule = {"floor": goal.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
 
     def epoch(number: int) -> dict[str, float]:
         if number > 1 and (number - 1) % section.renew == 0:
@@ -101,14 +109,14 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> Fi
             rows = np.concatenate([own, learned.reshape(-1)])
             noise = draw.random((len(rows), section.noise), np.float32)
             losses.append(step(tf.gather(u_all, rows), tf.gather(y, rows), tf.gather(z, rows), tf.constant(noise)))
-        return mean(losses)
+        return mean_losses(losses)
 
     def judged(number: int) -> Judged:
         draw = np.random.default_rng([seed, number, 1])
         sent = dataset.as_sent(generate(networks.generator, chosen_u, section.noise, draw))
-        found = judge(
+        found = score_checkpoint(
             chosen_u, sent, to_choose.y, to_choose.z, theta=dataset.theta, target=networks.target,
-            sensitive=classifiers["sensitive"],
+            sensitive=goal.sensitive,
         )  # fmt: skip
         measured = found.as_dict()
         shown = {"acc_y": found.target_accuracy, "distance": found.distance}
@@ -116,26 +124,27 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> Fi
             return Judged(measured, None, shown)
         seen = _some(to_fit, adversarial_score.SMALL.rows, draw)
         made = dataset.as_sent(generate(networks.generator, dataset.unit(seen.x), section.noise, draw))
-        accuracy = adversarial_score.fresh_accuracy(dataset, seen, _raw(dataset, made), to_choose, _raw(dataset, sent))
+        accuracy = adversarial_score.adversarial_accuracy(
+            dataset, seen, _raw(dataset, made), to_choose, _raw(dataset, sent)
+        )
         measured["fresh_accuracy"] = accuracy
         return Judged(measured, adversarial_score.rank(found, accuracy, **rule), shown | {"fresh acc_z": accuracy})
 
     ships = {"generator": networks.generator}
-    run_epochs(run, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
-    return fitted(dataset.input, networks.generator, kind="minimax")
+    run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
+    return as_perturber(dataset.input, networks.generator, kind="minimax")
 
 
 def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Networks:
-    """All networks for readings of ``dataset``. Raises ``BadInput`` where the generator does not go with them."""
+    """All networks for samples of ``dataset``. Raises ``BadInput`` where the generator does not go with them."""
     import keras
 
     from edgeveil.models import adversaries
-    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
 
     keras.utils.set_random_seed(seed)
     spec = dataset.input
     generator = build_generator(spec, section.generator, noise=section.noise)
-    discriminator = conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+    discriminator = build_discriminator(spec)
     learning = []
     for make in adversaries.adversaries(spec.shape, len(dataset.z_names)):
         model = make()
@@ -154,7 +163,7 @@ def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Netw
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> Any:
-    """A compiled step: readings u (k n, *shape) in the unit cube, y and z (k n,) and noise (k n, noise) in, losses out.
+    """A compiled step: samples u (k n, *shape) in the unit cube, y and z (k n,) and noise (k n, noise) in, losses out.
 
     The first n rows are the generator's and the discriminator's, the others, n at a time, those on which every
     adversary takes ``adversary_steps`` steps before: k is one more than these.

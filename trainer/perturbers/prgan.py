@@ -14,11 +14,14 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.recipe.perturber import Generator, PrGan
+from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training.checkpoint_score import judge
-from edgeveil.trainer.training.classifiers import predict
+from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.prediction import predict
+from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from edgeveil.trainer.training.epochs import Judged, run_epochs
 from edgeveil.trainer.training.straight_through import identity, straight_through
 
@@ -53,33 +56,31 @@ class Networks:
         return {name: getattr(self, name) for name in names}
 
 
-def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> FittedPerturber:
-    """Train on the second slice and keep the checkpoint that ``Judgement.rank`` puts first on its validation cut.
+def fit(
+    section: PrGan, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
+) -> FittedPerturber:
+    """Train on the second slice and keep the checkpoint that ``CheckpointScore.rank`` puts first on its validation cut.
 
-    ``dataset`` is ``for_training()``; ``budget`` has ``epochs`` and ``batch``; the recipe's kind says which terms are
-    on. Goes on from RUN/checkpoints where there is one. Raises ``LimitNotMet`` where training diverges.
+    The section's kind says which terms are on. Raises ``LimitNotMet`` where training diverges.
     """
     import tensorflow as tf
 
-    section = run.recipe.perturber
-    if not isinstance(section, PrGan):
-        raise TypeError(f"a PR-GAN is fitted to its own section of a recipe, not to {type(section).__name__}")
     seed = int(rng.integers(2**31))
-    networks = build(dataset.input, section, run.classifiers(), seed=seed)
-    to_fit, to_choose = run.hold_out(dataset.part("perturber"))
+    networks = build(dataset.input, section, goal.target, goal.sensitive, seed=seed)
+    to_fit, to_choose = fit_and_validation(dataset, "perturber")
     u, y, chosen_u = tf.constant(dataset.unit(to_fit.x)), tf.constant(to_fit.y, tf.int32), dataset.unit(to_choose.x)
     step = training_step(networks, dataset.theta, section, TERMS[section.kind])
     batch = min(budget.batch, len(to_fit))
     steps = len(to_fit) // batch
-    rule = {"floor": run.recipe.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
+    rule = {"floor": goal.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
 
     def epoch(number: int) -> dict[str, float]:
         order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
         batches = (tf.constant(rows) for rows in order.reshape(steps, batch))
-        return mean([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
+        return mean_losses([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
 
     def judged(_number: int) -> Judged:
-        made = judge(
+        made = score_checkpoint(
             chosen_u,
             dataset.as_sent(predict(networks.generator, chosen_u)),
             to_choose.y,
@@ -92,25 +93,23 @@ def fit(dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run) -> Fi
         return Judged(made.as_dict(), made.rank(**rule), shown)
 
     ships = {"generator": networks.generator}
-    run_epochs(run, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
-    return fitted(dataset.input, networks.generator, kind=section.kind)
+    run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
+    return as_perturber(dataset.input, networks.generator, kind=section.kind)
 
 
-def build(spec: InputSpec, section: PrGan, classifiers: dict[str, Any], *, seed: int) -> Networks:
-    """All networks for readings of ``spec``. Raises ``BadInput`` where the generator does not go with them."""
+def build(spec: InputSpec, section: PrGan, target: Any, sensitive: Any, *, seed: int) -> Networks:
+    """All networks for samples of ``spec``. Raises ``BadInput`` where the generator does not go with them."""
     import keras
-
-    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
 
     keras.utils.set_random_seed(seed)
     generator = build_generator(spec, section.generator)
-    discriminator = conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+    discriminator = build_discriminator(spec)
     sent = straight_through(spec) if section.straight_through else identity
     return Networks(
         generator,
         discriminator,
-        classifiers["target"],
-        classifiers["sensitive"],
+        target,
+        sensitive,
         adam(generator, section.learning_rate),
         adam(discriminator, section.discriminator_learning_rate),
         sent,
@@ -127,9 +126,9 @@ def adam(model: Any, rate: float) -> Any:
 
 
 def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> Any:
-    """An untrained generator for readings of ``spec``, with so many numbers of ``noise`` as a second input.
+    """An untrained generator for samples of ``spec``, with so many numbers of ``noise`` as a second input.
 
-    Raises ``BadInput`` where the section and the readings do not go together.
+    Raises ``BadInput`` where the section and the samples do not go together.
     """
     from edgeveil.models.generators import conv_generator, mlp_generator
 
@@ -156,8 +155,15 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
     )
 
 
+def build_discriminator(spec: InputSpec) -> Any:
+    """An untrained discriminator for samples of ``spec``."""
+    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
+
+    return conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+
+
 def training_step(networks: Networks, theta: np.ndarray, section: PrGan, terms: Terms) -> Any:
-    """A compiled step: readings u (n, *shape) in the unit cube and y (n,) in, the losses out by name.
+    """A compiled step: samples u (n, *shape) in the unit cube and y (n,) in, the losses out by name.
 
     D is trained on eq. (7), then G on eq. (11); D_y and D_z never change.
     """
@@ -212,7 +218,7 @@ def med_cross_entropy(logits: Any, p: Any) -> Any:
 
 
 def hinge_loss(u: Any, made: Any, c: float) -> Any:
-    """Eq. (10): the mean of max(0, |G(u) - u| - c), Euclidean, over readings (n, ...)."""
+    """Eq. (10): the mean of max(0, |G(u) - u| - c), Euclidean, over samples (n, ...)."""
     import tensorflow as tf
 
     squared = tf.reduce_sum(tf.square(made - u), axis=list(range(1, len(u.shape))))
@@ -220,7 +226,7 @@ def hinge_loss(u: Any, made: Any, c: float) -> Any:
     return tf.reduce_mean(tf.nn.relu(tf.sqrt(squared + 1e-12) - c))
 
 
-def fitted(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
+def as_perturber(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
     """A generator as a perturber: preprocess, draw noise if it takes any, generate, back to x's own kind."""
     image, *noise = generator.inputs
     inputs, draws = {image.name: "u"}, []
@@ -237,6 +243,6 @@ def fitted(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
     )
 
 
-def mean(steps: list[dict[str, Any]]) -> dict[str, float]:
+def mean_losses(steps: list[dict[str, Any]]) -> dict[str, float]:
     """The losses of several steps, averaged by name."""
     return {name: float(np.mean([float(losses[name]) for losses in steps])) for name in steps[0]}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from edgeveil.edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.trainer.recipe.perturber import Section
 
 Size = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2, max_length=2)]
@@ -76,14 +78,24 @@ class Capture(Section):
     slots: int = Field(default=1, ge=1, le=64, description="Places of a tick: at most so many people at a time.")
     tick_hz: float = Field(default=10.0, ge=0.01, le=1000, description="How often something leaves a live source.")
     on_fault: Literal["previous", "flat"] = Field(
-        default="previous", description="What leaves where there is nothing new: the last release, or a flat one."
+        default="previous",
+        description="What leaves where there is nothing new: the last frame sent, or a flat one.",
     )
     degraded_after_s: int = Field(
         default=60, ge=1, le=86400, description="Seconds that a fault lasts before consumers are told."
     )
 
+    @model_validator(mode="after")
+    def _runs_on_a_device(self) -> Capture:
+        try:
+            check_capture(self.manifest(), self.input())
+        except BundleRefused as refusal:
+            problem = str(refusal).partition(": ")[2].rpartition(". ")[0]
+            raise ValueError(f"a section that a device can run ({problem})") from None
+        return self
+
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says of it (docs/bundle-format.md)."""
+        """What the manifest says of it (docs/reference/bundle-format.md)."""
         keys = ["access_points", "measure", "low", "high", "slots", "tick_hz", "on_fault", "degraded_after_s"]
         return {
             **{key: getattr(self, key) for key in keys},

@@ -121,10 +121,10 @@ class LabelOnly(Section):
     )
 
 
-class Release(Section):
-    """A release: an encoder's class and one of its codes, a channel between them, and a picture of the code."""
+class Codebook(Section):
+    """A codebook: an encoder's class and one of its codes, a channel between them, and a picture of the code."""
 
-    kind: Literal["release"] = Field(description="Which perturber: class and code leave, as a picture of the code.")
+    kind: Literal["codebook"] = Field(description="Which perturber: class and code leave, as a picture of the code.")
     keep: list[str] = Field(
         min_length=1,
         description='What should survive: "pixels", "moments" (ink, slant, stroke), or attributes of the data set.',
@@ -209,7 +209,7 @@ class Release(Section):
         if hold == "frame" and not info.data.get("acknowledge"):
             raise ValueError(
                 '"track:7" or "period:600s", since a code for every frame of a stream tells who it is within seconds '
-                '(docs/streams.md); or, beside it, acknowledge = "code-per-frame leaks"'
+                '(docs/explanation/streams.md); or, beside it, acknowledge = "code-per-frame leaks"'
             )
         if hold != "frame" and info.data.get("acknowledge"):
             raise ValueError('"frame" beside `acknowledge`, which is about nothing else')
@@ -281,4 +281,4 @@ class Laplace(Section):
     )
 
 
-Perturber = Annotated[PrGan | Minimax | LabelOnly | Release | Cleaner | Noise | Laplace, Field(discriminator="kind")]
+Perturber = Annotated[PrGan | Minimax | LabelOnly | Codebook | Cleaner | Noise | Laplace, Field(discriminator="kind")]

@@ -10,9 +10,10 @@ import tomllib
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.recipe import renamed
 from edgeveil.trainer.recipe.capture import Capture
 from edgeveil.trainer.recipe.messages import nearest, sentence
-from edgeveil.trainer.recipe.perturber import Cleaner, Noise, Perturber, Release, Section
+from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber, Section
 
 FOLDER = Path(__file__).parent / "library"
 ALIASES = {name: f"{name}-prgan" for name in ("digits", "mnist", "wifi", "depth", "faces")}
@@ -20,7 +21,7 @@ BUILT_IN = (
     "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq",
 )  # edgeveil.trainer.datasets has each  # fmt: skip
 STREAMS = ("depth", "overhead")  # whose readings come from a camera, many of each person
-CERTIFIED = ("release", "label-only")  # kinds that send one of finitely many codes
+CERTIFIED = ("codebook", "label-only")  # kinds that send one of finitely many codes
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
 Name = Annotated[str, Field(pattern=NAME)]
@@ -164,7 +165,7 @@ class Limits(Section):
         default=None,
         gt=0,
         le=1,
-        description="release: how often y-hat must be right on the worst person, by an encoder trained without them.",
+        description="codebook: how often y-hat must be right on the worst person, by an encoder trained without them.",
     )
 
 
@@ -200,10 +201,10 @@ class Recipe(Section):
                 f'no `[certificate]` for perturber.kind = "{self.perturber.kind}": what it sends cannot be counted. '
                 f"Leave the section out, or take {known}"
             )
-        if isinstance(self.perturber, Release) and self.data.source in STREAMS and self.perturber.hold == "none":
+        if isinstance(self.perturber, Codebook) and self.data.source in STREAMS and self.perturber.hold == "none":
             raise ValueError('`perturber.hold` to be "track:7", "period:600s" or "frame": these data are streams')
-        if not isinstance(self.perturber, Release) and self.limits.unseen_accuracy is not None:
-            raise ValueError('perturber.kind = "release" beside `limits.unseen_accuracy`')
+        if not isinstance(self.perturber, Codebook) and self.limits.unseen_accuracy is not None:
+            raise ValueError('perturber.kind = "codebook" beside `limits.unseen_accuracy`')
         return self
 
     @classmethod
@@ -248,6 +249,9 @@ class Recipe(Section):
     @classmethod
     def check(cls, table: dict[str, Any], *, origin: str = "the recipe") -> Recipe:
         """A recipe from parsed TOML. Raises ``BadInput``: the key, what was expected, what came."""
+        perturber = table.get("perturber")
+        if isinstance(perturber, dict):
+            renamed.refuse_old(perturber.get("kind"), renamed.KINDS, f"{origin}: the perturber kind")
         try:
             return cls.model_validate(table)
         except ValidationError as error:
@@ -281,6 +285,7 @@ class Recipe(Section):
             if not path.is_file():
                 raise BadInput(f"Expected a recipe in {path}; there is no such file. See `edgeveil recipe list`.")
             return path
+        renamed.refuse_old(text, renamed.RECIPES, "The recipe")
         name = ALIASES.get(text, text)
         if name not in cls.names():
             known = [*ALIASES, *cls.names()]

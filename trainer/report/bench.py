@@ -1,9 +1,8 @@
 """Tables and pictures of benchmarks, from recorded results only: ``edgeveil report bench``.
 
 Reads every JSON file of a folder and knows what each is: a result of ``edgeveil-edge bench`` (schema 3), one of
-``edgeveil bench --against``, the tables of ``scripts/reproduce_tables_3_4.py``, what ``scripts/bench_overhead.py``,
-``bench_repeat.py`` and ``bench_start.py`` recorded, the estimator's. Estimated and measured figures stand in tables of
-their own.
+``edgeveil bench --against``, or what the scripts under ``scripts/reproduce`` recorded: Tables 3 and 4, the harness's
+overhead, repeated runs, start-up, the estimator. Estimated and measured figures stand in tables of their own.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
 
 
 def write_guide(results: Path, guide: Path) -> None:
-    """Bring the estimator's tables in docs/benchmarks.md up to date with ``estimator.json``."""
+    """Bring the estimator's tables in docs/results/estimator.md up to date with ``estimator.json``."""
     document = json.loads((results / "estimator.json").read_text())
     makers = {"estimator": partial(estimator_table, document), "both": partial(both_table, document)}
     text = filled(guide.read_text(encoding="utf-8"), makers)

@@ -7,17 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.trainer.audit import board_column
-from edgeveil.trainer.audit.sections.retained_table import score, useful
+from edgeveil.trainer.audit.sections.retained_table import retained_table, score
+from edgeveil.trainer.audit.text import percent
 
 FOLDER = Path(__file__).parent / "templates"
 
 
 def render(card: Mapping[str, Any]) -> str:
-    """The page of a card (docs/schemas/privacy.schema.json); every value is escaped."""
+    """The page of a card (docs/reference/schemas/privacy.schema.json); every value is escaped."""
     shown = {
         **card,
         "artefacts": [
-            {**one, "title": board_column.title(one), "board": list(board_column.as_lines(one)), "useful": useful(one)}
+            {
+                **one,
+                "title": board_column.title(one),
+                "board": list(board_column.as_lines(one)),
+                "useful": retained_table(one),
+            }
             for one in card["artefacts"]
         ],
     }
@@ -32,7 +38,7 @@ def environment() -> Any:
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False
     )
     made.filters.update(
-        percent=lambda share: f"{100 * share:.1f} %",
+        percent=percent,
         bare=lambda share: f"{100 * share:.1f}",
         place=lambda share: f"{100 * share:.2f}%",
         area=lambda auc: "\N{EN DASH}" if auc is None else f"{auc:.3f}",

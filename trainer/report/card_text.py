@@ -8,6 +8,7 @@ from typing import Any
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.sections import linear_section
 from edgeveil.trainer.audit.sections.retained_table import score
+from edgeveil.trainer.audit.text import percent
 from edgeveil.trainer.report.card_page import probe
 
 
@@ -30,7 +31,7 @@ def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
 def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[str]:
     worst, chance = part["worst_adaptive"], part["chance"]
     yield f"  best attack found (adaptive, {worst['name']}): right about {sensitive} {score(worst)}{_beside(worst)}"
-    guesses = f"{_percent(chance['prior'])} (prior), {_percent(chance['majority'])} (majority)"
+    guesses = f"{percent(chance['prior'])} (prior), {percent(chance['majority'])} (majority)"
     yield f"    a lower bound on what leaks; chance is {guesses}"
     floor = part["label_only"]
     worst = floor["worst_adaptive"]
@@ -46,7 +47,7 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
         yield f"  {certificate['sentence']}"
     for row in part.get("streams", {}).get("tracks", []):
         if "right" in row:
-            most, nothing = (_percent(max(row[key].values())) for key in ("right", "people_shuffled"))
+            most, nothing = (percent(max(row[key].values())) for key in ("right", "people_shuffled"))
             yield f"  tracks of {row['releases']}: best attack right {most}, where people are shuffled {nothing}"
     yield from _collateral(part)
     for title, rows in part.get("probes", {}).items():
@@ -78,7 +79,3 @@ def _collateral(part: Mapping[str, Any]) -> Iterator[str]:
 def _beside(row: Mapping[str, Any]) -> str:
     auc = "" if row["auc"] is None else f", AUC {row['auc']:.3f}"
     return auc + ("" if row["bits"] is None else f", {row['bits']:+.3f} bits beyond y")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.audit.verdict import HIDDEN, percent, verdict
+from edgeveil.trainer.audit.text import percent
+from edgeveil.trainer.audit.verdict import HIDDEN, verdict
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.report.pictures import INKS
 
-NAMES = {"prgan": "PR-GAN", "release": "the release"}
+NAMES = {"prgan": "PR-GAN", "codebook": "the codebook"}
 GREY, GOOD, BAD = "#4a4f54", INKS[2], INKS[1]
 
 

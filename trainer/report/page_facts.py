@@ -12,7 +12,7 @@ from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.document import same
-from edgeveil.trainer.audit.sections.retained_table import useful
+from edgeveil.trainer.audit.sections.retained_table import retained_table
 from edgeveil.trainer.audit.verdict import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
 
 VERDICTS = {
@@ -47,7 +47,7 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
         "verdict": words,
         "sentence": sentence(audit),
         "groups": groups(audit),
-        "useful": useful(audit),
+        "useful": retained_table(audit),
         "also_not_tested": also,
         "provenance": [
             ("Data", f"{data['name']}: {', '.join(f'{n:,} {name}' for name, n in data['rows'].items())} rows"),

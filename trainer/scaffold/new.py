@@ -20,7 +20,7 @@ LOOK_ROWS = 3000  # for the forest that has a first look
 STEPS = {"classifiers": 1500, "perturber": 2500}  # training steps that small data sets were found to need
 
 TEMPLATE = """\
-# Written by `edgeveil recipe new`. Every key is described in docs/recipes.md.
+# Written by `edgeveil recipe new`. Every key is described in docs/reference/recipes.md.
 name = {name}
 description = "{title} on {file}: keeps y, hides z."
 seed = 0

@@ -8,22 +8,23 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.recipe import renamed
 
 GENERATED = ("prgan", "ngp", "ap", "minimax")
 LINEAR = ("cleaner", "noise")
-KINDS = (*GENERATED, "release", "label-only", "laplace", *LINEAR)
+KINDS = (*GENERATED, "codebook", "label-only", "laplace", *LINEAR)
 TITLES = {
     "prgan": "PR-GAN",
     "ngp": "NGP",
     "ap": "AP",
     "minimax": "Minimax",
-    "release": "A release",
+    "codebook": "A codebook",
     "label-only": "Label-only",
     "laplace": "Laplace noise",
     "cleaner": "A linear cleaner",
     "noise": "Noise like a cleaner's",
 }
-SMALL = 5000  # rows of the second slice: below that every step of a release sees all of them
+SMALL = 5000  # rows of the second slice: below that every step of a codebook sees all of them
 
 GENERATOR = """\
 [perturber]
@@ -43,10 +44,10 @@ WHY = {
 }
 ROUNDED = "\nstraight_through = true # few levels: the losses see a reading rounded, as it is sent"
 
-RELEASE = """\
+CODEBOOK = """\
 # What leaves is the class and one of a few codes, so it can be counted: see [certificate].
 [perturber]
-kind = "release"
+kind = "codebook"
 keep = ["pixels"]     # what of a reading should survive: "pixels" (its values), "moments" of pictures, attributes
 codes = {codes:<13} # of each class; more keep more, and need more rows
 price = 4.0           # what a code may not say of z; larger hides more
@@ -102,14 +103,15 @@ def section(kind: str, dataset: Dataset, *, apart: float) -> Section:
 
     Raises ``BadInput`` for a kind that is none, or that these data cannot have.
     """
+    renamed.refuse_old(kind, renamed.KINDS, "--kind: the perturber kind")
     if kind not in KINDS:
         raise BadInput(f'--kind: expected one of {", ".join(KINDS)}; got "{kind}".')
     if kind in LINEAR and dataset.input.kind != "vector":
-        raise BadInput(f'--kind {kind} is for vectors, and these are pictures: take "release" or "prgan".')
+        raise BadInput(f'--kind {kind} is for vectors, and these are pictures: take "codebook" or "prgan".')
     if kind in GENERATED:
         return Section(_generated(kind, dataset, apart), epochs=True)
-    if kind == "release":
-        return Section(_release(dataset), epochs=True)
+    if kind == "codebook":
+        return Section(_codebook(dataset), epochs=True)
     return Section(PLAIN[kind], epochs=False)
 
 
@@ -139,13 +141,13 @@ def _generated(kind: str, dataset: Dataset, apart: float) -> str:
     )
 
 
-def _release(dataset: Dataset) -> str:
+def _codebook(dataset: Dataset) -> str:
     part = dataset.part("perturber")
     small = len(part) < SMALL
     consents = dataset.consent is not None and bool(dataset.consent[part.index].any())
     who = part.index if part.cluster is None else part.cluster
     fewest = min(len(np.unique(who[part.y == value])) for value in np.unique(part.y))
-    return RELEASE.format(
+    return CODEBOOK.format(
         codes=4 if len(part) < 500 else 8 if small else 32,
         steps=300 if small else 1400,
         batch=0 if small else 1024,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.signing.keys import Key
@@ -109,17 +109,17 @@ class View:
 
 
 def inspect(bundle: Path, trust: Path) -> View:
-    """Verify a bundle and show all of it. Raises as ``read_bundle`` and ``Trust.open`` do."""
+    """Verify a bundle and show all of it. Raises as ``read_bundle`` and ``open_trust`` do."""
     return _view(bundle, trust, whole=True)
 
 
 def verify(bundle: Path, trust: Path) -> View:
-    """Verify a bundle and say so. Raises as ``read_bundle`` and ``Trust.open`` do."""
+    """Verify a bundle and say so. Raises as ``read_bundle`` and ``open_trust`` do."""
     return _view(bundle, trust, whole=False)
 
 
 def _view(path: Path, folder: Path, *, whole: bool) -> View:
-    trust = Trust.open(folder)
+    trust = open_trust(folder)
     bundle = read_bundle(path, trust)
     return View(bundle, trust.key_of(bundle.key), whole)
 

@@ -1,4 +1,4 @@
-"""Where points are worked: in processes of this machine, or on a Ray cluster."""
+"""Engines that measure points: processes of this machine, or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLL_S = 0.2
 
 @dataclass(frozen=True)
 class Task:
-    """One point to work: its name, the recipe as TOML, and what ``measuring.work`` is told."""
+    """One point to work: its name, the recipe as TOML, and what ``measure_point`` is told."""
 
     name: str
     recipe: str
@@ -30,14 +30,14 @@ class Task:
     budget: str
     attacks: str
 
-    def work(self, out: Path) -> dict[str, Any]:
+    def run(self, out: Path) -> dict[str, Any]:
         """Do it here and now."""
-        from edgeveil.trainer.sweep.point import work
+        from edgeveil.trainer.sweep.point import measure_point
         from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
         load_tensorflow()
         recipe = Recipe.parse(self.recipe, origin=self.name)
-        return work(recipe, floor=self.floor, out=out, budget=self.budget, attacks=self.attacks)
+        return measure_point(recipe, floor=self.floor, out=out, budget=self.budget, attacks=self.attacks)
 
 
 def processes(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, dict[str, Any]]]:
@@ -128,6 +128,6 @@ def ray(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, 
 
 def _on_node(task: dict[str, Any], out: str) -> dict[str, Any]:
     if Path(out).is_dir():
-        return Task(**task).work(Path(out))
+        return Task(**task).run(Path(out))
     with tempfile.TemporaryDirectory() as folder:
-        return Task(**task).work(Path(folder))
+        return Task(**task).run(Path(folder))

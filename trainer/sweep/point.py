@@ -1,4 +1,4 @@
-"""One point of a frontier: train what the recipe says, attack what it lets out, measure what it keeps.
+"""One point of a frontier: train what the recipe says, attack its output, measure its utility.
 
 Measured are the run's own networks on the test slice, so that hundreds of points can be compared; what ships is audited
 by ``edgeveil audit`` on the exported artefact.
@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,16 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import EdgeVeilError, LimitNotMet
-from edgeveil.trainer.attacks.families.networks import logits
-from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
+from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
-from edgeveil.trainer.attacks.run_all import attack_all
-from edgeveil.trainer.audit.audit import raw_rates
+from edgeveil.trainer.audit.audit import examine, raw_rates
 from edgeveil.trainer.audit.document import environment, interval
-from edgeveil.trainer.audit.sections.codebook_summary import crossed
-from edgeveil.trainer.audit.sections.retained import kept
-from edgeveil.trainer.audit.subject import in_chunks, releases
+from edgeveil.trainer.audit.sections.codebook_summary import cross_validated
+from edgeveil.trainer.audit.sections.retained import correlations
+from edgeveil.trainer.audit.subject import perturb_with
 from edgeveil.trainer.datasets.base import Dataset, Part
-from edgeveil.trainer.measures import attack_metrics, certificate, intervals
+from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.perturbers.label_only import from_classifier
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -39,22 +38,22 @@ from edgeveil.trainer.training.classifiers import train_classifiers
 from edgeveil.trainer.training.linear_classifiers import train_linear
 
 FLOOR = "label-only"
-CODE_KINDS = ("release", "label-only")  # what leaves is one of few codes: counting them is the strongest attack
-BY_CODE = ("fixed D_z", "code counts")
+CODE_KINDS = ("codebook", "label-only")  # what leaves is one of few codes: counting them is the strongest attack
+BY_CODE = ("fixed D_z", "code counts", "Bayes knowing the channel")
 QUICK = (*BY_CODE, "shrinkage LDA on PCA", "random forest", "BatchNorm MLP")  # strong for their time
 
 
-def work(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -> dict[str, Any]:
+def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -> dict[str, Any]:
     """The document of one point: figures, or ``failed`` and why. ``floor`` measures label-only on the recipe's data.
 
     Trains in ``out/runs`` and shares D_y and D_z by ``out/classifiers``, one process at a time. ``attacks`` is
     ``codes``, ``quick``, ``all``, or ``auto``: ``codes`` where few codes leave, else ``quick``.
     """
-    lent = classifiers(recipe, out, budget=budget)
+    lent = shared_classifiers(recipe, out, budget=budget)
     run, limit_met = lent, True
     try:
         if not floor:
-            run, limit_met = _trained(recipe, out, lent, budget=budget)
+            run, limit_met = _train(recipe, out, lent, budget=budget)
     except EdgeVeilError as error:
         return {"failed": str(error)}
     dataset, two = run.dataset(), lent.classifiers()
@@ -65,14 +64,14 @@ def work(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -
     return {**figures, "limit_met": limit_met, "training_s": spent, "versions": versions, "machine": machine}
 
 
-def classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
+def shared_classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
     """A run with D_y and D_z for this recipe's data, slices and seed: trained by whoever needs them first."""
     shared = recipe.with_budget(budget)
     what = shared.model_dump(include={"data", "prior", "classifiers", "seed"})
     what |= shared.budget.model_dump(include={"rows", "batch", "classifier_epochs"})
     text = json.dumps([what, recipe.perturber.unbounded], sort_keys=True)
     folder = out / "classifiers" / hashlib.sha256(text.encode()).hexdigest()[:12]
-    with _alone(folder):
+    with _locked(folder):
         if not (folder / "run.json").is_file():
             Run.create(folder, recipe, budget=budget)
         run = Run.open(folder)
@@ -87,48 +86,33 @@ def measure(
 ) -> dict[str, Any]:
     """Leakage, utility and what is kept, of ``fitted`` on the test slice; ``two`` are D_y and D_z."""
     rows = dataset.slices.rows()
-    outputs = in_chunks(fitted.perturb, dataset.x[rows])
-    left = releases(fitted.outputs, outputs, dataset, rows)
-    first = len(left) - len(dataset.slices.test)
-    seen, test = left.take(np.arange(first)), left.take(np.arange(first, len(left)))
-    counted = attack_metrics.counted_prior(seen.y, seen.z, dataset.theta.shape)
-    fit, stop, choose = cut(seen, seed)
-    clean = dataset.part("classifiers")
-    problem = Problem(
-        input=dataset.input,
-        theta=dataset.theta,
-        counted=counted,
-        fit=fit,
-        stop=stop,
-        choose=choose,
-        test=test,
-        budget=BUDGETS["quick"],
-        clean=Released(clean.x, clean.y, clean.z, clean.cluster),
-        sensitive=two["sensitive"],
-    )
-    found = attack_all(problem, seed=seed, families=_families(attacks, fitted.kind, problem))
+    perturbed = perturb_with(fitted, dataset, rows)
+    chosen = partial(_families, attacks, fitted.kind)
+    audited = examine(dataset, perturbed.released, two, BUDGETS["quick"], seed, families=chosen)
+    found, outputs = audited.findings, perturbed.outputs
     worst = found.worst_adaptive
     leak = {"name": worst.name, **{name: getattr(worst, name) for name in ("accuracy", "low", "high", "auc")}}
     fixed = next((row for row in found.rows if row.kind == "fixed"), None)
     document: dict[str, Any] = {
         "attacked_by": [row.name for row in found.rows],
+        "not_run": [left_out._asdict() for left_out in found.not_run],
         "fixed": None if fixed is None else {name: getattr(fixed, name) for name in ("accuracy", "low", "high")},
     }
     part = dataset.part("test")
-    chance = attack_metrics.chance(dataset.theta, counted, part.y, part.z)
+    first = len(rows) - len(part)
+    counted = attack_metrics.counted_prior(dataset.y[rows[:first]], dataset.z[rows[:first]], dataset.theta.shape)
     code = next((o["name"] for o in fitted.outputs if o["kind"] == "code"), None)
     if code is not None or fitted.kind == FLOOR:
         values = outputs[code if code is not None else "label"].astype(np.int64)[first:]
         codes = int(outputs[code if code is not None else "label"].max()) + 1
         rng = np.random.default_rng([seed, 2])
-        rate = crossed(part, values, counted, codes=codes, chance=chance.majority, rng=rng)
+        rate = cross_validated(part, values, counted, codes=codes, chance=found.chance.majority, rng=rng)
         # Codes tell less on the rows they were learned on than elsewhere, so they are counted on test folds too.
         if rate["accuracy"] > leak["accuracy"]:
             leak = {"name": "code counts, crossed", **rate}
         shape = (len(dataset.y_names), codes, len(dataset.z_names))
         document["bits_over_null"] = over_null(part, values, shape, rng)
-    frames = test.x
-    right = logits(two["target"], dataset.unit(frames)).argmax(axis=1) == part.y
+    frames = perturbed.released.x[first:]
     distance = (dataset.unit(part.x) - dataset.unit(frames)).reshape(len(part), -1)
     units = len(part) if part.cluster is None else len(np.unique(part.cluster))
     return _plain(
@@ -136,11 +120,11 @@ def measure(
             **document,
             "perturber": fitted.kind,
             "rows": len(part),
-            "chance": chance._asdict(),
+            "chance": found.chance._asdict(),
             "leak": leak,
-            "target": interval(intervals.rate(right, part.cluster)),
+            "target": interval(audited.target),
             "raw": raw_rates(dataset, two),
-            "kept": {name: correlation(value, units) for name, value in kept(dataset, part, frames).items()},
+            "kept": {name: correlation(value, units) for name, value in correlations(dataset, part, frames).items()},
             "distance": float(np.linalg.norm(distance, axis=1).mean()),
         }
     )
@@ -169,7 +153,7 @@ def correlation(value: float, units: int) -> dict[str, float]:
     return {"correlation": value, "low": float(np.tanh(middle - half)), "high": float(np.tanh(middle + half))}
 
 
-def _trained(recipe: Recipe, out: Path, lent: Run, *, budget: str) -> tuple[Run, bool]:
+def _train(recipe: Recipe, out: Path, lent: Run, *, budget: str) -> tuple[Run, bool]:
     digest = hashlib.sha256((recipe.model_dump_json() + budget).encode()).hexdigest()[:12]
     folder = out / "runs" / digest
     resume = (folder / "run.json").is_file()
@@ -190,7 +174,7 @@ def _trained(recipe: Recipe, out: Path, lent: Run, *, budget: str) -> tuple[Run,
 def _families(attacks: str, kind: str, problem: Problem) -> tuple[Adversary, ...]:
     every = adversaries()
     by_code = tuple(family for family in every if family.name in BY_CODE)
-    countable = all(family.why_not(problem) is None for family in by_code if family.kind == "adaptive")
+    countable = all(family.why_not(problem) is None for family in by_code if family.name == "code counts")
     if attacks == "all":
         return every
     if countable and (attacks == "codes" or (attacks == "auto" and kind in CODE_KINDS)):
@@ -199,7 +183,7 @@ def _families(attacks: str, kind: str, problem: Problem) -> tuple[Adversary, ...
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """One process at a time for ``folder``, on this machine and on file systems that lock."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{folder}.lock").open("w") as file:

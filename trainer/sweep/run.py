@@ -1,4 +1,4 @@
-"""A whole sweep: check all points, work those that are missing, and put the frontier together."""
+"""A whole sweep: check all points, measure those that are missing, and write the frontier."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def sweep(
     missing = [task for _, task in wanted if task.name not in found]
     say(f"{len(wanted)} points, {len(found)} of them done before; each lies in {out / 'points'}")
     crashed = []
-    work = engines.ray if engine == "ray" else engines.processes
+    engine_ = engines.ray if engine == "ray" else engines.processes
     with progress("points", total=len(wanted), done=len(found)) as advance:
-        for task, document in work(missing, out, jobs=jobs) if missing else ():
+        for task, document in engine_(missing, out, jobs=jobs) if missing else ():
             if "crashed" in document:
                 crashed.append(f"{task.name}: {document['crashed']}")
             else:

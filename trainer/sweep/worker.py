@@ -14,7 +14,7 @@ def main() -> None:
     task = Task(**json.loads(sys.argv[2]))
     answer = sys.stdout
     sys.stdout = sys.stderr  # whatever a library prints is no part of the document
-    json.dump(task.work(Path(sys.argv[1])), answer, allow_nan=False)
+    json.dump(task.run(Path(sys.argv[1])), answer, allow_nan=False)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What checkpoints are chosen by: D_y and D_z on perturbed readings, the distance to MED, and how far x' is from x."""
+"""The score of a checkpoint: D_y and D_z on perturbed samples, the distance to MED, and that of x' to x."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.training.classifiers import predict
+from edgeveil.trainer.runs.prediction import predict
 
 
 @dataclass(frozen=True)
-class Judgement:
+class CheckpointScore:
     """Measured on validation rows, against the classifiers that the perturber was trained against (non-adaptive)."""
 
     target_accuracy: float  # Acc(D_y)
@@ -37,7 +37,7 @@ class Judgement:
         return (0.0, float(self.distance > most_distance), self.med_cross_entropy)
 
 
-def judge(
+def score_checkpoint(
     u: np.ndarray,
     perturbed: np.ndarray,
     y: np.ndarray,
@@ -46,7 +46,7 @@ def judge(
     theta: np.ndarray,
     target: Any,
     sensitive: Any,
-) -> Judgement:
+) -> CheckpointScore:
     """Judge ``perturbed`` (n, ...) against ``u`` (n, ...), both in the unit cube, with labels y and z (n,).
 
     ``theta`` is MED(z|y) (classes of y, classes of z); ``target`` and ``sensitive`` are D_y and D_z, Keras models from
@@ -56,7 +56,7 @@ def judge(
     log_d = log_masked(predict(sensitive, perturbed), p)
     surprise = -np.where(p > 0, p * np.where(p > 0, log_d, 0.0), 0.0).sum(axis=1)
     entropy = -np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0).sum(axis=1)
-    return Judgement(
+    return CheckpointScore(
         target_accuracy=float((predict(target, perturbed).argmax(axis=1) == y).mean()),
         sensitive_accuracy=float((log_d.argmax(axis=1) == z).mean()),
         med_cross_entropy=float(surprise.mean()),

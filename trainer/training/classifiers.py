@@ -9,15 +9,18 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.progress import progress
-from edgeveil.trainer.runs.checkpoints import Checkpoint
+from edgeveil.trainer.recipe.schema import Classifiers
+from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.runs.run import Run
 
 NAMES = ("target", "sensitive")
 
 
 def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None = None) -> Any:
-    """An untrained classifier for readings of ``spec``. Raises ``BadInput`` where the two do not go together."""
+    """An untrained classifier for samples of ``spec``. Raises ``BadInput`` where the two do not go together."""
     from edgeveil.models import classifiers
 
     if (architecture == "table1-wifi") != (spec.kind == "vector"):
@@ -40,7 +43,7 @@ def train_classifiers(run: Run) -> None:
     import keras
 
     dataset = run.dataset().for_training()
-    fit, choose = run.hold_out(dataset.part("classifiers"))
+    fit, choose = fit_and_validation(dataset, "classifiers")
     for number, (name, classes) in enumerate(zip(NAMES, (dataset.y_names, dataset.z_names), strict=True)):
         path = run.folder / "classifiers" / f"{name}.keras"
         if path.is_file():
@@ -53,9 +56,12 @@ def train_classifiers(run: Run) -> None:
                 model,
                 (dataset.unit(fit.x), getattr(fit, label)),
                 (dataset.unit(choose.x), getattr(choose, label)),
-                run=run,
-                stage=name,
+                settings=run.recipe.classifiers,
+                batch=run.recipe.budget.batch,
                 epochs=run.recipe.budget.classifier_epochs,
+                seed=run.recipe.seed,
+                log=run,
+                stage=name,
             )
         save_keras(model, path)
         (run.folder / "checkpoints" / f"{name}.npz").unlink(missing_ok=True)
@@ -68,19 +74,22 @@ def train_one(
     fit: tuple[np.ndarray, np.ndarray],
     choose: tuple[np.ndarray, np.ndarray],
     *,
-    run: Run,
-    stage: str,
+    settings: Classifiers,
+    batch: int,
     epochs: int,
+    seed: int,
+    log: Log,
+    stage: str,
 ) -> float:
     """Train ``model`` (unit cube to logits) and leave it with its best weights by validation loss.
 
-    Returns their validation accuracy. Raises ``LimitNotMet`` where the loss stops being a number.
+    ``fit`` and ``choose`` are samples in the unit cube with their labels, ``seed`` that of the batches' order.
+    Returns the accuracy on ``choose``. Raises ``LimitNotMet`` where the loss stops being a number.
     """
     import keras
     import tensorflow as tf
 
-    settings = run.recipe.classifiers
-    (u, labels), batch = fit, min(run.recipe.budget.batch, len(fit[1]))
+    (u, labels), batch = fit, min(batch, len(fit[1]))
     steps = len(labels) // batch
     optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(settings.learning_rate, steps * epochs))
     optimizer.build(model.trainable_variables)
@@ -98,14 +107,13 @@ def train_one(
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
         return loss
 
-    last = Checkpoint(run.folder / "checkpoints" / f"{stage}.npz", model=model, optimizer=optimizer)
-    best = Checkpoint(run.folder / "checkpoints" / f"{stage}-best.npz", model=model)
+    last = log.checkpoint(stage, model=model, optimizer=optimizer)
+    best = log.checkpoint(f"{stage}-best", model=model)
     facts = last.restore() or {"epoch": 0, "best": None, "accuracy": 0.0, "since": 0}
-    run.forget_metrics(stage=stage, after=facts["epoch"])
     with progress(f"classifier of the {stage} attribute", total=epochs, done=facts["epoch"]) as advance:
         while facts["epoch"] < epochs and facts["since"] < settings.patience:
             epoch = facts["epoch"] + 1
-            rng = np.random.default_rng([run.recipe.seed, epoch])
+            rng = np.random.default_rng([seed, epoch])
             order = rng.permutation(len(labels))[: steps * batch].reshape(steps, batch)
             losses = [float(step(tf.constant(rows), tf.constant(rng.integers(-shift, shift + 1, 2)))) for rows in order]
             loss, accuracy = evaluate(model, *choose)
@@ -114,7 +122,7 @@ def train_one(
                     f"Training the {stage} classifier diverged in epoch {epoch}: its loss is no longer a number. "
                     "Lower `classifiers.learning_rate` in the recipe and train into another folder."
                 )
-            run.metric(
+            log.metric(
                 stage=stage, step=epoch, loss=float(np.mean(losses)), validation_loss=loss, validation_accuracy=accuracy
             )
             better = facts["best"] is None or loss < facts["best"]
@@ -138,11 +146,6 @@ def evaluate(model: Any, u: np.ndarray, labels: np.ndarray) -> tuple[float, floa
     logits -= logits.max(axis=1, keepdims=True)
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     return float(-log_p[np.arange(len(labels)), labels].mean()), float((logits.argmax(axis=1) == labels).mean())
-
-
-def predict(model: Any, u: np.ndarray, *, batch: int = 1024) -> np.ndarray:
-    """The model's output for unit-cube readings (n, ...), float32."""
-    return np.concatenate([np.asarray(model(u[i : i + batch], training=False)) for i in range(0, len(u), batch)])
 
 
 def save_keras(model: Any, path: Path) -> None:

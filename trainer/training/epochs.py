@@ -1,4 +1,4 @@
-"""Epochs of a perturber's training: go on from the last one, stop where it diverges, keep the best by a rule."""
+"""The epochs of a perturber's training: resume, stop where it diverges, keep the best checkpoint."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.progress import progress
-from edgeveil.trainer.runs.checkpoints import Checkpoint
-from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.log import Log
 
 EXPLODED = 1e3  # times the loss of the first epoch, or this where that was below 1: no training comes back from there
 
@@ -27,7 +26,7 @@ class Judged:
 
 
 def run_epochs(
-    run: Run,
+    log: Log,
     *,
     epochs: int,
     trained: Mapping[str, Any],
@@ -38,13 +37,11 @@ def run_epochs(
     """Run ``epoch`` (number to mean losses, ``loss_generator`` among them) and ``judged`` up to number ``epochs``.
 
     ``trained`` is all that goes on (networks, optimisers), ``ships`` what is left, at the end, as it was in the epoch
-    of the best rank. Goes on from RUN/checkpoints. Raises ``LimitNotMet`` where training diverges: a figure is no
+    of the best rank. Goes on from the last checkpoint. Raises ``LimitNotMet`` where training diverges: a figure is no
     number, or the generator's loss is a thousand times that of the first epoch; the checkpoint before it is kept.
     """
-    last = Checkpoint(run.folder / "checkpoints" / "last.npz", **trained)
-    best = Checkpoint(run.folder / "checkpoints" / "best.npz", **ships)
+    last, best = log.checkpoint("last", **trained), log.checkpoint("best", **ships)
     facts: dict[str, Any] = {"epoch": 0, "best_epoch": 0, "rank": None, "first_loss": None, **(last.restore() or {})}
-    run.forget_metrics(stage="perturber", after=facts["epoch"])
     with progress("perturber", total=epochs, done=facts["epoch"]) as advance:
         for number in range(facts["epoch"] + 1, epochs + 1):
             losses = epoch(number)
@@ -53,7 +50,7 @@ def run_epochs(
             if facts["first_loss"] is None:
                 facts["first_loss"] = losses["loss_generator"]
             check_converging(number, measured, losses["loss_generator"], facts["first_loss"])
-            run.metric(stage="perturber", step=number, **measured)
+            log.metric(stage="perturber", step=number, **measured)
             rank = None if found.rank is None else list(found.rank)
             if rank is not None and (facts["rank"] is None or rank < facts["rank"]):
                 facts |= {"best_epoch": number, "rank": rank}
@@ -62,7 +59,7 @@ def run_epochs(
             last.save(**facts)
             advance(**found.shown)
     best.restore()
-    run.record(chosen_epoch=facts["best_epoch"])
+    log.record(chosen_epoch=facts["best_epoch"])
 
 
 def check_converging(number: int, measured: Mapping[str, float], loss: float, first: float) -> None:

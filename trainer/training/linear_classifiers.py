@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
-from edgeveil.trainer.linear.problem import known
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.linear.problem import linear_problem
+from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import NAMES, evaluate, save_keras
 
@@ -14,14 +18,15 @@ def train_linear(run: Run) -> None:
     from edgeveil.models.classifiers import linear
 
     dataset = run.dataset().for_training()
+    section = cast("Cleaner | Noise", run.recipe.perturber)  # a recipe has linear classifiers with these alone
     part = dataset.part("classifiers")
     x = part.x.astype(np.float64)
-    _, choose = run.hold_out(part)
+    _, choose = fit_and_validation(dataset, "classifiers")
     for name, labels, classes in ((NAMES[0], part.y, dataset.y_names), (NAMES[1], part.z, dataset.z_names)):
         path = run.folder / "classifiers" / f"{name}.keras"
         if path.is_file():
             continue
-        operator = known(run.recipe, dataset).a_d if name == "target" else None
+        operator = linear_problem(section, dataset).a_d if name == "target" else None
         seen = x if operator is None else x @ operator
         centre, share = seen.mean(axis=0), np.eye(len(classes))[labels]
         weights = np.linalg.lstsq(seen - centre, share - share.mean(axis=0), rcond=None)[0]

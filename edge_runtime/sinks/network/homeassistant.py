@@ -1,7 +1,7 @@
-"""Labels as events, and what Home Assistant needs to show them without being told by hand.
+"""Labels as events, and what Home Assistant needs to show them without being set up by hand.
 
 A label leaves with every tick, whether it changed or not, in a message whose size is always the same: who sees
-encrypted bytes pass by does not learn when it changes. Home Assistant looks at changes by itself.
+encrypted bytes pass by does not learn when it changes. Home Assistant looks at changes itself.
 """
 
 import json
@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.sinks.network.wire import Record
 
 
 class Labels(object):
-    """The label outputs of a bundle, under ``topic``. ``prefix`` is Home Assistant's, None says nothing to it."""
+    """The label outputs of a bundle, under ``topic``. ``prefix`` is Home Assistant's, None sends it nothing."""
 
     def __init__(
         self, topic: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], prefix: Optional[str]
@@ -29,7 +29,7 @@ class Labels(object):
     def events(self, record: Record) -> Iterator[Tuple[str, bytes]]:
         """Topic and message of each label of a record."""
         for name in self._names:
-            yield self._where(name, record.slot), self._message(record, name)
+            yield self._topic_of(name, record.slot), self._message(record, name)
 
     def discovery(self) -> Iterator[Tuple[str, Dict[str, Any]]]:
         """Retained topic and document of each label and slot, as Home Assistant's MQTT discovery wants them."""
@@ -43,7 +43,7 @@ class Labels(object):
                     "name": "{} {}".format(self._target, slot + 1) if self._slots > 1 else self._target,
                     "unique_id": "{}_{}".format(node, thing),
                     "object_id": "{}_{}".format(node, thing),
-                    "state_topic": self._where(name, slot),
+                    "state_topic": self._topic_of(name, slot),
                     "value_template": "{{ value_json.name }}" if self._classes else "{{ value_json.label }}",
                     "availability_topic": self._topic + "/status",
                     "availability_template": "{{ 'online' if value_json.state == 'running' else 'offline' }}",
@@ -54,7 +54,7 @@ class Labels(object):
                     document.update(device_class="enum", options=self._classes)
                 yield "{}/sensor/{}/{}/config".format(self._prefix, node, thing), document
 
-    def _where(self, name: str, slot: int) -> str:
+    def _topic_of(self, name: str, slot: int) -> str:
         return "{}/label/{}/{}".format(self._topic, name, slot)
 
     def _message(self, record: Record, name: str) -> bytes:
@@ -63,8 +63,8 @@ class Labels(object):
         document = {"id": record.id, "label": label, "name": called, "tick": record.index, "tick_ns": record.tick_ns}
         data = json.dumps(document, sort_keys=True).encode("utf-8")
         # Spaces behind a document are still JSON; numbers of ticks and records only grow, and have room to.
-        return data.ljust(self._padded(), b" ")
+        return data.ljust(self._message_size(), b" ")
 
-    def _padded(self) -> int:
+    def _message_size(self) -> int:
         longest = max([len(json.dumps(name)) for name in self._classes] or [0])
         return 192 + longest

@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import ssl
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sinks.network.sink import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
@@ -23,11 +23,13 @@ _ANSWER_BYTES = 2**16
 class HttpSink(NetworkSink):
     """Posts the format once a connection, then a record each; redirects are not followed."""
 
-    def __init__(self, text, outputs, manifest, settings):
-        secure = text.startswith("https:")
+    def __init__(
+        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+    ) -> None:
+        secure = uri.startswith("https:")
         known: Known = dict(OPTIONS, authorization_file=str)
         known.update(FILES if secure else {})
-        host, port, path, options = address(text, 443 if secure else 80, known)
+        host, port, path, options = address(uri, 443 if secure else 80, known)
         self._path = path or "/"
         if any(ord(c) <= 32 or ord(c) > 126 for c in self._path):
             raise BadInput("expected an address of plain letters; got a space or sign in its path")
@@ -55,7 +57,7 @@ class HttpSink(NetworkSink):
     def _send(self, record: bytes) -> bool:
         return self._post(RECORD, record)
 
-    def _tell(self, document: Dict[str, Any]) -> None:
+    def _send_status(self, document: Dict[str, Any]) -> None:
         self._document(STATUS, document)
 
     def _document(self, kind: str, document: Dict[str, Any]) -> None:
@@ -71,7 +73,7 @@ class HttpSink(NetworkSink):
         except http.client.HTTPException as error:
             raise ConnectionLost("no answer that is HTTP came back ({})".format(type(error).__name__)) from None
         if rest > _ANSWER_BYTES:
-            raise ConnectionLost("the server answers with more than anybody would read")
+            raise ConnectionLost("the server answers with more than {} bytes".format(_ANSWER_BYTES))
         if 200 <= answer.status < 300:
             return True
         if answer.status in _NEVER:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import threading
-from typing import Any, Deque, Dict, Optional
+from typing import Any, Deque, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.sinks.network import homeassistant
@@ -54,11 +54,13 @@ def _topic(text: str) -> str:
 class MqttSink(NetworkSink):
     """Publishes to TOPIC, and retained to TOPIC/format and TOPIC/status; labels to TOPIC/label/NAME/SLOT."""
 
-    def __init__(self, text, outputs, manifest, settings):
-        secure = text.startswith("mqtts:")
+    def __init__(
+        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+    ) -> None:
+        secure = uri.startswith("mqtts:")
         known: Known = dict(OPTIONS, user=str, password_file=str, client_id=str, discovery=_discovery)
         known.update(FILES if secure else {})
-        host, port, path, options = address(text, 8883 if secure else 1883, known)
+        host, port, path, options = address(uri, 8883 if secure else 1883, known)
         self._topic = _topic(path[1:])
         self._paho = paho()
         self._user = options.get("user") or os.environ.get("EDGEVEIL_MQTT_USERNAME")
@@ -132,12 +134,12 @@ class MqttSink(NetworkSink):
     def _pump(self) -> None:
         under_way: Dict[int, Any] = {}
         while not self._stop.is_set():
-            self._tell_news()
+            self._send_pending_status()
             while self._acknowledged:
                 entry = under_way.pop(self._acknowledged.popleft(), None)
                 if entry is not None:
                     self._spool.done(entry)
-                    self._backoff.worked()
+                    self._backoff.reset()
             if self._gone.is_set():
                 raise ConnectionLost("the broker has gone")
             if len(under_way) == UNDER_WAY:
@@ -150,7 +152,7 @@ class MqttSink(NetworkSink):
                 if self._labels.any and self._spool.age_s(entry) < NEWS_S:
                     for topic, message in self._labels.events(self._format.decode(record)):
                         self._publish(topic, message)
-        self._tell_news()
+        self._send_pending_status()
 
     def _publish(self, topic: str, data: bytes, *, retain: bool = False) -> int:
         sent = self._client.publish(topic, data, qos=1, retain=retain)
@@ -158,7 +160,7 @@ class MqttSink(NetworkSink):
             raise ConnectionLost("the broker takes no message ({})".format(self._paho.error_string(sent.rc)))
         return sent.mid
 
-    def _tell(self, document: Dict[str, Any]) -> None:
+    def _send_status(self, document: Dict[str, Any]) -> None:
         self._publish(self._topic + "/status", _json(document), retain=True)
 
     def _disconnect(self) -> None:

@@ -1,6 +1,6 @@
-"""What sinks on the network share: a thread of their own that empties a spool, and comes back when a connection breaks.
+"""What sinks on the network share: a thread of their own that empties a spool, and reconnects when a connection breaks.
 
-The loop hands frames over and goes on, whatever the network does.
+The loop hands frames over and never waits for the network.
 """
 
 import contextlib
@@ -26,17 +26,18 @@ class ConnectionLost(Exception):
 
 
 class NetworkSink(Sink):
-    """A sink whose frames go through a spool. A subclass gives ``_connect``, ``_send``, ``_tell`` and ``_disconnect``.
+    """A sink whose frames go through a spool.
 
-    ``place`` is what people are told: the address without anything secret. ``settings`` are the options of the text.
+    A subclass gives ``_connect``, ``_send``, ``_send_status`` and ``_disconnect``. ``uri`` is the address without
+    secrets, for messages. ``settings`` are the options of the URI.
     """
 
     live = True
 
     def __init__(
-        self, place: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
     ) -> None:
-        self.place = place
+        self.uri = uri
         self._format = wire.Format(outputs, manifest)
         self._say_text = settings.get("say") or (lambda text: sys.stderr.write("note: {}\n".format(text)))
         folder = settings.get("spool")
@@ -50,10 +51,10 @@ class NetworkSink(Sink):
         self._backoff = Backoff(**settings.get("backoff", {}))
         self._hurry = threading.Event()
         self._stop, self._connected, self._connections, self._failures = threading.Event(), False, 0, 0
-        self._news: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
-        self._state = self._news
+        self._pending_status: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
+        self._state = self._pending_status
         self._cut = self._failing = False
-        self._thread = threading.Thread(target=self._work, name="sink " + place, daemon=True)
+        self._thread = threading.Thread(target=self._work, name="sink " + uri, daemon=True)
 
     def _start(self) -> None:
         """To be called when the subclass is ready."""
@@ -64,7 +65,7 @@ class NetworkSink(Sink):
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
         """Passed on as soon as there is a connection; only the last one counts."""
-        self._state = self._news = {"state": state, "since_ns": tick_ns}
+        self._state = self._pending_status = {"state": state, "since_ns": tick_ns}
         self._spool.wake()
 
     def counts(self) -> Dict[str, int]:
@@ -87,7 +88,7 @@ class NetworkSink(Sink):
         self._spool.close()
         lost = self._spool.counts()["lost"]
         if lost:
-            self._say("{}: {} frames never arrived".format(self.place, lost))
+            self._say("{}: {} frames never arrived".format(self.uri, lost))
 
     def discard(self) -> None:
         """Nothing more leaves, not even what a library holds; what waited is forgotten, on the disk too."""
@@ -111,16 +112,16 @@ class NetworkSink(Sink):
         while not self._stop.is_set():
             try:
                 self._connect()
-                self._connected, self._news = True, self._state
+                self._connected, self._pending_status = True, self._state
                 self._connections += 1
                 if self._failing:
-                    self._say("{}: connected again".format(self.place))
+                    self._say("{}: connected again".format(self.uri))
                     self._failing = False
                 self._pump()
             except Exception as error:
                 self._failures += 1
                 if not self._failing and not self._stop.is_set():
-                    self._say("{}: {}. Frames wait, and it is tried again.".format(self.place, _reason(error)))
+                    self._say("{}: {}. Frames wait, and it is tried again.".format(self.uri, _reason(error)))
                     self._failing = True
             self._connected = False
             with contextlib.suppress(Exception):
@@ -131,7 +132,7 @@ class NetworkSink(Sink):
 
     def _pump(self) -> None:
         while not self._stop.is_set():
-            self._tell_news()
+            self._send_pending_status()
             entry = self._spool.take(1.0)
             if entry is None:
                 self._check()
@@ -140,13 +141,13 @@ class NetworkSink(Sink):
                 self._spool.done(entry)
             else:
                 self._spool.refused(entry)
-            self._backoff.worked()
-        self._tell_news()
+            self._backoff.reset()
+        self._send_pending_status()
 
-    def _tell_news(self) -> None:
-        news, self._news = self._news, None
+    def _send_pending_status(self) -> None:
+        news, self._pending_status = self._pending_status, None
         if news is not None:
-            self._tell(news)
+            self._send_status(news)
 
     def _say(self, text: str) -> None:
         self._say_text(text)
@@ -158,10 +159,10 @@ class NetworkSink(Sink):
         """Called while there is nothing to send: raises ``ConnectionLost`` where the far side has gone."""
 
     def _send(self, record: bytes) -> bool:
-        """Deliver one record; False where nobody will ever take it. Raises ``OSError`` or ``ConnectionLost``."""
+        """Deliver one record; False where it will never be accepted. Raises ``OSError`` or ``ConnectionLost``."""
         raise NotImplementedError
 
-    def _tell(self, document: Dict[str, Any]) -> None:
+    def _send_status(self, document: Dict[str, Any]) -> None:
         raise NotImplementedError
 
     def _disconnect(self) -> None:
@@ -173,7 +174,7 @@ class NetworkSink(Sink):
 
 
 def _reason(error: BaseException) -> str:
-    # Of an error nobody thought of, the kind alone: its text could hold anything.
+    # Of an unexpected error, only the kind: its text could hold anything.
     known = isinstance(error, (ConnectionLost, OSError))
     text = (getattr(error, "strerror", None) or str(error) if known else "") or type(error).__name__
     return text[:1].lower() + text[1:].rstrip(".")

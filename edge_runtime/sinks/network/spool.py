@@ -81,7 +81,7 @@ class Spool(object):
             self._ready.notify_all()
 
     def take(self, timeout_s: float = 0.0) -> Optional[Entry]:
-        """The oldest record that waits, its bytes by ``record()``; None where there is none in that time, or ``wake``.
+        """The oldest record that waits, its bytes by ``record()``; None after that time, or ``wake``.
 
         It is under way from now on, until ``done`` or ``give_back``.
         """
@@ -101,21 +101,21 @@ class Spool(object):
                 if entry.data is not None:
                     self._in_memory += entry.size
                     return entry
-                self._leave(entry, "lost")
+                self._remove_entry(entry, "lost")
             return None
 
     def done(self, entry: Entry) -> None:
         """It has arrived."""
         with self._ready:
             if not entry.gone:
-                self._leave(entry, "done")
+                self._remove_entry(entry, "done")
                 self._ready.notify_all()
 
     def refused(self, entry: Entry) -> None:
-        """Nobody will ever take it: counted as lost."""
+        """It will never be accepted: counted as lost."""
         with self._ready:
             if not entry.gone:
-                self._leave(entry, "lost")
+                self._remove_entry(entry, "lost")
 
     def give_back(self) -> None:
         """What was under way waits again, in its old order, before all others."""
@@ -167,14 +167,14 @@ class Spool(object):
                 self._disk.close()
             for entry in list(self._flying.values()) + [e for e in self._waiting if not e.gone and not e.stored]:
                 if not entry.stored:
-                    self._leave(entry, "lost")
+                    self._remove_entry(entry, "lost")
 
     def discard(self) -> None:
         """Forget everything, on the disk too, and let nothing more be taken."""
         with self._ready:
             self._closed = True
             for entry in list(self._flying.values()) + [e for e in self._waiting if not e.gone]:
-                self._leave(entry, "lost")
+                self._remove_entry(entry, "lost")
             self._waiting.clear()
             self._unwritten.clear()
             if self._disk:
@@ -204,7 +204,7 @@ class Spool(object):
             if self._disk:
                 self._unwritten.append(entry)
 
-    def _leave(self, entry: Entry, why: str) -> None:
+    def _remove_entry(self, entry: Entry, why: str) -> None:
         entry.gone = True
         self._flying.pop(entry.number, None)
         self._bytes -= entry.size
@@ -219,13 +219,13 @@ class Spool(object):
         while self._waiting and (self._waiting[0].gone or self._waiting[0].born_s < oldest_s):
             entry = self._waiting.popleft()
             if not entry.gone:
-                self._leave(entry, "expired")
+                self._remove_entry(entry, "expired")
 
     def _shrink(self) -> None:
         while self._bytes > self._most_bytes and self._waiting:
             entry = self._waiting.popleft()
             if not entry.gone:
-                self._leave(entry, "full")
+                self._remove_entry(entry, "full")
         if self._in_memory <= self._memory_bytes:
             return
         # There is a disk, or the bound above would have held: it gets what memory does not hold, or that is dropped.
@@ -234,7 +234,7 @@ class Spool(object):
             if self._in_memory <= self._memory_bytes:
                 break
             if entry.data is not None:
-                self._leave(entry, "full")
+                self._remove_entry(entry, "full")
 
     def _write_old(self, born_before_s: float, again: bool = False) -> None:
         if not self._disk or (self._clock() < self._write_again_s and not again):

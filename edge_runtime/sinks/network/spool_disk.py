@@ -27,7 +27,7 @@ def _checksum(size: int, wall_s: float, data: bytes) -> int:
 
 
 class Segments(object):
-    """The files of one spool. ``folder`` is made where there is none, and locked: one spool, one process."""
+    """The files of one spool. ``folder`` is made if needed, and locked: one spool, one process."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

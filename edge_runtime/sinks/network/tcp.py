@@ -4,7 +4,7 @@ import json
 import select
 import socket
 import struct
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sinks.network.sink import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
@@ -19,8 +19,10 @@ class TcpSink(NetworkSink):
     Nothing comes back over the connection, so what the system had taken when it broke may be lost, or come again.
     """
 
-    def __init__(self, text, outputs, manifest, settings):
-        host, port, path, options = address(text, 0, OPTIONS)
+    def __init__(
+        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+    ) -> None:
+        host, port, path, options = address(uri, 0, OPTIONS)
         if not port or path not in ("", "/"):
             raise BadInput("expected tcp://HOST:PORT; got no port, or a path behind it")
         self._address = (host, port)
@@ -38,7 +40,7 @@ class TcpSink(NetworkSink):
         self._message(record)
         return True
 
-    def _tell(self, document: Dict[str, Any]) -> None:
+    def _send_status(self, document: Dict[str, Any]) -> None:
         self._message(json.dumps(dict(document, kind="edgeveil-status"), sort_keys=True).encode("utf-8"))
 
     def _check(self) -> None:

@@ -1,6 +1,6 @@
-"""What crosses the network: one record of fixed size a frame. ``docs/sinks.md`` says the same for who reads it.
+"""What crosses the network: one record of fixed size a frame. ``docs/reference/sinks.md`` is for who reads it.
 
-A record tells which tick it is of, which place in that tick it fills, and the outputs of the manifest as they are. Its
+A record tells which tick it is of, which slot of that tick it fills, and the outputs of the manifest as they are. Its
 size depends on the bundle alone, so that who sees encrypted bytes pass by learns nothing from how many there are.
 """
 
@@ -35,7 +35,7 @@ class Format(object):
     """How the frames of one bundle are written and read.
 
     ``outputs`` are the manifest's, ``manifest`` the whole of it where it is at hand. ``document`` is what a receiver
-    is told before the first record; ``key``, four bytes in every record, stands for it.
+    is sent before the first record; ``key``, four bytes in every record, stands for it.
     """
 
     def __init__(self, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]] = None) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from edgeveil.edge_runtime.bundle.audit_scope import here, parts_on
+from edgeveil.edge_runtime.bundle.audit_scope import audits_of, current_place
 from edgeveil.edge_runtime.device import CPU
 
 
@@ -29,7 +29,7 @@ def card_lines(
     shown: Mapping[str, Any] = audit
     covers = "artefact {}".format(audit["artefact"])
     if device != CPU:
-        parts = parts_on(audit, artefact, device, here())
+        parts = audits_of(audit, artefact, device, current_place())
         if not parts:
             text = "nobody has measured what leaks when {} runs on {}; on a workstation's processor it was measured"
             return lines + [("audit", text.format(artefact, device))]

@@ -25,11 +25,11 @@ _BARS = (
 
 
 def page(card: Iterable[Tuple[str, str]], notes: Sequence[str], slots: int) -> bytes:
-    """The document, with a place for each slot's picture."""
+    """The document, with an image for each slot."""
     lines = ["<dt>{}</dt><dd>{}</dd>".format(escape(name), escape(text)) for name, text in card]
     warnings = ["<p class=note>{}</p>".format(escape(note)) for note in notes]
     pictures = [
-        '<figure><img id="slot{0}" alt="perturbed frame, place {1}" width="1" height="1"><figcaption id="label{0}">'
+        '<figure><img id="slot{0}" alt="perturbed frame, slot {1}" width="1" height="1"><figcaption id="label{0}">'
         "</figcaption></figure>".format(slot, slot + 1)
         for slot in range(slots)
     ]
@@ -67,10 +67,10 @@ _PAGE = """<!doctype html>
 <h2>Privacy card</h2>
 <dl>{card}</dl>
 </section>
-<section id="aiming" hidden>
-<h2>Aiming</h2>
-<p class="note">Aiming is on: these bars are computed from the raw picture and tell something about it, in sixteen
-coarse steps. Switch it off when the camera hangs right.</p>
+<section id="camera-aid" hidden>
+<h2>Camera aid</h2>
+<p class="note">The camera aid is on: these bars are computed from the raw picture and tell something about it, in
+sixteen coarse steps. Switch it off when the camera hangs right.</p>
 <table>{bars}<tr><th>cut off at</th><td id="cut"></td></tr></table>
 </section>
 </main>
@@ -92,11 +92,12 @@ function show(state) {
   const drops = state.drops === null ? 'shown on the device itself only'
     : Object.entries(state.drops).map(([why, count]) => why + ' ' + count).join(', ') || 'none';
   at('drops').textContent = drops;
-  at('aiming').hidden = Object.keys(state.aim).length === 0;
-  for (const [name, level] of Object.entries(state.aim)) {
+  at('camera-aid').hidden = Object.keys(state.camera_aid).length === 0;
+  for (const [name, level] of Object.entries(state.camera_aid)) {
     if (name === 'cut') {
       const edges = ['top', 'right', 'bottom', 'left'].filter((_, place) => level & (1 << place));
-      at('cut').textContent = edges.join(', ') || (state.aim.blob ? 'no edge: all of it is in the frame' : 'no edge');
+      const whole = state.camera_aid.blob ? 'no edge: all of it is in the frame' : 'no edge';
+      at('cut').textContent = edges.join(', ') || whole;
     } else {
       at(name).value = level;
       at(name + '-level').textContent = String(level);

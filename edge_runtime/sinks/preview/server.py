@@ -34,7 +34,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def __init__(self, bind: str, port: int, token: Optional[str], answers: Answers) -> None:
         self.token, self.answers = token, answers
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
         if ":" in bind:
             import socket
 
@@ -50,24 +50,24 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.2,), name="preview", daemon=True).start()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own while there is place; whoever comes then is sent away."""
-        if not self._places.acquire(False):
+        """Answer in a thread of its own; refused while there are too many connections."""
+        if not self._free.acquire(False):
             self.shutdown_request(request)
             return
         super(Server, self).process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Gives the place back in the end."""
+        """Count the connection as free again at the end."""
         try:
             super(Server, self).process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle is nobody's business."""
+        """A browser that closes the connection early is not reported."""
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         self.shutdown()
         self.server_close()
 
@@ -128,7 +128,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Who looks at what is not written down; an address may hold the token."""
+        """Requests are not logged; an address may hold the token."""
 
 
 def _same(given: Optional[str], token: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Deque, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats.png import encode, viewable
-from edgeveil.edge_runtime.ipc.aim_levels import only_levels
+from edgeveil.edge_runtime.ipc.focus_levels import only_levels
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
 from edgeveil.edge_runtime.sinks.preview.page import files
@@ -28,9 +28,9 @@ class PreviewSink(Sink):
     live = True
 
     def __init__(
-        self, place: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
+        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
     ) -> None:
-        number, options = split(place, {"token": str, "token_file": str, "bind": str})
+        number, options = split(uri, {"token": str, "token_file": str, "bind": str})
         if not number.isdigit() or int(number) > 65535:
             raise BadInput("expected preview:PORT, as preview:8080; got {!r}".format(number))
         bind = options.get("bind", "127.0.0.1")
@@ -71,15 +71,15 @@ class PreviewSink(Sink):
             while self._ticks[0][1] < now - WINDOW_S:
                 self._ticks.popleft()
 
-    def announce(self, state: str, tick_ns: Optional[int]) -> None:  # noqa: ARG002 - the page says now
-        """Shown beside the title."""
+    def announce(self, state: str, tick_ns: Optional[int]) -> None:  # noqa: ARG002 - the page shows the present
+        """Shown next to the title."""
         with self._lock:
             self._state = state
 
-    def local(self, counters: Dict[str, int], aim: Dict[str, int], latency_ms: Optional[float] = None) -> None:
-        """Counters and latency go to browsers on this device alone, ``aim`` to all who may look."""
+    def local(self, counters: Dict[str, int], levels: Dict[str, int], latency_ms: Optional[float] = None) -> None:
+        """Counters and latency go to browsers on this device alone, ``levels`` to all who may look."""
         with self._lock:
-            self._local = (dict(counters), only_levels(aim), latency_ms)
+            self._local = (dict(counters), only_levels(levels), latency_ms)
 
     def counts(self) -> Dict[str, int]:
         """``put``: frames that could be seen."""
@@ -109,7 +109,7 @@ class PreviewSink(Sink):
         now = time.monotonic()
         with self._lock:
             ticks = [at for _, at in self._ticks if at >= now - WINDOW_S]
-            frames, state, (drops, aim, latency_ms) = dict(self._last), self._state, self._local
+            frames, state, (drops, levels, latency_ms) = dict(self._last), self._state, self._local
         fps = (len(ticks) - 1) / (ticks[-1] - ticks[0]) if len(ticks) > 1 and ticks[-1] > ticks[0] else None
         return {
             "state": state,
@@ -118,7 +118,7 @@ class PreviewSink(Sink):
             # How long a frame takes, and what becomes of it, may depend on what is in it.
             "latency_ms": latency_ms if is_local else None,
             "drops": drops if is_local else None,
-            "aim": aim,
+            "camera_aid": levels,
             "slots": [self._slot(slot, frame) for slot, frame in sorted(frames.items())],
         }
 

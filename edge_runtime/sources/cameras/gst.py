@@ -6,13 +6,13 @@ go there too.
 
 import importlib
 import re
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Stalled, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Source, now_ns
+from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 from edgeveil.edge_runtime.sources.convert import need_image
 
@@ -26,11 +26,11 @@ class GstSource(Source):
 
     live = True
 
-    def __init__(self, place, spec, freshness=None):
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_image(spec, "GStreamer")
-        if not place or _SINK.search(place):
+        if not where or _SINK.search(where):
             raise BadInput("expected gst:PIPELINE without a sink at its end: raw pictures go nowhere else")
-        if _NETWORK.search(place):
+        if _NETWORK.search(where):
             raise BadInput(
                 "cameras on the network are for rtsp:// or http://, which say that raw pictures travel there"
             )
@@ -46,7 +46,7 @@ class GstSource(Source):
         )
         problem = None
         try:
-            self._pipeline = self._gst.parse_launch("{} ! {}".format(place, end))
+            self._pipeline = self._gst.parse_launch("{} ! {}".format(where, end))
         except self._gst.glib.Error as error:
             problem = error.message
         if problem is not None:
@@ -59,7 +59,7 @@ class GstSource(Source):
             self.close()
             raise
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture, waited for at most 5 s."""
         sample = self._ahead or self._sample()
         self._ahead = None
@@ -69,7 +69,7 @@ class GstSource(Source):
         index, self._next = self._next, self._next + 1
         return RawFrame(picture, index, taken)
 
-    def _sample(self):
+    def _sample(self) -> Any:
         sample = self._sink.emit("try-pull-sample", int(STALL_S * 1e9))
         if sample is not None:
             return sample
@@ -82,7 +82,7 @@ class GstSource(Source):
             raise Disconnected("{} has come to its end".format(self.name))
         raise Stalled("{} gave no picture for {:.0f} s".format(self.name, STALL_S))
 
-    def _picture(self, sample):
+    def _picture(self, sample: Any) -> np.ndarray:
         buffer = sample.get_buffer()
         good, mapped = buffer.map(self._gst.MapFlags.READ)
         if not good:
@@ -98,7 +98,7 @@ class GstSource(Source):
         finally:
             buffer.unmap(mapped)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the pipeline."""
         self._pipeline.set_state(self._gst.State.NULL)
 

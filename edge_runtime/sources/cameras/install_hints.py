@@ -1,7 +1,7 @@
 """What to install, in the words of the board at hand."""
 
 import importlib
-from typing import Any
+from typing import Any, Optional
 
 from edgeveil.edge_runtime.errors import Missing
 from edgeveil.edge_runtime.machine import facts
@@ -40,7 +40,7 @@ _HINTS = {
 }
 
 
-def missing(what, library, board=None):
+def missing(what: str, library: str, board: Optional[str] = None) -> Missing:
     """The ``Missing`` for a source (``what``, as a sentence begins) that needs ``library``, with this board's hint."""
     name = (facts()["board"] or "") if board is None else board
     kind = next((kind for words, kind in _BOARDS if words in name), "")
@@ -53,5 +53,5 @@ def load(module: str, what: str, library: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        pass  # said below, where the import's error does not hang on ours
+        pass  # raised below, without the import's error as its cause
     raise missing(what, library)

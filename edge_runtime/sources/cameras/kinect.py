@@ -5,12 +5,13 @@ The callback interface is used, which is also what a recording under ``fakenect`
 
 import ctypes
 import time
+from typing import Any, Callable, Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, SourceFailed, Stalled
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Source, now_ns
+from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 from edgeveil.edge_runtime.sources.cameras.lock import Claim
 from edgeveil.edge_runtime.sources.convert import need_depth
@@ -23,7 +24,7 @@ FATAL = 0  # freenect_loglevel
 NO_READING = 2047
 
 
-def _millimetres():
+def _millimetres() -> np.ndarray:
     """What each of 2048 raw values is in mm, 0 for none: OpenKinect's inverse-linear calibration."""
     raw = np.arange(2048)
     with np.errstate(divide="ignore"):
@@ -57,7 +58,7 @@ class _Time(ctypes.Structure):
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
 
 
-def _library():
+def _library() -> Any:
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
@@ -86,14 +87,20 @@ class KinectSource(Source):
 
     live = True
 
-    def __init__(self, place, spec, freshness=None, clock=time.monotonic):
+    def __init__(
+        self,
+        where: str,
+        spec: Sensor,
+        freshness: Optional[Freshness] = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         need_depth(spec, "a Kinect")
-        if (place and not place.isdigit()) or list(spec["shape"][:2]) != list(SHAPE):
+        if (where and not where.isdigit()) or list(spec["shape"][:2]) != list(SHAPE):
             raise BadInput(
                 "expected kinect: (or kinect:1 for the second one) and a bundle for pictures of {}; got {!r} and "
-                "{}".format(SHAPE, "kinect:" + place, tuple(spec["shape"][:2]))
+                "{}".format(SHAPE, "kinect:" + where, tuple(spec["shape"][:2]))
             )
-        number = int(place or 0)
+        number = int(where or 0)
         self.name = "Kinect {}".format(number)
         self._fresh, self._clock = freshness or Freshness(self.name), clock
         self._depth = np.minimum(_millimetres() / (spec["unit_mm"] or 1.0), 65535).round().astype(np.uint16)
@@ -101,14 +108,15 @@ class KinectSource(Source):
         self._claim = Claim("kinect {}".format(number))
         self._context, self._device = ctypes.c_void_p(), ctypes.c_void_p()
         self._callback = _Callback(self._take)
-        self._taken, self._taken_ns, self._next = None, 0, 0
+        self._taken: Optional[np.ndarray] = None
+        self._taken_ns, self._next = 0, 0
         try:
             self._open(number)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, number):
+    def _open(self, number: int) -> None:
         library = self._library
         if library.freenect_init(ctypes.byref(self._context), None) < 0:
             raise SourceFailed("libfreenect does not start: is there a USB bus?")
@@ -127,12 +135,12 @@ class KinectSource(Source):
         if library.freenect_start_depth(self._device) < 0:
             raise Disconnected("{} does not start its depth camera".format(self.name))
 
-    def _take(self, _device, data, _stamp):
+    def _take(self, _device: Any, data: int, _stamp: int) -> None:
         """Called by the library from inside ``next``; its buffer is its own again when this returns."""
         raw = np.ctypeslib.as_array((ctypes.c_uint16 * (SHAPE[0] * SHAPE[1])).from_address(data))
         self._taken, self._taken_ns = self._depth.take(raw, mode="clip").reshape(SHAPE), now_ns()
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture, waited for at most 5 s."""
         self._taken, until = None, self._clock() + STALL_S
         while self._taken is None:
@@ -146,7 +154,7 @@ class KinectSource(Source):
         index, self._next = self._next, self._next + 1
         return RawFrame(self._taken[:, :, None], index, self._taken_ns)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the camera and let it go."""
         if self._device:
             self._library.freenect_stop_depth(self._device)

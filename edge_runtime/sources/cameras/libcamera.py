@@ -1,12 +1,12 @@
 """``libcamera:``: a camera on a Raspberry Pi's ribbon cable, by picamera2; plain OpenCV cannot open these."""
 
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import Freshness, Source, now_ns
+from edgeveil.edge_runtime.sources.base import Freshness, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.cameras.install_hints import load
 from edgeveil.edge_runtime.sources.cameras.lock import Claim
 from edgeveil.edge_runtime.sources.convert import need_image
@@ -17,16 +17,16 @@ class LibcameraSource(Source):
 
     live = True
 
-    def __init__(self, place, spec, freshness=None):
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_image(spec, "a camera")
-        if (place and not place.isdigit()) or spec["dtype"] != "uint8":
+        if (where and not where.isdigit()) or spec["dtype"] != "uint8":
             raise BadInput(
                 "expected libcamera: or libcamera:1 and a bundle for uint8; got {!r} and {}".format(
-                    "libcamera:" + place, spec["dtype"]
+                    "libcamera:" + where, spec["dtype"]
                 )
             )
         module = load("picamera2", "cameras on the ribbon cable are read by picamera2", "picamera2")
-        number = int(place or 0)
+        number = int(where or 0)
         self.name = "libcamera {}".format(number)
         self._fresh, self._next = freshness or Freshness(self.name), 0
         self._camera: Any = None
@@ -46,14 +46,14 @@ class LibcameraSource(Source):
             self.close()
             raise
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture."""
         picture, taken = self._read(), now_ns()
         self._fresh.check(picture)
         index, self._next = self._next, self._next + 1
         return RawFrame(picture, index, taken)
 
-    def _read(self):
+    def _read(self) -> np.ndarray:
         height, width, channels = self._shape
         picture = self._camera.capture_array("main")
         if channels == 1:
@@ -68,7 +68,7 @@ class LibcameraSource(Source):
             )
         return picture
 
-    def close(self):
+    def close(self) -> None:
         """Stop the camera and let it go."""
         if self._camera is not None:
             self._camera.stop()

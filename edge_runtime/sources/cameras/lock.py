@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import tempfile
+from typing import Optional, Sequence
 
 from edgeveil.edge_runtime.errors import Unsupported
 
@@ -13,12 +14,12 @@ FOLDERS = ("/run/lock", None)  # None: where temporary files go
 class Claim(object):
     """Holds the device called ``name`` for this process. Raises ``Unsupported`` where another one has it.
 
-    The kernel lets several programs open one camera; what they then get of it is nobody's promise.
+    The kernel lets several programs open one camera; what each of them then gets is not defined.
     """
 
-    def __init__(self, name, folders=FOLDERS):
+    def __init__(self, name: str, folders: Sequence[Optional[str]] = FOLDERS) -> None:
         path = "edgeveil-{}.lock".format(hashlib.sha256(name.encode("utf-8")).hexdigest()[:16])
-        self._file = None
+        self._file: Optional[int] = None
         for folder in folders:
             try:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -27,7 +28,7 @@ class Claim(object):
             except OSError:
                 continue
         if self._file is None:
-            return  # nowhere to put a lock: then the camera's own driver has the last word
+            return  # no folder for a lock: then the camera's driver decides
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -38,7 +39,7 @@ class Claim(object):
             return
         raise Unsupported(taken)
 
-    def release(self):
+    def release(self) -> None:
         """Let the device go."""
         if self._file is not None:
             os.close(self._file)

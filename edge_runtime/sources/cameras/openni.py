@@ -5,12 +5,13 @@ come with drivers of their own.
 """
 
 import ctypes
+from typing import Any, Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, SourceFailed, Stalled, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Source, now_ns
+from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 from edgeveil.edge_runtime.sources.cameras.lock import Claim
 from edgeveil.edge_runtime.sources.convert import need_depth
@@ -60,7 +61,7 @@ class _Frame(ctypes.Structure):
     ]
 
 
-def _library():
+def _library() -> Any:
     for name in LIBRARIES:
         try:
             return ctypes.CDLL(name)
@@ -77,26 +78,26 @@ class OpenNISource(Source):
 
     live = True
 
-    def __init__(self, place, spec, freshness=None):
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_depth(spec, "an OpenNI2 camera")
         self._spec = spec
-        self.name = "OpenNI2 camera " + (place or "(the first)")
+        self.name = "OpenNI2 camera " + (where or "(the first)")
         self._fresh = freshness or Freshness(self.name)
         self._library = _library()
-        self._claim = Claim("openni " + place)
+        self._claim = Claim("openni " + where)
         self._device, self._stream = ctypes.c_void_p(), ctypes.c_void_p()
         self._next = 0
         try:
-            self._open(place)
+            self._open(where)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, place):
+    def _open(self, where: str) -> None:
         library = self._library
         if library.oniInitialize(VERSION):
             raise SourceFailed("OpenNI2 does not start: it finds no drivers (OpenNI2/Drivers beside its library)")
-        uri = place.encode("utf-8") or self._first()
+        uri = where.encode("utf-8") or self._first()
         if library.oniDeviceOpen(uri, ctypes.byref(self._device)):
             raise Disconnected("{} cannot be opened: plug it in, or see NiViewer2".format(self.name))
         if library.oniDeviceCreateStream(self._device, DEPTH, ctypes.byref(self._stream)):
@@ -115,7 +116,7 @@ class OpenNISource(Source):
                 )
             )
 
-    def _first(self):
+    def _first(self) -> bytes:
         """The address of the first camera that the drivers find."""
         devices, count = ctypes.POINTER(_Info)(), ctypes.c_int()
         if self._library.oniGetDeviceList(ctypes.byref(devices), ctypes.byref(count)):
@@ -127,7 +128,7 @@ class OpenNISource(Source):
         finally:
             self._library.oniReleaseDeviceList(devices)
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture, waited for at most 5 s."""
         depth, taken = self._read(), now_ns()
         self._fresh.check(depth)
@@ -136,7 +137,7 @@ class OpenNISource(Source):
             raise FrameDropped("shape")
         return RawFrame(depth[:, :, None], index, taken)
 
-    def _read(self):
+    def _read(self) -> np.ndarray:
         library = self._library
         ready, frame = ctypes.c_int(-1), ctypes.POINTER(_Frame)()
         waited = library.oniWaitForAnyStream(ctypes.byref(self._stream), 1, ctypes.byref(ready), int(STALL_S * 1000))
@@ -149,7 +150,7 @@ class OpenNISource(Source):
         finally:
             library.oniFrameRelease(frame)
 
-    def _copy(self, frame):
+    def _copy(self, frame: Any) -> np.ndarray:
         """The picture in memory of its own: the library uses its buffer again."""
         if frame.mode.format not in FORMATS_MM:
             raise Unsupported("{} gives depth in a format of its own ({})".format(self.name, frame.mode.format))
@@ -162,7 +163,7 @@ class OpenNISource(Source):
             return depth.copy()
         return np.minimum(np.rint(depth * scale), 65535).astype(np.uint16)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the camera and let it go.
 
         OpenNI2 itself is not shut down: drivers crash when they are unloaded, and a camera that comes back wants it.

@@ -1,13 +1,13 @@
 """``realsense:``: the depth of an Intel RealSense, by pyrealsense2; a recording of one as ``realsense:FILE.db3``."""
 
 import os
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import Disconnected, Stalled, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Source, now_ns
+from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.cameras.install_hints import load
 from edgeveil.edge_runtime.sources.cameras.lock import Claim
 from edgeveil.edge_runtime.sources.convert import need_depth
@@ -24,29 +24,29 @@ class RealSenseSource(Source):
 
     live = True
 
-    def __init__(self, place, spec, freshness=None):
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_depth(spec, "a RealSense")
         self._rs = load("pyrealsense2", "a RealSense is read by pyrealsense2", "realsense")
-        self.name = "RealSense " + (place or "(the first)")
-        self._spec, self._recording = spec, os.path.isfile(place)
+        self.name = "RealSense " + (where or "(the first)")
+        self._spec, self._recording = spec, os.path.isfile(where)
         self._fresh = freshness or Freshness(self.name)
-        self._claim = Claim("realsense " + place)
+        self._claim = Claim("realsense " + where)
         self._pipeline: Any = None
         self._next = 0
         try:
-            self._open(place)
+            self._open(where)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, place):
+    def _open(self, where: str) -> None:
         rs, (height, width) = self._rs, self._spec["shape"][:2]
         config = rs.config()
         if self._recording:
-            config.enable_device_from_file(place, repeat_playback=False)
+            config.enable_device_from_file(where, repeat_playback=False)
         else:
-            if place:
-                config.enable_device(place)
+            if where:
+                config.enable_device(where)
             config.enable_stream(rs.stream.depth, width, height, rs.format.z16, FPS)
         pipeline, problem = rs.pipeline(), None
         try:
@@ -62,13 +62,13 @@ class RealSenseSource(Source):
         self._pipeline = pipeline
         self._scale = unit_mm / (self._spec["unit_mm"] or 1.0)
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture, waited for at most 5 s; None at the end of a recording."""
         frames = None
         try:
             frames = self._pipeline.wait_for_frames(int(STALL_S * 1000))
         except RuntimeError:
-            pass  # said below, where the library's error does not hang on ours
+            pass  # raised below, without the library's error as its cause
         if frames is None and self._recording:
             return None
         if frames is None:
@@ -87,7 +87,7 @@ class RealSenseSource(Source):
         index, self._next = self._next, self._next + 1
         return RawFrame(depth[:, :, None], index, taken)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the camera and let it go."""
         if self._pipeline is not None:
             self._pipeline.stop()

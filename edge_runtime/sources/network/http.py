@@ -1,14 +1,14 @@
 """``http://`` and ``https://``: cameras that send JPEG after JPEG (multipart/x-mixed-replace), or one for each request.
 
 Not on-sensor: raw pictures travel over a network. Read with the standard library, so that TLS is checked against the
-system's authorities (FFmpeg does not by default) and a password is seen by nobody else.
+system's authorities (FFmpeg does not by default) and only this process sees a password.
 """
 
 import base64
 import http.client
 import socket
 import ssl
-from typing import Any
+from typing import Any, Callable, Dict, Optional
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from edgeveil.edge_runtime import camera_address as addresses
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, SourceFailed, Stalled, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Source, now_ns
+from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
 
 MAX_JPEG_BYTES = 16 * 2**20
@@ -30,7 +30,7 @@ class Pictures(object):
     ``name`` is its address without credentials. Raises as a source does.
     """
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         self._address = addresses.parse(text)
         self.name = self._address.shown
         self._connection: Any = None
@@ -41,7 +41,7 @@ class Pictures(object):
             self.close()
             raise
 
-    def _connect(self):
+    def _connect(self) -> None:
         """Ask for the address; what it answers is looked at before a picture is."""
         address = self._address
         if address.scheme == "https":
@@ -55,7 +55,7 @@ class Pictures(object):
         if address.user is not None:
             both = "{}:{}".format(address.user, address.password or "").encode("utf-8")
             headers["Authorization"] = "Basic " + base64.b64encode(both).decode("ascii")
-        self._answer = self._try(lambda: self._ask(connection, address.target, headers))
+        self._answer = self._call(lambda: self._ask(connection, address.target, headers))
         status, kind = self._answer.status, (self._answer.getheader("Content-Type") or "").lower()
         if status in (401, 403):
             raise Unsupported("{} asks for another name and password ({})".format(self.name, status))
@@ -72,35 +72,35 @@ class Pictures(object):
             self._boundary = (value if value.startswith("--") else "--" + value).encode("ascii", "replace")
 
     @staticmethod
-    def _ask(connection, target, headers):
+    def _ask(connection: Any, target: str, headers: Dict[str, str]) -> Any:
         connection.request("GET", target, headers=headers)
         return connection.getresponse()
 
-    def next_jpeg(self):
+    def next_jpeg(self) -> bytes:
         """The bytes of the next picture."""
         if self._stream:
-            return self._try(self._part)
+            return self._call(self._read_part)
         if self._answer is None:
             self._connect()
-        data = self._try(lambda: self._answer.read(MAX_JPEG_BYTES + 1))
+        data = self._call(lambda: self._answer.read(MAX_JPEG_BYTES + 1))
         self._connection.close()
-        self._answer = None  # the next one is asked for anew
+        self._answer = None  # the next one needs a new request
         if len(data) > MAX_JPEG_BYTES:
             raise FrameDropped("unreadable")
         return data
 
-    def _part(self):
+    def _read_part(self) -> bytes:
         """The body of the next part of a multipart answer."""
         answer = self._answer
         for _ in range(MAX_HEADERS):
-            line = self._line()
+            line = self._read_line()
             if line.lower().startswith(self._boundary.lower()):
                 break
         else:
             raise Unsupported("{} sends something else than parts of a stream".format(self.name))
         length = None
         for _ in range(MAX_HEADERS):
-            line = self._line()
+            line = self._read_line()
             if not line:
                 break
             name, _, value = line.partition(b":")
@@ -113,13 +113,13 @@ class Pictures(object):
             raise Disconnected("{} closed the connection in the middle of a picture".format(self.name))
         return data
 
-    def _line(self):
+    def _read_line(self) -> bytes:
         line = self._answer.readline(MAX_LINE)
         if not line:
             raise Disconnected("{} closed the connection".format(self.name))
         return line.strip()
 
-    def _try(self, call):
+    def _call(self, call: Callable[[], Any]) -> Any:
         """What ``call`` returns; its errors as ours, with none of their words, which may hold the address."""
         failed: SourceFailed
         try:
@@ -132,7 +132,7 @@ class Pictures(object):
             failed = Disconnected("{} cannot be reached ({})".format(self.name, type(error).__name__))
         raise failed
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
@@ -145,20 +145,21 @@ class HttpSource(Source):
     raw_on_network = True
     scheme = "http"
 
-    def __init__(self, place, spec, freshness=None):
+    def __init__(self, place: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_image(spec, "a network camera")
         self._spec, self._cv2 = spec, opencv()
         self._pictures = Pictures("{}:{}".format(self.scheme, place))
         self.name = self._pictures.name
         self._fresh = freshness or Freshness(self.name)
         self._next = 0
+        self._ahead: Optional[np.ndarray] = None
         try:
             self._ahead = fits(decode(self._pictures.next_jpeg(), self._cv2), spec, self.name, self._cv2)
         except BaseException:
             self.close()
             raise
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture, waited for at most 5 s."""
         if self._ahead is not None:
             picture, self._ahead = self._ahead, None
@@ -169,12 +170,12 @@ class HttpSource(Source):
         index, self._next = self._next, self._next + 1
         return RawFrame(picture, index, taken)
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection."""
         self._pictures.close()
 
 
-def decode(data, cv2):
+def decode(data: bytes, cv2: Any) -> np.ndarray:
     """The picture of a JPEG's bytes; raises ``FrameDropped`` where they are none."""
     picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
     if picture is None:

@@ -1,8 +1,8 @@
-"""The fetching process: raw frames of a network camera, handed to the inside through a pipe, which has no network.
+"""The fetching process: sends raw frames of a network camera through a pipe to the inside, which has no network.
 
-It has no bundle and no sinks, and lets frames go nowhere else. Pictures over HTTP are handed on as the bytes that came:
-what decodes them is inside, where what it might leak has nowhere to go. RTSP is decoded here, by OpenCV's FFmpeg, for
-that cannot be parted from its network code.
+It has no bundle and no sinks, and sends frames nowhere else. Pictures over HTTP are sent on as the bytes that came: the
+inside decodes them, where a decoder has no network to leak to. RTSP is decoded here, by OpenCV's FFmpeg, which cannot
+be separated from its network code.
 
 A message is a kind (1 byte) and a length (4 bytes, little-endian), then that many bytes: ``J`` a JPEG, ``R`` a reading
 of the sensor's shape and type, ``D`` a frame that could not be had (its reason), ``F`` a failure (JSON: word, text).
@@ -10,46 +10,52 @@ of the sensor's shape and type, ``D`` a frame that could not be had (its reason)
 
 import json
 import os
-import random
 import struct
 import time
 from typing import Any, Dict, List
 
+from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
 from edgeveil.edge_runtime.sandbox import hardening
+from edgeveil.edge_runtime.sandbox.account import Account, become
+from edgeveil.edge_runtime.storage.descriptor import write_all
 
 MESSAGE = struct.Struct("<cI")
 JPEG, READING, DROPPED, FAILED = b"J", b"R", b"D", b"F"
-_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_LONGEST_PAUSE_S = 30.0
 
 
 def main(argv: List[str]) -> int:
-    """``argv``: one JSON object of file descriptors: settings (``source``, ``sensor``) and frames, to write to."""
+    """``argv``: one JSON object of the descriptors ``settings`` (``source``, ``sensor``) and ``frames``, to write to,
+    and of the ``account`` to run as (None: this one).
+    """
     handles = json.loads(argv[0])
     hardening.no_core_dumps()
     hardening.end_with_parent()
+    if handles["account"] is not None:
+        become(Account(*handles["account"]))
     with os.fdopen(handles["settings"], "rb") as file:
         settings = json.loads(file.read().decode("utf-8"))
     hardening.no_files()
-    pause_s = _PAUSE_S
+    backoff = Backoff(most_s=_LONGEST_PAUSE_S)
     try:
         while True:
             began = time.monotonic()
-            _tell(handles["frames"], _until_it_fails(settings, handles["frames"]))
-            pause_s = _PAUSE_S if time.monotonic() - began > _LONGEST_PAUSE_S else pause_s
-            time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads load, it hides nothing
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            _send_failure(handles["frames"], _forward(settings, handles["frames"]))
+            if time.monotonic() - began > _LONGEST_PAUSE_S:
+                backoff.reset()
+            time.sleep(backoff.next_s())
     except (BrokenPipeError, KeyboardInterrupt):
         return 0  # the inside has gone
 
 
-def _until_it_fails(settings: Dict[str, Any], handle: int) -> Dict[str, str]:
+def _forward(settings: Dict[str, Any], handle: int) -> Dict[str, str]:
     """Hand on what the camera gives; returns why that ended."""
     try:
         if settings["source"].startswith("rtsp:"):
-            _readings(settings, handle)
+            _forward_samples(settings, handle)
         else:
-            _pictures(settings, handle)
+            _forward_pictures(settings, handle)
         return {"word": "Disconnected", "text": "the camera's stream has ended"}
     except BrokenPipeError:
         raise
@@ -61,7 +67,7 @@ def _until_it_fails(settings: Dict[str, Any], handle: int) -> Dict[str, str]:
         return {"word": "Disconnected", "text": "fetching failed: {}".format(describe(error))}
 
 
-def _pictures(settings: Dict[str, Any], handle: int) -> None:
+def _forward_pictures(settings: Dict[str, Any], handle: int) -> None:
     from edgeveil.edge_runtime.sources.network.http import Pictures
 
     pictures = Pictures(settings["source"])
@@ -76,7 +82,7 @@ def _pictures(settings: Dict[str, Any], handle: int) -> None:
         pictures.close()
 
 
-def _readings(settings: Dict[str, Any], handle: int) -> None:
+def _forward_samples(settings: Dict[str, Any], handle: int) -> None:
     from edgeveil.edge_runtime.sources.network.rtsp import RtspSource
 
     with RtspSource(settings["source"].partition(":")[2], settings["sensor"]) as source:
@@ -91,11 +97,9 @@ def _readings(settings: Dict[str, Any], handle: int) -> None:
             _write(handle, READING, frame._data.tobytes())
 
 
-def _tell(handle: int, failure: Dict[str, str]) -> None:
+def _send_failure(handle: int, failure: Dict[str, str]) -> None:
     _write(handle, FAILED, json.dumps(failure).encode("ascii"))
 
 
 def _write(handle: int, kind: bytes, data: bytes) -> None:
-    left = memoryview(MESSAGE.pack(kind, len(data)) + data)
-    while left:
-        left = left[os.write(handle, left) :]
+    write_all(handle, MESSAGE.pack(kind, len(data)) + data)

@@ -1,13 +1,16 @@
 """``rtsp://``: cameras on a network, read by OpenCV's FFmpeg. Not on-sensor: raw pictures travel over a network."""
 
 import os
+from typing import Any, Optional
 from urllib.parse import quote
+
+import numpy as np
 
 from edgeveil.edge_runtime import camera_address as addresses
 from edgeveil.edge_runtime.errors import Disconnected
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Source, now_ns
+from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
 
 QUIET = {
@@ -18,14 +21,14 @@ QUIET = {
 
 
 class RtspSource(Source):
-    """Gray or RGB uint8 pictures at the bundle's size. A broken connection is told after 5 s."""
+    """Gray or RGB uint8 pictures at the bundle's size. A broken connection is reported after 5 s."""
 
     live = True
     raw_on_network = True
 
-    def __init__(self, place, spec, freshness=None):
+    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
         need_image(spec, "a network camera")
-        text = "rtsp:" + place
+        text = "rtsp:" + where
         address = addresses.parse(text)
         self.name = address.shown
         os.environ.update(QUIET)  # before OpenCV reads them
@@ -37,12 +40,12 @@ class RtspSource(Source):
                 raise Disconnected(
                     "{} cannot be opened: no camera there, or another name and password".format(self.name)
                 )
-            self._ahead = fits(self._read(), spec, self.name, self._cv2)
+            self._ahead: Optional[np.ndarray] = fits(self._read(), spec, self.name, self._cv2)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, url):
+    def _open(self, url: str) -> Any:
         cv2 = self._cv2
         if hasattr(cv2, "setLogLevel"):
             cv2.setLogLevel(0)
@@ -52,7 +55,7 @@ class RtspSource(Source):
         options = [cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, limit, cv2.CAP_PROP_READ_TIMEOUT_MSEC, limit]
         return cv2.VideoCapture(url, cv2.CAP_FFMPEG, options)
 
-    def next(self):
+    def next(self) -> Optional[RawFrame]:
         """The next picture."""
         if self._ahead is not None:
             picture, self._ahead = self._ahead, None
@@ -63,18 +66,18 @@ class RtspSource(Source):
         index, self._next = self._next, self._next + 1
         return RawFrame(picture, index, taken)
 
-    def _read(self):
+    def _read(self) -> np.ndarray:
         good, picture = self._stream.read()
         if not good:
             raise Disconnected("{} sends no pictures any more".format(self.name))
         return picture
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection."""
         self._stream.release()
 
 
-def _with_credentials(address):
+def _with_credentials(address: addresses.Address) -> str:
     """The URL that FFmpeg is given; what was left unquoted is quoted."""
     who = ""
     if address.user is not None:

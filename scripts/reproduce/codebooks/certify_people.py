@@ -1,32 +1,28 @@
-"""Certifies a release on people never seen, over several splits of people, each with a training of its own.
+"""Certifies a codebook on people never seen, over several splits of people, each with a training of its own.
 
-    python scripts/certify_people.py mine.toml --splits 4 --out runs/people --record people.json
+    python -m scripts.reproduce.codebooks.certify_people mine.toml --splits 4 --out runs/people --record people.json
 
 Another seed cuts people into other slices, so each split trains, exports and counts anew, on people that its training
 never saw. All bounds together hold with the recipe's confidence: the splits count as configurations tried. Needs data
 with `subject` (or sessions, then recordings are split). Run again, it goes on with the splits that are missing.
 """
 
-import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.audit import subject
-from edgeveil.trainer.audit.audit import certified
-from edgeveil.trainer.audit.document import environment
 from edgeveil.trainer.audit.open import open_target
-from edgeveil.trainer.audit.sections.certificate_section import strata_of
+from edgeveil.trainer.audit.sections import certificate_section
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Certificate, Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
+from scripts.reproduce import record
 
 
 def certify_split(
@@ -51,9 +47,20 @@ def certify_split(
         )
     asked = recipe.certificate or Certificate()
     rows = dataset.slices.rows()
-    perturbed = subject.through(opened.subject, opened.run, dataset, rows)
-    strata, stream = strata_of(dataset, asked.strata), opened.subject.manifest.get("stream")
-    found = certified(dataset, perturbed, asked, strata, asked.tried * splits, seed, stream)
+    perturbed = subject.perturb_rows(opened.subject, opened.run, dataset, rows)
+    if isinstance(perturbed.bottleneck, str):
+        raise BadInput(certificate_section.refused(perturbed.bottleneck)["sentence"])
+    found = certificate_section.section(
+        dataset,
+        perturbed.bottleneck,
+        perturbed.outputs,
+        table=perturbed.table,
+        tried=asked.tried * splits,
+        confidence=asked.confidence,
+        strata=certificate_section.strata_of(dataset, asked.strata),
+        seed=seed,
+        stream=opened.subject.manifest.get("stream"),
+    )
     if "bound" not in found:
         raise BadInput(found["sentence"])
     test = dataset.part("test")
@@ -96,30 +103,29 @@ def sentence(summary: dict[str, Any], unit: str, confidence: float) -> str:
 
 def main() -> None:
     """Certify every split that is missing, and say what all of them say."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", help="a release: name or file")
-    parser.add_argument("--splits", type=int, default=4)
-    parser.add_argument("--artefact", default="tflite-int8")
-    parser.add_argument("--budget", choices=["full", "quick"], default="full", help="of the training")
-    parser.add_argument("--out", type=Path, required=True, help="folder for runs and exports")
-    parser.add_argument("--record", type=Path, required=True)
-    asked = parser.parse_args()
+    script = record.Script(__file__, __doc__, "mine.toml --out runs/people --record people.json")
+    script.add_argument("recipe", help="a codebook: name or file")
+    script.add_argument("--splits", type=int, default=4)
+    script.add_argument("--artefact", default="tflite-int8")
+    script.add_argument("--budget", choices=["full", "quick"], default="full", help="of the training")
+    script.add_argument("--out", type=Path, required=True, help="folder for runs and exports")
+    script.add_argument("--record", type=Path, required=True)
+    asked = script.parse_args()
     load_tensorflow()
     recipe = Recipe.find(asked.recipe)
     settings = {**recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True), "splits": asked.splits}
-    record = json.loads(asked.record.read_text()) if asked.record.is_file() else {}
-    if record.get("settings") != settings:
-        record = {"kind": "edgeveil-people-splits", "settings": settings, "artefact": asked.artefact, "splits": []}
+    found = record.read(asked.record)
+    if found.get("settings") != settings:
+        found = {"kind": "edgeveil-people-splits", "settings": settings, "artefact": asked.artefact, "splits": []}
     for seed in range(recipe.seed, recipe.seed + asked.splits):
-        if not any(one["seed"] == seed for one in record["splits"]):
+        if not any(one["seed"] == seed for one in found["splits"]):
             how = {"splits": asked.splits, "artefact": asked.artefact, "budget": asked.budget}
-            record["splits"].append(certify_split(recipe, seed, asked.out, **how))
-        record["over_splits"] = over_splits(record["splits"])
-        record |= dict(zip(("versions", "machine"), environment(), strict=True))
-        write_atomic(str(asked.record), (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+            found["splits"].append(certify_split(recipe, seed, asked.out, **how))
+        found["over_splits"] = over_splits(found["splits"])
+        record.write(asked.record, script.made_by(asked), found | record.here())
     confidence = (recipe.certificate or Certificate()).confidence
-    print(sentence(record["over_splits"], record["splits"][0]["certificate"]["unit"], confidence))
+    print(sentence(found["over_splits"], found["splits"][0]["certificate"]["unit"], confidence))
 
 
 if __name__ == "__main__":
-    main()
+    record.run(main)

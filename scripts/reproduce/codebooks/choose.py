@@ -1,7 +1,7 @@
-"""Compares settings of a release on validation rows of its training slices, and records which one they speak for.
+"""Compares settings of a codebook on validation rows of its training slices, and records which one they speak for.
 
-    python scripts/choose_release.py mnist-release --axis perturber.price=2,4,8 --points 1.0 --bits 0.010 --auc 0.56 \\
-        --kept ink slant stroke --folds 2 --out docs/results/privacy/choice-mnist.json
+    python -m scripts.reproduce.codebooks.choose mnist-codebook --axis perturber.price=2,4,8 --points 1.0 \\
+        --bits 0.010 --auc 0.56 --kept ink slant stroke --folds 2 --out docs/results/privacy/choice-mnist.json
 
 Chosen is, of the settings that stay within the limits on the mean of all folds, the one that keeps most: the largest
 mean correlation of the named properties between x and x'. The test slice is never touched. What is in --out already,
@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer import datasets
-from edgeveil.trainer.audit.document import environment
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sweep.axes import Point, parse, points
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+from scripts.reproduce import record
 from scripts.reproduce.codebooks.choosing import compare
+
+EXAMPLE = "wifi-codebook --axis perturber.price=0.5,1 --points 0.3 --bits 0.06 --kept strongest --out choice.json"
 
 
 def figures(found: dict[str, Any]) -> dict[str, float]:
@@ -52,24 +53,24 @@ def summary(folds: dict[str, dict[str, float]], asked: argparse.Namespace) -> di
 
 def main() -> None:
     """Compare, choose, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("recipe")
-    parser.add_argument("--axis", action="append", required=True, help="recipe key and values, as of edgeveil sweep")
-    parser.add_argument("--kept", nargs="+", required=True, help="properties that should be kept")
-    parser.add_argument("--points", type=float, required=True, help="attack over chance, at most")
-    parser.add_argument("--bits", type=float, required=True, help="bits about z over the permutation null, at most")
-    parser.add_argument("--auc", type=float, help="area under the ROC curve within y, at most")
-    parser.add_argument("--strata", nargs="*", default=[], help="attributes within which z is balanced by design")
-    parser.add_argument("--folds", type=int, default=2)
-    parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
+    script = record.Script(__file__, __doc__, EXAMPLE)
+    script.add_argument("recipe")
+    script.add_argument("--axis", nargs="+", required=True, help="recipe key and values, as of edgeveil sweep")
+    script.add_argument("--kept", nargs="+", required=True, help="properties that should be kept")
+    script.add_argument("--points", type=float, required=True, help="attack over chance, at most")
+    script.add_argument("--bits", type=float, required=True, help="bits about z over the permutation null, at most")
+    script.add_argument("--auc", type=float, help="area under the ROC curve within y, at most")
+    script.add_argument("--strata", nargs="*", default=[], help="attributes within which z is balanced by design")
+    script.add_argument("--folds", type=int, default=2)
+    script.add_argument("--out", type=Path, required=True)
+    asked = script.parse_args()
     load_tensorflow()
     recipe = Recipe.find(asked.recipe)
     compared = points([recipe], [parse(text) for text in asked.axis])
     dataset = datasets.load(recipe)
     strata = strata_of(dataset, asked.strata)
-    record = json.loads(asked.out.read_text()) if asked.out.is_file() else {"settings": []}
-    rows = {json.dumps(row["settings"], sort_keys=True): row for row in record["settings"]}
+    before = record.read(asked.out).get("settings", [])
+    rows = {json.dumps(row["settings"], sort_keys=True): row for row in before}
 
     def row_of(point: Point) -> dict[str, Any]:
         key = json.dumps(dict(point.settings), sort_keys=True)
@@ -80,7 +81,6 @@ def main() -> None:
         for row in done:
             row |= summary(row["folds"], asked)
         allowed = [row for row in done if row["within_limits"]]
-        versions, machine = environment()
         text = {
             "kind": "edgeveil-choice",
             "recipe": recipe.name,
@@ -91,10 +91,9 @@ def main() -> None:
             "compared": len(done),
             "chosen": max(allowed, key=lambda row: row["rank"])["settings"] if allowed else None,
             "settings": done,
-            "versions": versions,
-            "machine": machine,
+            **record.here(),
         }
-        write_atomic(str(asked.out), (json.dumps(text, indent=1) + "\n").encode())
+        record.write(asked.out, f"{script.path} {recipe.name}", text)
 
     for number in range(asked.folds):
         missing = [point for point in compared if str(number) not in row_of(point)["folds"]]
@@ -110,4 +109,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    record.run(main)

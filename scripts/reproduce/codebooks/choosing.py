@@ -1,4 +1,4 @@
-"""Settings of a release compared on validation rows of the training slices; the test slice has no part in it.
+"""Settings of a codebook compared on validation rows of the training slices; the test slice has no part in it.
 
 Each fold holds other rows out of the first two slices, a fifth of each: trunk, codes and donors know nothing of them.
 Codes are counted there (codebook_summary), so a setting costs the seconds of learning its codes, and settings
@@ -17,7 +17,7 @@ from edgeveil.trainer.audit.sections.codebook_summary import measure
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, Slices
 from edgeveil.trainer.perturbers.codebook import fit
-from edgeveil.trainer.recipe.perturber import Release
+from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Recipe
 
 SHARE = 0.2  # of each training slice, as runs hold out
@@ -38,7 +38,7 @@ def fold(dataset: Dataset, number: int) -> Dataset:
 def compare(
     dataset: Dataset,
     recipe: Recipe,
-    settings: Sequence[Release],
+    settings: Sequence[Codebook],
     *,
     fold_number: int,
     strata: np.ndarray | None = None,

@@ -1,6 +1,8 @@
-"""Trains, exports and measures a release on several seeds, and records what its int8 artefact leaks and keeps.
+"""Trains, exports and measures a codebook on several seeds, and records what its int8 artefact leaks and keeps.
 
-    python scripts/reproduce_release.py mnist-release --out runs --record docs/results/privacy/release-mnist.json
+    python -m scripts.reproduce.codebooks.seeds mnist-codebook --out runs \\
+        --record docs/results/privacy/codebook-mnist.json
+    python -m scripts.reproduce.codebooks.seeds --run runs/mnist-codebook --export exports/mnist-codebook
 
 A seed is other slices, other first weights and another order. Each is recorded when it is done; run again, the script
 goes on with those that are missing. Keras, float32 and int8 stand side by side, through the edge runtime; y-hat of int8
@@ -9,9 +11,14 @@ is compared with that of Keras on the same test rows (McNemar's test, and by how
 With ``--networks quick`` or ``thorough`` the networks of `edgeveil audit` attack the int8 x' as well, though counting
 codes is exact: they confirm it. That is added to seeds on record too, from the runs in --out.
 With ``--again`` what is counted is counted anew, after a change to the measure.
+
+With ``--run`` one run that is there is measured and printed as JSON, nothing recorded: certificate, attacks on its
+codes, what it keeps. With ``--export`` the codes are those of that artefact through the edge runtime, else those of
+Keras. Strata of the null and the number of configurations tried are those of the recipe's ``[certificate]``. Of a
+codebook that is held, the code is drawn from P(c | y-hat): what is counted there is y-hat, each reading standing for a
+whole track.
 """
 
-import argparse
 import hashlib
 import json
 import time
@@ -24,22 +31,25 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import LimitNotMet
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit import subject
 from edgeveil.trainer.audit.audit import examine, raw_rates
-from edgeveil.trainer.audit.document import environment
+from edgeveil.trainer.audit.sections.certificate_section import strata_of
+from edgeveil.trainer.audit.sections.codebook_summary import measure
+from edgeveil.trainer.audit.subject import in_chunks
 from edgeveil.trainer.export.export import export as export_run
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.schema import Certificate, Recipe
+from edgeveil.trainer.runs.fitted import KerasRunner
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
-from scripts.reproduce.codebooks.measure import KERAS, measured, pipeline, told
+from scripts.reproduce import record
 
-SHIPS = "tflite-int8"
+KERAS, SHIPS = "keras", "tflite-int8"
 ARTEFACTS = (KERAS, "tflite-float32", SHIPS)
 NETWORKS = ("BatchNorm MLP", "CNN", "BatchNorm CNN", "fine-tuned D_z", "mixed", "inversion")
 AGAIN = 16  # releases of the same x
@@ -91,8 +101,53 @@ def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
         "cost": {name: export.manifest["models"]["encoder"][name] for name in ("macs", "parameters")},
         "training_s": run.facts["wall_time_s"],
         "wall_time_s": round(time.monotonic() - started, 1),
-        **dict(zip(("versions", "machine"), environment(), strict=True)),
+        **record.here(),
     }
+
+
+def holds(run: Run) -> bool:
+    """Whether all that leaves of x is y-hat, of a track or as it is: codes are drawn from P(c | y-hat), x or no x."""
+    stream = run.perturber().stream
+    return stream is not None and stream["hold"] != "frame"
+
+
+def told(run: Run, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What of ``outputs`` depends on x and nothing else does: the code c', or where it is held, y-hat."""
+    return outputs["label" if holds(run) else "code"]
+
+
+def pipeline(run: Run, export: ExportFolder | None, artefact: str) -> Pipeline:
+    """The codebook of a run, on Keras or as one artefact of its export; an output ``sent`` says c."""
+    fitted = run.perturber()
+    label = next(output["tensor"] for output in fitted.outputs if output["kind"] == "label")
+    tensor = label if holds(run) else "code"  # before any channel
+    sent = {"name": "sent", "kind": "code", "tensor": tensor, "shape": [], "dtype": "int64"}
+    if export is not None and artefact != KERAS:
+        manifest = {**export.manifest, "outputs": [*export.manifest["outputs"], sent]}
+        return load_pipeline(manifest, export.members, artefact)
+    description: dict[str, Any] = {**fitted.description(), "outputs": [*fitted.outputs, sent]}
+    runners = {name: KerasRunner(model) for name, model in fitted.models.items()}
+    return Pipeline(description, tables=dict(fitted.tables), runners=runners)
+
+
+def measured(run: Run, through: Pipeline, *, tried: int | None = None) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """What ``edgeveil.trainer.audit.sections.codebook_summary`` says of it, and its outputs on the test slice."""
+    dataset, asked = run.dataset(), run.recipe.certificate or Certificate()
+    outputs: list[Mapping[str, np.ndarray]] = []
+
+    def perturb(x: np.ndarray) -> Mapping[str, np.ndarray]:
+        outputs.append(in_chunks(through.run, x))
+        return {**outputs[-1], "code": told(run, outputs[-1])}
+
+    found = measure(
+        dataset,
+        perturb,
+        codes=len(dataset.y_names) * (1 if holds(run) else run.recipe.perturber.codes),
+        channel=None if holds(run) else run.perturber().tables.get("channel"),
+        strata=strata_of(dataset, asked.strata),
+        tried=asked.tried if tried is None else tried,
+    )
+    return found, outputs[0]
 
 
 def made(recipe: Recipe, seed: int, out: Path) -> tuple[Run, ExportFolder]:
@@ -126,10 +181,10 @@ def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any
     run, export = made(recipe, seed, out)
     dataset = run.dataset()
     rows = dataset.slices.rows()
-    left = subject.through(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, rows).released
+    left = subject.perturb_rows(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, rows).released
     families = tuple(family for family in adversaries() if family.name in NETWORKS or family.kind != "adaptive")
     tries = replace(BUDGETS[budget], every_family=True, confirm=True)
-    found = examine(dataset, left, run.classifiers(), tries, seed, lambda _rows: None, families=families).as_dict()
+    found = examine(dataset, left, run.classifiers(), tries, seed, families=lambda _problem: families).as_dict()
     kept = ("target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "learning_curve")
     return {
         "budget": budget,
@@ -169,45 +224,57 @@ def over_seeds(seeds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Record every seed that is missing."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("recipe")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--out", type=Path, required=True, help="folder for runs and exports")
-    parser.add_argument("--record", type=Path, required=True)
-    parser.add_argument("--networks", choices=sorted(BUDGETS), help="let networks attack x' too, and how hard")
-    parser.add_argument(
+    """Record every seed that is missing, or print what is found of one run."""
+    script = record.Script(__file__, __doc__, "wifi-codebook --out runs --record codebook-wifi.json")
+    script.add_argument("recipe", nargs="?")
+    script.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    script.add_argument("--out", type=Path, help="folder for runs and exports")
+    script.add_argument("--record", type=Path)
+    script.add_argument("--run", type=Path, help="measure this run of a codebook instead, and print it")
+    script.add_argument("--export", type=Path, help="with --run: folder that `edgeveil export` made of it")
+    script.add_argument("--artefact", default=SHIPS, help="with --export: tflite-int8, onnx-float32, ...")
+    script.add_argument("--tried", type=int, help="with --run: configurations ever compared on these test rows")
+    script.add_argument("--networks", choices=sorted(BUDGETS), help="let networks attack x' too, and how hard")
+    script.add_argument(
         "--again", action="store_true", help="measure seeds on record anew; runs that are not in --out are made"
     )
-    asked = parser.parse_args()
+    asked = script.parse_args()
+    if asked.run:
+        export = ExportFolder.open(asked.export) if asked.export else None
+        artefact, run = asked.artefact if export else KERAS, Run.open(asked.run)
+        found, _ = measured(run, pipeline(run, export, artefact), tried=asked.tried)
+        print(json.dumps({"recipe": run.recipe.name, "artefact": artefact, **found}))
+        return
+    if not (asked.recipe and asked.out and asked.record):
+        script.error("a recipe with --out and --record, or --run was expected")
     load_tensorflow()
     recipe = Recipe.find(asked.recipe)
     settings: Mapping[str, Any] = recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
-    record = json.loads(asked.record.read_text()) if asked.record.is_file() else {}
-    if record.get("settings") != settings:
-        record = {"kind": "edgeveil-release-record", "recipe": recipe.name, "settings": settings, "seeds": []}
+    found = record.read(asked.record)
+    if found.get("settings") != settings:
+        found = {"kind": "edgeveil-codebook-record", "recipe": recipe.name, "settings": settings, "seeds": []}
     for seed in asked.seeds:
-        one = next((done for done in record["seeds"] if done["seed"] == seed), None)
+        one = next((done for done in found["seeds"] if done["seed"] == seed), None)
         if one is None or asked.again:
             before, one = one, seed_record(recipe, seed, asked.out)
             if before and "networks" in before and before["sha256"] == one["sha256"]:
                 one["networks"] = before["networks"]  # of the same artefact
-            others = [done for done in record["seeds"] if done["seed"] != seed]
-            record["seeds"] = sorted([*others, one], key=lambda done: done["seed"])
-            record["over_seeds"] = over_seeds(record["seeds"])
-            write(asked.record, record)
+            others = [done for done in found["seeds"] if done["seed"] != seed]
+            found["seeds"] = sorted([*others, one], key=lambda done: done["seed"])
+            found["over_seeds"] = over_seeds(found["seeds"])
+            write(asked.record, script, found)
         if asked.networks and one.get("networks", {}).get("budget") not in (asked.networks, "thorough"):
             one["networks"] = networks(recipe, seed, asked.out, asked.networks)
             if one["networks"]["sha256"] != one["sha256"][SHIPS]:
                 say(f"Seed {seed}: the artefact in {asked.out} is not the one on record; the record names both hashes.")
-            write(asked.record, record)
+            write(asked.record, script, found)
 
 
-def write(path: Path, record: Mapping[str, Any]) -> None:
+def write(path: Path, script: record.Script, found: Mapping[str, Any]) -> None:
     """The record, whole or not at all."""
-    write_atomic(str(path), (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
-    say(f"{record['recipe']}: recorded in {path}")
+    record.write(path, f"{script.path} {found['recipe']}", found)
+    say(f"{found['recipe']}: recorded in {path}")
 
 
 if __name__ == "__main__":
-    main()
+    record.run(main)

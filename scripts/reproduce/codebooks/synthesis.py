@@ -1,26 +1,22 @@
-"""What a release is good for by how its x' is made: donors, centroids or a decoder, beside raw and label-only.
+"""What a codebook is good for by how its x' is made: donors, centroids or a decoder, beside raw and label-only.
 
-The codes are those of DATA-release whatever is drawn for them, so what leaks is the same up to training noise; what
-differs is what x' can be used for. Each way is trained on the D_y and D_z of the recorded release's run, exported, and
+The codes are those of DATA-codebook whatever is drawn for them, so what leaks is the same up to training noise; what
+differs is what x' can be used for. Each way is trained on the D_y and D_z of the recorded codebook's run, exported, and
 its int8 artefact measured through the edge runtime: Table 5's networks, a fresh discriminator, what is kept, and the
 counting attack again; the same networks on raw readings, and on label-only as mean and as donor, stand beside them once
 a seed. Where a way cannot be trained (a code of too few people), the record says why. Written row by row: run again,
 the script goes on; a row of another recipe, or one that was refused, is measured anew. The runs are those that
-scripts/reproduce_release.py left in --out, or are made there.
+codebooks/seeds.py left in --out, or are made there.
 
-    EDGEVEIL_DATA=... .venv/bin/python scripts/measure_synthesis.py --out runs/release --data faces wifi --seeds 0
+    EDGEVEIL_DATA=... python -m scripts.reproduce.codebooks.synthesis --out runs/codebook --data faces --seeds 0
 """
 
-import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.audit import subject
-from edgeveil.trainer.audit.document import environment
 from edgeveil.trainer.audit.sections import retained
 from edgeveil.trainer.export.export import export as export_run
 from edgeveil.trainer.export.folder import ExportFolder
@@ -30,8 +26,8 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
-from scripts.reproduce.codebooks.measure import measured, pipeline
-from scripts.reproduce.codebooks.seeds import SHIPS, hashes, made
+from scripts.reproduce import record
+from scripts.reproduce.codebooks.seeds import SHIPS, hashes, made, measured, pipeline
 
 RECORD = Path("docs/results/privacy/synthesis.json")
 DATA = ("mnist", "wifi", "faces", "depth")
@@ -40,9 +36,9 @@ BESIDE = "beside"  # raw readings and label-only
 
 
 def made_so(recipe: Recipe, way: str, seed: int, out: Path) -> tuple[Run, ExportFolder]:
-    """Run and export of one way, made now or earlier; the recipe's own way is the recorded release itself.
+    """Run and export of one way, made now or earlier; the recipe's own way is the recorded codebook itself.
 
-    Raises ``Refused`` where the way cannot be trained for this release.
+    Raises ``Refused`` where the way cannot be trained for this codebook.
     """
     own = made(recipe, seed, out)
     if way == recipe.perturber.synthesis:
@@ -79,7 +75,7 @@ def row(recipe: Recipe, way: str, seed: int, out: Path) -> dict[str, Any]:
         return {"refused": str(error)}
     dataset = run.dataset()
     found, _ = measured(run, pipeline(run, export, SHIPS))
-    left = subject.through(
+    left = subject.perturb_rows(
         subject.Subject(export.manifest, export.members, SHIPS), run, dataset, dataset.slices.rows()
     ).released
     return {
@@ -99,26 +95,26 @@ def beside(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
     dataset = run.dataset()
     floor = from_classifier(dataset.for_training(), run.classifiers()["target"])
     outputs = subject.in_chunks(floor.perturb, dataset.x[dataset.slices.rows()])
-    return {"collateral": retained.beside(dataset, outputs["frame"], outputs["label"], "quick", seed)}
+    return {"collateral": retained.label_only(dataset, outputs["frame"], outputs["label"], "quick", seed)}
 
 
-def _read(record: Path) -> list[dict[str, Any]]:
-    return json.loads(record.read_text())["rows"] if record.is_file() else []
+def _read(path: Path) -> list[dict[str, Any]]:
+    return record.read(path).get("rows", [])
 
 
 def main() -> None:
     """Measure the rows that are missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for runs and exports")
-    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--record", type=Path, default=RECORD)
-    asked = parser.parse_args()
+    script = record.Script(__file__, __doc__, "--out runs/codebook --data wifi --seeds 0")
+    script.add_argument("--out", type=Path, required=True, help="folder for runs and exports")
+    script.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    script.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    script.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    script.add_argument("--record", type=Path, default=RECORD)
+    asked = script.parse_args()
     load_tensorflow()
     for seed in asked.seeds:
         for data in asked.data:
-            recipe = Recipe.find(f"{data}-release")
+            recipe = Recipe.find(f"{data}-codebook")
             settings = recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
             for way in (BESIDE, *asked.ways):
                 about = {"data": data, "seed": seed, "synthesis": way}
@@ -130,23 +126,21 @@ def main() -> None:
                 say(f"{recipe.name}, seed {seed}: {way}")
                 started = time.monotonic()
                 found = beside(recipe, seed, asked.out) if way == BESIDE else row(recipe, way, seed, asked.out)
-                versions, machine = environment()
                 about["settings"] = settings
                 about["wall_s"] = round(time.monotonic() - started, 1)
-                new = {**about, **found, "versions": versions, "machine": machine}
-                write(asked.record, new)
+                write(asked.record, {**about, **found, **record.here()})
 
 
-def write(record: Path, new: dict[str, Any]) -> None:
+def write(path: Path, new: dict[str, Any]) -> None:
     """Put a row into the record, in the place of an older one; others' rows stay."""
 
     def key(one: dict[str, Any]) -> tuple[Any, ...]:
         return one["data"], one["seed"], (BESIDE, *WAYS).index(one["synthesis"])
 
-    rows = sorted([*(one for one in _read(record) if key(one) != key(new)), new], key=key)
-    document = {"kind": "edgeveil-synthesis-record", "rows": rows}
-    write_atomic(str(record), (json.dumps(document, indent=1) + "\n").encode())
+    rows = sorted([*(one for one in _read(path) if key(one) != key(new)), new], key=key)
+    by = Path(__file__).resolve().relative_to(record.ROOT).as_posix()
+    record.write(path, by, {"kind": "edgeveil-synthesis-record", "rows": rows})
 
 
 if __name__ == "__main__":
-    main()
+    record.run(main)

@@ -1,4 +1,4 @@
-"""Write devices/calibration/published.csv: what others measured on boards, with MACs that were counted or published.
+"""Write devices/latency/published.csv: what others measured on boards, with MACs that were counted or published.
 
 Reads a table of published figures (``--from``; its columns are those of the result, less what is added here) and adds,
 for each model and input, MACs, depthwise MACs, parameters and the bytes of a frame in and out. Each row says in
@@ -11,7 +11,6 @@ for each model and input, MACs, depthwise MACs, parameters and the bytes of a fr
 Nothing is guessed. ``device``, ``runtime`` and ``precision`` get one spelling beside the one they were published under.
 """
 
-import argparse
 import csv
 import io
 import re
@@ -21,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from scripts.reproduce import record
 
-RESULT = Path("devices/calibration/published.csv")
+RESULT = Path("devices/latency/published.csv")
 DROPPED = ("gflops_2xmac", "gmacs", "mparams", "effective_gflops", "fps", "published_as")
 # published spelling -> the board, and what the interpreter runs on there
 DEVICES = {
@@ -201,10 +201,9 @@ def _row(row: dict[str, str], cost: Any, shares: dict[str, float]) -> dict[str, 
 
 def main() -> int:
     """Count, and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/count_calibration.py --from it.csv")
-    parser.add_argument("--from", dest="source", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=RESULT)
-    options = parser.parse_args()
+    script = record.Script(__file__, __doc__, "--from it.csv", out=RESULT)
+    script.add_argument("--from", dest="source", type=Path, required=True)
+    options = script.parse_args()
     with options.source.open(newline="") as file:
         given = csv.DictReader(file)
         rows = completed([*given, *({**dict.fromkeys(given.fieldnames or (), ""), **row} for row in ADDED)])
@@ -222,4 +221,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

@@ -6,15 +6,13 @@ regression is fitted is chosen anew each time, without the network that is left 
 the same fits, wherever another network on the board costs more in every respect. The second method, the
 paper's Table 4, gets the left-out network's latency on the reference machine, as it would in use. A row is refused
 where ``edgeveil estimate`` would refuse it. Takes five minutes. Records docs/results/bench/estimator.json and writes
-the table of docs/benchmarks.md.
+the table of docs/results/estimator.md.
 """
 
 import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
-import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -26,12 +24,12 @@ import numpy as np
 from edgeveil.devices.latency.calibration import Row, published
 from edgeveil.devices.latency.estimate import FARTHEST, LEAST_NETWORKS, SHARE, Network, at_least, by_reference, estimate
 from edgeveil.devices.latency.regression import Regression
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report.bench import write_guide
+from scripts.reproduce import record
 from scripts.reproduce.estimator.variants import USUAL, chosen, scored, spreads
 
 RESULT = Path("docs/results/bench/estimator.json")
-GUIDE = Path("docs/benchmarks.md")
+GUIDE = Path("docs/results/estimator.md")
 REFERENCE = "coral-dev-board-cpu/tflite"  # the machine of the table with the most networks
 MANY, MOST_WIDTH = 20, 3.0
 SHORTEST_MS = 0.01  # a line that goes below 0 ms is cut here, for the score alone
@@ -111,10 +109,8 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Measure and record; exit code 3 where a board with many rows has ranges that are too wide."""
-    example = "Example: python -m scripts.reproduce.estimator.leave_one_out --out estimator.json"
-    parser = argparse.ArgumentParser(description=__doc__, epilog=example)
-    parser.add_argument("--out", type=Path, default=RESULT)
-    options = parser.parse_args()
+    script = record.Script(__file__, __doc__, out=RESULT)
+    options = script.parse_args()
     rows = published()
     found: dict[str, list[dict[str, Any]]] = {"regression": [], "line": []}
     for model in sorted({row.model for row in rows}):
@@ -149,8 +145,7 @@ def main() -> int:
         "spreads_of_the_whole_table": spreads(Regression(rows)),
         "misses": _misses(found["regression"]),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
+    record.write(options.out, script.path, document)
     if options.out == RESULT:
         write_guide(RESULT.parent, GUIDE)
     wide = False

@@ -1,4 +1,4 @@
-"""What docs/capture-loop.md says of measurements, from what bench_loop.py, replay_overhead.py and soak.py recorded."""
+"""The tables of docs/results/capture-loop.md, from what capture_loop, replay_overhead_depth and soak recorded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def page(text: str, results: Path) -> str:
     def part(file: str, make: Callable[[Record], str]) -> str:
         path = results / f"{file}.json"
         if not path.is_file():
-            raise BadInput(f"{path} is not there; record it first (the scripts of docs/capture-loop.md).")
+            raise BadInput(f"{path} is not there; record it first (the scripts of docs/results/capture-loop.md).")
         return make(json.loads(path.read_text(encoding="utf-8")))
 
     return filled(text, {name: partial(part, *how) for name, how in _PARTS.items()})
@@ -50,7 +50,7 @@ def _loop(document: Record) -> str:
         ]
         for row in document["rows"]
     ]
-    head = ["input", "artefact", "interpreter, frames/s", "loop, frames/s", "ratio", "beside a stranger"]
+    head = ["input", "artefact", "interpreter, frames/s", "loop, frames/s", "ratio", "ratio, with an unrelated load"]
     note = f"{document['turns']} turns of {document['seconds_a_turn']:g} s; {document['verdict']}.\n"
     return markdown([*head, "added, us a frame"], rows) + "\n" + note
 

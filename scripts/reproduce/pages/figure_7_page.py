@@ -18,7 +18,7 @@ NAMES = {
     "ap": "AP",
     "laplace": "DP (Laplace)",
     "minimax": "minimax",
-    "release": "release",
+    "codebook": "codebook",
     "label-only": "label-only (the floor)",
 }
 GREY = "#4a4f54"
@@ -101,7 +101,7 @@ def draw(frontier: Mapping[str, Any], out: Path) -> None:
             axes.set_xlabel("Acc(D_y) given up, points")
             axes.grid(color="#dedbd2", linewidth=0.8)
             axes.spines[["top", "right"]].set_visible(False)
-        figure.axes[0].set_ylabel("off Acc(D_z), points (dashed: all there is)")
+        figure.axes[0].set_ylabel("off Acc(D_z), points (dashed: the most possible)")
         handles, names = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower left", frameon=False, fontsize=8, ncols=4)
         with atomic_path(str(out)) as temporary:

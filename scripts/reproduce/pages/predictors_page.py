@@ -1,4 +1,4 @@
-"""The tables of docs/linear-cleaners.md, from what scripts/reproduce_predictors.py and bench_cleaner.py recorded."""
+"""The tables of docs/results/linear-cleaners.md, from the records of the scripts that it names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tables_in(text: str, results: Path) -> str:
     def table(file: str, make: Callable[[Rows], str]) -> str:
         path = results / f"{file}.json"
         if not path.is_file():
-            raise BadInput(f"{path} is not there; record it first (the scripts of docs/linear-cleaners.md).")
+            raise BadInput(f"{path} is not there; record it first (the scripts of docs/results/linear-cleaners.md).")
         return make(json.loads(path.read_text(encoding="utf-8"))["rows"])
 
     return filled(text, {name: partial(table, *how) for name, how in _TABLES.items()})

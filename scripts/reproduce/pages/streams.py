@@ -14,12 +14,12 @@ from edgeveil.trainer.measures.intervals import Interval, mean
 
 WAYS = {
     "held": "**class held for the track, code drawn once**",
-    "held, true class": "the same with the true class: nothing to be had",
-    "independent": "code drawn for every frame, y-hat unheld",
-    "independent, true class": "the same with the true class: nothing to be had",
+    "held, true class": "the same with the true class: nothing to learn",
+    "independent": "code drawn for every frame, y-hat not held",
+    "independent, true class": "the same with the true class: nothing to learn",
     "lp": "distance-minimising channel (LP 0), drawn for every frame",
     "learned": "learned code for every frame, no channel",
-    "learned, people permuted": "the same with people shuffled within y: nothing to be had",
+    "learned, people permuted": "the same with people shuffled within y: nothing to learn",
 }
 BASELINE = {
     "held": "held, true class",

@@ -1,4 +1,4 @@
-"""What docs/results/privacy/synthesis.json says: donors, centroids and a decoder for the codes of one release."""
+"""What docs/results/privacy/synthesis.json says: donors, centroids and a decoder for the codes of one codebook."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from scripts.reproduce.pages import table_2_page
 from scripts.reproduce.pages.table_2_cells import number, percent
 
-WAYS = {"donor": "donor", "centroid": "centroid", "decoder": "decoder: nobody's record"}
+WAYS = {"donor": "donor", "centroid": "centroid", "decoder": "decoder: no real record"}
 BESIDE = {
-    "raw": "raw readings",
+    "raw": "raw samples",
     "label_only_mean": "label-only, as mean",
     "label_only_donor": "label-only, as random donor",
 }

@@ -1,4 +1,4 @@
-"""The page on Table 2 in words: every cell of docs/results-table-2.md, from the records alone."""
+"""The page on Table 2 in words: every cell of docs/results/table-2.md, from the records alone."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ WHAT = {
 }
 
 
-def sections(records: Sequence[Record], releases: Mapping[str, Record]) -> dict[str, dict[str, Any]]:
+def sections(records: Sequence[Record], codebooks: Mapping[str, Record]) -> dict[str, dict[str, Any]]:
     """What the template shows of each data set, by its name; only ``paper`` where nothing was recorded of it."""
-    return {NAMES[data]: _section(records, data, releases.get(data)) for data in PAPER}
+    return {NAMES[data]: _section(records, data, codebooks.get(data)) for data in PAPER}
 
 
 def made_with(records: Sequence[Record]) -> list[str]:
@@ -46,7 +46,7 @@ def number(value: Spread | None) -> str:
     return MISSING if value is None else f"{value.mean:.2f} [{value.low:.2f}, {value.high:.2f}]"
 
 
-def _section(records: Sequence[Record], data: str, release: Record | None) -> dict[str, Any]:
+def _section(records: Sequence[Record], data: str, codebook: Record | None) -> dict[str, Any]:
     mine = [record for record in records if record["data"] == data]
     if not mine:
         return {"paper": PAPER[data], "rows": []}
@@ -61,8 +61,8 @@ def _section(records: Sequence[Record], data: str, release: Record | None) -> di
         "paper": PAPER[data],
         "sentence": f"{WHAT[data]} {_chance(mine)}",
         "rows": [_row(records, data, row) for row in ROWS if row != "minimax" or data in MINIMAX]
-        + ([] if release is None else [_release(release)]),
-        "lines": list(_lines(records, data, release)),
+        + ([] if codebook is None else [_codebook(codebook)]),
+        "lines": list(_lines(records, data, codebook)),
         "seeds": [_seed(record) for row in ROWS for record in mine if record["row"] == row],
         "properties": [_name(mine, name, about) for name, about in properties.items()],
         "useful": [_useful(title, found, properties) for title, found in table_2_page.useful(records, data)],
@@ -78,7 +78,7 @@ def _chance(mine: Sequence[Record]) -> str:
     raw = {record["seed"]: record["audit"]["raw"] for record in mine}
     y, z = (percent(table_2_page.spread([one[name] for one in raw.values()])) for name in ("target", "sensitive"))
     return (
-        f"Chance, knowing y alone: prior {prior:.1f}, majority {majority:.1f}. On raw readings D_y is right {y}, and "
+        f"Chance, knowing y alone: prior {prior:.1f}, majority {majority:.1f}. On raw samples D_y is right {y}, and "
         f"D_z, knowing y, {z}."
     )
 
@@ -104,9 +104,9 @@ def _row(records: Sequence[Record], data: str, row: str) -> list[str]:
     ]
 
 
-def _release(release: Record) -> list[str]:
+def _codebook(codebook: Record) -> list[str]:
     """The recommended perturber from its own record; networks on its x' where they were run."""
-    seeds, over = release["seeds"], release["over_seeds"]
+    seeds, over = codebook["seeds"], codebook["over_seeds"]
     right = np.mean([one["artefacts"]["tflite-int8"]["label_accuracy"] for one in seeds])
     spent = np.mean([one["training_s"]["perturber"] for one in seeds])
     tried = [one["networks"] for one in seeds if "networks" in one]
@@ -119,7 +119,7 @@ def _release(release: Record) -> list[str]:
         budgets = ", ".join(sorted({found["budget"] for found in tried}))
         best += f"; networks ({budgets}) {percent(table_2_page.spread([found['worst_adaptive'] for found in tried]))}"
     return [
-        "**release** (counting attacks, [its own page](results-releases.md))",
+        "**codebook** (counting attacks, [its own page](codebooks.md))",
         f"{100 * right:.1f}",
         fixed,
         "-",
@@ -136,7 +136,7 @@ def _paper(data: str, row: str) -> str:
     return "-" if figure is None else f"{figure:g}"
 
 
-def _lines(records: Sequence[Record], data: str, release: Record | None) -> Iterator[str]:
+def _lines(records: Sequence[Record], data: str, codebook: Record | None) -> Iterator[str]:
     if data in TARGETS:
         most, least = TARGETS[data]
         yield f"* Target for PR-GAN: fixed at most {100 * most:g} at y right at least {100 * least:g}."
@@ -150,20 +150,21 @@ def _lines(records: Sequence[Record], data: str, release: Record | None) -> Iter
     for row in TRAINED:
         seeds = table_2_page.missed_floor(records, data, row)
         if seeds:
-            yield f"* {ROWS[row]}: no checkpoint kept y as asked on validation for seed {', '.join(map(str, seeds))}."
+            missed = ", ".join(map(str, seeds))
+            yield f"* {ROWS[row]}: no checkpoint kept y as required on validation, for seed {missed}."
     spent = [s for row in TRAINED for s in table_2_page.training_s(records, data, row)["classifiers"]]
     if spent:
         yield (
-            f"* Training is of the perturber alone, on one core of a machine that had other work; D_y and D_z together "
-            f"took {np.mean(spent):.0f} s more, once a seed."
+            f"* Training time is that of the perturber alone, on one core of a machine with other work. D_y and D_z "
+            f"together took {np.mean(spent):.0f} s more for each seed."
         )
     if data == "wifi":
         yield (
-            "* *y right* is what D_y reads from x'. The mean that label-only draws is rounded to seen or not, and D_y "
-            "often misreads it; the label that leaves beside it is right as often as D_y is on raw readings."
+            "* *y right* is what D_y reads from x'. Label-only's class mean is rounded to seen or not seen, and D_y "
+            "often misreads it; the label sent with it is right as often as D_y is on raw samples."
         )
-    if release is not None and data == "wifi":
-        yield "* The release takes signal strengths as a phone measures them, the other rows whether a point was seen."
+    if codebook is not None and data == "wifi":
+        yield "* The codebook takes signal strengths as a phone measures them, the other rows whether a point was seen."
 
 
 def _seed(record: Record) -> list[str]:

@@ -13,8 +13,8 @@ ROWS = {
     "ngp": "NGP: no discriminator",
     "ap": "AP: no target classifier",
     "laplace": "DP: Laplace noise",
-    "minimax": "minimax: adversaries that keep learning",
-    "random": "random: noise, nothing of x",
+    "minimax": "minimax: adversaries that keep training",
+    "random": "random: noise that does not depend on x",
     "label-only": "label-only: the predicted y alone",
 }
 TRAINED = ("prgan", "ngp", "ap", "laplace", "minimax")
@@ -186,7 +186,7 @@ def useful(records: Sequence[Record], data: str) -> Iterator[tuple[str, list[Rec
     """Title and, by seed, ``train_on_it`` and the like: of raw readings, of every row, of label-only's two forms."""
     beside = list(_beside(records, data))
     if beside:
-        yield "raw readings", [one["raw"] for one in beside]
+        yield "raw samples", [one["raw"] for one in beside]
     for row in TRAINED:
         if found := collaterals(records, data, row):
             yield ROWS[row], [one["perturbed"] for one in found]

@@ -26,8 +26,8 @@ def _label_only_donor(run: Run, rng: np.random.Generator) -> FittedPerturber:
 
 
 ROWS: dict[str, Make] = {
-    "original": lambda run, rng: baseline_original.fit(run.dataset().for_training(), rng, None, run),
-    "random": lambda run, rng: baseline_random.fit(run.dataset().for_training(), rng, None, run),
+    "original": lambda run, _rng: baseline_original.perturber(run.dataset().for_training()),
+    "random": lambda run, _rng: baseline_random.perturber(run.dataset().for_training()),
     "label-only": _label_only,
     "label-only donor": _label_only_donor,
 }

@@ -5,16 +5,11 @@ It never ships: a manifest in which a reading reaches an output unperturbed is r
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Run
 
 
-def fit(dataset: Dataset, _rng: np.random.Generator, _budget: Any, _run: Run) -> FittedPerturber:
+def perturber(dataset: Dataset) -> FittedPerturber:
     """The identity, but for the rounding of the unit cube; nothing is trained."""
     return FittedPerturber(
         kind="original",

@@ -5,16 +5,11 @@ Nothing is left to attack, and nothing to use. It never ships: a manifest in whi
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Run
 
 
-def fit(dataset: Dataset, _rng: np.random.Generator, _budget: Any, _run: Run) -> FittedPerturber:
+def perturber(dataset: Dataset) -> FittedPerturber:
     """Fresh noise for every reading; nothing is trained."""
     return FittedPerturber(
         kind="random",

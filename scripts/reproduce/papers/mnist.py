@@ -1,9 +1,8 @@
 """MNIST end to end: train, export all, audit, seal, run, bench; records docs/results/privacy/mnist-prgan.json.
 
-The table in docs/results-mnist.md is generated from that file by scripts/make_result_docs.py.
+The table in docs/results/mnist.md is generated from that file by pages/write_pages.py.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -15,7 +14,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.export.export import export
@@ -23,7 +22,9 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.train import train
+from scripts.reproduce import record
 
+RECORD = Path("docs/results/privacy/mnist-prgan.json")
 ARTEFACTS = ["tflite-int8", "tflite-float32", "onnx-float32", "keras"]
 PROFILES = ["coral-dev-board", "raspberry-pi3-ncs2", "jetson-nano", "raspberry-pi-cpu", "workstation"]
 
@@ -34,16 +35,16 @@ def edge(*arguments: str) -> dict:
         [sys.executable, "-m", "edgeveil.edge_runtime", *arguments, "--json"], stdout=subprocess.PIPE, check=False
     )
     if done.returncode not in (0, 3):
-        raise SystemExit(f"edge_runtime {arguments[0]} ended with code {done.returncode}")
+        raise DeviceFailed(f"edge_runtime {arguments[0]} ended with code {done.returncode}.")
     return json.loads(done.stdout)
 
 
 def main() -> None:
     """Do all of it in the folder that --out names; a finished training there is used again."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/reproduce_mnist.py --out runs/mnist")
-    parser.add_argument("--out", type=Path, default=Path("runs/mnist"))
-    parser.add_argument("--budget", choices=["quick", "thorough"], default="quick", help="how hard the adversaries try")
-    options = parser.parse_args()
+    script = record.Script(__file__, __doc__, "--out runs/mnist")
+    script.add_argument("--out", type=Path, default=Path("runs/mnist"))
+    script.add_argument("--budget", choices=["quick", "thorough"], default="quick", help="how hard the adversaries try")
+    options = script.parse_args()
     out: Path = options.out
     clock = {}
 
@@ -77,11 +78,9 @@ def main() -> None:
         "run": edge("run", *common, "--source", f"npz:{out / 'frames.npz'}", "--sink", f"npz:{out / 'perturbed.npz'}"),
         "bench": {name: edge("bench", *common, "--artefact", name) for name in ARTEFACTS if name != "keras"},
     }
-    record = Path("docs/results/privacy/mnist-prgan.json")
-    record.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(str(record), (json.dumps(result, indent=1, sort_keys=True) + "\n").encode())
-    print(f"Recorded {record}", file=sys.stderr)
+    record.write(RECORD, script.made_by(options), result)
+    print(f"Recorded {RECORD}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    record.run(main)

@@ -1,14 +1,14 @@
 """Paper 000, figures 1 to 3, on Mulan's scene and wq, and what those figures do not show.
 
-Records docs/results/predictors/*.json and writes the tables of docs/linear-cleaners.md from them. About three minutes
-on one core; EDGEVEIL_DATA names the folder of data sets. --docs writes the tables alone, from what is recorded.
+Records docs/results/predictors/{figures-1-and-2,figure-3,beyond-the-figures}.json and writes the tables of
+docs/results/linear-cleaners.md from them. About three minutes on one core; EDGEVEIL_DATA names the folder of data sets.
+With --check every figure must equal the record's within 1 in 1000, or within 1e-6 (rounding of other processors and
+numerical libraries); what LEACE leaves to a linear refit is rounding alone, and is compared within 0.1 of AUC.
 
 Splits are the paper's: 90 % of the rows chosen at random for everything that is fitted, the rest for testing. They come
 from numpy's legacy generator, whose stream never changes, seeds 0, 1, 2, ...
 """
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,9 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import EdgeVeilError
-from edgeveil.edge_runtime.storage.atomic import write_atomic
-from edgeveil.trainer.audit.document import environment
 from edgeveil.trainer.datasets.loaders import scene, wq
 from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget
 from edgeveil.trainer.linear import leace
@@ -36,15 +33,17 @@ from edgeveil.trainer.linear.predictor_metrics import (
     promised,
 )
 from edgeveil.trainer.measures.intervals import mean
+from scripts.reproduce import record
 from scripts.reproduce.pages.predictors_page import write_tables
 
 EPS = 0.01  # per wanted label
 RESULTS = Path("docs/results/predictors")
-GUIDE = Path("docs/linear-cleaners.md")
+GUIDE = Path("docs/results/linear-cleaners.md")
 CHOICES = {"scene": (1, 3, 5), "wq": (1, 7, 13)}  # wanted labels: the first in file order
 SPLITS = {"scene": (10,), "wq": (10, 200)}  # the paper's 10; wq's outliers make 10 a lottery
 ANY_LABELS = {("wq", 7): (200,)}  # where the paper's choice of labels seems to be another
 BOOSTED_SPLITS = 5
+NOISE = 0.1  # of a mean AUC that is a coin's
 NOISE_DRAWS = 20  # per split: one draw would move the ratio of two errors by a tenth
 PAPER_FIGURE_1 = {
     ("scene", 1): (0.796, 0.818),
@@ -225,25 +224,21 @@ def tried(
     }
 
 
-def record(name: str, rows: list[dict[str, Any]], started: float) -> None:
+def document(name: str, rows: list[dict[str, Any]], started: float) -> dict[str, Any]:
     """One file of results, with all that made them."""
-    versions, machine = environment()
-    document = {
+    return {
         "what": f"paper 000, {name}",
         "eps_per_wanted_label": EPS,
         "seeds": "numpy.random.RandomState(0), (1), (2), ...; one per split",
         "interval": "95 %, Student's t over splits; the splits share rows, so it speaks of them and not of new data",
-        "versions": versions,
-        "machine": machine,
+        **record.here(),
         "wall_s": round(time.monotonic() - started, 1),
         "rows": rows,
     }
-    write_atomic(RESULTS / f"{name}.json", (json.dumps(document, indent=1) + "\n").encode())
 
 
-def reproduce() -> None:
-    """Measure everything and record it."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
+def reproduce() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Measure everything: the name of each record, and the record."""
     sets = {"scene": scene.load(), "wq": wq.load()}
     cases = [(name, wanted) for name, choices in CHOICES.items() for wanted in choices]
 
@@ -258,7 +253,7 @@ def reproduce() -> None:
             paper = dict(zip(("e_privacy", "cp"), PAPER_FIGURE_1[case], strict=True))
             attack = dict(zip(("attack_e_privacy", "attack_cp"), PAPER_FIGURE_2[case], strict=True))
             rows.append(row | {"paper": {"e_utility": EPS, **paper, **attack}})
-    record("figures-1-and-2", rows, started)
+    yield "figures-1-and-2", document("figures-1-and-2", rows, started)
 
     started = time.monotonic()
     rows = []
@@ -266,31 +261,42 @@ def reproduce() -> None:
     for eps, paper in PAPER_FIGURE_3.items():
         row = tried(sets["scene"], 1, 10, lambda split, seed, eps=eps: figure_3(split, eps, seed))
         rows.append(row | {"eps": eps, "paper": dict(zip(names, paper, strict=True))})
-    record("figure-3", rows, started)
+    yield "figure-3", document("figure-3", rows, started)
 
     started = time.monotonic()
     rows = [tried(sets[name], wanted, BOOSTED_SPLITS, hidden_view) for name, wanted in cases]
-    record("beyond-the-figures", rows, started)
+    yield "beyond-the-figures", document("beyond-the-figures", rows, started)
+
+
+def unequal(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    """Figures that differ by more than rounding does.
+
+    A linear refit after LEACE has nothing to learn from, so its AUC is that of rounding errors: its mean alone is
+    compared, within ``NOISE``.
+    """
+    before, after = ([{**row, "ours": {**row["ours"]}} for row in each["rows"]] for each in (old, new))
+    for row, now in zip(before, after, strict=False):
+        noise = [one["ours"].pop("leace_linear", {"mean": 0.5})["mean"] for one in (row, now)]
+        if abs(noise[0] - noise[1]) > NOISE:
+            yield f"{row['data']} {row['wanted']}: leace_linear was {noise[0]:g}, now {noise[1]:g}"
+    yield from record.differences({**old, "rows": before}, {**new, "rows": after}, relative=1e-3, absolute=1e-6)
 
 
 def main() -> int:
-    """Reproduce and write the tables, or the tables alone."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog="Example: EDGEVEIL_DATA=data scripts/reproduce_predictors.py",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--docs", action="store_true", help="write the tables from the recorded results alone")
-    options = parser.parse_args()
-    try:
-        if not options.docs:
-            reproduce()
+    """Reproduce and write the tables, or compare."""
+    script = record.Script(__file__, __doc__, check=True)
+    options = script.parse_args()
+    code = 0
+    for name, found in reproduce():
+        path = RESULTS / f"{name}.json"
+        if options.check:
+            code |= record.compare(path, list(unequal(record.recorded(path), found)))
+        else:
+            record.write(path, script.path, found)
+    if not options.check:
         write_tables(RESULTS, GUIDE)
-    except EdgeVeilError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return code
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

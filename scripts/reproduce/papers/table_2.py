@@ -6,12 +6,11 @@ record of. Classifiers are trained once per data set and seed, and shared. What 
 through the edge runtime's backend (laplace, which has no model, as numpy); original, random and label-only never ship
 and are attacked as they are made.
 
-    EDGEVEIL_DATA=... .venv/bin/python scripts/reproduce_prgan.py --out runs/table-2 --data mnist wifi --seeds 0 1 2
+    EDGEVEIL_DATA=... python -m scripts.reproduce.papers.table_2 --data mnist wifi --seeds 0 1 2
 """
 
-import argparse
-import json
 import os
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,11 +21,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from edgeveil.edge_runtime.errors import LimitNotMet
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import subject
 from edgeveil.trainer.audit.audit import audit, examine, raw_rates
-from edgeveil.trainer.audit.document import environment
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.progress import say
@@ -34,6 +31,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
+from scripts.reproduce import record
 from scripts.reproduce.papers.baseline_comparison import ROWS
 
 DATA = ("mnist", "wifi", "faces", "depth")
@@ -73,8 +71,8 @@ def of_a_comparison(name: str, run: Run, budget: str, seed: int) -> dict[str, An
     fitted = ROWS[name](run, np.random.default_rng([seed, 7]))
     rows = dataset.slices.rows()
     outputs = subject.in_chunks(fitted.perturb, dataset.x[rows])
-    left = subject.releases(fitted.outputs, outputs, dataset, rows)
-    found = examine(dataset, left, classifiers, BUDGETS[budget], seed, lambda _rows: None)
+    left = subject.released_rows(fitted.outputs, outputs, dataset, rows)
+    found = examine(dataset, left, classifiers, BUDGETS[budget], seed)
     return {**found.as_dict(), "raw": raw_rates(dataset, classifiers), "budget": budget, "seed": seed}
 
 
@@ -88,27 +86,26 @@ def short(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: document[name] for name in kept if name in document}
 
 
-def recorded(record: Path, budget: str) -> bool:
+def recorded(path: Path, budget: str) -> bool:
     """Whether there is a record of an audit that tried at least as hard."""
-    return record.is_file() and (budget == "quick" or json.loads(record.read_text())["audit"]["budget"] == budget)
+    return path.is_file() and (budget == "quick" or record.read(path)["audit"]["budget"] == budget)
 
 
 def main() -> None:
     """Make the records that are missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("runs/table-2"), help="runs and exports")
-    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
-    parser.add_argument("--rows", nargs="+", choices=[*TRAINED, *ROWS], default=[*TRAINED, *ROWS])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--budget", choices=sorted(BUDGETS), default="quick", help="how hard the adversaries try")
-    options = parser.parse_args()
-    RECORDS.mkdir(parents=True, exist_ok=True)
+    script = record.Script(__file__, __doc__, "--data wifi --seeds 0")
+    script.add_argument("--out", type=Path, default=Path("runs/table-2"), help="runs and exports")
+    script.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    script.add_argument("--rows", nargs="+", choices=[*TRAINED, *ROWS], default=[*TRAINED, *ROWS])
+    script.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    script.add_argument("--budget", choices=sorted(BUDGETS), default="quick", help="how hard the adversaries try")
+    options = script.parse_args()
     for seed in options.seeds:
         for data in options.data:
             floor = None
             for row in options.rows:
-                record = RECORDS / f"{data}-{row.replace(' ', '-')}-{seed}.json"
-                if recorded(record, options.budget):
+                path = RECORDS / f"{data}-{row.replace(' ', '-')}-{seed}.json"
+                if recorded(path, options.budget):
                     continue
                 say(f"{data}, {row}, seed {seed}")
                 started = time.monotonic()
@@ -119,19 +116,18 @@ def main() -> None:
                     facts = {name: run.facts[name] for name in ("validation", "wall_time_s", "limit_met", "recipe")}
                 else:
                     document, facts = of_a_comparison(row, run, options.budget, seed), {}
-                versions, machine = environment()
                 result = {
                     "data": data,
                     "row": row,
                     "seed": seed,
                     "training": facts,
                     "audit": short(document),
-                    "versions": versions,
-                    "machine": machine,
+                    **record.here(),
                     "wall_s": round(time.monotonic() - started, 1),
                 }
-                write_atomic(str(record), (json.dumps(result, indent=1, sort_keys=True) + "\n").encode())
+                words = ["--data", data, "--rows", row, "--seeds", str(seed), "--budget", options.budget]
+                record.write(path, shlex.join([script.path, *words]), result)
 
 
 if __name__ == "__main__":
-    main()
+    record.run(main)

@@ -16,7 +16,6 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -24,8 +23,8 @@ from typing import Any
 
 from edgeveil.devices.timing import idle
 from edgeveil.edge_runtime import machine
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer import benchmark
+from scripts.reproduce import record
 from scripts.reproduce.runtime import peer_networks
 
 RESULT = Path("docs/results/bench/tables-3-4.json")
@@ -173,19 +172,15 @@ def markdown(document: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     """Time what is missing, then write both tables."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/reproduce_tables_3_4.py")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=0.2, help="a turn")
-    parser.add_argument("--work", type=Path, default=Path("build/bench"))
-    parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--networks", nargs="*", default=[n for n in (*peer_networks.PEERS, *OURS) if n != BASE])
-    parser.add_argument("--again", action="store_true", help="time what was recorded before as well")
-    parser.add_argument("--anyway", action="store_true", help="time on a busy machine too; the groups are INVALID then")
-    options = parser.parse_args()
+    script = record.Script(__file__, __doc__, out=RESULT, timing=True)
+    script.add_argument("--rounds", type=int, default=15)
+    script.add_argument("--seconds", type=float, default=0.2, help="a turn")
+    script.add_argument("--work", type=Path, default=Path("build/bench"))
+    script.add_argument("--networks", nargs="*", default=[n for n in (*peer_networks.PEERS, *OURS) if n != BASE])
+    script.add_argument("--again", action="store_true", help="time what was recorded before as well")
+    options = script.parse_args()
     benchmark.bench_python()
-    recorded: dict[str, Any] = {}
-    if options.out.exists() and not options.again:
-        recorded = json.loads(options.out.read_text())["groups"]
+    recorded: dict[str, Any] = {} if options.again else record.read(options.out).get("groups", {})
     for number, name in enumerate(options.networks, 1):
         if recorded.get(name, {}).get("verdict") != "VALID":
             for one in (BASE, name):
@@ -208,11 +203,10 @@ def main() -> int:
             "machine": machine.facts(),
         }
         document["markdown"] = markdown(document)
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
+        record.write(options.out, script.path, document)
     print("\n\n".join(json.loads(options.out.read_text())["markdown"]))
     return 0 if all(group.get("verdict") == "VALID" for group in recorded.values()) else 3
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

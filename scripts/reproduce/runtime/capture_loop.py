@@ -7,7 +7,8 @@ access points, int8 and float32. The frames are there already, so nothing is dec
 take turns, and the ratio is the median over the turns. Two cores share caches and more, so that whatever one of them
 does slows the other: in a third turn the bare interpreter runs beside a process that has nothing to do with it and
 copies pictures for as long as the loop's other threads worked for a frame. Decoding a PNG, cutting people out of a
-depth picture and the pipe are timed apart. Records docs/results/bench/loop.json.
+depth picture and the pipe are timed apart. Takes about 5 minutes, and begins once the machine is quiet. Records
+docs/results/bench/loop.json.
 """
 
 import os
@@ -15,8 +16,6 @@ import os
 # Before numpy loads its BLAS.
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
-import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -28,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.devices.timing import idle
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.bench import loop_rate as whole_loop
 from edgeveil.edge_runtime.bench import protocol
@@ -39,8 +37,7 @@ from edgeveil.edge_runtime.ipc.pipe import Pipe, widen
 from edgeveil.edge_runtime.ipc.record import Layout
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
-from edgeveil.edge_runtime.storage.atomic import write_atomic
-from edgeveil.trainer.audit.document import environment
+from scripts.reproduce import record
 
 RESULT = Path("docs/results/bench/loop.json")
 PRECISIONS = ("int8", "float32")
@@ -250,42 +247,31 @@ def _time(call: Callable[[int], Any], count: int = 200) -> float:
 
 def main() -> int:
     """Measure and record; exit code 3 where the loop takes more than a twentieth of a 180 x 180 frame."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog="Example: scripts/bench_loop.py. Takes about 5 minutes, and begins once the machine is quiet.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--anyway", action="store_true", help="measure beside whatever else runs; the record says so")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    options = parser.parse_args()
+    script = record.Script(__file__, __doc__, out=RESULT, timing=True)
+    script.add_argument("--turns", type=int, default=7)
+    script.add_argument("--seconds", type=float, default=2.0)
+    options = script.parse_args()
     made = {(name, kind): perturber(*parts, kind) for name, parts in networks().items() for kind in PRECISIONS}
-    idle.begin(anyway=options.anyway)
-    watch, rows = idle.Watch(), []
+    watch, rows = record.watch(options), []
     for (name, _), one in made.items():
         rows.append(row(name, one, options.turns, options.seconds))
         print(SAID.format(**rows[-1]), flush=True)
-    use = watch.use()
-    versions, where = environment()
+    judged = record.verdict(watch.use())
     document = {
         "what": "the live loop beside the bare interpreter on TFLite, one thread; the networks are UNTRAINED",
         "turns": options.turns,
         "seconds_a_turn": options.seconds,
-        "use": use.document(),
-        "verdict": "; ".join(["INVALID", *use.reasons()]) if use.reasons() else "VALID",
+        **judged,
         "rows": rows,
         "apart_us": apart({name: one for (name, kind), one in made.items() if kind == PRECISIONS[0]}),
         "least_ratio": {CLAIM: LEAST_RATIO},
-        "versions": versions,
-        "machine": where,
+        **record.here(),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
-    print(document["verdict"])
+    record.write(options.out, script.made_by(options), document)
+    print(judged["verdict"], *judged["reasons"])
     held = all(one["ratio"] >= LEAST_RATIO for one in rows if one["input"] == CLAIM)
-    return 0 if held and not use.reasons() else 3
+    return 0 if held and not judged["reasons"] else 3
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

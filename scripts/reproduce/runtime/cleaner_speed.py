@@ -1,8 +1,8 @@
 """How fast a cleaner is: beside the two matrix products alone, which it cannot beat, and the paper's loop over vectors.
 
 The exported files run beside them on every backend that is installed, by the edge runtime's own code. Records
-docs/results/predictors/cleaner-speed.json and writes the table of docs/linear-cleaners.md. One core; all of them
-take turns and each one's best time counts, so that whatever else the machine does falls on all of them.
+docs/results/predictors/cleaner-speed.json and writes the table of docs/results/linear-cleaners.md. One core;
+all of them take turns and each one's best time counts, so that other work on the machine falls on all of them.
 """
 
 import os
@@ -10,8 +10,6 @@ import os
 # Before numpy loads its BLAS.
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -20,13 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import write_atomic
-from edgeveil.trainer.audit.document import environment
 from edgeveil.trainer.linear.cleaner import BLOCK, Cleaner, algorithm1
+from scripts.reproduce import record
 from scripts.reproduce.pages.predictors_page import write_tables
 
 RESULTS = Path("docs/results/predictors")
-GUIDE = Path("docs/linear-cleaners.md")
+GUIDE = Path("docs/results/linear-cleaners.md")
 SHAPES = ((294, 5), (294, 1), (16, 13))  # features and wanted labels of scene and wq
 BATCHES = (1, 256, BLOCK)
 ROWS = 1 << 16  # more than any cache holds: vectors are read from memory and written back
@@ -147,26 +144,23 @@ def measured(features: int, rank: int, dtype: type, repeats: int) -> list[dict[s
 
 def main() -> int:
     """Measure, record, and say whether the claim holds: exit code 3 where it does not."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/bench_cleaner.py")
-    parser.add_argument("--repeats", type=int, default=15)
-    options = parser.parse_args()
+    script = record.Script(__file__, __doc__)
+    script.add_argument("--repeats", type=int, default=15)
+    options = script.parse_args()
     rows = []
     for features, rank in SHAPES:
         for dtype in (np.float32, np.float64):
             rows += measured(features, rank, dtype, options.repeats)
             print(f"{features} features, rank {rank}, {np.dtype(dtype).name}", file=sys.stderr)
-    versions, machine = environment()
     document = {
         "what": "speed of linear cleaners, one thread",
         "rows_streamed": ROWS,
         "repeats": options.repeats,
         "of_limit": "vectors per second as a share of the two products alone at the same batch size",
-        "versions": versions,
-        "machine": machine,
+        **record.here(),
         "rows": rows,
     }
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    write_atomic(RESULTS / "cleaner-speed.json", (json.dumps(document, indent=1) + "\n").encode())
+    record.write(RESULTS / "cleaner-speed.json", script.made_by(options), document)
     write_tables(RESULTS, GUIDE)
     claim = next(
         row
@@ -178,4 +172,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

@@ -3,7 +3,7 @@
 Makes a cleaner of a given size from made-up data, exports and seals it with a development key, and runs it in the edge
 runtime as a process between two pipes, at two lengths of the stream: memory that grows with the stream would show.
 "Parsing and printing alone" is the same source and sink code with nothing between. Records
-docs/results/predictors/stream.json and writes the table of docs/linear-cleaners.md.
+docs/results/predictors/stream.json and writes the table of docs/results/linear-cleaners.md.
 """
 
 import os
@@ -11,9 +11,7 @@ import os
 # Before numpy loads its BLAS, here and in the processes that are started.
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
-import argparse
 import io
-import json
 import subprocess
 import sys
 import tempfile
@@ -24,16 +22,16 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import write_atomic
-from edgeveil.trainer.audit.document import environment
+from edgeveil.edge_runtime.errors import DeviceFailed, LimitNotMet
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.train import train
+from scripts.reproduce import record
 from scripts.reproduce.pages.predictors_page import write_tables
 
 RESULTS = Path("docs/results/predictors")
-GUIDE = Path("docs/linear-cleaners.md")
+GUIDE = Path("docs/results/linear-cleaners.md")
 FEATURES, ROWS = 16, 600
 DIFFERENT = 4096  # lines that differ; the stream repeats them
 RECIPE = """
@@ -118,7 +116,7 @@ def piped(command: list[str], text: bytes, count: int) -> dict[str, Any]:
             peak = _peak(process.pid) or peak
     writer.join()
     if process.wait() != 0:
-        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+        raise DeviceFailed(f"{' '.join(command)} ended with {process.returncode}")
     return {"seconds": time.perf_counter() - started, "lines": out, "peak_rss_bytes": peak}
 
 
@@ -148,7 +146,7 @@ def measured(ways: dict[str, list[str]], count: int, repeats: int) -> list[dict[
     rows = []
     for name, (first, second) in best.items():
         if (first["lines"], second["lines"]) != (short, long):
-            raise SystemExit(f"{name} lost a line")
+            raise LimitNotMet(f"{name} lost a line")
         rows.append(
             {
                 "what": name,
@@ -165,10 +163,10 @@ def measured(ways: dict[str, list[str]], count: int, repeats: int) -> list[dict[
 
 def main() -> int:
     """Measure, record, and say whether memory stayed: exit code 3 where it did not."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/bench_stream.py")
-    parser.add_argument("--lines", type=int, default=1_003_520)
-    parser.add_argument("--repeats", type=int, default=2)
-    options = parser.parse_args()
+    script = record.Script(__file__, __doc__)
+    script.add_argument("--lines", type=int, default=1_003_520)
+    script.add_argument("--repeats", type=int, default=2)
+    options = script.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = bundle(folder)
@@ -177,17 +175,14 @@ def main() -> int:
         ways = {"parsing and printing alone": [sys.executable, "-c", ALONE, str(FEATURES)]}
         ways |= {f"cleaner, {artefact}": [*run, artefact] for artefact in ("numpy-float32", "onnx-float32-batch256")}
         rows = measured(ways, options.lines, options.repeats)
-    versions, machine = environment()
     document = {
         "what": "a stream of lines, csv:- to csv:-, one thread; the stream is written and read by another process",
         "lines_per_s": "between a tenth of the stream and the whole of it, so that start and self-test do not count",
         "repeats": options.repeats,
-        "versions": versions,
-        "machine": machine,
+        **record.here(),
         "rows": rows,
     }
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    write_atomic(RESULTS / "stream.json", (json.dumps(document, indent=1) + "\n").encode())
+    record.write(RESULTS / "stream.json", script.made_by(options), document)
     write_tables(RESULTS, GUIDE)
     grown = max(row["peak_rss_bytes"] - row["peak_rss_bytes_of_a_tenth"] for row in rows)
     print(f"memory grew by {grown / 2**20:.1f} MiB from a tenth of the stream to the whole of it", file=sys.stderr)
@@ -195,4 +190,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

@@ -32,7 +32,8 @@ from edgeveil.devices.timing import idle
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.bench import latency
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.errors import DeviceFailed
+from scripts.reproduce import record
 
 RESULT = Path("docs/results/bench/harness.json")
 BARE, APP = 0.03, 0.10
@@ -51,7 +52,7 @@ def bare_ms(call: Any, seconds: float) -> float:
 
 def harness_ms(call: Any, seconds: float) -> float:
     """The same by the harness."""
-    times = latency.take(lambda _turn: call(), latency.Floors(1, seconds), time.perf_counter)
+    times = latency.take(lambda _turn: call(), latency.Minimum(1, seconds), time.perf_counter)
     return latency.figures(times)["p50"]
 
 
@@ -62,11 +63,11 @@ def app_ms(path: str) -> float:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SystemExit(f"benchmark_app did not run: {error}") from None
+        raise DeviceFailed(f"benchmark_app did not run: {error}") from None
     # Below a millisecond it writes microseconds.
     found = re.search(r"Median:\s+([\d.]+) (ms|us)", done.stdout)
     if done.returncode or found is None:
-        raise SystemExit(f"benchmark_app ended with {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
+        raise DeviceFailed(f"benchmark_app ended with {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
     return float(found[1]) * {"ms": 1.0, "us": 1e-3}[found[2]]
 
 
@@ -130,8 +131,8 @@ def _row(pairs: list[tuple[float, float]], name: str) -> dict[str, Any]:
     }
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any] | None:
-    """The document of the bench environment's process; None where it failed, and said so."""
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """The document of the bench environment's process. Raises ``DeviceFailed`` where that failed, and said so."""
     import scripts.reproduce.papers.tables_3_4 as tables
     from edgeveil.trainer import benchmark
 
@@ -139,31 +140,30 @@ def measure(options: argparse.Namespace) -> dict[str, Any] | None:
     files = tables.prepared("depth-180", options.work)
     spec.write_text(json.dumps({"files": files, "turns": options.turns, "seconds": options.seconds}))
     idle.begin(anyway=options.anyway)
-    command = [str(benchmark.bench_python()), __file__, "--inside", str(spec)]
+    command = [str(benchmark.bench_python()), "-m", "scripts.reproduce.runtime.harness_overhead"]
+    command += ["--inside", str(spec.resolve())]
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, PYTHONPATH=str(benchmark.link_packages(Path(folder))), OMP_NUM_THREADS="1")
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False)
-    return json.loads(done.stdout.splitlines()[-1]) if not done.returncode else None
+        done = subprocess.run(command, cwd=record.ROOT, env=environment, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise DeviceFailed(f"the process in the bench environment ended with {done.returncode}.")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> int:
     """Prepare here, measure in the bench environment, record."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/bench_overhead.py")
-    parser.add_argument("--turns", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--work", type=Path, default=Path("build/bench"))
-    parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--anyway", action="store_true", help="time on a busy machine too; the record is INVALID then")
-    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    script = record.Script(__file__, __doc__, out=RESULT, timing=True)
+    script.add_argument("--turns", type=int, default=9)
+    script.add_argument("--seconds", type=float, default=0.5)
+    script.add_argument("--work", type=Path, default=Path("build/bench"))
+    script.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    options = script.parse_args()
     if options.turns < 1 or options.seconds <= 0:
-        parser.error("at least 1 turn and a time above 0 s were expected")
+        script.error("at least 1 turn and a time above 0 s were expected")
     if options.inside:
         print(json.dumps(inside(json.loads(options.inside.read_text()))))
         return 0
     found = measure(options)
-    if found is None:
-        return 4
     reasons = found.pop("reasons")
     off = [row for row in found["bare"] if abs(row["ratio"] - 1) > BARE]
     off += [found["benchmark_app"]] if abs(found["benchmark_app"]["ratio"] - 1) > APP else []
@@ -180,8 +180,7 @@ def main() -> int:
         "load": machine.load(),
         "machine": machine.facts(),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
+    record.write(options.out, script.made_by(options), document)
     for row in found["bare"]:
         print("{artefact} {backend} {version}: harness {ratio} x a bare loop".format(**row))
     print("benchmark_app: harness {ratio} x".format(**found["benchmark_app"]), end=", ")
@@ -191,4 +190,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

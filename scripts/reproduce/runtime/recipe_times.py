@@ -6,11 +6,10 @@ a recipe that was changed since, or is named on the command line, is timed anew.
 what was timed while something else ran is recorded as INVALID where nothing valid stands, and missing the next time.
 Records docs/results/bench/recipes.json.
 
-    EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py
-    EDGEVEIL_DATA=... .venv/bin/python scripts/bench_recipes.py wifi-release faces-release
+    EDGEVEIL_DATA=... python -m scripts.reproduce.runtime.recipe_times
+    EDGEVEIL_DATA=... python -m scripts.reproduce.runtime.recipe_times wifi-codebook faces-codebook
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -21,10 +20,9 @@ from typing import Any
 from edgeveil.devices.timing import idle
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.errors import LimitNotMet
-from edgeveil.edge_runtime.storage.atomic import write_atomic
-from edgeveil.trainer.audit.document import environment
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
+from scripts.reproduce import record
 
 RESULT = Path("docs/results/bench/recipes.json")
 
@@ -42,9 +40,9 @@ def settings(recipe: str) -> dict[str, Any]:
     return Recipe.find(recipe).model_dump(mode="json", exclude_none=True)
 
 
-def read(record: Path) -> dict[str, dict[str, Any]]:
+def read(path: Path) -> dict[str, dict[str, Any]]:
     """The rows of the record by recipe, those of recipes that are as they were."""
-    rows = json.loads(record.read_text())["rows"] if record.is_file() else []
+    rows = record.read(path).get("rows", [])
     return {row["recipe"]: row for row in rows if row["settings"] == settings(row["recipe"])}
 
 
@@ -61,38 +59,31 @@ def timed(recipe: str, folder: Path) -> dict[str, Any]:
     edgeveil("export", folder / "run", "--for", "workstation", "--out", folder / "export")
     run = json.loads((folder / "run/run.json").read_text())
     models = json.loads((folder / "export/manifest.json").read_text())["models"].values()
-    reasons = use.reasons()
-    versions, on = environment()
     return {
         "recipe": recipe,
         "settings": settings(recipe),
-        "verdict": "INVALID" if reasons else "VALID",
-        "reasons": reasons,
+        **record.verdict(use),
         "wall_s": round(use.seconds, 1),
-        "use": use.document(),
         "stages_s": run["wall_time_s"],
         "limit_met": run["limit_met"],
         "macs": sum(model["macs"] for model in models),
         "parameters": sum(model["parameters"] for model in models),
         "seed": run["seed"],
         "load": machine.load(),
-        "versions": versions,
-        "machine": on,
+        **record.here(),
     }
 
 
 def main() -> int:
     """Time what is missing, or what is named."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
+    script = record.Script(__file__, __doc__, "wifi-codebook", timing=True)
+    script.add_argument(
         "recipes", nargs="*", metavar="RECIPE", help="to time anew; left out: those without a valid row"
     )
-    parser.add_argument("--record", type=Path, default=RESULT)
-    parser.add_argument("--anyway", action="store_true", help="time on a busy machine too; the rows are INVALID then")
-    asked = parser.parse_args()
+    script.add_argument("--record", type=Path, default=RESULT)
+    asked = script.parse_args()
     if unknown := set(asked.recipes) - set(Recipe.names()):
-        parser.error(f"recipes that come along were expected (edgeveil recipe list); came {', '.join(sorted(unknown))}")
-    asked.record.parent.mkdir(parents=True, exist_ok=True)
+        script.error(f"recipes that come along were expected (edgeveil recipe list); came {', '.join(sorted(unknown))}")
     for name in asked.recipes or Recipe.names():
         if not asked.recipes and valid(read(asked.record).get(name)):
             continue
@@ -105,9 +96,9 @@ def main() -> int:
         if valid(new) or not valid(rows.get(name)):
             rows[name] = new
             document = {"kind": "recipes", "what": __doc__.splitlines()[0], "rows": [rows[one] for one in sorted(rows)]}
-            write_atomic(str(asked.record), (json.dumps(document, indent=1) + "\n").encode())
+            record.write(asked.record, script.path, document)
     return 0 if all(valid(row) for row in read(asked.record).values()) else 3
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from edgeveil.devices.timing import idle
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.errors import DeviceFailed
+from scripts.reproduce import record
 
 RESULT = Path("docs/results/bench/repeat.json")
 MOST = 0.10
@@ -24,34 +24,22 @@ HOG = "import os\nwhile os.getppid() == {}: sum(range(10000))"
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """One quick run's document."""
-    command = [
-        sys.executable,
-        "-m",
-        "edgeveil.edge_runtime",
-        "bench",
-        str(options.bundle),
-        "--trust",
-        str(options.trust),
-    ]
-    done = subprocess.run([*command, "--artefact", options.artefact, "--json"], stdout=subprocess.PIPE, check=False)
+    words = ["bench", str(options.bundle), "--trust", str(options.trust), "--artefact", options.artefact, "--json"]
+    command = [sys.executable, "-m", "edgeveil.edge_runtime", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode not in (0, 3):
-        raise SystemExit(done.returncode)
+        raise DeviceFailed(f"edgeveil-edge bench ended with {done.returncode}.")
     return json.loads(done.stdout)
 
 
 def main() -> int:
     """Run, record, judge."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog="Example: scripts/bench_repeat.py --bundle mnist.veil --trust trust"
-    )
-    parser.add_argument("--bundle", type=Path, required=True)
-    parser.add_argument("--trust", type=Path, required=True)
-    parser.add_argument("--artefact", default="auto")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--anyway", action="store_true", help="time on a busy machine too; the record is INVALID then")
-    options = parser.parse_args()
-    idle.begin(anyway=options.anyway)
-    watch = idle.Watch()
+    script = record.Script(__file__, __doc__, "--bundle mnist.veil --trust trust", out=RESULT, timing=True)
+    script.add_argument("--bundle", type=Path, required=True)
+    script.add_argument("--trust", type=Path, required=True)
+    script.add_argument("--artefact", default="auto")
+    options = script.parse_args()
+    watch = record.watch(options)
     pair = []
     for number in (1, 2):
         pair.append(run(options))
@@ -67,7 +55,8 @@ def main() -> int:
             hog.wait()
     first, second = (one["latency_ms"]["p50"] for one in pair)
     apart = abs(second / first - 1)
-    reasons = use.reasons() + [reason for one in pair for reason in one["reasons"]]
+    judged = record.verdict(use, [reason for one in pair for reason in one["reasons"]])
+    reasons = judged["reasons"]
     good = apart <= MOST and not reasons and beside["verdict"] == "INVALID"
     document = {
         "kind": "repeat",
@@ -75,14 +64,11 @@ def main() -> int:
         "apart": round(apart, 4),
         "most_apart": MOST,
         "good": good,
-        "verdict": "INVALID" if reasons else "VALID",
-        "reasons": reasons,
-        "use": use.document(),
+        **judged,
         "quiet": pair,
         "beside_hogs": beside,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
+    record.write(options.out, script.made_by(options), document)
     print(f"p50 {first:.4f} and {second:.4f} ms, {apart:.1%} apart; verdicts", *(one["verdict"] for one in pair))
     print(*reasons, sep="\n", end="\n" if reasons else "")
     print(f"beside hogs: {beside['verdict']}, {'; '.join(beside['reasons'])}")
@@ -90,4 +76,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

@@ -7,13 +7,12 @@ core. What leaves goes to a real mosquitto, where a subscriber counts it. Record
 The perturber is that of the recipe ``overhead-prgan``: a generator of the size of the paper's for OccuTherm, trained on
 simulated people. This is about speed and loss, not about privacy.
 
-    python scripts/replay_overhead.py --bundle overhead.veil --trust trust --minutes 10
-    python scripts/replay_overhead.py --make WORK    # trains it briefly, exports and seals it first
+    python -m scripts.reproduce.runtime.replay_overhead_depth --bundle overhead.veil --trust trust --minutes 10
+    python -m scripts.reproduce.runtime.replay_overhead_depth --make WORK    # trains, exports and seals it first
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -34,10 +33,11 @@ import numpy as np
 
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.capture.crops import Capture
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.sources import open_source
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from scripts.reproduce import record
 
 RECORDING = "gotpd_overhead_depth/recording_120"
 RESULT = Path("docs/results/bench/overhead.json")
@@ -216,7 +216,7 @@ def replay(bundle: Path, trust: Path, recording: Path, seconds: float, cores: li
                 last = metrics(health) or last
                 samples.append({"at_s": time.monotonic() - started, "rss": sizes, "load": machine.load()})
                 if time.monotonic() - started > seconds + 120:
-                    raise SystemExit("the service does not end by itself")
+                    raise DeviceFailed("The service does not end by itself.")
             said, errors = service.communicate()
         finally:
             if service.poll() is None:
@@ -225,7 +225,7 @@ def replay(bundle: Path, trust: Path, recording: Path, seconds: float, cores: li
         time.sleep(1.0)
         subscriber.close()
     if service.returncode:
-        raise SystemExit(f"the service ended with {service.returncode}: {errors[-2000:]}")
+        raise DeviceFailed(f"The service ended with {service.returncode}: {errors[-2000:]}")
     return {
         "bundle": {
             key: info[key] for key in ("name", "manifest_sha256", "artefact", "backends", "development", "audited")
@@ -271,25 +271,24 @@ def memory(samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Parse, measure, record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--make", type=Path, metavar="WORK", help="train, export and seal the bundle below WORK first")
-    parser.add_argument("--bundle", type=Path)
-    parser.add_argument("--trust", type=Path)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--cores", type=lambda text: [int(n) for n in text.split(",")], default=[0])
-    parser.add_argument("--trained", default="on simulated people, briefly", help="what is said of the perturber")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    arguments = parser.parse_args()
+    script = record.Script(__file__, __doc__, "--make build/overhead", out=RESULT)
+    script.add_argument("--make", type=Path, metavar="WORK", help="train, export and seal the bundle below WORK first")
+    script.add_argument("--bundle", type=Path)
+    script.add_argument("--trust", type=Path)
+    script.add_argument("--minutes", type=float, default=10.0)
+    script.add_argument("--cores", nargs="+", type=int, default=[0])
+    script.add_argument("--trained", default="on simulated people, briefly", help="what is said of the perturber")
+    arguments = script.parse_args()
     data = os.environ.get("EDGEVEIL_DATA")
     if not data or not (Path(data) / RECORDING).is_dir():
-        raise SystemExit(f"set EDGEVEIL_DATA to the folder that has {RECORDING}")
+        raise BadInput(f"{RECORDING} was expected in the folder that EDGEVEIL_DATA names, and is not there.")
     recording = Path(data) / RECORDING
     if arguments.make:
         bundle, trust = make(arguments.make)
     elif arguments.bundle and arguments.trust:
         bundle, trust = arguments.bundle, arguments.trust
     else:
-        parser.error("give --bundle and --trust, or --make WORK")
+        script.error("give --bundle and --trust, or --make WORK")
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     document = {
         "schema": 1,
@@ -303,8 +302,7 @@ def main() -> None:
         **replay(bundle, trust, recording, 60 * arguments.minutes, arguments.cores),
     }
     summary = document["summary"]
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(str(arguments.out), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    record.write(arguments.out, script.made_by(arguments), document)
     print(json.dumps({key: document[key] for key in ("summary", "received", "steps_alone")}, indent=1))
     print(f"memory: {document['memory']['growth_bytes_per_minute'] / 1e3:.1f} kB a minute; written to {arguments.out}")
     if summary.get("dropped"):
@@ -312,4 +310,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    record.run(main)

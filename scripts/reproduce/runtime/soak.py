@@ -6,7 +6,6 @@ that fails, hangs in C code or crashes; from without, the inside is stopped and 
 A TCP sink on this machine counts what leaves and when. Records docs/results/bench/soak.json.
 """
 
-import argparse
 import ctypes
 import itertools
 import json
@@ -29,7 +28,7 @@ from edgeveil.edge_runtime import sources
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Stalled
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.sources.base import Pace, Source, now_ns
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from scripts.reproduce import record
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULT = Path("docs/results/bench/soak.json")
@@ -103,7 +102,7 @@ def install(*seed: int) -> None:
 
 
 def commands(seed: int) -> Callable[[str], list[str]]:
-    """As ``supervise.command``, with this file's source; every process that is started has faults of its own."""
+    """As ``process_table.command``, with this file's source; every process that is started has faults of its own."""
     started = itertools.count()
 
     def command(module: str) -> list[str]:
@@ -176,10 +175,8 @@ def trouble(process: subprocess.Popen[str], done: dict[str, int], until: float, 
 
 def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
     """Run for so long; the document of what happened."""
-    from edgeveil.trainer.audit.document import environment
     from scripts.reproduce.runtime import csv_stream
 
-    versions, machine = environment()
     listener = Listener()
     done: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -191,8 +188,8 @@ def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
         words += ["--recheck", "5", "--max-latency", "0.3", "--artefact", "numpy-float32"]
         code = (
             f"import sys; sys.path[:1] = [{str(ROOT)!r}]; from scripts.reproduce.runtime import soak; "
-            "from edgeveil.edge_runtime.cli.main import main; from edgeveil.edge_runtime.outside import supervisor; "
-            f"supervisor.command = soak.commands({seed}); sys.exit(main(sys.argv[1:]))"
+            "from edgeveil.edge_runtime.cli.main import main; from edgeveil.edge_runtime.outside import process_table; "
+            f"process_table.command = soak.commands({seed}); sys.exit(main(sys.argv[1:]))"
         )
         log = (folder / "log").open("w+")
         process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=log, text=True)
@@ -214,8 +211,7 @@ def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
     return {
         "what": "the service under random faults, two processes, a linear cleaner of made-up vectors",
         "seed": seed,
-        "versions": versions,
-        "machine": machine,
+        **record.here(),
         "seconds": round(document["seconds"], 1),
         "exit_code": process.returncode,
         "frames_in": document["frames_in"],
@@ -234,17 +230,15 @@ def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
 
 def main() -> int:
     """Soak and record; exit code 3 where a single frame is not accounted for."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: scripts/soak.py --seconds 1800")
-    parser.add_argument("--seconds", type=float, default=1800.0)
-    parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--seed", type=int, default=0, help="which faults come when")
-    options = parser.parse_args()
+    script = record.Script(__file__, __doc__, "--seconds 60 --out soak.json", out=RESULT)
+    script.add_argument("--seconds", type=float, default=1800.0)
+    script.add_argument("--seed", type=int, default=0, help="which faults come when")
+    options = script.parse_args()
     document = soak(options.seconds, options.seed)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
+    record.write(options.out, script.made_by(options), document)
     print(json.dumps(document, indent=1))
     return 0 if document["unaccounted"] == 0 and document["exit_code"] == 0 else 3
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

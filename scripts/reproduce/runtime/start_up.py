@@ -3,12 +3,15 @@
 Each figure is a process of its own in the ``bench`` environment, both kinds in turns: one imports numpy and the
 interpreter, opens the artefact's bytes and runs it once; the other opens the sealed bundle (signature, hashes, golden
 self-test) and perturbs one frame. Ratios are medians over turns. Latency ratios int8 / float32 are read from the result
-of ``edgeveil bench --against``, or of scripts/reproduce_tables_3_4.py, so that is to run first. Takes half a minute;
-begins once the machine is quiet, ends with exit code 3 where it does not become so or something else ran meanwhile.
-Records docs/results/bench/start.json.
+of ``edgeveil bench --against``, or of papers/tables_3_4.py, so that is to run first. Takes half a minute; begins once
+the machine is quiet, ends with exit code 3 where it does not become so or something else ran meanwhile. Records
+docs/results/bench/start.json.
+
+With --import, instead, `import edgeveil.edge_runtime.api` beside `import numpy`: the least of 25 processes each, from
+compiled files, as on a board after its first start. Exit code 3 where the ratio is not below 1.2. Records
+docs/results/import_time.json.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -18,14 +21,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from edgeveil.devices.timing import idle
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.backends.select import backends_for
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer import benchmark
+from scripts.reproduce import record
 
 RESULT = Path("docs/results/bench/start.json")
 TABLES = Path("docs/results/bench/tables-3-4.json")
+IMPORT = Path("docs/results/import_time.json")
+IMPORT_LIMIT, IMPORT_ROUNDS = 1.2, 25
 COMMON = """
 import json, sys, time
 began = time.perf_counter()
@@ -127,30 +131,54 @@ def precision_ratios(path: Path) -> list[dict[str, Any]]:
     return list({(r["network"], r["format"], r["backend"]): r for r in rows}.values())
 
 
+def import_seconds(module: str) -> float:
+    """What one import takes in a process of its own, interpreter start not included."""
+    code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+
+
+def import_time(rounds: int = IMPORT_ROUNDS) -> dict[str, Any]:
+    """Least times of both imports in milliseconds, in turns, and their ratio."""
+    ours = "edgeveil.edge_runtime.api"
+    import_seconds(ours)  # compiles what is not compiled yet
+    pairs = [(import_seconds("numpy"), import_seconds(ours)) for _ in range(rounds)]
+    numpy_s, ours_s = (min(taken) for taken in zip(*pairs, strict=True))
+    return {
+        "what": f"import {ours} against import numpy: fresh processes in turns, least of each",
+        "rounds": rounds,
+        "numpy_ms": round(numpy_s * 1e3, 2),
+        "edge_runtime_ms": round(ours_s * 1e3, 2),
+        "ratio": round(ours_s / numpy_s, 3),
+        "limit": IMPORT_LIMIT,
+        "machine": machine.facts(),
+    }
+
+
 def main() -> int:
     """Measure and record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog="Example: scripts/bench_start.py --bundle mnist.veil --trust trust"
-    )
-    parser.add_argument("--bundle", type=Path, required=True)
-    parser.add_argument("--trust", type=Path, required=True)
-    parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--tables", type=Path, default=TABLES)
-    parser.add_argument("--work", type=Path, default=Path("build/bench"))
-    parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--anyway", action="store_true", help="time on a busy machine too; the record is INVALID then")
-    options = parser.parse_args()
-    if options.turns < 1:
-        parser.error("at least 1 turn was expected")
+    script = record.Script(__file__, __doc__, "--bundle mnist.veil --trust trust", timing=True)
+    script.add_argument("--import", dest="imports", action="store_true", help="time the imports alone")
+    script.add_argument("--bundle", type=Path)
+    script.add_argument("--trust", type=Path)
+    script.add_argument("--turns", type=int, default=7)
+    script.add_argument("--tables", type=Path, default=TABLES)
+    script.add_argument("--work", type=Path, default=Path("build/bench"))
+    script.add_argument("--out", type=Path, help=f"the record (default: {RESULT}, or {IMPORT})")
+    options = script.parse_args()
+    if options.imports:
+        found = import_time()
+        record.write(options.out or IMPORT, script.made_by(options), found)
+        print("{edge_runtime_ms} ms, {ratio} x numpy's {numpy_ms} ms".format(**found))
+        return 0 if found["ratio"] < IMPORT_LIMIT else 3
+    if options.turns < 1 or not (options.bundle and options.trust):
+        script.error("--import, or --bundle and --trust and at least 1 turn were expected")
     from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
-    from edgeveil.trainer import benchmark
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
     python = benchmark.bench_python()
     options.work.mkdir(parents=True, exist_ok=True)
-    bundle = read_bundle(options.bundle, Trust.open(options.trust))
-    idle.begin(anyway=options.anyway)
-    watch = idle.Watch()
+    bundle = read_bundle(options.bundle, open_trust(options.trust))
+    watch = record.watch(options)
     rows = []
     for file in benchmark.bundle_files(bundle, options.work):
         # OpenVINO tells formats apart by the name.
@@ -161,13 +189,10 @@ def main() -> int:
             spec |= {"bundle": str(options.bundle.resolve()), "trust": str(options.trust.resolve())}
             rows.append(row(python, spec, options.turns))
             print(f"{len(rows)}: {rows[-1]}", file=sys.stderr)
-    use = watch.use()
-    reasons = use.reasons()
+    judged = record.verdict(watch.use())
     document = {
         "kind": "start",
-        "verdict": "INVALID" if reasons else "VALID",
-        "reasons": reasons,
-        "use": use.document(),
+        **judged,
         "what": __doc__.splitlines()[0],
         "turns": options.turns,
         "rows": rows,
@@ -175,11 +200,10 @@ def main() -> int:
         "load": machine.load(),
         "machine": machine.facts(),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(options.out, (json.dumps(document, indent=1) + "\n").encode())
-    print(document["verdict"], *reasons)
-    return 3 if reasons else 0
+    record.write(options.out or RESULT, script.made_by(options), document)
+    print(judged["verdict"], *judged["reasons"])
+    return 3 if judged["reasons"] else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run(main)

@@ -1,15 +1,13 @@
 """Measures what a camera's stream tells of who is in front of it, into docs/results/privacy/streams.json.
 
-    EDGEVEIL_DATA=... python scripts/measure_streams.py --targets movement action --splits 8
+    EDGEVEIL_DATA=... python -m scripts.reproduce.streams.measure_streams --targets movement action --splits 8
 
 Depth recordings of 8 people, each split into 5 who are calibrated and 3 who are never seen; tracks of 16 frames at 10 a
 second. Every way to send codes is attacked by the same families, and so is the same with the true class in place of
 y-hat, where nothing is to be had. What is on record is kept: run it again to go on, or with more splits.
 """
 
-import argparse
 import functools
-import json
 import math
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -21,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.sections import tracks
 from edgeveil.trainer.datasets.base import InputSpec
@@ -31,9 +28,11 @@ from edgeveil.trainer.measures.attack_metrics import counted_prior
 from edgeveil.trainer.perturbers.codebook import funnel, streams, training
 from edgeveil.trainer.perturbers.codebook.fit import assemble, channel_table
 from edgeveil.trainer.perturbers.codebook.targets import fit_kept
-from edgeveil.trainer.recipe.perturber import Release
+from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+from scripts.reproduce import record
 from scripts.reproduce.streams import people
 
 RECORD = Path("docs/results/privacy/streams.json")
@@ -41,7 +40,7 @@ MIDDLE, LENGTH, UNSEEN, VOTES = 0.85, 16, 3, 7
 EPOCHS, BATCH, TREES = 12, 64, 30
 SPEC = InputSpec("image", (40, 32, 1), "uint8", 0.0, 255.0)
 SECTION: dict[str, Any] = {
-    "kind": "release", "keep": ["pixels"], "codes": 8, "copies": 8, "shift": 4, "scale": 0.35, "offset": 0.3,
+    "kind": "codebook", "keep": ["pixels"], "codes": 8, "copies": 8, "shift": 4, "scale": 0.35, "offset": 0.3,
     "steps": 150, "code_batch": 0, "shrinkage": 8.0, "dropout": 0.3, "weight_decay": 0.1,
 }  # fmt: skip
 FRAME = {"hold": "frame", "acknowledge": "code-per-frame leaks"}
@@ -56,22 +55,22 @@ LOOKED_AT = 14
 
 def main() -> None:
     """Measure the splits that are not on record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--targets", nargs="+", choices=list(depth.TARGETS), default=list(depth.TARGETS))
-    parser.add_argument("--splits", type=int, default=8)
-    parser.add_argument("--minutes", type=float, default=60.0, help="begin no other split after so many")
-    parser.add_argument("--processes", type=int, default=2)
-    asked = parser.parse_args()
-    record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
+    script = record.Script(__file__, __doc__, "--splits 8")
+    script.add_argument("--targets", nargs="+", choices=list(depth.TARGETS), default=list(depth.TARGETS))
+    script.add_argument("--splits", type=int, default=8)
+    script.add_argument("--minutes", type=float, default=60.0, help="begin no other split after so many")
+    script.add_argument("--processes", type=int, default=2)
+    asked = script.parse_args()
+    on_record = record.read(RECORD)
     facts = {
         "middle": MIDDLE, "length": LENGTH, "votes": VOTES, "epochs": EPOCHS, "trees": TREES, "looked_at": LOOKED_AT,
         "section": SECTION,
     }  # fmt: skip
-    if record.get("settings") != facts:
-        record = {"schema": 2, "settings": facts, "targets": {}}
+    if on_record.get("settings") != facts:
+        on_record = {"schema": 2, "settings": facts, "targets": {}}
     chosen = people.splits(len(depth.PEOPLE), unseen=UNSEEN, count=math.comb(len(depth.PEOPLE), UNSEEN))
     keys = ["-".join(str(depth.PEOPLE[one]) for one in unseen) for unseen in chosen]
-    found = {target: record["targets"].setdefault(target, {"splits": {}})["splits"] for target in asked.targets}
+    found = {target: on_record["targets"].setdefault(target, {"splits": {}})["splits"] for target in asked.targets}
     todo = [
         (target, number)
         for target in asked.targets
@@ -90,10 +89,10 @@ def main() -> None:
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 target, key = running.pop(done)
                 found[target][key] = done.result()
-                record["targets"][target]["splits"] = {
+                on_record["targets"][target]["splits"] = {
                     name: found[target][name] for name in keys if name in found[target]
                 }
-                write_atomic(str(RECORD), (json.dumps(record, indent=1, default=float) + "\n").encode())
+                record.write(RECORD, script.path, on_record)
                 print(target, key, f"after {time.monotonic() - start:.0f} s", flush=True)
 
 
@@ -139,7 +138,7 @@ class Data:
             "unseen": self.pieces[np.isin(who, unseen)],
         }
         # Every second frame of a recording: the next is almost the same.
-        ways, share, label_of = self._release(np.flatnonzero(np.isin(self.recording, fit))[::2], rng)
+        ways, share, label_of = self._codebook(np.flatnonzero(np.isin(self.recording, fit))[::2], rng)
         found: dict[str, Any] = {"unseen_people": [depth.PEOPLE[one] for one in unseen], "populations": {}}
         left = {
             name: {way: self._tracks(pieces, fitted) for way, fitted in ways.items()}
@@ -158,13 +157,13 @@ class Data:
         order = order[np.argsort((self.person[first] * self.classes + self.y[first])[order], kind="stable")]
         return recording[order[::2]], recording[order[1::2]]
 
-    def _release(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[dict[str, Any], np.ndarray, Any]:
+    def _codebook(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[dict[str, Any], np.ndarray, Any]:
         """Ways to send codes, by name, P(c | y) of their codes, and y-hat; all on one trunk."""
         import keras
 
         from edgeveil.models import encoders
 
-        section = Release(**SECTION)
+        section = Codebook(**SECTION)
         u = self.x[rows].astype(np.float32) / 255
         y, z = self.y[rows], np.unique(self.person[rows], return_inverse=True)[1]
         kept = fit_kept(section.keep, u, rows, y=y)
@@ -173,17 +172,17 @@ class Data:
         shown = funnel.Rows(copies, t, y[of], z[of])
         trunk, label_head, *_ = training.trunk(SPEC, shown, section, classes=self.classes, epochs=EPOCHS, batch=BATCH)
         model = keras.Model(trunk.inputs, label_head(trunk.output))
-        learned_from = funnel.Rows(trunk.predict(copies, batch_size=1024, verbose=0), t, y[of], z[of], of)
+        learned_from = funnel.Rows(predict(trunk, copies), t, y[of], z[of], of)
         heads: dict[float, Any] = {}
         ways: dict[str, Any] = {}
         for name, changes in EVERY_FRAME.items():
-            mine = Release(**SECTION, **FRAME, **changes)
+            mine = Codebook(**SECTION, **FRAME, **changes)
             if mine.price not in heads:
                 classes = self.classes, int(z.max()) + 1
                 head = training.code_head(learned_from, mine, classes=classes, rng=rng, report=lambda *_: None)
                 heads[mine.price] = encoders.encoder(trunk, label_head, head)
             encoder = heads[mine.price]
-            logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
+            logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
             _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
             table = channel_table(code, z, t[: len(u)], mine, y_names=self.y_names, z_classes=int(z.max()) + 1)
             ways[name] = self._every_frame(encoder, table, mine)
@@ -227,7 +226,7 @@ class Data:
         made["learned, people permuted"] = tracks.permuted(made["learned"], rng)
         classes = self.classes, int(z.max()) + 1
         frames = self.x[pieces.reshape(-1)].astype(np.float32) / 255
-        label = model.predict(frames, batch_size=1024, verbose=0).argmax(axis=1).reshape(pieces.shape)
+        label = predict(model, frames).argmax(axis=1).reshape(pieces.shape)
         held = made["held"].code[:, -1] // SECTION["codes"]
         counted = counted_prior(y, z, classes)
         certified = certificate.certify(
@@ -242,12 +241,12 @@ class Data:
             "chance": {"prior": 1 / classes[1], "majority": float(counted.max(axis=1)[y].mean())},
             "certificate": asdict(certified),
             "ways": {
-                name: tracks.attacked(one, classes=classes, codes=self.codes, seed=seed, trees=TREES)
+                name: tracks.accuracies(one, classes=classes, codes=self.codes, seed=seed, trees=TREES)
                 for name, one in made.items()
             },
         }
 
-    def _every_frame(self, encoder: Any, table: np.ndarray | None, section: Release) -> FittedPerturber:
+    def _every_frame(self, encoder: Any, table: np.ndarray | None, section: Codebook) -> FittedPerturber:
         """A code for every frame; the pictures of the codes do not matter here."""
         dataset: Any = SimpleNamespace(input=SPEC, y_names=self.y_names)
         return assemble(dataset, encoder, table, np.zeros((self.codes - 1, *SPEC.shape), np.float32), section)
@@ -256,7 +255,7 @@ class Data:
         """Are two tracks of people never seen one person's? By each family that learned on the calibrated."""
         classes = self.classes, int(known.z.max()) + 1
         prior = counted_prior(known.y, known.z, classes)
-        said = tracks.answers(known, new, classes=classes, codes=self.codes, trees=TREES)
+        said = tracks.posteriors(known, new, classes=classes, codes=self.codes, trees=TREES)
         return {name: people.linkage(p, prior, new.y, new.z).eer for name, p in said.items()}
 
 
@@ -266,4 +265,4 @@ def draw(share: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarr
 
 
 if __name__ == "__main__":
-    main()
+    record.run(main)

@@ -1,17 +1,16 @@
 """Section 6.6 of paper 001: a generator trained with some people, at work on people who were never seen.
 
-    EDGEVEIL_DATA=... .venv/bin/python scripts/measure_unseen.py --out runs/unseen --data depth --splits 4
+    EDGEVEIL_DATA=... python -m scripts.reproduce.streams.measure_unseen --out runs/unseen --data depth --splits 4
 
 The people of a data set are split into those who train PR-GAN and its classifiers, and those whom nobody has seen. As
 in the paper, D_z is then trained on clean readings of the new people alone and tried on what the generator makes of
 others of theirs. Beyond the paper, the adversaries of `edgeveil audit` learn on perturbed readings of the new people.
 The same for label-only (with D_y of the people who were seen) and for the readings themselves. Networks are as they
 were trained, not exported. Every split is recorded in docs/results/privacy/unseen.json when it is done: run again, the
-script goes on. scripts/make_result_docs.py makes docs/results-unseen.md of it.
+script goes on. pages/write_pages.py makes docs/results/unseen-people.md of it.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,20 +19,20 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import LimitNotMet
-from edgeveil.edge_runtime.storage.atomic import atomic_path, write_atomic
+from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import subject
 from edgeveil.trainer.audit.audit import examine, raw_rates
-from edgeveil.trainer.audit.document import environment
 from edgeveil.trainer.datasets.loaders import depth, faces
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sweep.axes import with_settings
-from edgeveil.trainer.sweep.point import classifiers
+from edgeveil.trainer.sweep.point import shared_classifiers
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
+from scripts.reproduce import record
 from scripts.reproduce.papers.baseline_comparison import ROWS
 from scripts.reproduce.streams import people
 
@@ -44,28 +43,28 @@ KEPT = ("target", "chance", "worst_adaptive", "most_bits")
 
 def main() -> None:
     """Measure the splits that are not on record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("runs/unseen"), help="arrays and runs")
-    parser.add_argument("--data", nargs="+", choices=list(UNSEEN), default=list(UNSEEN))
-    parser.add_argument("--splits", type=int, default=4)
-    parser.add_argument("--budget", choices=["full", "quick"], default="full", help="of the training")
-    parser.add_argument("--adversaries", choices=sorted(BUDGETS), default="quick", help="how hard they try")
-    parser.add_argument("--record", type=Path, default=RECORD)
-    asked = parser.parse_args()
+    script = record.Script(__file__, __doc__, "--data depth --splits 4")
+    script.add_argument("--out", type=Path, default=Path("runs/unseen"), help="arrays and runs")
+    script.add_argument("--data", nargs="+", choices=list(UNSEEN), default=list(UNSEEN))
+    script.add_argument("--splits", type=int, default=4)
+    script.add_argument("--budget", choices=["full", "quick"], default="full", help="of the training")
+    script.add_argument("--adversaries", choices=sorted(BUDGETS), default="quick", help="how hard they try")
+    script.add_argument("--record", type=Path, default=RECORD)
+    asked = script.parse_args()
     load_tensorflow()
-    record = json.loads(asked.record.read_text()) if asked.record.is_file() else {}
+    found = record.read(asked.record)
     for data in asked.data:
         settings = {"budget": asked.budget, "adversaries": asked.adversaries, "unseen": UNSEEN[data]}
-        if record.get(data, {}).get("settings") != settings:
-            record[data] = {"settings": settings, "splits": {}}
+        if found.get(data, {}).get("settings") != settings:
+            found[data] = {"settings": settings, "splits": {}}
         readings = everybody(data)
         for number, unseen in enumerate(people.splits(len(readings.z_names), unseen=UNSEEN[data], count=asked.splits)):
             key = ", ".join(readings.z_names[one].removeprefix("person-") for one in unseen)
-            if key in record[data]["splits"]:
+            if key in found[data]["splits"]:
                 continue
             say(f"{data}: never seen {key}")
-            record[data]["splits"][key] = split(data, readings, unseen, number, asked)
-            write_atomic(str(asked.record), (json.dumps(record, indent=1, sort_keys=True) + "\n").encode())
+            found[data]["splits"][key] = split(data, readings, unseen, number, asked)
+            record.write(asked.record, script.path, found)
 
 
 def everybody(data: str) -> Readings:
@@ -86,7 +85,7 @@ def split(
         recipe_of(data, readings, rows, folder / name, number) for rows, name in ((~new, "seen"), (new, "new"))
     )
     run = trained(known, folder / "run", asked.budget)
-    stranger = classifiers(other, folder, budget=asked.budget)
+    stranger = shared_classifiers(other, folder, budget=asked.budget)
     dataset = stranger.dataset()
     two = {"target": run.classifiers()["target"], "sensitive": stranger.classifiers()["sensitive"]}
     rows = dataset.slices.rows()
@@ -97,11 +96,10 @@ def split(
     found = {}
     for name, fitted in ways.items():
         outputs = subject.in_chunks(fitted.perturb, dataset.x[rows])
-        left = subject.releases(fitted.outputs, outputs, dataset, rows)
-        audited = examine(dataset, left, two, BUDGETS[asked.adversaries], number, lambda _rows: None).as_dict()
+        left = subject.released_rows(fitted.outputs, outputs, dataset, rows)
+        audited = examine(dataset, left, two, BUDGETS[asked.adversaries], number).as_dict()
         rates = {row["kind"]: row for row in audited["adversaries"] if row["kind"] in ("fixed", "transfer")}
         found[name] = {**{key: audited[key] for key in KEPT}, **rates}
-    versions, machine = environment()
     return {
         "rows": found,
         "raw": raw_rates(dataset, two),
@@ -110,8 +108,7 @@ def split(
         "limit_met": run.facts["limit_met"],
         "training_s": run.facts["wall_time_s"],
         "wall_time_s": round(time.monotonic() - begun, 1),
-        "versions": versions,
-        "machine": machine,
+        **record.here(),
     }
 
 
@@ -144,4 +141,4 @@ def trained(recipe: Recipe, folder: Path, budget: str) -> Run:
 
 
 if __name__ == "__main__":
-    main()
+    record.run(main)

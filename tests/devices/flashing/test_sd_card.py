@@ -16,7 +16,7 @@ from edgeveil.devices.flashing.card import flash_card
 from edgeveil.devices.flashing.checks import Refused
 from edgeveil.devices.flashing.inputs import read_inputs
 from edgeveil.devices.flashing.records import Wanted
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -218,7 +218,7 @@ def test_the_board_flashes_itself_when_it_comes_up(owner, root_tree, tmp_path):
     shutil.copytree(tree, kept)
     done = booted(tree)
     assert done.returncode == 0, done.stderr
-    releases = Releases(str(root), lambda floor: Trust.open(root / "trust", floor=floor))
+    releases = Releases(str(root), lambda floor: open_trust(root / "trust", floor=floor))
     assert releases.current == releases.state().committed is not None
     assert not tree.exists()
 

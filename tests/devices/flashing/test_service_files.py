@@ -132,8 +132,8 @@ def test_the_configuration_is_one_that_the_runtime_reads(tmp_path):
     made = service_files.files(ROOT, "camera:0", ["mqtts://broker/hall", "preview:8080"])
     (tmp_path / "edge.json").write_bytes(made[service_files.CONFIG])
     settings = config.merged({}, config.read(str(tmp_path / "edge.json")))
-    assert (settings["source"], settings["sink"]) == ("camera:0", ["mqtts://broker/hall", "preview:8080"])
-    assert settings["bundle"] == f"{ROOT}/current/bundle.veil"
+    assert (settings.source, settings.sink) == ("camera:0", ["mqtts://broker/hall", "preview:8080"])
+    assert settings.bundle == f"{ROOT}/current/bundle.veil"
     assert json.loads(made[service_files.CONFIG])["trust"] == f"{ROOT}/trust"
 
 

@@ -1,4 +1,4 @@
-"""The systemd units say of each process what docs/capture-loop.md says of it."""
+"""The systemd units say of each process what docs/how-to/run-the-capture-loop.md says of it."""
 
 import configparser
 

@@ -99,7 +99,7 @@ def test_ones_own_board_is_a_new_file(tmp_path):
 
 
 def test_the_page_on_boards_has_a_row_for_each_and_an_example_that_loads():
-    page = (ROOT / "docs" / "boards.md").read_text()
+    page = (ROOT / "docs/reference/boards.md").read_text()
     for name in profiles.names():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
         profile = profiles.load(name)
@@ -107,7 +107,7 @@ def test_the_page_on_boards_has_a_row_for_each_and_an_example_that_loads():
         assert all(f"`{artefact}`" in row for artefact in profile.artefacts)
         assert all(backend.name in row or backend.name == "openvino" for backend in profile.backends)
     example = page.split("```toml\n")[1].split("```")[0]
-    board = profiles.parse(tomllib.loads(example), source="docs/boards.md")
+    board = profiles.parse(tomllib.loads(example), source="docs/reference/boards.md")
     assert board.tflite.ops["CONV_2D"] == 5
     assert board.accelerator("tflite-int8") == "NPU"
 

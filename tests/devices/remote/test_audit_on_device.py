@@ -15,7 +15,7 @@ from edgeveil.devices.remote.remote_rows import RemoteRows
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.pipeline import perturber
 from tests.support import edge_tpu
@@ -43,7 +43,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
     # Nine tenths of the time, and no part of what is looked at here.
     monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.section", lambda *_, **__: None)
-    monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.beside", lambda *_: {})
+    monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.label_only", lambda *_: {})
     monkeypatch.setattr(
         "edgeveil.trainer.export.convert.edgetpu._file", lambda _program, model: edge_tpu.compiled(model)
     )
@@ -59,7 +59,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     save(audit(folder, artefact="tflite-int8"), folder)
 
     ctypes.CDLL(str(edge_tpu.build(tmp_path) / edge_tpu.LIBRARY))
-    trust = Trust.open(str(keys))
+    trust = open_trust(str(keys))
     subject = on_board.open_target(bundle, run=run, trust=keys, artefact="auto").subject
     x = on_board.open_target(bundle, run=run, trust=keys, artefact="auto").run.dataset().part("test").x
     with Perturber.open(str(bundle), trust=trust, device="edgetpu") as opened:
@@ -70,7 +70,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     monkeypatch.setattr(on_board, "perturb_on_board", lambda *_, **__: RemoteRows(ran["artefact"], outputs, ran, place))
     board = type("Board", (), {"transport": None})()
     document = on_board.audit_on_board(bundle, board, run=run, trust=keys, device="edgetpu")
-    schema = json.loads((ROOT / "docs/schemas/audit.schema.json").read_text())
+    schema = json.loads((ROOT / "docs/reference/schemas/audit.schema.json").read_text())
     jsonschema.validate(document["on_board"], {**schema["properties"]["on_board"], "$defs": schema["$defs"]})
     assert (document["artefact"], document["on_board"]["device"]) == (COMPILED, "edgetpu")
     frame = document["on_board"]["compared"][0]
@@ -84,7 +84,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     trust.policy = Policy([Demand(subject.manifest["perturber"]["sensitive"], None, True)])
     with pytest.raises(BundleRefused, match="no audit in it speaks of"):
         Perturber.open(str(card), trust=trust, device="edgetpu")  # this is not the board that it was made on
-    monkeypatch.setattr(perturber, "here", lambda: (place["board"], place["architecture"]))
+    monkeypatch.setattr(perturber, "current_place", lambda: (place["board"], place["architecture"]))
     with Perturber.open(str(card), trust=trust, device="edgetpu") as opened:
         assert opened.info["audited"] is True
     with pytest.raises(BundleRefused, match="must be audited"):

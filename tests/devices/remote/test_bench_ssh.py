@@ -52,7 +52,7 @@ def test_a_bundle_is_timed_where_it_will_run(edgeveil, tmp_path, request):
     document = json.loads(out)
     # A busy machine is a verdict, not a failure.
     assert code == {"VALID": 0, "INVALID": 3}[document["verdict"]], said
-    schema = json.loads((request.config.rootpath / "docs/schemas/bench.schema.json").read_text())
+    schema = json.loads((request.config.rootpath / "docs/reference/schemas/bench.schema.json").read_text())
     jsonschema.validate(document, schema)
     assert json.loads((tmp_path / "result.json").read_text()) == document
     assert document["bundle"]["name"] == made.manifest["name"]

@@ -21,7 +21,7 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.releases.trial import open_releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.audit.dataflow import anatomy
+from edgeveil.trainer.audit.dataflow import bottleneck
 from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import Perturbed, Subject, further_outputs
 from edgeveil.trainer.cli.main import main
@@ -172,7 +172,7 @@ def compared(example, outputs, x, *, target=None):
     """The ``on_board`` section of what a board made of ``x``, on a data set that is ``x`` alone."""
     manifest, members = example
     subject = Subject(manifest, members, "numpy")
-    funnel = anatomy(manifest, subject.tables())
+    funnel = bottleneck(manifest, subject.tables())
     table = None if isinstance(funnel, str) or funnel.table is None else subject.tables()[funnel.table]
     ran = {"edge_runtime": "1", "numpy": "2"}
     board = {"board": "A Board", "architecture": "aarch64", "system": "Debian", "python": "3.11.2"}
@@ -263,7 +263,7 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     assert "raw readings of the test slice" in said
     assert left(home) == []
     document = json.loads(out)
-    schemas = request.config.rootpath / "docs/schemas"
+    schemas = request.config.rootpath / "docs/reference/schemas"
     jsonschema.validate(document, json.loads((schemas / "audit.schema.json").read_text()))
     there = document["on_board"]
     assert there["rows"] == here["data"]["rows"]["test"]
@@ -281,9 +281,9 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     assert len(json.loads((folder / "audit.json").read_text())["others"]) == 1, "an audit here took the column away"
     seal(folder, tmp_path / "keys/signing.key", tmp_path / "two.veil")
     from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
-    members = read_bundle(str(tmp_path / "two.veil"), Trust.open(str(tmp_path / "keys"))).members
+    members = read_bundle(str(tmp_path / "two.veil"), open_trust(str(tmp_path / "keys"))).members
     card = json.loads(members["privacy/privacy.json"])
     assert [("on_board" in part) for part in card["artefacts"]] == [False, True]
     assert "labels flipped: 0.00 %" in members["privacy/card.html"].decode()

@@ -7,7 +7,7 @@ from edgeveil.edge_runtime.backends import available, open_backend, select
 from edgeveil.edge_runtime.backends.base import Backend, Tensor
 from edgeveil.edge_runtime.backends.tflite import _delegated
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped
-from edgeveil.edge_runtime.lut import numbers
+from edgeveil.edge_runtime.lut import as_array
 from tests.support import tiny_models
 
 
@@ -117,12 +117,12 @@ def test_quantised_numbers_are_those_of_the_formula():
     q = tensor.encode(real)
     assert q.tolist() == [[-128, 127, 0, 127]]
     assert q.dtype == np.int8
-    assert np.allclose(numbers(tensor.decode(q)), (q.astype(float) + 128) / 255, atol=1e-7)
+    assert np.allclose(as_array(tensor.decode(q)), (q.astype(float) + 128) / 255, atol=1e-7)
     for dtype, scale, zero in (("uint8", 0.1, 3), ("int16", 0.001, 0), ("int8", 0.02, 5)):
         tensor = Tensor({**ENTRY, "dtype": dtype, "scale": scale, "zero_point": zero})
         codes = np.array([[1, 2, 77, 100]], dtype)
         assert np.array_equal(tensor.encode(tensor.decode(codes)), codes)
-        assert np.allclose(numbers(tensor.decode(codes)), (codes.astype(float) - zero) * scale, rtol=1e-6)
+        assert np.allclose(as_array(tensor.decode(codes)), (codes.astype(float) - zero) * scale, rtol=1e-6)
 
 
 def test_a_whole_frame_of_bytes_survives_both_ways():

@@ -20,13 +20,13 @@ from edgeveil.devices.agents import gather_facts
 from edgeveil.edge_runtime import config, paths
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.backends import open_backend
-from edgeveil.edge_runtime.backends.onnx import ran_where
-from edgeveil.edge_runtime.cli import keep_cli, main, releases
+from edgeveil.edge_runtime.backends.onnx import operations_by_provider
+from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.device import NoDevice
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.inside import process
-from edgeveil.edge_runtime.lut import numbers
-from edgeveil.edge_runtime.outside import keep
+from edgeveil.edge_runtime.lut import as_array
+from edgeveil.edge_runtime.outside import process_table
 from edgeveil.edge_runtime.releases import trial as board
 from edgeveil.edge_runtime.sandbox import isolation
 from tests.support import bundles, edge_tpu, tiny_models
@@ -97,7 +97,7 @@ def test_what_the_compiler_left_to_the_processor_is_counted_there(made, library)
         assert found["device"] == device
         assert found["kernels"]["Edge TPU"] == 1
         assert sum(found["kernels"].values()) == kernels
-        out = numbers(backend.run(feeds)["output"])
+        out = as_array(backend.run(feeds)["output"])
         assert np.abs(out - (1 - feeds["image"]) * 255 / 256).max() < 0.01
         backend.close()
 
@@ -183,7 +183,7 @@ def test_operations_on_the_processor_are_refused_unless_they_were_allowed(tiny, 
     def session(model, options, device, precision):
         return onnx.onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
-    monkeypatch.setattr(onnx, "_on_gpu", session)
+    monkeypatch.setattr(onnx, "_open_on_gpu", session)
     with pytest.raises(NoDevice, match=r"operations would run on the processor \(.*Conv.*--device cuda,cpu"):
         tiny_models.backend(tiny.manifest, tiny.members, "onnx-float32", device="cuda")
     found = tiny_models.backend(tiny.manifest, tiny.members, "onnx-float32", device="cuda,cpu").placement()
@@ -197,8 +197,8 @@ def test_a_profile_that_says_nothing_of_where_operations_ran_is_no_proof(tiny, m
     def session(model, options, device, precision):
         return onnx.onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
-    monkeypatch.setattr(onnx, "_on_gpu", session)
-    monkeypatch.setattr(onnx, "ran_where", lambda _events: ({}, []))
+    monkeypatch.setattr(onnx, "_open_on_gpu", session)
+    monkeypatch.setattr(onnx, "operations_by_provider", lambda _events: ({}, []))
     for device in ("cuda", "cuda,cpu"):
         with pytest.raises(NoDevice, match="does not say where operations ran"):
             tiny_models.backend(tiny.manifest, tiny.members, "onnx-float32", device=device)
@@ -211,7 +211,7 @@ def test_a_profile_is_read_by_operation():
     events += [
         {"cat": "Node", "name": "b_kernel_time", "args": {"provider": "CPUExecutionProvider", "op_name": "Tanh"}}
     ]
-    assert ran_where(events) == ({"CUDAExecutionProvider": 1, "CPUExecutionProvider": 1}, ["Tanh"])
+    assert operations_by_provider(events) == ({"CUDAExecutionProvider": 1, "CPUExecutionProvider": 1}, ["Tanh"])
 
 
 def test_the_self_test_is_of_the_device_that_runs(made, monkeypatch):
@@ -224,7 +224,7 @@ def test_the_self_test_is_of_the_device_that_runs(made, monkeypatch):
         interpreter.allocate_tensors()
         return interpreter
 
-    monkeypatch.setattr(tflite, "_on_edge_tpu", processor)
+    monkeypatch.setattr(tflite, "_open_on_edge_tpu", processor)
     with pytest.raises(DeviceFailed, match=f"self-test of {COMPILED} failed.*or device"):
         Perturber.open(made.path, trust=made.trust, device="edgetpu")
 
@@ -234,16 +234,18 @@ def test_the_self_test_is_of_the_device_that_runs(made, monkeypatch):
     [("cpu", True), ("edgetpu", True), ("myriad,cpu", False), ("openvino:HETERO:MYRIAD,CPU", False)],
 )
 def test_a_driver_that_waits_for_udev_is_left_where_udev_speaks(monkeypatch, device, namespace):
-    """The filter refuses sockets there all the same; under ``keep`` as under a supervisor."""
+    """The filter refuses sockets there all the same."""
     entered = []
-    monkeypatch.setattr(isolation, "enter", lambda namespace: entered.append(namespace) or "by a test")
+    monkeypatch.setattr(isolation, "enter", lambda namespace, account: entered.append(namespace) or "by a test")
     theirs, ours = os.pipe()
-    os.close(theirs)  # nobody listens: these settings are not all there are, and it ends as soon as it is cut off
-    assert process._run({"source": "camera:0", "device": device}, {"notes": ours}) != 0
+    os.close(theirs)  # nobody listens and the bundle is none: it ends as soon as it is cut off
+    settings = config.merged(
+        {"bundle": "b", "trust": "t", "source": "camera:0", "sink": ["none"], "device": device}, {}
+    )
+    network = process_table.process_table(settings, {})[-1].network
+    assert process._run(settings, process.Ends(-1, ours, -1, -1, None), network=network) != 0
     os.close(ours)
     assert entered == [namespace]
-    _, within = keep.halves("/opt/edgeveil", "edge.json", "/run/edgeveil", None, (), device)
-    assert (within.network, within.namespace) == (False, namespace)
 
 
 @edge_tpu.needed
@@ -254,32 +256,13 @@ def test_a_release_is_tried_on_the_device_that_will_run_it(made, library):
     refused(edge(*words, "--device", "edgetpu", EDGE_TPU="absent", LD_LIBRARY_PATH=library), code=4)
 
 
-class Stop(Exception):
-    """Raised where a test has seen enough."""
-
-
-def test_what_keeps_the_service_reads_its_device(tmp_path, monkeypatch):
-    (tmp_path / "edge.json").write_text('{"device": "myriad"}')
-    asked = []
-
-    def halves(*words):
-        asked.append(words[-1])
-        raise Stop
-
-    monkeypatch.setattr(keep, "halves", halves)
-    words = ["keep", "start", "--root", str(tmp_path), "--config", str(tmp_path / "edge.json"), "--pid-file"]
-    with pytest.raises(Stop):
-        keep_cli._keep(main._parser().parse_args([*words, str(tmp_path / "none.pid")]))
-    assert asked == ["myriad"]
-
-
 @pytest.mark.parametrize(("named", "tried"), [(None, "edgetpu"), ("cpu", "cpu")])
 def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, capsys, named, tried):
     (tmp_path / "edge.json").write_text('{"device": "edgetpu"}')
     monkeypatch.setattr(config, "DEFAULT_PATH", str(tmp_path / "edge.json"))
     monkeypatch.setattr(paths, "SYSTEMD", str(tmp_path))
     done = []
-    monkeypatch.setattr(board, "_called", lambda command: done.append(" ".join(command)) or int("start" in command))
+    monkeypatch.setattr(board, "_exit_code", lambda command: done.append(" ".join(command)) or int("start" in command))
     monkeypatch.setattr(
         board.subprocess, "run", lambda command, **_: done.append(command) or argparse.Namespace(returncode=0)
     )
@@ -293,7 +276,7 @@ def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, c
         def state(self):
             return argparse.Namespace(committed="1", floor=0)
 
-    monkeypatch.setattr(releases, "open_releases", lambda _root: Releases())
+    monkeypatch.setattr(board, "open_releases", lambda _root: Releases())
     words = ["install", str(tmp_path / "a.veil"), *(["--device", named] if named else [])]
     arguments = main._parser().parse_args(words)
     arguments.call(arguments)

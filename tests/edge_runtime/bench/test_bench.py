@@ -17,7 +17,7 @@ from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from tests.support import bundles
 from tests.support.checkout import ROOT
 
-SCHEMA = json.loads((ROOT / "docs/schemas/bench.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/reference/schemas/bench.schema.json").read_text())
 
 
 class Clock:
@@ -41,15 +41,15 @@ def perturber(tmp_path):
         yield opened
 
 
-def timed(perturber, step=0.005, cpu=None, load=0.0, floors=(300, 2.0), unix=None, **options):
+def timed(perturber, step=0.005, cpu=None, load=0.0, minimum=(300, 2.0), unix=None, **options):
     clock = Clock(step)
     clocks = Clocks(clock, cpu or (lambda: clock.time), unix or (lambda: clock.time), clock.sleep, lambda: load)
-    return bench(perturber, Protocol(floors=series.Floors(*floors), loop_seconds=0, **options), clocks)
+    return bench(perturber, Protocol(minimum=series.Minimum(*minimum), loop_seconds=0, **options), clocks)
 
 
 def test_a_real_artefact_gives_every_figure(tiny):
     with Perturber.open(tiny.path, trust=tiny.trust, artefact="tflite-int8") as opened:
-        document = bench(opened, Protocol(series.Floors(50, 0.05), series.Floors(5, 0.01), loop_seconds=0.2))
+        document = bench(opened, Protocol(series.Minimum(50, 0.05), series.Minimum(5, 0.01), loop_seconds=0.2))
     jsonschema.validate(document, SCHEMA)
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     model = tiny.manifest["models"]["generator"]
@@ -75,8 +75,8 @@ def test_a_real_artefact_gives_every_figure(tiny):
 
 
 def test_both_floors_are_kept(perturber):
-    assert timed(perturber, floors=(500, 0.1))["count"] == 500
-    long = timed(perturber, floors=(10, 10))
+    assert timed(perturber, minimum=(500, 0.1))["count"] == 500
+    long = timed(perturber, minimum=(10, 10))
     assert long["count"] == pytest.approx(10 / 0.005, abs=2)
     assert long["seconds"] >= 10
     assert long["verdict"] == "VALID"
@@ -94,21 +94,21 @@ def test_the_first_frame_stands_apart(perturber):
 def test_the_warm_up_goes_on_until_two_windows_agree(perturber):
     clock = Clock(lambda now: 0.01 if now < 3 else 0.005)
     calls = []
-    warm = series.warm_up(calls.append, series.Floors(10, 0.5), clock)
+    warm = series.warm_up(calls.append, series.Minimum(10, 0.5), clock)
     assert warm["steady"]
     assert warm["count"] == len(calls)
     falling = Clock(lambda now: 1 / (10 + now))
-    assert not series.warm_up(calls.append, series.Floors(10, 5), falling)["steady"]
+    assert not series.warm_up(calls.append, series.Minimum(10, 5), falling)["steady"]
 
 
 def test_at_a_cameras_pace_frames_come_on_time_and_late_ones_are_counted(perturber):
-    document = timed(perturber, step=0.001, floors=(100, 2.0), pace_fps=50.0)
+    document = timed(perturber, step=0.001, minimum=(100, 2.0), pace_fps=50.0)
     assert document["seconds"] == pytest.approx(0.001 * document["count"])
     assert document["count"] == pytest.approx(100, abs=2)  # 50 a second for 2 s
     assert document["pace"] == {"fps": 50.0, "late": 0, "late_share": 0.0}
     assert document["verdict"] == "VALID"
     jsonschema.validate(document, SCHEMA)
-    late = timed(perturber, step=0.05, floors=(100, 2.0), pace_fps=50.0)
+    late = timed(perturber, step=0.05, minimum=(100, 2.0), pace_fps=50.0)
     assert late["pace"]["late_share"] == 1
 
 
@@ -122,8 +122,8 @@ def test_a_bundle_without_models_is_timed_too(perturber):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"floors": (99, 0.0)}, "too short"),
-        ({"floors": (150, 0.0)}, "too short"),
+        ({"minimum": (99, 0.0)}, "too short"),
+        ({"minimum": (150, 0.0)}, "too short"),
         ({"step": lambda now: 0.005 if now < 3 else 0.006}, "drift"),
         ({"step": lambda now: 0.005 if now < 3 else 0.004}, "drift"),
         ({"cpu": lambda: 1.0}, "busy: this process"),
@@ -152,7 +152,9 @@ def test_a_quiet_machine_is_valid_and_an_unknown_load_is_no_reason(perturber):
     assert timed(perturber, load=None)["verdict"] == "VALID"
 
 
-@pytest.mark.parametrize("options", [{"floors": (0, 1)}, {"floors": (1, -1.0)}, {"pace_fps": 0.0}, {"pace_fps": -1.0}])
+@pytest.mark.parametrize(
+    "options", [{"minimum": (0, 1)}, {"minimum": (1, -1.0)}, {"pace_fps": 0.0}, {"pace_fps": -1.0}]
+)
 def test_a_protocol_that_makes_no_sense_is_refused(perturber, options):
     with pytest.raises(BadInput, match=r"at least 1 frame|pace above 0"):
         timed(perturber, **options)
@@ -161,7 +163,7 @@ def test_a_protocol_that_makes_no_sense_is_refused(perturber, options):
 @pytest.mark.parametrize(("step", "match"), [(lambda now: -0.001, "backwards"), (0.0, "stood still")])
 def test_a_clock_that_fails_gives_no_figures(step, match):
     with pytest.raises(DeviceFailed, match=match):
-        series.take(lambda _: None, series.Floors(10, 0), Clock(step))
+        series.take(lambda _: None, series.Minimum(10, 0), Clock(step))
 
 
 def test_a_dropped_synthetic_frame_is_no_figure(perturber, monkeypatch):
@@ -185,7 +187,7 @@ def test_sensors_are_read_between_frames_and_power_is_theirs(perturber, tmp_path
     found = places(tmp_path, clock_khz=1500000, governor="ondemand", temperature_millic=61234, power_mw=2500)
     found["throttled"] = "!printf throttled=0x50000"  # it was, some time ago, and is not now
     found["gpu_temperature_millic"] = str(tmp_path / "none")
-    document = timed(perturber, floors=(300, 5.0), sensors=found)
+    document = timed(perturber, minimum=(300, 5.0), sensors=found)
     jsonschema.validate(document, SCHEMA)
     assert document["verdict"] == "VALID"
     first = document["sensors"][0]
@@ -202,7 +204,7 @@ def test_a_board_that_throttles_is_invalid(perturber, tmp_path):
     watch = sensors.Sensors({"clock_khz": str(tmp_path / "clock")}, every_s=0)
     for second, clock in enumerate([600, 1500, 1500, 1500, 1000, 1000]):
         (tmp_path / "clock").write_text(str(clock * 1000))
-        watch.look(float(second))
+        watch.sample(float(second))
     assert watch.problems() == ["throttled: the clock fell from 1500 to 1000 MHz; cool it, or fix the governor"]
 
 

@@ -19,8 +19,8 @@ from tests.hostile_bundles import manifests, museum, signatures, zips  # noqa: F
 from tests.support import bundles
 
 ROOT = Path(edge_runtime.__file__).parent.parent
-TEXT = (ROOT / "docs" / "bundle-format.md").read_text()
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "manifest.schema.json").read_text())
+TEXT = (ROOT / "docs" / "reference" / "bundle-format.md").read_text()
+SCHEMA = json.loads((ROOT / "docs" / "reference" / "schemas" / "manifest.schema.json").read_text())
 
 
 def reasons_of_the_table() -> set[str]:

@@ -25,7 +25,7 @@ from edgeveil.devices.flashing.service_files import CONFIG
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle import audit_scope as audit_of
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_FILES, PRIVACY_MEMBER, check_manifest
 from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
@@ -88,7 +88,7 @@ def audited(made, folder, *parts):
         for artefact, device, accuracy, *place in parts:
             one = bundles.audit_document(manifest, artefact, members)
             one["worst_adaptive"]["accuracy"] = accuracy
-            there = dict(zip(("board", "architecture"), place or audit_of.here(), strict=True), device=device)
+            there = dict(zip(("board", "architecture"), place or audit_of.current_place(), strict=True), device=device)
             documents.append(one if device is None else {**one, "on_board": there})
         main, *others = documents
         members[PRIVACY_MEMBER] = json.dumps({**main, "others": others}).encode()
@@ -181,7 +181,7 @@ def test_an_owners_limit_is_held_by_what_was_measured_on_the_device(made, librar
         (here, 0.2, "edgetpu", "no audit in it speaks of " + COMPILED),
         (other, 0.2, "edgetpu", "no audit in it speaks of " + COMPILED),
     ):
-        trust = Trust.open(one.trust)
+        trust = open_trust(one.trust)
         trust.policy = Policy([Demand(one.manifest["perturber"]["sensitive"], most, True)])
         if problem is None:
             Perturber.open(one.path, trust=trust, device=device).close()

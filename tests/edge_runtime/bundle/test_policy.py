@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from edgeveil.edge_runtime.bundle.policy import Demand, Policy, open_policy, read_policy
+from edgeveil.edge_runtime.bundle.policy import Demand, NoPolicyForAudit, Policy, open_policy, read_policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_FILES, PRIVACY_MEMBER
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
@@ -128,6 +129,25 @@ def put(owner, folder):
         (folder / name).write_bytes((owner.folder / name).read_bytes())
 
 
+def test_an_audit_sets_the_policy_aside_and_nothing_else(tmp_path, trust, owner):
+    """Three things that are not the same: a policy, none on this device, and one that was set aside by name."""
+    leaky = numpy_bundle(tmp_path, accuracy=0.9)
+    assert isinstance(open_trust(trust).policy, Policy)
+    with pytest.raises(BundleRefused, match="beats chance"):
+        read_bundle(leaky, open_trust(trust))
+    audit = open_trust(trust, policy=NoPolicyForAudit())
+    assert isinstance(audit.policy, NoPolicyForAudit)
+    assert read_bundle(leaky, audit).manifest_sha256
+    Perturber.open(str(leaky), trust=audit).close()
+    owner.require(9, passphrase=SECRET)
+    put(owner, trust)
+    with pytest.raises(BundleRefused) as refused:
+        read_bundle(leaky, open_trust(trust, policy=NoPolicyForAudit()))
+    assert refused.value.reason == "rolled-back"
+    (trust / "policy.json").unlink()
+    assert open_trust(trust).policy is None
+
+
 def passes(_folder, _bundle):
     """A trial that all pass."""
 
@@ -138,7 +158,7 @@ def fails(_folder, _bundle):
 
 @pytest.fixture
 def device(trust):
-    return Releases(str(trust.parent), lambda floor: Trust.open(trust, floor=floor))
+    return Releases(str(trust.parent), lambda floor: open_trust(trust, floor=floor))
 
 
 def test_a_device_refuses_at_install_and_at_open(tmp_path, trust, device):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import edgeveil.edge_runtime.bundle.reader
 from edgeveil.edge_runtime.bundle import archive
 from edgeveil.edge_runtime.bundle.reader import read_bundle
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.signing import ed25519
 from tests.hostile_bundles import manifests, museum, signatures, zips  # noqa: F401 - the rooms register their exhibits
@@ -29,7 +29,7 @@ from tests.support.checkout import PACKAGES, ROOT
 def test_a_good_bundle_is_read(tmp_path, example):
     made = bundles.make_bundle(tmp_path, example=example())
     for source in (made.path, str(made.path), made.path.read_bytes()):
-        bundle = read_bundle(source, Trust.open(made.trust))
+        bundle = read_bundle(source, open_trust(made.trust))
         assert bundle.manifest == made.manifest
         assert bundle.members == made.members
         assert bundle.key == bundles.public_hex(bundles.KEY)
@@ -40,7 +40,7 @@ def test_a_good_bundle_is_read(tmp_path, example):
 
 def test_a_development_bundle_says_so(tmp_path):
     made = bundles.make_bundle(tmp_path, development=True)
-    assert read_bundle(made.path, Trust.open(made.trust)).development is True
+    assert read_bundle(made.path, open_trust(made.trust)).development is True
 
 
 @given(st.data())
@@ -92,7 +92,7 @@ def test_the_file_is_read_once(tmp_path, monkeypatch):
         return real(data)
 
     monkeypatch.setattr(edgeveil.edge_runtime.bundle.reader, "read_archive", replaced_under_the_reader)
-    trust = Trust.open(made.trust)
+    trust = open_trust(made.trust)
     opened.clear()
     assert read_bundle(made.path, trust).members == made.members
     assert opened == [str(made.path)]
@@ -129,7 +129,7 @@ def test_refusals_are_the_users_mistake_and_end_with_2():
 
 def test_only_verified_members_are_handed_out(tmp_path):
     made = bundles.make_bundle(tmp_path)
-    bundle = read_bundle(made.path, Trust.open(made.trust))
+    bundle = read_bundle(made.path, open_trust(made.trust))
     assert "manifest.json" not in bundle.members
     assert "signature.json" not in bundle.members
     for entry in bundle.manifest["members"]:
@@ -141,8 +141,8 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.bundle.trust import Trust
-trust = Trust.open(sys.argv[2])
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+trust = open_trust(sys.argv[2])
 answers = []
 for path in sys.argv[3:]:
     try:
@@ -163,7 +163,7 @@ def answers_of(python: str, trust: Path, paths: list[Path]) -> list[str]:
 
 def test_verifying_needs_the_standard_library_alone(tmp_path):
     made = bundles.make_bundle(tmp_path)
-    expected = read_bundle(made.path, Trust.open(made.trust)).manifest_sha256
+    expected = read_bundle(made.path, open_trust(made.trust)).manifest_sha256
     assert answers_of(sys.executable, made.trust, [made.path]) == [expected]
 
 
@@ -175,7 +175,7 @@ def test_every_python_gives_the_same_answers(tmp_path, version):
     if python is None:
         pytest.skip(f"NO PYTHON {version} HERE: the reader of bundles was not tried on it")
     made = bundles.make_bundle(tmp_path, example=bundles.artefact_example())
-    paths, expected = [made.path], [read_bundle(made.path, Trust.open(made.trust)).manifest_sha256]
+    paths, expected = [made.path], [read_bundle(made.path, open_trust(made.trust)).manifest_sha256]
     for exhibit in museum.EXHIBITS.values():
         built = exhibit.build()
         if isinstance(built, bytes) and len(built) < 10**6:  # those that need no trust of their own

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
 from tests.support import bundles
@@ -20,9 +21,9 @@ def test_keys_of_a_folder_are_read_and_other_files_passed_over(tmp_path):
     (tmp_path / "one.pub").write_text(GOOD + "\n")
     (tmp_path / "two.pub").write_text(f"edgeveil-ed25519 {OTHER} lab@site_2.b development")
     (tmp_path / "README").write_text("not a key")
-    trust = Trust.open(tmp_path)
+    trust = open_trust(tmp_path)
     assert trust.keys == {HEX: Key(HEX, "ward", False), OTHER: Key(OTHER, "lab@site_2.b", True)}
-    assert Trust.open(str(tmp_path), floor=3, audience="ward-7").floor == 3
+    assert open_trust(str(tmp_path), floor=3, audience="ward-7").floor == 3
 
 
 @pytest.mark.parametrize(
@@ -50,36 +51,36 @@ def test_a_file_that_is_no_key_is_named(tmp_path, text):
     (tmp_path / "bad.pub").write_text(text)
     (tmp_path / "good.pub").write_text(GOOD)
     with pytest.raises(BadInput, match=r"bad\.pub is no public key: expected one line"):
-        Trust.open(tmp_path)
+        open_trust(tmp_path)
 
 
 @pytest.mark.parametrize("weak", [bytes(32), b"\x01" + bytes(31), b"\xff" * 32, b"\x02" + bytes(31)])
 def test_an_unsafe_key_is_refused_when_the_folder_is_opened(tmp_path, weak):
     (tmp_path / "weak.pub").write_text(f"edgeveil-ed25519 {weak.hex()} weak")
     with pytest.raises(BadInput, match=r"weak\.pub is not a safe Ed25519 key"):
-        Trust.open(tmp_path)
+        open_trust(tmp_path)
 
 
 def test_what_is_wrong_with_the_folder_is_said(tmp_path):
     with pytest.raises(BadInput, match=r"found nothing there.*edgeveil keygen"):
-        Trust.open(tmp_path / "none")
+        open_trust(tmp_path / "none")
     (tmp_path / "file").write_text(GOOD)
     with pytest.raises(BadInput, match="found a file there"):
-        Trust.open(tmp_path / "file")
+        open_trust(tmp_path / "file")
     with pytest.raises(BadInput, match=r"holds no \.pub file"):
-        Trust.open(tmp_path)
+        open_trust(tmp_path)
     (tmp_path / "folder.pub").mkdir()
     with pytest.raises(BadInput, match="cannot be read"):
-        Trust.open(tmp_path)
+        open_trust(tmp_path)
 
 
 def test_one_key_cannot_be_both_ordinary_and_for_development(tmp_path):
     (tmp_path / "a.pub").write_text(GOOD)
     (tmp_path / "b.pub").write_text(GOOD + " development")
     with pytest.raises(BadInput, match="the same, but one is called a development key"):
-        Trust.open(tmp_path)
+        open_trust(tmp_path)
     (tmp_path / "b.pub").write_text(GOOD)
-    assert len(Trust.open(tmp_path).keys) == 1
+    assert len(open_trust(tmp_path).keys) == 1
 
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", fullmatch=True)
@@ -111,19 +112,19 @@ def test_policy(trust, says, reason):
     key = bundles.trusted()
     policy = Trust([key], **trust)
     if reason is None:
-        policy.check_policy(manifest, key)
+        policy.check_claims(manifest, key)
         return
     with pytest.raises(BundleRefused) as refusal:
-        policy.check_policy(manifest, key)
+        policy.check_claims(manifest, key)
     assert refusal.value.reason == reason
 
 
 def test_development_key_and_flag_must_agree():
     key = bundles.trusted(development=True)
     manifest = {"security_version": 1, "audience": "", "development": True}
-    Trust([key]).check_policy(manifest, key)
+    Trust([key]).check_claims(manifest, key)
     with pytest.raises(BundleRefused, match="does not call itself one"):
-        Trust([key]).check_policy({**manifest, "development": False}, key)
+        Trust([key]).check_claims({**manifest, "development": False}, key)
 
 
 def test_stranger_is_named_by_the_beginning_of_the_key():

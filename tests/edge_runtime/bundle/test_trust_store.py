@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from edgeveil.edge_runtime.bundle.trust import Trust
-from edgeveil.edge_runtime.bundle.trust_store import read_trust_file, update_policy, update_trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust, read_trust_file, update_policy, update_trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
@@ -36,7 +35,7 @@ def device(tmp_path, root):
 
 
 def test_a_device_takes_what_a_named_key_signed(tmp_path, root):
-    trust = Trust.open(device(tmp_path, root), floor=4)
+    trust = open_trust(device(tmp_path, root), floor=4)
     assert list(trust.keys) == [bundles.public_hex(bundles.KEY)]
     assert (trust.floor, trust.audience) == (4, "ward-7")
 
@@ -45,7 +44,7 @@ def test_a_revoked_key_is_refused_for_what_it_is(tmp_path, root):
     folder = device(tmp_path, root)
     newer = root.revoke("test", passphrase=SECRET)
     assert update_trust(str(folder), (newer.folder / "trust.json").read_bytes()) is True
-    trust = Trust.open(folder)
+    trust = open_trust(folder)
     with pytest.raises(BundleRefused) as refused:
         trust.key_of(bundles.public_hex(bundles.KEY))
     assert refused.value.reason == "revoked-key"
@@ -64,14 +63,14 @@ def test_a_policy_changes_by_the_root_keys_word_alone_and_never_goes_back(tmp_pa
 
     first, second = policy("identity"), policy("gender")
     assert update_policy(str(folder), first) is True
-    assert [demand.sensitive for demand in Trust.open(folder).policy.demands] == ["identity"]
+    assert [demand.sensitive for demand in open_trust(folder).policy.demands] == ["identity"]
     (tmp_path / "opt").mkdir()
     folder.rename(tmp_path / "opt/trust")
     folder = tmp_path / "opt/trust"
     assert main(["policy", str(signed), "--root", str(tmp_path / "opt")]) == 0
     assert main(["policy", str(signed), "--root", str(tmp_path / "opt")]) == 0
     assert capsys.readouterr().out == "taken\nthis board has it already\n"
-    assert [demand.sensitive for demand in Trust.open(folder).policy.demands] == ["gender"]
+    assert [demand.sensitive for demand in open_trust(folder).policy.demands] == ["gender"]
     with pytest.raises(BundleRefused, match="has version 1, and the device has 2"):
         update_policy(str(folder), first)
     # Another root's word, and a trust file in the place of a policy.
@@ -87,8 +86,8 @@ def test_a_policy_changes_by_the_root_keys_word_alone_and_never_goes_back(tmp_pa
 def test_the_floor_is_the_higher_of_the_two(tmp_path, root):
     root.require(7, passphrase=SECRET)
     folder = device(tmp_path, root)
-    assert Trust.open(folder, floor=3).floor == 7
-    assert Trust.open(folder, floor=9).floor == 9
+    assert open_trust(folder, floor=3).floor == 7
+    assert open_trust(folder, floor=9).floor == 9
     with pytest.raises(BadInput, match="only rises"):
         TrustFolder.open(root.folder).require(7, passphrase=SECRET)
 

@@ -3,8 +3,8 @@
 import cv2
 import numpy as np
 
-from edgeveil.edge_runtime.capture.camera_aid import BOTTOM, LEFT, RIGHT, TOP, Aiming, aim
-from edgeveil.edge_runtime.ipc.aim_levels import NAMES, only_levels
+from edgeveil.edge_runtime.capture.camera_aid import BOTTOM, LEFT, RIGHT, TOP, CameraAid, focus_levels
+from edgeveil.edge_runtime.ipc.focus_levels import NAMES, only_levels
 
 
 def scene(rows=slice(150, 260), columns=slice(180, 300), background=40000, person=22000):
@@ -14,7 +14,7 @@ def scene(rows=slice(150, 260), columns=slice(180, 300), background=40000, perso
 
 
 def levels(raw):
-    return aim(raw, low=0.0, high=65535.0)
+    return focus_levels(raw, low=0.0, high=65535.0)
 
 
 def test_every_level_is_four_bits():
@@ -23,7 +23,7 @@ def test_every_level_is_four_bits():
         found = levels(raw)
         assert set(found) == set(NAMES)
         assert all(type(n) is int and 0 <= n <= 15 for n in found.values())
-    assert set(aim(np.zeros(37, np.float32), low=0.0, high=1.0).values()) == {0}
+    assert set(focus_levels(np.zeros(37, np.float32), low=0.0, high=1.0).values()) == {0}
 
 
 def test_a_blob_is_in_the_frame_or_cut_off_where_it_is():
@@ -68,31 +68,31 @@ def test_colour_and_floats_are_looked_at_too():
     assert levels(raw) == levels(scene())
     metres = scene().astype(np.float32) / 65535 * 8
     metres[3, 5] = np.nan
-    assert aim(metres, low=0.0, high=8.0)["exposure"] == levels(scene())["exposure"]
+    assert focus_levels(metres, low=0.0, high=8.0)["exposure"] == levels(scene())["exposure"]
 
 
 def test_nothing_else_passes():
     assert only_levels({"exposure": 99, "focus": -1, "blob": 7, "pixels": 12345}) == {"exposure": 15, "blob": 7}
 
 
-def test_aiming_looks_now_and_then_and_ends_by_itself():
+def test_the_camera_aid_looks_now_and_then_and_ends_by_itself():
     class Counters(dict):
         def set(self, name, level):
             self[name] = level
 
     now, counters = [0.0], Counters()
     manifest = {"capture": {"frame": {"unit_mm": 0.25}, "low": None}, "input": {"low": 0.0, "high": 1.0}}
-    aiming = Aiming(manifest, counters, clock=lambda: now[0])
-    aiming.look(scene(background=24000))
-    assert counters["aim:exposure"] == 12
-    aiming.look(scene(background=8000))
-    assert counters["aim:exposure"] == 12
+    aid = CameraAid(manifest, counters, clock=lambda: now[0])
+    aid.observe(scene(background=24000))
+    assert counters["level:exposure"] == 12
+    aid.observe(scene(background=8000))
+    assert counters["level:exposure"] == 12
     now[0] = 1.0
-    aiming.look(scene(background=8000))
-    assert counters["aim:exposure"] == 4
+    aid.observe(scene(background=8000))
+    assert counters["level:exposure"] == 4
     now[0] = 900.0
-    aiming.look(scene())
+    aid.observe(scene())
     now[0] = 1000.0
-    aiming.look(scene())
+    aid.observe(scene())
     assert set(counters.values()) == {-1}
-    assert only_levels({name[4:]: level for name, level in counters.items()}) == {}
+    assert only_levels({name[6:]: level for name, level in counters.items()}) == {}

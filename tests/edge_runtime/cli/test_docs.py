@@ -1,4 +1,4 @@
-"""docs/edge-runtime.md says what the code does."""
+"""docs/reference/edge-runtime.md says what the code does."""
 
 import json
 import re
@@ -7,11 +7,13 @@ from pathlib import Path
 import jsonschema
 
 from edgeveil import edge_runtime
+from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli import main
+from edgeveil.edge_runtime.device import WORDS
 from tests.support import bundles
 from tests.support.checkout import ROOT
 
-PAGE = (ROOT / "docs/edge-runtime.md").read_text()
+PAGE = (ROOT / "docs/reference/edge-runtime.md").read_text()
 
 
 def test_the_example_runs(tmp_path, monkeypatch, capsys):
@@ -28,6 +30,27 @@ def test_every_command_is_understood():
     assert len(lines) == 5
     for line in lines:
         assert main._parser().parse_args(line.split()[1:]).bundle == "demo.veil"
+
+
+def test_every_command_is_in_the_table():
+    table = PAGE.split("| command | does |")[1].split("\n\n")[0]
+    listed = {name for row in table.splitlines() for name in _names(row)}
+    assert listed == set(main._parser()._subparsers._group_actions[0].choices)
+
+
+def test_every_setting_is_in_the_table_with_its_default():
+    table = PAGE.split("| setting | default | meaning |")[1].split("\n\n")[0]
+    rows = {name: row.split("|")[2].strip(" `") for row in table.splitlines() for name in _names(row)}
+    assert set(rows) == set(config.SETTINGS)
+    for name, setting in config.SETTINGS.items():
+        if setting.default not in (None, False):
+            shown = f"{setting.default:g}" if type(setting.default) is float else str(setting.default)
+            assert rows[name] == shown, name
+
+
+def test_every_device_is_in_the_table():
+    table = PAGE.split("| `device` | needs |")[1].split("\n\n")[0]
+    assert set(WORDS) <= set(re.findall(r"`([a-z,]+)`", table))
 
 
 def test_every_reason_a_frame_is_dropped_for_is_explained():
@@ -52,5 +75,5 @@ def test_every_lock_that_is_named_is_there():
 def test_the_schemas_are_schemas():
     for name in ("run", "bench"):
         jsonschema.Draft202012Validator.check_schema(
-            json.loads((ROOT / f"docs/schemas/{name}.schema.json").read_text())
+            json.loads((ROOT / f"docs/reference/schemas/{name}.schema.json").read_text())
         )

@@ -13,6 +13,7 @@ import pytest
 
 from edgeveil import edge_runtime
 from edgeveil.edge_runtime.cli import main
+from edgeveil.edge_runtime.cli import run as run_command
 from tests.support import bundles, tiny_models
 from tests.support.checkout import ROOT
 
@@ -45,7 +46,7 @@ def test_run_writes_frames_and_sums_up(made, tmp_path, capsys):
     code, out, _ = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz", "--json")
     assert code == 0
     document = json.loads(out)
-    jsonschema.validate(document, json.loads((ROOT / "docs/schemas/run.schema.json").read_text()))
+    jsonschema.validate(document, json.loads((ROOT / "docs/reference/schemas/run.schema.json").read_text()))
     assert (document["frames_in"], document["frames_out"], document["dropped"]) == (50, 50, {})
     with np.load(tmp_path / "in.npz") as given, np.load(tmp_path / "out.npz") as got:
         assert got["index"].tolist() == list(range(50))
@@ -184,17 +185,22 @@ def test_an_unexpected_error_names_a_place_and_no_value(made, tmp_path, capsys, 
 def test_version_and_help(capsys):
     assert edge(capsys, "--version")[1] == f"edgeveil-edge {edge_runtime.__version__}\n"
     assert f'version = "{edge_runtime.__version__}"' in (ROOT / "pyproject.toml").read_text()
-    for command in ("run", "verify", "bench"):
-        code, out, _ = edge(capsys, command, "--help")
+
+
+def test_every_command_has_an_example_that_is_understood(capsys):
+    (commands,) = (action.choices for action in main._parser()._actions if action.dest == "command")
+    assert len(commands) == 12
+    for command in commands:
+        code, text, _ = edge(capsys, command, "--help")
         assert code == 0
-        assert f"example:\n  edgeveil-edge {command} " in out
-
-
-def test_every_example_in_the_help_is_understood(capsys):
-    for command in ("run", "verify", "bench"):
-        text = edge(capsys, command, "--help")[1]
         example = text.split("example:\n  edgeveil-edge ")[1].splitlines()[0].split()
         assert main._parser().parse_args(example).command == command
+
+
+def test_a_flag_of_an_earlier_version_is_refused_with_its_new_name(made, tmp_path, capsys):
+    code, _, err = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz", "--aim")
+    assert code == 2
+    assert "--aim is now called --camera-aid" in err
 
 
 SLOW = """
@@ -260,12 +266,12 @@ def test_a_reader_that_goes_away_is_no_traceback(made):
 
 
 def test_progress_is_for_people_alone(made, tmp_path, capsys, monkeypatch):
-    shown = main._Progress(1000)
+    shown = run_command._Progress(1000)
     with shown:
         shown(500, 500)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with main._Progress(1000) as shown:
+    with run_command._Progress(1000) as shown:
         shown(99, 99)
         shown(150, 149)
     assert capsys.readouterr().err == "\r150 of 1000 frames in, 149 out\n"

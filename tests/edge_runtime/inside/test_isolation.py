@@ -67,7 +67,7 @@ def test_a_namespace_of_its_own_holds_no_network():
 
 
 def test_where_nothing_can_be_had_it_says_so(monkeypatch):
-    monkeypatch.setattr(isolation, "own_namespace", lambda: False)
+    monkeypatch.setattr(isolation, "_unshare", lambda _flags: False)
     monkeypatch.setattr(isolation, "program", lambda machine: b"")
     assert isolation.enter() == isolation.CONVENTION
 

@@ -22,8 +22,8 @@ sys.path[:0] = {paths!r}
 first = {first!r}
 exec(first)
 from tests.support import live_fakes
-from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import supervisor as supervise
-supervise.command = lambda module: live_fakes.command(module, "exec({{!r}})".format(first))
+from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import process_table
+process_table.command = lambda module: live_fakes.command(module, "exec({{!r}})".format(first))
 sys.exit(cli.main(json.loads(sys.argv[1])))
 """
 FAULTS = "drop=3&error=6&disconnect=9&stall=12&wrong=15&send=18&say=21&file=24&late=27&crash=30&hang=33"
@@ -134,7 +134,7 @@ def test_golden_vectors_that_fail_leave_nothing_behind(wide, tmp_path):
 def test_strace_sees_no_socket_inside(wide, tmp_path):
     trace = tmp_path / "trace"
     first = (
-        "from edgeveil.edge_runtime.outside import supervisor as supervise\nfrom tests.support import live_fakes\n"
+        "from edgeveil.edge_runtime.outside import process_table\nfrom tests.support import live_fakes\n"
         f"real = live_fakes.command\nlive_fakes.command = lambda module, first='': "
         f"['strace', '-f', '-qq', '-e', 'trace=network,io_uring_setup,execve', '-o', {str(trace)!r}] + real(module)\n"
     )

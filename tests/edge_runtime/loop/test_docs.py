@@ -1,4 +1,4 @@
-"""docs/capture-loop.md says what the code does."""
+"""docs/how-to/run-the-capture-loop.md says what the code does."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli import main
 from tests.support.checkout import ROOT
 
-PAGE = (ROOT / "docs/capture-loop.md").read_text()
+PAGE = (ROOT / "docs/how-to/run-the-capture-loop.md").read_text()
 
 
 def test_every_command_is_understood():
@@ -25,11 +25,11 @@ def test_the_configuration_is_one():
 
 def test_every_flag_that_is_named_is_one():
     named = set(re.findall(r"`--([a-z-]+)", PAGE)) - {"config", "json"}
-    assert named <= set(config.SETTINGS)
+    assert named <= set(config.SETTINGS) | set(config.RENAMED)
 
 
 def test_every_fault_that_is_counted_is_named():
     found = {"disconnected", "stalled"}
     for path in (ROOT / "edge_runtime").rglob("*.py"):
         found |= set(re.findall(r'add\("fault:([a-z-]+)"\)', path.read_text()))
-    assert found - {"aim"} <= set(re.findall(r"`fault:([a-z-]+)`", PAGE))
+    assert found - {"camera-aid"} <= set(re.findall(r"`fault:([a-z-]+)`", PAGE))

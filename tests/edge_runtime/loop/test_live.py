@@ -12,9 +12,9 @@ from edgeveil.edge_runtime.errors import FrameDropped, PrivacyStop, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.ipc.counters import Counters, drops
 from edgeveil.edge_runtime.ipc.schedule import Schedule
-from edgeveil.edge_runtime.loop.handoff import Baton, Latest
+from edgeveil.edge_runtime.loop.handoff import Handoff, LatestSlot
 from edgeveil.edge_runtime.loop.live import LiveLoop
-from edgeveil.edge_runtime.lut import Flow, Looked
+from edgeveil.edge_runtime.lut import Flow, LutArray
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
@@ -97,17 +97,17 @@ def test_every_frame_comes_out_or_is_counted_and_is_zeros_afterwards(perturber):
 class Quantising:
     """A model on an interpreter that takes bytes: what it is given holds the reading in another form."""
 
-    def encode(self, inputs):
+    def preprocess(self, inputs):
         return [np.rint(inputs["image"] * 255).astype(np.uint8)]
 
     def infer(self, feeds):
         return [255 - feed for feed in feeds]
 
-    def decode(self, values):
-        return Flow({"output": Looked(np.linspace(0, 1, 256, dtype=np.float32), values[0])})
+    def postprocess(self, values):
+        return Flow({"output": LutArray(np.linspace(0, 1, 256, dtype=np.float32), values[0])})
 
     def run(self, inputs):
-        return self.decode(self.infer(self.encode(inputs)))
+        return self.postprocess(self.infer(self.preprocess(inputs)))
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -121,12 +121,12 @@ def test_nothing_that_was_made_of_a_frame_on_its_way_is_left_in_memory(perturber
     monkeypatch.setattr(perturber, "pipeline", Pipeline(manifest, tables=tables, runners={"g": Quantising()}))
     sent, left = [], []
 
-    def keep(flight, last):
-        flow = flight.flow
+    def keep(in_flight, last):
+        flow = in_flight.flow
         left.extend([flow[name] for name in flow] + (list(flow.between) if flow.between else []))
-        return last(flight)
+        return last(in_flight)
 
-    for part in ("infer", "end"):
+    for part in ("infer", "postprocess"):
         monkeypatch.setattr(perturber, part, functools.partial(keep, last=getattr(perturber, part)))
     live = loop(perturber, sent, Counters(), max_latency_s=-1.0 if late else 5.0)
     live._last = [None]
@@ -144,7 +144,7 @@ def test_an_empty_scene_sends_as_much_as_a_full_one(perturber, on_fault):
     live.flat()
     calls = []
     counted = perturber.infer
-    perturber.infer = lambda flight: calls.append(1) or counted(flight)
+    perturber.infer = lambda in_flight: calls.append(1) or counted(in_flight)
     try:
         live.run(Given(reading(2, 3), reading(1, 2), reading(0, 2), every_s=0.1))
     finally:
@@ -199,7 +199,7 @@ def test_what_cannot_be_cured_ends_it_with_its_own_words(perturber):
 
 
 def test_the_newest_frame_wins_and_nobody_waits():
-    latest = Latest()
+    latest = LatestSlot()
     assert latest.put(1) is None
     assert latest.put(2) == 1
     assert latest.take(0) == 2
@@ -211,7 +211,7 @@ def test_the_newest_frame_wins_and_nobody_waits():
 
 
 def test_a_baton_loses_nothing_and_a_full_hand_takes_no_other():
-    baton, got = Baton(), []
+    baton, got = Handoff(), []
     assert baton.put(0, 0.01)
     assert not baton.put(1, 0.01)
     reader = threading.Thread(target=lambda: [got.append(baton.get()) for _ in range(500)])
@@ -223,7 +223,7 @@ def test_a_baton_loses_nothing_and_a_full_hand_takes_no_other():
 
 
 def test_whoever_waits_is_told_that_nothing_more_comes():
-    place, begun = Latest(), time.monotonic()
+    place, begun = LatestSlot(), time.monotonic()
     threading.Timer(0.05, place.end).start()
     assert place.take(30.0) is None
     assert place.take(30.0) is None
@@ -240,12 +240,12 @@ class Followed(Whole):
 
 def test_a_track_is_forgotten_after_the_frame_that_shows_its_end_and_before_the_next(perturber, monkeypatch):
     told, now = [], iter(range(1000))
-    monkeypatch.setattr(perturber, "infer", lambda flight: told.append(flight.frame.index))
+    monkeypatch.setattr(perturber, "infer", lambda in_flight: told.append(in_flight.frame.index))
     monkeypatch.setattr(perturber, "forget", lambda track: told.append(f"forget {track}"))
     live = loop(perturber, [], Counters(), clock=lambda: float(next(now)))
     live._capture = Followed()
     # The capturing thread is ahead of the one that runs the model.
-    sets = [live._entered(RawFrame(reading(), index)) for index in range(3)]
+    sets = [live._preprocess(RawFrame(reading(), index)) for index in range(3)]
     for one in sets:
         live._infer(one)
     assert told == [0, live._blank_frame().index, "forget 5", 2]

@@ -202,7 +202,8 @@ def test_readyz_is_red_when_frames_stop_and_the_port_is_asked_for_again(wide, tm
         ('{"sink": []}', "list of texts"),
         ('{"strict": 1}', "true or false"),
         ('{"log": "loud"}', "expected one of"),
-        ('{"aim": true}', "flag"),
+        ('{"camera-aid": true}', "flag"),
+        ('{"aim": true}', "now called 'camera-aid'"),
         ('{"accept-raw-on-network": true}', "flag"),
         ("[]", "an object"),
     ],
@@ -224,7 +225,7 @@ def test_flags_win_over_the_configuration_and_both_over_defaults(wide, tmp_path)
     settings = {"bundle": str(wide.path), "trust": str(wide.trust), "source": "fake:20", "sink": "npz:x", "fps": 5}
     (tmp_path / "edge.json").write_text(json.dumps(settings))
     merged = config.merged({"fps": 7.0}, config.read(str(tmp_path / "edge.json")))
-    assert (merged["fps"], merged["source"], merged["sink"], merged["recheck"]) == (7.0, "fake:20", ["npz:x"], 60.0)
+    assert (merged.fps, merged.source, merged.sink, merged.recheck) == (7.0, "fake:20", ["npz:x"], 60.0)
     words = ["run", "--config", str(tmp_path / "edge.json"), "--fps", "25", "--health", "off", "--json"]
     code, document, _ = finish(start([*words, "--sink", f"npz:{tmp_path}/o.npz"], tmp_path))
     assert code == 0

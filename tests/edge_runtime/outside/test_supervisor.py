@@ -9,7 +9,7 @@ from edgeveil.trainer.sealing.zipapp import build_zipapp
 ASK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from edgeveil.edge_runtime.outside.supervisor import command
+from edgeveil.edge_runtime.outside.process_table import command
 print(json.dumps(command("inside.process")))
 """
 

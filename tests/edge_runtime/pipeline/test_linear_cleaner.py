@@ -152,4 +152,4 @@ def test_a_float_of_a_large_file_becomes_infinite_and_is_dropped(tmp_path):
 def test_it_can_be_timed_without_a_range(tmp_path):
     made = bundles.make_bundle(tmp_path, example=bundles.cleaner_example())
     with Perturber.open(made.path, trust=made.trust) as perturber:
-        assert protocol.bench(perturber, protocol.Protocol(latency.Floors(20, 0.01)))["backend"] == "numpy"
+        assert protocol.bench(perturber, protocol.Protocol(latency.Minimum(20, 0.01)))["backend"] == "numpy"

@@ -5,7 +5,7 @@ import pytest
 
 from edgeveil.edge_runtime.backends.base import Tensor
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.lut import Flow, Looked, held, taker, through
+from edgeveil.edge_runtime.lut import Flow, LutArray, gather, lazy, map_values
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 
@@ -18,8 +18,8 @@ ENTRY = {"name": "a", "tensor": "a", "shape": [1, 9, 7], "dtype": "int8", "scale
     "function", [np.exp, preprocess.to_raw("uint8", 0.0, 255.0), preprocess.to_raw("int16", -9, 9)]
 )
 def test_a_function_of_one_value_gives_the_same_bits(function):
-    looked, calls = Looked(TABLE, CODES), []
-    fast = through(lambda values: calls.append(values.size) or function(values))
+    looked, calls = LutArray(TABLE, CODES), []
+    fast = map_values(lambda values: calls.append(values.size) or function(values))
     for _ in range(3):
         assert np.array_equal(fast(looked), function(TABLE[CODES]))
     assert calls == [256]
@@ -31,7 +31,7 @@ def test_a_function_of_one_value_gives_the_same_bits(function):
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_a_table_that_only_moves_its_codes_is_a_sum(shift, dtype):
     table = (np.arange(256) + shift).astype(np.uint8).view(dtype)
-    taken = taker(table)(CODES)
+    taken = gather(table)(CODES)
     assert taken.dtype == dtype
     assert np.array_equal(taken, table[CODES])
 
@@ -42,19 +42,19 @@ def test_quantising_what_was_looked_up_gives_the_same_bits(zero):
     tensor = Tensor(dict(ENTRY, zero_point=zero))
     unit = preprocess.to_unit("uint8", 0.0, 255.0)(np.arange(256, dtype=np.uint8))
     for table in (TABLE, unit):
-        quantised = tensor.encode(Looked(table, CODES))
+        quantised = tensor.encode(LutArray(table, CODES))
         assert quantised.dtype == np.int8
         assert np.array_equal(quantised, tensor.encode(table[CODES]))
     back = tensor.decode(tensor.encode(TABLE[CODES]))
-    assert type(back) is Looked
-    assert np.array_equal(tensor.encode(back), tensor.encode(back.numbers()))
+    assert type(back) is LutArray
+    assert np.array_equal(tensor.encode(back), tensor.encode(back.array()))
 
 
 def test_a_flow_gives_numbers_to_whoever_reads_and_the_table_to_whoever_asks_for_it():
-    flow = Flow({"a": Looked(TABLE, CODES), "b": TABLE})
+    flow = Flow({"a": LutArray(TABLE, CODES), "b": TABLE})
     assert np.array_equal(flow["a"], TABLE[CODES])
-    assert type(held(flow, "a")) is Looked
-    assert held(flow, "b") is flow["b"] is held({"b": TABLE}, "b")
+    assert type(lazy(flow, "a")) is LutArray
+    assert lazy(flow, "b") is flow["b"] is lazy({"b": TABLE}, "b")
     assert all(isinstance(value, np.ndarray) for value in flow.values())
     with pytest.raises(ValueError, match="read-only"):
         flow["a"][0] = 1

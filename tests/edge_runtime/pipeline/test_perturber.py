@@ -15,8 +15,8 @@ from edgeveil.edge_runtime.api import (
     RawFrame,
 )
 from edgeveil.edge_runtime.backends import select
-from edgeveil.edge_runtime.bundle.trust import Trust
-from edgeveil.edge_runtime.pipeline.passthrough import RUN, PassThrough
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.pipeline.passthrough import RUN, PassthroughCheck
 from tests.support import bundles, tiny_models
 
 
@@ -50,7 +50,7 @@ def test_noise_is_new_for_every_frame(tiny):
 
 
 def test_bytes_and_a_trust_object_will_do(tiny):
-    Perturber.open(tiny.path.read_bytes(), trust=Trust.open(tiny.trust)).close()
+    Perturber.open(tiny.path.read_bytes(), trust=open_trust(tiny.trust)).close()
 
 
 def test_auto_takes_the_first_preferred_artefact_that_can_run(tiny, monkeypatch):
@@ -236,7 +236,7 @@ def test_rounding_does_not_hide_a_pass_through(dtype):
     high = 3.7 if dtype[0] == "f" else 1000.0
     manifest, _ = bundles.numpy_example()
     manifest["input"] |= {"dtype": dtype, "low": 0.0, "high": high}
-    watch = PassThrough(manifest)
+    watch = PassthroughCheck(manifest)
     x = (np.random.default_rng(0).random(4) * high).astype(dtype)
     same = watch._same(x)
     assert watch.unchanged(x, same)

@@ -10,7 +10,7 @@ from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
-from edgeveil.edge_runtime.pipeline.track_memory import Holding
+from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
 from tests.support import bundles
 
 TRACK = {"hold": "track", "votes": 3, "period_s": None, "acknowledged": None}
@@ -73,12 +73,12 @@ def test_a_dropped_frame_has_not_voted(perturber):
     out = perturber.perturb_batch([*frames([0, 1], [2, 2]), bad, *frames([1], [2])])
     assert labels(out) == [4, 4, 1]
     assert perturber.dropped == {"shape": 1}
-    holding = Holding(TRACK)
+    memory = TrackMemory(TRACK)
     for attempt in range(6):
-        holding.begin([0])
-        assert holding.majority("held", np.array([3]), 4).tolist() == [UNDECIDED]
+        memory.begin([0])
+        assert memory.majority("held", np.array([3]), 4).tolist() == [UNDECIDED]
         if attempt == 0:
-            holding.commit()  # all others failed after the vote
+            memory.commit()  # all others failed after the vote
 
 
 def test_readings_without_tracks_stand_for_whole_tracks(perturber):
@@ -88,14 +88,14 @@ def test_readings_without_tracks_stand_for_whole_tracks(perturber):
 
 
 def test_only_so_many_tracks_are_remembered():
-    holding = Holding(TRACK, most=2)
+    memory = TrackMemory(TRACK, most=2)
     for track in (1, 2, 1, 3, 1, 2):
-        holding.begin([track])
-        out = holding.majority("held", np.array([0]), 4)
-        holding.commit()
+        memory.begin([track])
+        out = memory.majority("held", np.array([0]), 4)
+        memory.commit()
     assert out.tolist() == [UNDECIDED]  # track 2 was the oldest when 3 came
-    holding.begin([1])
-    assert holding.majority("held", np.array([2]), 4).tolist() == [0]
+    memory.begin([1])
+    assert memory.majority("held", np.array([2]), 4).tolist() == [0]
 
 
 def period_pipeline(clock):
@@ -130,15 +130,15 @@ def test_a_track_that_ended_is_gone_although_its_last_frames_have_still_to_leave
     pipeline = Pipeline(manifest, tables=tables, runners={"g": Same()})
 
     def inferred(label):
-        flights = [pipeline.begin(frame) for frame in frames([label] * 3, [1] * 3)]
-        for flight in flights:
-            pipeline.infer(flight)
-        return flights
+        batch = [pipeline.preprocess(frame) for frame in frames([label] * 3, [1] * 3)]
+        for in_flight in batch:
+            pipeline.infer(in_flight)
+        return batch
 
     leaving = inferred(0)
     pipeline.forget(1)
     leaving += inferred(2)
-    assert labels([pipeline.end(flight) for flight in leaving]) == [4, 4, 0, 4, 4, 2]
+    assert labels([pipeline.postprocess(in_flight) for in_flight in leaving]) == [4, 4, 0, 4, 4, 2]
 
 
 def test_a_period_has_one_draw_for_each_class_whoever_is_there():
@@ -152,7 +152,7 @@ def test_a_period_has_one_draw_for_each_class_whoever_is_there():
         seen.setdefault(int(now[0] // 600), set()).add(tuple(code))
     assert {len(codes) for codes in seen.values()} == {1}
     assert seen[0] != seen[1]
-    assert len(pipeline.holding._kept) == 1
+    assert len(pipeline.track_memory._kept) == 1
 
 
 def test_the_manifest_lets_nothing_unheld_out():

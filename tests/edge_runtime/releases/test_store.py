@@ -12,6 +12,7 @@ from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases, RolledBack, State
 from edgeveil.edge_runtime.signing import ed25519
+from tests.support import seeds
 from tests.support.bundles import KEY, STRANGER, make_bundle, trusted
 from tests.support.power_cut import Killed, Volume, WrittenDown, write_out
 
@@ -176,7 +177,7 @@ def written_down(before, root, action, data, trial):
 
 def after_every_cut(before, log, place, *, states):
     """(whether the action was over, what is wrong) for each state that a power cut at any point may leave."""
-    volume, rng = Volume(before), random.Random(0)  # noqa: S311 - states to try, not secrets
+    volume, rng = Volume(before), random.Random(seeds.seed(0))  # noqa: S311 - states to try, not secrets
     for step in range(len(log) + 1):
         if step:
             volume.apply(log[step - 1])

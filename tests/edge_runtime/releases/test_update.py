@@ -20,7 +20,7 @@ from edgeveil.edge_runtime.signing import ed25519
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.sealing.update_index import write_index
-from tests.support import bundles
+from tests.support import bundles, seeds
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -138,7 +138,7 @@ def test_a_board_fetches_what_is_new_and_nothing_twice(device, www):
 def test_cut_at_random_bytes_it_goes_on_where_it_was(device, www, seed):
     folder, handler, place = www
     size = (folder / "v2.veil").stat().st_size
-    dice = random.Random(seed)  # noqa: S311 - places to cut, not secrets
+    dice = random.Random(seeds.seed(seed))  # noqa: S311 - places to cut, not secrets
     handler.cuts.extend(dice.randrange(0, size // 3) for _ in range(6))
     there, tries = 0, 0
     while device.releases.current is None:

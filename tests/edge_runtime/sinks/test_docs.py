@@ -1,4 +1,4 @@
-"""docs/sinks.md says what the code does."""
+"""docs/reference/sinks.md says what the code does."""
 
 import re
 
@@ -9,7 +9,7 @@ from edgeveil.edge_runtime.sinks.network import wire
 from tests.support import network_receivers
 from tests.support.checkout import ROOT
 
-PAGE = (ROOT / "docs/sinks.md").read_text()
+PAGE = (ROOT / "docs/reference/sinks.md").read_text()
 
 
 def test_the_receiver_of_the_page_reads_records():
@@ -37,3 +37,11 @@ def test_every_kind_of_sink_is_there():
 
     for kind in [*sinks._FILES, *sinks._LIVE, "preview"]:
         assert f"`{kind}:" in PAGE
+
+
+def test_every_kind_of_source_is_on_the_page_on_sources():
+    from edgeveil.edge_runtime import sources
+
+    page = (ROOT / "docs/reference/sources.md").read_text()
+    for kind in sources._KINDS:
+        assert f"`{kind}:" in page

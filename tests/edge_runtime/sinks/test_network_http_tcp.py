@@ -13,7 +13,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sinks import open_sink
+from edgeveil.edge_runtime.sinks import open_sink, open_sinks
 from edgeveil.edge_runtime.sinks.network import wire
 from tests.support import network_receivers
 
@@ -172,7 +172,7 @@ def test_a_sink_takes_no_raw_frame():
 def test_several_sinks_each_get_every_frame(tmp_path):
     server = Server()
     texts = [f"http://127.0.0.1:{server.port}/", f"npz:{tmp_path}/out.npz"]
-    sink = open_sink(texts, network_receivers.OUTPUTS, network_receivers.MANIFEST, FAST)
+    sink = open_sinks(texts, network_receivers.OUTPUTS, network_receivers.MANIFEST, FAST)
     assert sink.live
     for n in range(5):
         sink.write(network_receivers.frame(n))
@@ -192,12 +192,18 @@ def test_several_sinks_each_get_every_frame(tmp_path):
         ("http://example.org/?authorization_file={}/secret", "in the clear"),
         ("http://me:hunter2@example.org/", "lists of processes"),
         ("http://localhost/?ca=x", "expected options"),
-        (["tcp://localhost:80", "tcp://localhost:80"], "different"),
-        ([], "one sink or more"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path, text, match):
     (tmp_path / "secret").write_text("hunter2\n")
     with pytest.raises(BadInput, match=match) as refused:
-        open_sink(text if isinstance(text, list) else text.format(tmp_path), network_receivers.OUTPUTS)
+        open_sink(text.format(tmp_path), network_receivers.OUTPUTS)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "match"), [(["tcp://localhost:80", "tcp://localhost:80"], "different"), ([], "one sink or more")]
+)
+def test_sinks_that_are_not_one_each_are_refused(texts, match):
+    with pytest.raises(BadInput, match=match):
+        open_sinks(texts, network_receivers.OUTPUTS)

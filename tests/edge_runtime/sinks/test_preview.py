@@ -53,7 +53,7 @@ def test_the_latest_frame_is_shown_as_it_left(sink):
     now = state(sink)
     assert now["tick"] == 3
     assert now["slots"] == [{"slot": 0, "width": 5, "height": 4, "label": "walking"}]
-    assert now["aim"] == {}
+    assert now["camera_aid"] == {}
     sink.announce("degraded", 0)
     assert state(sink)["state"] == "degraded"
 
@@ -62,7 +62,7 @@ def test_drops_latency_and_aiming_figures_are_shown_where_they_are_given(sink):
     sink.local({"late": 3}, {"focus": 9, "secret": 3}, 12.5)
     now = state(sink)
     assert now["drops"] == {"late": 3}
-    assert now["aim"] == {"focus": 9}
+    assert now["camera_aid"] == {"focus": 9}
     assert now["latency_ms"] == 12.5
 
 
@@ -160,7 +160,7 @@ def test_browsers_that_only_hold_on_do_not_stop_the_stream(sink):
     start = time.monotonic()
     for n in range(100):
         sink.write(network_receivers.frame(n))
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < 5.0  # waited for, each would cost the 10 s that a browser has to ask
     for client in idle:
         client.close()
     assert network_receivers.eventually(lambda: _answers(sink))

@@ -10,9 +10,15 @@ import pytest
 
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.outside import settings as service_settings
+from edgeveil.edge_runtime.outside import process_table
 from tests.support import tiny_models
 from tests.support.broker_services import arguments, finish, start
+
+MANIFEST = {"input": {"kind": "image", "shape": [2, 2, 1], "dtype": "uint8"}, "capture": None}
+
+
+def made_settings(source):
+    return config.merged({"bundle": "b", "trust": "t", "source": source, "sink": ["npz:x"]}, {})
 
 
 class Camera(http.server.BaseHTTPRequestHandler):
@@ -60,19 +66,18 @@ def test_three_processes_and_no_password_anywhere(tiny, tmp_path, camera):
 
 @pytest.mark.parametrize("source", ["http://192.0.2.1/x", "rtsp://who:topsecret@camera.example/"])
 def test_raw_pictures_do_not_cross_a_network_unless_that_was_said(source):
-    manifest = {"input": {"shape": [2, 2, 1], "dtype": "uint8"}, "capture": None}
-    settings = {"source": source, "accept-raw-on-network": False}
+    settings = made_settings(source)
     with pytest.raises(BadInput, match="--accept-raw-on-network") as refused:
-        service_settings.fetch_settings(settings, manifest)
+        process_table.fetch_settings(settings, MANIFEST)
     assert "topsecret" not in str(refused.value)
-    assert (
-        service_settings.fetch_settings(dict(settings, **{"accept-raw-on-network": True}), manifest)["source"] == source
-    )
+    assert process_table.fetch_settings(settings._replace(accept_raw_on_network=True), MANIFEST)["source"] == source
     for private in ("https://camera.example/", "http://127.0.0.1/", "rtsp://localhost/", "camera:0"):
-        service_settings.fetch_settings(dict(settings, source=private), manifest)
+        process_table.fetch_settings(settings._replace(source=private), MANIFEST)
     assert "accept-raw-on-network" in config.FLAGS_ALONE
 
 
 def test_the_inside_is_not_told_the_password(tmp_path):
-    settings = config.merged({"bundle": "b", "trust": "t", "source": "https://u:pw@h/x?k=pw", "sink": ["npz:x"]}, {})
-    assert "pw" not in str(service_settings.inside_settings(settings))
+    settings = made_settings("https://u:pw@h/x?k=pw")
+    inside = process_table.process_table(settings, MANIFEST)[-1]
+    assert inside.settings["source"] == "https://h:443/x"
+    assert "pw" not in str(inside)

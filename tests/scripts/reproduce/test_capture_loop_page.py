@@ -1,4 +1,4 @@
-"""docs/capture-loop.md says what its records say."""
+"""docs/results/capture-loop.md says what its records say."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.checkout import ROOT
 
 
 def test_the_page_and_its_records_agree():
-    text = (ROOT / "docs/capture-loop.md").read_text()
+    text = (ROOT / "docs/results/capture-loop.md").read_text()
     assert text.count("<!-- recorded: ") == 4
     assert capture_loop_page.page(text, ROOT / "docs/results/bench") == text
 

@@ -52,7 +52,7 @@ def test_theorem_on_every_vector(sets, name, wanted):
 
 
 def test_scene_3_3_over_three_splits(sets):
-    """The whole of figures 1 to 3 is recorded by scripts/reproduce_predictors.py; here a part, in seconds."""
+    """The whole of figures 1 to 3 is recorded by papers/predictors.py; here a part, in seconds."""
     x, labels = homogeneous(sets["scene"].x), sets["scene"].labels
     found = []
     for seed in range(3):

@@ -4,7 +4,7 @@ import pytest
 
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sweep.axes import Axis, points
-from scripts.reproduce.pages import figure_7_page, write_result_docs
+from scripts.reproduce.pages import figure_7_page, write_pages
 from scripts.reproduce.papers import figure_7
 from tests.support.checkout import ROOT
 
@@ -57,7 +57,7 @@ def test_lines_run_from_little_given_up_to_much_and_the_page_has_every_point():
     rows.append({"point": "d", "recipe": "wifi-ngp", "settings": {}, "seed": 0, "failed": "it diverged"})
     found = frontier(*rows)
     assert [row["point"] for row in figure_7_page.lines(found)["prgan"]] == ["a", "b"]
-    page = write_result_docs.fig_7_page(found)
+    page = write_pages.fig_7_page(found)
     assert page.split("## Seed by seed")[1].count("| wifi-prgan target_accuracy=0.9 |") == 2
     assert "not trained: it diverged" in page
     assert "**8.0 [6.0, 9.0]** random forest | 68.0 |" in page
@@ -98,17 +98,17 @@ def test_the_picture_is_the_same_for_the_same_points(tmp_path):
 
 def test_sweeps_are_put_together_without_doubles():
     one = frontier(point("a", "prgan", 0.92, 0.3, 0.87), point("floor", "label-only", 0.95, 0.2, 0.2))
-    two = frontier(point("b", "release", 0.95, 0.2, 0.21), point("floor", "label-only", 0.95, 0.2, 0.2))
+    two = frontier(point("b", "codebook", 0.95, 0.2, 0.21), point("floor", "label-only", 0.95, 0.2, 0.2))
     both = figure_7.merged(figure_7.merged({}, one), two)
     assert [row["point"] for row in both["points"]] == ["a", "floor", "b"]
     assert both["compared"] == 4
 
 
-@pytest.mark.skipif(not (ROOT / write_result_docs.FIG_7).is_file(), reason="figure 7 is not recorded")
+@pytest.mark.skipif(not (ROOT / write_pages.FIG_7).is_file(), reason="figure 7 is not recorded")
 def test_the_committed_page_and_picture_are_what_the_record_says(tmp_path):
     import json
 
-    record = json.loads((ROOT / write_result_docs.FIG_7).read_text())
-    assert (ROOT / write_result_docs.FIG_7_PAGE).read_text() == write_result_docs.fig_7_page(record)
+    record = json.loads((ROOT / write_pages.FIG_7).read_text())
+    assert (ROOT / write_pages.FIG_7_PAGE).read_text() == write_pages.fig_7_page(record)
     figure_7_page.draw(record, tmp_path / "drawn.svg")
-    assert (ROOT / write_result_docs.PICTURE).read_bytes() == (tmp_path / "drawn.svg").read_bytes()
+    assert (ROOT / write_pages.PICTURE).read_bytes() == (tmp_path / "drawn.svg").read_bytes()

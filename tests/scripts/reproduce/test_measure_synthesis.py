@@ -1,4 +1,4 @@
-"""scripts/measure_synthesis.py goes on where it stopped, and takes no failure of its own for a way that is refused."""
+"""codebooks/synthesis.py goes on where it stopped, and takes no failure of its own for a way that is refused."""
 
 import json
 import sys
@@ -51,7 +51,7 @@ def test_a_row_of_another_recipe_is_measured_again_and_others_rows_stay(asked):
     assert ("donor", 0) in calls
     rows = json.loads(record.read_text())["rows"]
     assert [one["data"] for one in rows] == ["faces"] * 4 + ["wifi"]
-    assert rows[1]["settings"]["perturber"]["codes"] == Recipe.find("faces-release").perturber.codes
+    assert rows[1]["settings"]["perturber"]["codes"] == Recipe.find("faces-codebook").perturber.codes
 
 
 def test_data_that_are_not_there_are_no_refusal_of_a_way(tmp_path, monkeypatch):
@@ -63,7 +63,7 @@ def test_data_that_are_not_there_are_no_refusal_of_a_way(tmp_path, monkeypatch):
 
     monkeypatch.setattr(synthesis, "made", lambda *_words: (Run(), None))
     with pytest.raises(BadInput, match="EDGEVEIL_DATA"):
-        synthesis.row(Recipe.find("faces-release"), "decoder", 0, tmp_path)
+        synthesis.row(Recipe.find("faces-codebook"), "decoder", 0, tmp_path)
 
 
 def test_a_way_that_cannot_be_trained_is_a_row_that_says_why(tmp_path, monkeypatch):
@@ -78,5 +78,5 @@ def test_a_way_that_cannot_be_trained_is_a_row_that_says_why(tmp_path, monkeypat
 
     monkeypatch.setattr(synthesis, "made", lambda *_words: (Run(), None))
     monkeypatch.setattr(synthesis, "train", train)
-    found = synthesis.row(Recipe.find("faces-release"), "centroid", 0, tmp_path)
+    found = synthesis.row(Recipe.find("faces-codebook"), "centroid", 0, tmp_path)
     assert found == {"refused": "A code has 3 people; 10 are needed."}

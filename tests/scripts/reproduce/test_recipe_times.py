@@ -1,4 +1,4 @@
-"""scripts/bench_recipes.py times the command a user gives, and its page says what is missing."""
+"""runtime/recipe_times.py times the command a user gives, and its page says what is missing."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from edgeveil.trainer.recipe.schema import Recipe
-from scripts.reproduce.pages import recipe_times_page, write_result_docs
+from scripts.reproduce.pages import recipe_times_page, write_pages
 from scripts.reproduce.runtime import recipe_times
 from tests.support.checkout import ROOT
 
@@ -32,7 +32,7 @@ def test_a_recipe_is_timed_and_shown(tmp_path):
     assert row["wall_s"] > sum(row["stages_s"].values()) > 0
     assert row["limit_met"] is True
     assert row["macs"] > row["parameters"] > 1000
-    page = write_result_docs.recipes_page(document)
+    page = write_pages.recipe_times(document)
     assert page.count("not recorded") == len(Recipe.names()) - 1
     assert f"| `digits-label-only` | {row['wall_s']:.0f}" in page
 
@@ -43,7 +43,7 @@ def test_what_is_valid_stays_and_a_changed_recipe_is_missing(tmp_path, monkeypat
     record.write_text(json.dumps({"rows": [row, {**row, "recipe": "wq"}]}))  # wq is another recipe now
     assert list(recipe_times.read(record)) == ["scene"]
     monkeypatch.setattr(recipe_times, "timed", lambda name, _folder: {**row, "verdict": "INVALID", "wall_s": 9.0})
-    monkeypatch.setattr(sys, "argv", ["bench_recipes", "scene", "--anyway", "--record", str(record)])
+    monkeypatch.setattr(sys, "argv", ["recipe_times", "scene", "--anyway", "--record", str(record)])
     assert recipe_times.main() == 0
     assert recipe_times.read(record)["scene"]["wall_s"] == 3.0
 
@@ -64,7 +64,7 @@ def test_the_share_of_the_papers_generator_is_shown():
     assert shown["`mnist-label-only`"][6:] == ["3.200", "3,381.3", "200 %, 1436 %"]
 
 
-@pytest.mark.skipif(not (ROOT / write_result_docs.RECIPES).is_file(), reason="recipes' times are not recorded")
+@pytest.mark.skipif(not (ROOT / write_pages.RECIPES).is_file(), reason="recipes' times are not recorded")
 def test_the_committed_page_is_what_the_record_says():
-    record = json.loads((ROOT / write_result_docs.RECIPES).read_text())
-    assert (ROOT / write_result_docs.RECIPES_PAGE).read_text() == write_result_docs.recipes_page(record)
+    record = json.loads((ROOT / write_pages.RECIPES).read_text())
+    assert (ROOT / write_pages.RECIPES_PAGE).read_text() == write_pages.recipe_times(record)

@@ -1,10 +1,10 @@
-"""The page on a release: strong where there is a leak, and kept properties are counted within y only."""
+"""The page on a codebook: strong where there is a leak, and kept properties are counted within y only."""
 
 import numpy as np
 import pytest
 
-from edgeveil.trainer.audit.sections.codebook_summary import crossed, measure
-from edgeveil.trainer.audit.sections.retained import kept, within
+from edgeveil.trainer.audit.sections.codebook_summary import cross_validated, measure
+from edgeveil.trainer.audit.sections.retained import correlation_within_y, correlations
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part, Slices
 
 
@@ -46,7 +46,7 @@ def test_a_leak_shows_in_every_line_and_none_in_none():
     assert leaky["code_counts"]["accuracy"] == pytest.approx(0.75, abs=0.04)
     assert leaky["pooled"][-1]["code"]["accuracy"] > 0.95
     assert leaky["pooled"][-1]["label_only"]["accuracy"] < 0.7
-    assert clean["kept"]["size"] > 0.7 > leaky["kept"]["size"]
+    assert clean["kept"]["size"] > 0.5 > leaky["kept"]["size"]  # over five seeds 0.65 to 0.79, and 0.32 to 0.39
     assert "for readings drawn like the calibration data (1,000 readings counted)" in clean["sentence"]
 
 
@@ -60,7 +60,7 @@ def sessions(people: int, each: int, frames: int = 12) -> Part:
 def count(part: Part, code: np.ndarray) -> dict[str, float]:
     people = int(part.z.max()) + 1
     prior, rng = np.full((1, people), 1 / people), np.random.default_rng(0)
-    return crossed(part, code, prior, codes=int(code.max()) + 1, chance=1 / people, rng=rng)
+    return cross_validated(part, code, prior, codes=int(code.max()) + 1, chance=1 / people, rng=rng)
 
 
 def test_frames_of_one_recording_do_not_count_for_each_other():
@@ -75,8 +75,8 @@ def test_few_recordings_do_not_make_an_attack_weaker_than_a_guess():
     part = sessions(people=5, each=3)
     nothing = count(part, np.zeros(len(part), np.int64))
     assert nothing["null"] < 0.1  # left out, a recording's own person is missing from the counts
-    assert nothing["accuracy"] == pytest.approx(0.2, abs=0.06)
-    assert nothing["auc"] == pytest.approx(0.5, abs=0.06)
+    assert nothing["accuracy"] == pytest.approx(0.2, abs=0.15)  # of fifteen recordings
+    assert nothing["auc"] == pytest.approx(0.5, abs=0.15)
     assert count(part, part.z)["accuracy"] > 0.9
     two_thirds = np.where(part.cluster % 3 > 0, 1 + part.z, 0)
     found = count(part, two_thirds)
@@ -102,16 +102,16 @@ def test_what_follows_y_alone_is_not_kept():
     y = rng.integers(0, 2, 500)
     a, b = 10 * y + rng.normal(size=500), 10 * y + rng.normal(size=500)
     assert np.corrcoef(a, b)[0, 1] > 0.9
-    assert abs(within(a, b, y)) < 0.1
-    assert within(a, 3 * a + y, y) == pytest.approx(1)
-    assert within(a, y * 1.0, y) == 0
+    assert abs(correlation_within_y(a, b, y)) < 0.1
+    assert correlation_within_y(a, 3 * a + y, y) == pytest.approx(1)
+    assert correlation_within_y(a, y * 1.0, y) == 0
 
 
 def test_attributes_are_left_out_where_a_frame_is_nobodys():
     data = dataset()
     test = data.part("test")
-    assert "size" in kept(data, test, data.x[data.slices.perturber])
+    assert "size" in correlations(data, test, data.x[data.slices.perturber])
     strange = data.x[data.slices.perturber].copy()
     strange[0] = 255
     assert not (data.x[:2000] == 255).any()
-    assert kept(data, test, strange) == {}
+    assert correlations(data, test, strange) == {}

@@ -1,4 +1,4 @@
-"""The record of a release over seeds: a paired test that says what the sample supports, and the worst seed named."""
+"""The record of a codebook over seeds: a paired test that says what the sample supports, and the worst seed named."""
 
 import json
 import sys
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.recipe.schema import Recipe
-from scripts.reproduce.codebooks import seeds as reproduce_release
+from scripts.reproduce.codebooks import seeds as release_seeds
 from scripts.reproduce.codebooks.seeds import over_seeds, paired
-from scripts.reproduce.pages import write_release_docs
+from scripts.reproduce.pages import codebooks_page
 
 
 def test_the_paired_test_sees_a_loss_and_bounds_what_it_cannot_see():
@@ -68,8 +68,8 @@ def attacked(best: float) -> dict:
 
 
 def test_networks_stand_on_the_page_where_they_were_tried():
-    assert "not recorded" in write_release_docs.networks({"seeds": [{"seed": 0}]})[0]
-    lines = write_release_docs.networks({"seeds": [{"seed": 0}, {"seed": 1, "networks": attacked(0.6)}]})
+    assert "not recorded" in codebooks_page.networks({"seeds": [{"seed": 0}]})[0]
+    lines = codebooks_page.networks({"seeds": [{"seed": 0}, {"seed": 1, "networks": attacked(0.6)}]})
     row = "| 1 | quick | 52.0 [51.0, 53.0] | 51.0 [50.0, 52.0] | 60.0 [59.0, 61.0] CNN | 0.531 | 59.0 |"
     assert lines[-1] == row
     assert lines[2] == "| 0 | not recorded | | | | | |"
@@ -77,16 +77,16 @@ def test_networks_stand_on_the_page_where_they_were_tried():
 
 def test_networks_are_added_to_what_is_on_record_and_asked_for_once(tmp_path, monkeypatch, capsys):
     done = {**seed(0.61, 0.8), "seed": 0, "sha256": {"tflite-int8": "cd"}}
-    settings = Recipe.find("digits-release").model_dump(mode="json", exclude={"seed"}, exclude_none=True)
+    settings = Recipe.find("digits-codebook").model_dump(mode="json", exclude={"seed"}, exclude_none=True)
     record = tmp_path / "record.json"
-    record.write_text(json.dumps({"recipe": "digits-release", "settings": settings, "seeds": [done]}))
+    record.write_text(json.dumps({"recipe": "digits-codebook", "settings": settings, "seeds": [done]}))
     calls = []
-    monkeypatch.setattr(reproduce_release, "networks", lambda *words: calls.append(words) or attacked(0.6))
-    monkeypatch.setattr(reproduce_release, "load_tensorflow", lambda: None)
-    words = ["x", "digits-release", "--seeds", "0", "--out", str(tmp_path), "--record", str(record)]
+    monkeypatch.setattr(release_seeds, "networks", lambda *words: calls.append(words) or attacked(0.6))
+    monkeypatch.setattr(release_seeds, "load_tensorflow", lambda: None)
+    words = ["x", "digits-codebook", "--seeds", "0", "--out", str(tmp_path), "--record", str(record)]
     monkeypatch.setattr(sys, "argv", [*words, "--networks", "quick"])
-    reproduce_release.main()
-    reproduce_release.main()
+    release_seeds.main()
+    release_seeds.main()
     assert len(calls) == 1
     found = json.loads(record.read_text())["seeds"][0]
     assert found["networks"]["worst_adaptive"]["accuracy"] == 0.6
@@ -96,7 +96,7 @@ def test_networks_are_added_to_what_is_on_record_and_asked_for_once(tmp_path, mo
 def test_a_thorough_attack_is_not_replaced_by_a_quick_one(tmp_path, monkeypatch):
     thorough = {**attacked(0.6), "budget": "thorough"}
     record = recorded(tmp_path, {**seed(0.61, 0.8), "seed": 0, "sha256": {"tflite-int8": "cd"}, "networks": thorough})
-    monkeypatch.setattr(reproduce_release, "networks", lambda *_words: pytest.fail("attacked again"))
+    monkeypatch.setattr(release_seeds, "networks", lambda *_words: pytest.fail("attacked again"))
     again(monkeypatch, tmp_path, record, "--networks", "quick")
     assert json.loads(record.read_text())["seeds"][0]["networks"] == thorough
 
@@ -106,7 +106,7 @@ def test_what_is_measured_again_keeps_networks_of_the_same_artefact_alone(tmp_pa
     old = {**seed(0.61, 0.8), "seed": 0, "sha256": {"tflite-int8": "cd"}, "networks": attacked(0.6)}
     record = recorded(tmp_path, {**seed(0.59, 0.8), "seed": 1, "sha256": {"tflite-int8": "ab"}}, old)
     new = {**seed(0.63, 0.9), "seed": 0, "sha256": {"tflite-int8": now}}
-    monkeypatch.setattr(reproduce_release, "seed_record", lambda *_words: dict(new))
+    monkeypatch.setattr(release_seeds, "seed_record", lambda *_words: dict(new))
     again(monkeypatch, tmp_path, record, "--again")
     found = json.loads(record.read_text())
     assert [one["seed"] for one in found["seeds"]] == [0, 1]
@@ -115,13 +115,13 @@ def test_what_is_measured_again_keeps_networks_of_the_same_artefact_alone(tmp_pa
 
 
 def recorded(folder: Path, *seeds: dict) -> Path:
-    settings = Recipe.find("digits-release").model_dump(mode="json", exclude={"seed"}, exclude_none=True)
-    (folder / "record.json").write_text(json.dumps({"recipe": "digits-release", "settings": settings, "seeds": seeds}))
+    settings = Recipe.find("digits-codebook").model_dump(mode="json", exclude={"seed"}, exclude_none=True)
+    (folder / "record.json").write_text(json.dumps({"recipe": "digits-codebook", "settings": settings, "seeds": seeds}))
     return folder / "record.json"
 
 
 def again(monkeypatch, folder: Path, record: Path, *options: str) -> None:
-    monkeypatch.setattr(reproduce_release, "load_tensorflow", lambda: None)
-    words = ["x", "digits-release", "--seeds", "0", "--out", str(folder), "--record", str(record)]
+    monkeypatch.setattr(release_seeds, "load_tensorflow", lambda: None)
+    words = ["x", "digits-codebook", "--seeds", "0", "--out", str(folder), "--record", str(record)]
     monkeypatch.setattr(sys, "argv", [*words, *options])
-    reproduce_release.main()
+    release_seeds.main()

@@ -43,7 +43,7 @@ def test_a_row_for_each_way_and_a_sentence_for_what_was_refused():
     assert cells[1][0].startswith("decoder")
     assert cells[1][6] == "-"
     assert cells[2] == [
-        "raw readings",
+        "raw samples",
         "0",
         "-",
         "90.0 [80.0, 100.0]",

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from scripts.reproduce.pages import table_2_cells, table_2_page, write_result_docs
-from scripts.reproduce.papers import table_2 as reproduce_prgan
+from scripts.reproduce.pages import table_2_cells, table_2_page, write_pages
+from scripts.reproduce.papers import table_2
 from tests.support.audit_documents import document
 from tests.support.checkout import ROOT
 
@@ -36,25 +36,25 @@ def line(page: str, start: str, *, after: str = "") -> list[str]:
 
 
 def test_the_committed_page_is_what_the_committed_records_say():
-    made = write_result_docs
-    page = made.render_table_2(table_2_page.read(ROOT / made.TABLE_2), made.releases(ROOT))
-    assert (ROOT / made.TABLE_2_PAGE).read_text() == page, "run scripts/make_result_docs.py"
+    made = write_pages
+    page = made.render_table_2(table_2_page.read(ROOT / made.TABLE_2), made.codebooks(ROOT))
+    assert (ROOT / made.TABLE_2_PAGE).read_text() == page, "run python -m scripts.reproduce.pages.write_pages"
 
 
 def test_pr_gan_and_ngp_kept_y_on_every_seed_of_every_data_set():
     """A generator that has gone black hides z as well as any: the mean of a row would not tell."""
-    records = [one for one in table_2_page.read(ROOT / write_result_docs.TABLE_2) if one["row"] in ("prgan", "ngp")]
+    records = [one for one in table_2_page.read(ROOT / write_pages.TABLE_2) if one["row"] in ("prgan", "ngp")]
     assert len(records) == 24
     assert [(one["data"], one["seed"]) for one in records if not one["training"]["limit_met"]] == []
 
 
 def test_without_records_the_page_says_so():
-    assert write_result_docs.render_table_2([], {}).count("\nNot recorded.\n") == len(table_2_page.PAPER)
+    assert write_pages.render_table_2([], {}).count("\nNot recorded.\n") == len(table_2_page.PAPER)
 
 
 def test_seeds_are_averaged_and_the_interval_is_that_of_the_widest_ends():
     records = [record("mnist", "prgan", 0, fixed=0.60), record("mnist", "prgan", 1, fixed=0.64)]
-    page = write_result_docs.render_table_2(records, {})
+    page = write_pages.render_table_2(records, {})
     cells = line(page, "PR-GAN", after="## MNIST")
     assert cells[2:4] == ["62.0 [58.0, 66.0]", "65.3"]  # ours, and the paper's beside it
     assert cells[5] == "**95.0 [93.0, 97.0]**"  # as chosen on validation, not the best on test
@@ -68,29 +68,34 @@ def test_seeds_are_averaged_and_the_interval_is_that_of_the_widest_ends():
 def test_the_fixed_target_is_held_seed_by_seed_or_not():
     records = [record("wifi", "prgan", 0, fixed=0.2), record("wifi", "prgan", 1, fixed=0.24)]
     assert [one.met for one in table_2_page.targets(records, "wifi")] == [True, False]
-    assert "Seed 0 holds (20.0 at 96.0); seed 1 does not hold (24.0 at 96.0)." in write_result_docs.render_table_2(
+    assert "Seed 0 holds (20.0 at 96.0); seed 1 does not hold (24.0 at 96.0)." in write_pages.render_table_2(
         records, {}
     )
 
 
 def test_table_5_stands_beside_raw_readings_and_label_only():
-    page = write_result_docs.render_table_2([record("mnist", "ngp", 0, met=False)], {})
-    where = "### Of use all the same (MNIST"
+    page = write_pages.render_table_2([record("mnist", "ngp", 0, met=False)], {})
+    where = "### Retained utility (MNIST"
     assert line(page, "NGP", after=where)[1:] == ["91.0 [89.0, 93.0]", "0.77 [0.74, 0.80]"]
     assert line(page, "label-only, as mean", after=where)[1] == "60.0 [58.0, 62.0]"
-    assert line(page, "raw readings", after=where)[1] == "98.0 [96.0, 100.0]"
-    liked = line(page, "NGP", after="How x' is like x")
+    assert line(page, "raw samples", after=where)[1] == "98.0 [96.0, 100.0]"
+    liked = line(page, "NGP", after="How similar x' is to x")
     assert liked[1:3] == ["0.82 [0.80, 0.84]", "5.50 [5.40, 5.60]"]
     assert liked[-1] == "93.0 [91.0, 95.0]"
-    assert "no checkpoint kept y as asked on validation for seed 0." in page
+    assert "no checkpoint kept y as required on validation, for seed 0." in page
 
 
 def test_vectors_of_which_nothing_kept_is_known_are_in_table_5_all_the_same():
     made = record("wifi", "prgan", 0)
     made["audit"]["collateral"] |= {"kept": {}, "alike": None}
-    page = write_result_docs.render_table_2([made], {})
-    assert line(page, "PR-GAN", after="### Of use all the same (WiFi")[1] == "91.0 [89.0, 93.0]"
-    assert line(page, "PR-GAN", after="How x' is like x")[1:] == ["-", "-", "5.50 [5.40, 5.60]", "93.0 [91.0, 95.0]"]
+    page = write_pages.render_table_2([made], {})
+    assert line(page, "PR-GAN", after="### Retained utility (WiFi")[1] == "91.0 [89.0, 93.0]"
+    assert line(page, "PR-GAN", after="How similar x' is to x")[1:] == [
+        "-",
+        "-",
+        "5.50 [5.40, 5.60]",
+        "93.0 [91.0, 95.0]",
+    ]
 
 
 def test_an_interval_that_is_not_known_is_not_made_up():
@@ -102,9 +107,9 @@ def test_an_interval_that_is_not_known_is_not_made_up():
 
 
 @pytest.mark.parametrize("row", ["prgan", "original"])
-def test_the_record_of_a_release_stands_in_the_table(row):
+def test_the_record_of_a_codebook_stands_in_the_table(row):
     int8 = {"label_accuracy": 0.97}
-    release = {
+    codebook = {
         "seeds": [{"artefacts": {"tflite-int8": int8}, "training_s": {"perturber": 30.0}}],
         "over_seeds": {
             "attack": {"mean": 0.61, "worst": 0.62},
@@ -112,11 +117,11 @@ def test_the_record_of_a_release_stands_in_the_table(row):
             "bits_over_null": {"mean": 0.007},
         },
     }
-    cells = line(write_result_docs.render_table_2([record("mnist", row, 0)], {"mnist": release}), "**release**")
+    cells = line(write_pages.render_table_2([record("mnist", row, 0)], {"mnist": codebook}), "**codebook**")
     assert cells[1] == "97.0"
     assert (cells[2], cells[5]) == ("-", "**61.0**, worst seed 62.0")
-    release["seeds"][0]["networks"] = document(best=0.6, fixed=0.5)
-    cells = line(write_result_docs.render_table_2([record("mnist", row, 0)], {"mnist": release}), "**release**")
+    codebook["seeds"][0]["networks"] = document(best=0.6, fixed=0.5)
+    cells = line(write_pages.render_table_2([record("mnist", row, 0)], {"mnist": codebook}), "**codebook**")
     assert cells[2] == "50.0 [48.0, 52.0]"
     assert cells[5].endswith("; networks (quick) 60.0 [58.0, 62.0]")
 
@@ -124,7 +129,7 @@ def test_the_record_of_a_release_stands_in_the_table(row):
 @pytest.mark.parametrize(("there", "asked", "done"), [("quick", "thorough", False), ("thorough", "quick", True)])
 def test_an_audit_that_tried_harder_stands(tmp_path, there, asked, done):
     record = tmp_path / "mnist-prgan-0.json"
-    assert not reproduce_prgan.recorded(record, asked)
+    assert not table_2.recorded(record, asked)
     record.write_text(json.dumps({"audit": {"budget": there}}))
-    assert reproduce_prgan.recorded(record, asked) is done
-    assert reproduce_prgan.recorded(record, there)
+    assert table_2.recorded(record, asked) is done
+    assert table_2.recorded(record, there)

@@ -7,7 +7,7 @@ import pytest
 
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.readings import Readings
-from scripts.reproduce.pages import unseen_people, write_result_docs
+from scripts.reproduce.pages import unseen_people, write_pages
 from scripts.reproduce.streams import measure_unseen
 from tests.support.checkout import ROOT
 
@@ -54,7 +54,7 @@ def one(best: float) -> dict:
 
 def test_the_page_has_means_over_splits_and_says_what_is_missing():
     record = {"depth": {"settings": {"adversaries": "quick"}, "splits": {"1, 2, 3": one(0.8), "4, 5, 6": one(0.9)}}}
-    page = write_result_docs.unseen_page(record)
+    page = write_pages.unseen_page(record)
     assert "2 splits into 5 people who were seen and 3 who were not" in page
     assert "| PR-GAN | 40.0 [40.0, 40.0] | 40.0 [40.0, 40.0] | 40.0 [40.0, 40.0] | **85.0 [21.5, 100.0]** |" in page
     assert "| 4, 5, 6 | 40.0 [30.0, 50.0] | 40.0 [30.0, 50.0] | 90.0 [80.0, 100.0] | CNN |" in page
@@ -62,7 +62,7 @@ def test_the_page_has_means_over_splits_and_says_what_is_missing():
     assert unseen_people.over_splits([0.5]) == "50.0"
 
 
-@pytest.mark.skipif(not (ROOT / write_result_docs.UNSEEN).is_file(), reason="people never seen are not recorded")
+@pytest.mark.skipif(not (ROOT / write_pages.UNSEEN).is_file(), reason="people never seen are not recorded")
 def test_the_committed_page_is_what_the_record_says():
-    record = json.loads((ROOT / write_result_docs.UNSEEN).read_text())
-    assert (ROOT / write_result_docs.UNSEEN_PAGE).read_text() == write_result_docs.unseen_page(record)
+    record = json.loads((ROOT / write_pages.UNSEEN).read_text())
+    assert (ROOT / write_pages.UNSEEN_PAGE).read_text() == write_pages.unseen_page(record)

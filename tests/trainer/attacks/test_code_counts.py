@@ -13,7 +13,7 @@ from edgeveil.trainer.attacks.problem import BUDGETS, Codes, Problem, Released, 
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics
-from edgeveil.trainer.measures.certificate import bayes_accuracy, certify, count, through
+from edgeveil.trainer.measures.certificate import bayes_accuracy, certify, count, released_counts
 
 CODES = 8
 
@@ -127,7 +127,7 @@ def test_the_same_reading_again_tells_nothing_new_without_a_channel_and_more_wit
     assert sequences.repeated(joint, np.eye(CODES), releases=16, draws=20_000, rng=rng) == pytest.approx(once, abs=0.01)
     noisy = 0.6 * np.full((CODES, CODES), 1 / CODES) + 0.4 * np.eye(CODES)
     single = sequences.repeated(joint, noisy, releases=1, draws=20_000, rng=rng)
-    assert single == pytest.approx(bayes_accuracy(through(joint, noisy)), abs=0.01)
+    assert single == pytest.approx(bayes_accuracy(released_counts(joint, noisy)), abs=0.01)
     many = sequences.repeated(joint, noisy, releases=16, draws=20_000, rng=rng)
     assert single < many - 0.03
     assert many == pytest.approx(once, abs=0.02)  # averaging undoes the noise
@@ -167,7 +167,7 @@ def test_a_channel_with_one_leaky_row_is_found_and_bayes_reaches_the_plug_in_of_
     found = attack_all(asked, families=(CodeCounts(), BayesKnowingChannel()), curve=False)
     q = test.codes.channel / 2**16
     sent = count(test.y, test.codes.sent, test.z, shape=(2, 8, 2))
-    plug_in = bayes_accuracy(through(sent, q))
+    plug_in = bayes_accuracy(released_counts(sent, q))
     assert plug_in > 0.55  # the one row leaks
     rows = {row.name: row for row in found.rows}
     # 12,000 draws of c' lie within 2 points of what is expected of them.

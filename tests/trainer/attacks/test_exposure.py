@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.attacks import exposure, sample_size
-from edgeveil.trainer.attacks.ensemble import together
+from edgeveil.trainer.attacks.ensemble import build_ensemble
 from edgeveil.trainer.attacks.exposure import Judged
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.learning_curve import learning_curve
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
 from edgeveil.trainer.attacks.run_all import attack_all
-from edgeveil.trainer.attacks.scoring import measure
+from edgeveil.trainer.attacks.scoring import score
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics
 
@@ -97,15 +97,15 @@ def test_the_ensemble_joins_what_each_overlooks_and_never_looks_at_test_rows():
         for part, rows, spread in (("choose", asked.choose, noise), ("test", asked.test, test_noise)):
             odds = 1 / (1 + np.exp(-((2 * rows.z - 1) + rng.normal(size=len(rows)) * spread)))
             raw[part] = np.stack([1 - odds, odds], axis=1)
-        return measure(asked, raw, name=name, kind="adaptive", seed=0, train_samples=10, begun=0.0)
+        return score(asked, raw, name=name, kind="adaptive", seed=0, train_samples=10, begun=0.0)
 
     # The third is best on test and useless on validation: it must not be taken.
     kept = [attack("one", 1.0, 1.0), attack("two", 1.0, 1.0), attack("three", 50.0, 0.01)]
-    made = together(asked, kept, seed=0)
+    made = build_ensemble(asked, kept, seed=0)
     assert set(made.row.members.split(", ")[:2]) == {"one", "two"}
     assert made.row.accuracy > max(one.row.accuracy for one in kept[:2]) + 0.02
     assert made.row.accuracy < 0.97
-    assert together(asked, kept[:1], seed=0) is None
+    assert build_ensemble(asked, kept[:1], seed=0) is None
 
 
 def test_what_there_is_too_little_of_is_said_with_the_number_needed():

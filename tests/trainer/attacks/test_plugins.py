@@ -124,11 +124,11 @@ def test_answers_that_are_no_probabilities_are_refused_and_diverged_ones_are_a_r
 
 
 def test_the_example_of_the_documentation_attacks():
-    page = (ROOT / "docs" / "adversaries.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "adversaries.md").read_text()
     names: dict = {}
     exec(page.split("```python\n")[1].split("```")[0], names)  # noqa: S102
     family = names["Nearest"]()
-    assert plugins._wrong(family) is None
+    assert plugins._defect(family) is None
     found = attack_all(problem(), families=(family,), curve=False)
     assert found.rows[0].name == "15 nearest"
     assert found.rows[0].accuracy > 0.9

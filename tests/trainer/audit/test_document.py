@@ -12,7 +12,7 @@ from edgeveil.trainer.audit.verdict import HIDDEN, NOT_HIDDEN, PARTLY, sentence,
 from tests.support.audit_documents import document
 from tests.support.checkout import ROOT
 
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "audit.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
 
 
 def test_the_document_is_of_its_schema():

@@ -19,7 +19,7 @@ from edgeveil.trainer.runs.run import Run
 from tests.support import small_runs
 from tests.support.checkout import ROOT
 
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "audit.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def run(tmp_path_factory):
 
 
 def section(run: Run, sent: np.ndarray) -> dict:
-    return linear_section.predictors(run.recipe, run.dataset(), sent, seed=0)
+    return linear_section.predictors(run.recipe.perturber, run.dataset(), sent, seed=0)
 
 
 def rows(run: Run) -> np.ndarray:

@@ -6,7 +6,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit import limits
 from edgeveil.trainer.audit.card import card
-from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Anatomy, anatomy
+from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Bottleneck, bottleneck
 from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained, utility
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.perturbers.codebook import channel
@@ -43,20 +43,20 @@ TABLES = {
 }
 
 
-def found(stages: list[dict], outputs: list[dict]) -> Anatomy | str:
-    return anatomy({"stages": [*HEAD, *stages], "outputs": outputs}, TABLES)
+def found(stages: list[dict], outputs: list[dict]) -> Bottleneck | str:
+    return bottleneck({"stages": [*HEAD, *stages], "outputs": outputs}, TABLES)
 
 
 def test_what_a_code_and_noise_decide_can_be_counted():
     code = {"name": "code", "kind": "code", "tensor": "code"}
-    assert found([WITHIN, *picture("code")], [frame_of(), LABEL, code]) == Anatomy("code", "code", None, 6, False)
+    assert found([WITHIN, *picture("code")], [frame_of(), LABEL, code]) == Bottleneck("code", "code", None, 6, False)
     behind = found([WITHIN, draw("code", "channel", "c2"), *picture("c2")], [frame_of(), LABEL])
-    assert behind == Anatomy("code", "c2", "channel", 6, False)
+    assert behind == Bottleneck("code", "c2", "channel", 6, False)
     donors = found([WITHIN, draw("code", "donors", "d"), *picture("d")], [frame_of(), LABEL, code])
-    assert donors == Anatomy("code", "code", None, 6, False)  # the code itself leaves beside its donor
-    assert found(picture("label"), [frame_of(), LABEL]) == Anatomy("label", "label", None, None, False)
+    assert donors == Bottleneck("code", "code", None, 6, False)  # the code itself leaves beside its donor
+    assert found(picture("label"), [frame_of(), LABEL]) == Bottleneck("label", "label", None, None, False)
     hidden = found([draw("label", "channel", "other"), *picture("other")], [frame_of()])
-    assert hidden == Anatomy("label", "other", "channel", None, True)
+    assert hidden == Bottleneck("label", "other", "channel", None, True)
 
 
 def test_a_held_stream_is_seen_through():
@@ -67,7 +67,7 @@ def test_a_held_stream_is_seen_through():
         *picture("kept"),
     ]
     both = found(stages, [frame_of(), {**LABEL, "tensor": "held"}])
-    assert isinstance(both, Anatomy)
+    assert isinstance(both, Bottleneck)
     assert (both.sent, both.table, both.hidden_label) == ("label", None, False)
 
 
@@ -78,7 +78,7 @@ def test_more_than_a_code_is_said_to_be_more():
     assert "more of a reading" in beside
     mixing = {**TABLES, "channel": np.ones((6, 6), np.uint32)}
     stages = [*HEAD, WITHIN, draw("code", "channel", "c2"), *picture("c2")]
-    assert "leaves the class" in anatomy({"stages": stages, "outputs": [frame_of(), LABEL]}, mixing)
+    assert "leaves the class" in bottleneck({"stages": stages, "outputs": [frame_of(), LABEL]}, mixing)
 
 
 def dataset(n: int = 3000, kind: str = "subject") -> Dataset:
@@ -111,7 +111,9 @@ def section(data: Dataset, leak: float, **changes: object) -> dict:
     noise = rng.integers(0, 2, len(data.y))
     code = 2 * data.y + np.where(rng.random(len(data.y)) < leak, data.z, noise)
     asked = {"table": None, "tried": 1, "confidence": 0.95, "strata": None, "seed": 0, **changes}
-    return certificate_section.section(data, Anatomy("c", "c", None, 4, False), {SENT: code, RELEASED: code}, **asked)
+    return certificate_section.section(
+        data, Bottleneck("c", "c", None, 4, False), {SENT: code, RELEASED: code}, **asked
+    )
 
 
 def test_a_certificate_states_its_assumptions_and_counts_subjects():
@@ -150,9 +152,9 @@ def test_one_person_who_differs_shows_in_the_spread():
     person = np.arange(400) // 100
     y, z = np.zeros(400, int), person % 2
     code = np.where(person == 0, 0, 1)  # only the first of four people has a code of its own
-    found = certificate_section.over_people(y, code, z, person, q=np.eye(2), classes=(1, 2), rng=rng)
+    found = certificate_section.people_certificate(y, code, z, person, q=np.eye(2), classes=(1, 2), rng=rng)
     assert found["learned_on_others"]["low"] < 0.3 < found["learned_on_others"]["high"]
-    assert certificate_section.over_people(y, code, z, person % 3, q=np.eye(2), classes=(1, 2), rng=rng) is None
+    assert certificate_section.people_certificate(y, code, z, person % 3, q=np.eye(2), classes=(1, 2), rng=rng) is None
 
 
 def test_too_few_subjects_are_said_with_the_number_that_is_needed():
@@ -188,7 +190,7 @@ def useful() -> dict:
     utility.EFFORT["test"] = utility.Effort(rows=1600, epochs=12)
     found = retained.section(data, frames, "test", 0, named=("size",))
     means = np.stack([data.x[data.y == label].mean(axis=0) for label in (0, 1)])[data.y].astype(np.float32)
-    return {**found, "beside": retained.beside(data, means, data.y, "test", 0)}
+    return {**found, "beside": retained.label_only(data, means, data.y, "test", 0)}
 
 
 def test_what_is_kept_of_a_third_attribute_is_found_and_label_only_keeps_none(useful):
@@ -241,7 +243,7 @@ def test_the_diagnostic_is_that_of_one_model_and_never_a_guarantee():
 MANIFEST = {
     "name": "digits",
     "perturber": {
-        "kind": "release",
+        "kind": "codebook",
         "substituted": True,
         "identity_allowed": False,
         "target": "parity",
@@ -283,7 +285,7 @@ def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe()
     table = Recipe.find("mnist").model_dump(exclude_none=True)
     with pytest.raises(BadInput, match=r'no `\[certificate\]` for perturber.kind = "prgan"'):
         Recipe.check({**table, "certificate": {"tried": 3}})
-    assert Recipe.find("mnist-release").certificate.tried > 1
+    assert Recipe.find("mnist-codebook").certificate.tried > 1
 
 
 def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the_card():

@@ -38,31 +38,31 @@ def readings(n: int = 9000) -> np.ndarray:
 
 def test_every_row_goes_through_the_edge_pipeline_in_order(tmp_path):
     x = readings()
-    outputs, backends = perturbing.through_artefact(subject(), x, tmp_path)
+    outputs, backends = perturbing.run_artefact(subject(), x, tmp_path)
     assert np.array_equal(outputs["frame"], x)  # this pipeline passes readings through
     assert backends == {}
 
 
 def test_the_same_artefact_is_run_once(tmp_path, monkeypatch):
     x = readings(100)
-    first, _ = perturbing.through_artefact(subject(), x, tmp_path)
+    first, _ = perturbing.run_artefact(subject(), x, tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
     monkeypatch.setattr(perturbing, "in_chunks", lambda *_: pytest.fail("ran again"))
-    again, _ = perturbing.through_artefact(subject(), x, tmp_path)
+    again, _ = perturbing.run_artefact(subject(), x, tmp_path)
     assert np.array_equal(first["frame"], again["frame"])
 
 
 @pytest.mark.parametrize("changed", ["readings", "table", "stage"])
 def test_whatever_changes_x_prime_is_run_again(tmp_path, changed):
     x, one = readings(100), subject()
-    perturbing.through_artefact(one, x, tmp_path)
+    perturbing.run_artefact(one, x, tmp_path)
     if changed == "readings":
         x = 16 - x
     elif changed == "table":
         one = subject(table_scale=0.5)
     else:
         one.manifest["stages"][1]["high"] = 8.0
-    outputs, _ = perturbing.through_artefact(one, x, tmp_path)
+    outputs, _ = perturbing.run_artefact(one, x, tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
     assert outputs["frame"].max() == (8 if changed == "stage" else 16)
 
@@ -80,20 +80,20 @@ def test_another_model_file_is_run_again(tmp_path, monkeypatch):
         artefact = {"file": "g", "sha256": f"{add:064x}", "inputs": [], "outputs": []}
         models = {"generator": {"artefacts": {"tflite-int8": artefact}}}
         manifest = {**subject().manifest, "models": models, "tables": {}}
-        outputs, _ = perturbing.through_artefact(Subject(manifest, {"g": bytes([add])}, "tflite-int8"), x, tmp_path)
+        outputs, _ = perturbing.run_artefact(Subject(manifest, {"g": bytes([add])}, "tflite-int8"), x, tmp_path)
         assert np.array_equal(outputs["frame"], x + add)
 
 
 def test_a_dropped_reading_ends_the_audit_with_its_reason(tmp_path):
     with pytest.raises(BadInput, match="dtype"):
-        perturbing.through_artefact(subject(), readings(10).astype(np.int32), tmp_path)
+        perturbing.run_artefact(subject(), readings(10).astype(np.int32), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_artefact_that_was_not_exported_is_named_with_those_that_were(tmp_path):
     manifest = {**subject().manifest, "models": {"generator": {"artefacts": {"onnx-float32": {}}}}}
     with pytest.raises(BadInput, match="onnx-float32"):
-        perturbing.through_artefact(Subject(manifest, {}, "tflite-int8"), readings(10), tmp_path)
+        perturbing.run_artefact(Subject(manifest, {}, "tflite-int8"), readings(10), tmp_path)
 
 
 def test_labels_and_codes_stand_beside_the_frame():
@@ -102,11 +102,11 @@ def test_labels_and_codes_stand_beside_the_frame():
     dataset = SimpleNamespace(rows=lambda _: labels, input=SimpleNamespace(shape=SHAPE, dtype="uint8"))
     frame, label = readings(2), np.array([2, 1])
     declared = [{"name": "frame", "kind": "frame"}, {"name": "label", "kind": "label"}]
-    part = perturbing.releases(declared, {"frame": frame, "label": label}, dataset, np.array([4, 1]))
+    part = perturbing.released_rows(declared, {"frame": frame, "label": label}, dataset, np.array([4, 1]))
     assert np.array_equal(part.x, frame)
     assert np.array_equal(part.also, [[0, 0, 1], [0, 1, 0]])
     assert part.y.tolist() == [4, 1]
-    bare = perturbing.releases(declared[1:], {"label": label}, dataset, np.array([4, 1]))
+    bare = perturbing.released_rows(declared[1:], {"label": label}, dataset, np.array([4, 1]))
     assert bare.x.shape == frame.shape
     assert not bare.x.any()
     assert bare.also.argmax(axis=1).tolist() == label.tolist()

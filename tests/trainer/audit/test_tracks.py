@@ -30,7 +30,7 @@ def in_order(n=240, t=16, seed=0):
 
 
 def test_every_family_finds_a_leak_and_more_of_it_in_longer_tracks():
-    found = tracks.attacked(made(leak=0.25), classes=CLASSES, codes=CODES, trees=60)
+    found = tracks.accuracies(made(leak=0.25), classes=CLASSES, codes=CODES, trees=60)
     assert set(found["T=16"]) == set(tracks.FAMILIES)
     for name in found["T=1"]:
         assert found["T=1"][name] < found["T=4"][name] < found["T=16"][name]
@@ -39,10 +39,10 @@ def test_every_family_finds_a_leak_and_more_of_it_in_longer_tracks():
 
 
 def test_where_nothing_leaks_nothing_is_found():
-    found = tracks.attacked(made(), classes=CLASSES, codes=CODES, trees=60)
+    found = tracks.accuracies(made(), classes=CLASSES, codes=CODES, trees=60)
     assert max(found["T=16"].values()) < 0.45
     permuted = tracks.permuted(made(leak=0.5), np.random.default_rng(0))
-    answers = tracks.crossed(permuted, classes=CLASSES, codes=CODES, trees=60)
+    answers = tracks.cross_validated(permuted, classes=CLASSES, codes=CODES, trees=60)
     assert max((p.argmax(axis=1) == permuted.z).mean() for p in answers.values()) < 0.45
 
 
@@ -66,7 +66,7 @@ def test_two_networks_in_a_row_do_not_learn_from_each_other():
 def test_a_track_is_judged_by_attackers_that_did_not_see_it():
     """z is the track's own number: only one who saw the very track could know it."""
     one = made(n=120, leak=0.0)
-    for p in tracks.crossed(one, classes=CLASSES, codes=CODES, trees=60).values():
+    for p in tracks.cross_validated(one, classes=CLASSES, codes=CODES, trees=60).values():
         assert (p.argmax(axis=1) == one.z).mean() < 0.5
 
 
@@ -119,7 +119,7 @@ def test_few_tracks_of_everybody_do_not_push_attackers_below_chance():
     for seed in range(12):
         few = Tracks(np.zeros((24, 1), int) + 4 * (cells // 3)[:, None], cells // 3, cells % 3)
         few = tracks.take(few, np.sort(rng.permutation(24)[:20]))
-        p = tracks.crossed(few, classes=CLASSES, codes=CODES, trees=20, seed=seed)["sum of log-posteriors"]
+        p = tracks.cross_validated(few, classes=CLASSES, codes=CODES, trees=20, seed=seed)["sum of log-posteriors"]
         best = p >= p.max(axis=1, keepdims=True) - 1e-6  # ties count their share
         right.append((best[np.arange(20), few.z] / best.sum(axis=1)).mean())
     assert np.mean(right) == pytest.approx(1 / 3, abs=0.02)

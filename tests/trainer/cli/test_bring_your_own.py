@@ -20,12 +20,12 @@ from edgeveil.trainer.recipe.schema import Recipe
 from tests.support.checkout import ROOT
 
 pytestmark = pytest.mark.slow
-SCHEMAS = ROOT / "docs" / "schemas"
+SCHEMAS = ROOT / "docs/reference/schemas"
 SUBJECTS, EACH = 48, 8
 
 
 def schema(name: str) -> jsonschema.Draft202012Validator:
-    """A schema of docs/schemas, which may name another of them."""
+    """A schema of docs/reference/schemas, which may name another of them."""
     documents = {path.name: json.loads(path.read_text()) for path in SCHEMAS.glob("*.json")}
     resources = [(key, referencing.Resource.from_contents(value)) for key, value in documents.items()]
     registry = referencing.Registry().with_resources(resources)
@@ -61,8 +61,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-RELEASE = """[perturber]
-kind = "release"
+CODEBOOK = """[perturber]
+kind = "codebook"
 keep = ["pixels"]
 codes = 4
 steps = 60
@@ -104,11 +104,11 @@ def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys)
     assert "What else it is good for" in (work / "report.html").read_text()
 
 
-def test_a_release_of_ones_own_data_is_certified_by_its_people(work, trial, capsys):
+def test_a_codebook_of_ones_own_data_is_certified_by_its_people(work, trial, capsys):
     """The same recipe with another perturber: what leaves is a code, and codes are counted, on people never seen."""
     text = (work / "mine.toml").read_text()
     before, rest = text.split("[perturber]")
-    (work / "own.toml").write_text(before + RELEASE + rest.split("[budget]")[1] + "\n[certificate]\ntried = 2\n")
+    (work / "own.toml").write_text(before + CODEBOOK + rest.split("[budget]")[1] + "\n[certificate]\ntried = 2\n")
     card = card_of(work, "own", capsys)
     found = card["artefacts"][0]["certificate"]
     assert (found["units"], found["unit"], found["tried"]) == (SUBJECTS // 3, "subjects", 2)
@@ -118,7 +118,7 @@ def test_a_release_of_ones_own_data_is_certified_by_its_people(work, trial, caps
     assert [one["sentence"] for one in card["guarantees"]] == [found["population_free"]]
 
 
-def test_a_release_is_certified_over_several_splits_of_people(work, trial, monkeypatch, capsys):
+def test_a_codebook_is_certified_over_several_splits_of_people(work, trial, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(SCHEMAS.parents[1] / "scripts"))
     from scripts.reproduce.codebooks import certify_people
 

@@ -11,7 +11,7 @@ from edgeveil.devices.profiles import load
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.cli.cost import costs_of
-from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.convert.edgetpu import compile_for
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.sealing.inspect import inspect
@@ -107,6 +107,6 @@ def int8_of(run):
     (network,) = fitted.models.values()
     x = run.dataset().part("perturber").x[:16]
     data = to_tflite.convert(network, ["int8"], runners.calibration(fitted, x, np.random.default_rng(0))["generator"])
-    made = Made("tflite-int8")
+    made = Artefact("tflite-int8")
     made.add(fitted, "generator", data["int8"], tflite_macs(data["int8"]))
     return made

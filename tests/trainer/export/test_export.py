@@ -202,10 +202,10 @@ def test_what_no_converter_can_do_is_one_sentence(tmp_path):
     fitted = run.perturber()
     fitted.models["generator"] = image_net(Odd())
     run.perturber = lambda: fitted
-    from edgeveil.trainer.export.export import export as make
+    from edgeveil.trainer.export import export as make
 
     with pytest.raises(BadInput, match="'generator' cannot be converted to tflite"):
-        make._convert(run, fitted, [make.Made("tflite-int8")], lambda: None)
+        make._convert(run, fitted, [make.Artefact("tflite-int8")], lambda: None)
 
 
 def test_a_folder_that_is_not_an_export_is_left_alone(run, tmp_path):

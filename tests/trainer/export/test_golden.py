@@ -112,6 +112,15 @@ def test_a_perturber_that_lets_readings_through_is_refused():
     )
 
 
+def test_kernels_that_are_far_apart_are_blamed_and_not_the_training():
+    candidates = golden.candidates(generator())
+    runs = [dark(candidates.x)] * 2
+    with pytest.raises(BadInput, match="on this processor the fast and the plain kernels of onnx-int8 differ by more"):
+        golden.choose(generator(), candidates, runs, [{}] * 2, allowed=26.0, loose=["onnx-int8"])
+    with pytest.raises(BadInput, match=r"as they went in.*hides too little.*`budget.epochs`.*another `seed`"):
+        golden.choose(generator(), candidates, [{"frame": candidates.x}] * 2, [{}] * 2, 26.0, loose=["onnx-int8"])
+
+
 def test_codes_compete_within_their_class_alone():
     """Codes of another class may be as high as they like: argmax_within never looks at them."""
     stage = {"stage": "table", "op": "argmax_within", "input": "codes", "group": "label", "groups": 2, "output": "code"}

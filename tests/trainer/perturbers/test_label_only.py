@@ -42,7 +42,7 @@ def test_the_target_network_ships_unless_the_recipe_asks_for_a_small_one(tmp_pat
 def test_the_audit_gets_its_row_from_a_run_of_any_kind(tmp_path):
     run = train(small_recipe(write_npz(tmp_path), epochs=1), tmp_path / "run")
     before = run.metrics()
-    fitted = label_only.fit(run.dataset().for_training(), np.random.default_rng(0), "quick", run)
+    fitted = label_only.from_classifier(run.dataset().for_training(), run.classifiers()["target"])
     assert isinstance(fitted, FittedPerturber)
     assert fitted.kind == "label-only"
     assert run.metrics() == before

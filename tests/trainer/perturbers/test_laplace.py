@@ -27,8 +27,8 @@ def binary(folder):
 def test_the_scale_costs_no_more_than_was_asked_for(eps, levels):
     scale = laplace.scale_for(eps, levels)
     assert scale >= Fraction(levels) / Fraction(eps)
-    assert laplace.spent(scale, levels) == pytest.approx(float(levels / scale), rel=1e-9)
-    assert 0.99 * eps <= laplace.spent(scale, levels) <= eps * (1 + 1e-9)
+    assert laplace.eps_of(scale, levels) == pytest.approx(float(levels / scale), rel=1e-9)
+    assert 0.99 * eps <= laplace.eps_of(scale, levels) <= eps * (1 + 1e-9)
 
 
 def test_whole_numbers_are_their_own_grid():
@@ -47,8 +47,10 @@ def test_as_much_noise_as_the_target_bears_and_no_more(tmp_path):
     assert found["eps_reading"] == pytest.approx(20 * found["eps"])
     lines = run.metrics("perturber")
     needed = 0.9 + 2 * np.sqrt(0.9 * 0.1 / len(run.validation()))
-    assert min(line["validation_target_accuracy"] for line in lines[:-1]) >= needed
-    assert lines[-1]["validation_target_accuracy"] < needed
+    assert (
+        min(line["validation_target_accuracy"] for line in lines[:-1]) >= needed - 1e-9
+    )  # n rows may give the limit itself
+    assert lines[-1]["validation_target_accuracy"] < needed - 1e-9
     assert lines[-1]["eps"] < found["eps"] <= lines[-2]["eps"]
     assert 0.2 < found["eps"] < 5  # ten votes: a bit of each may be wrong with probability 1/4
 

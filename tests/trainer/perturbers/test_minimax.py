@@ -11,7 +11,7 @@ from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers import adversarial_score, minimax
 from edgeveil.trainer.recipe.perturber import Generator, Minimax
 from edgeveil.trainer.train import train
-from edgeveil.trainer.training.checkpoint_score import Judgement
+from edgeveil.trainer.training.checkpoint_score import CheckpointScore
 from tests.support.small_runs import small_recipe, write_npz
 
 SECTION = {
@@ -107,19 +107,19 @@ def test_fresh_adversaries_find_what_is_left_and_no_more(monkeypatch):
     )  # the forest: the other is tried with a whole run
     data = dataset(900)
     seen, held = data.rows(np.arange(600)), data.rows(np.arange(600, 900))
-    assert adversarial_score.fresh_accuracy(data, seen, seen.x, held, held.x) > 0.95
+    assert adversarial_score.adversarial_accuracy(data, seen, seen.x, held, held.x) > 0.95
 
     def hidden(part: Part):
         return np.where(np.arange(4) == 1, 0.5, part.x).astype(np.float32)
 
-    assert adversarial_score.fresh_accuracy(data, seen, hidden(seen), held, hidden(held)) < 0.62
+    assert adversarial_score.adversarial_accuracy(data, seen, hidden(seen), held, hidden(held)) < 0.62
 
 
 def test_a_checkpoint_that_fresh_adversaries_read_least_is_chosen():
     rule = {"floor": 0.9, "most_distance": 2.0}
 
     def ranked(target, distance, accuracy, cross_entropy=1.0):
-        return adversarial_score.rank(Judgement(target, 0.5, cross_entropy, 0.6, distance), accuracy, **rule)
+        return adversarial_score.rank(CheckpointScore(target, 0.5, cross_entropy, 0.6, distance), accuracy, **rule)
 
     assert ranked(0.95, 1.0, 0.6, 3.0) < ranked(0.99, 0.5, 0.7)
     assert ranked(0.95, 1.0, 0.7) < ranked(0.95, 3.0, 0.5)  # a wreck

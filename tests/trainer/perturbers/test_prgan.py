@@ -1,7 +1,5 @@
 """PR-GAN's terms one by one (paper 001, eqs. 7 to 11), and the rule that chooses a checkpoint."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,7 +9,7 @@ from edgeveil.models.classifiers import table1_wifi
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import prgan
 from edgeveil.trainer.recipe.perturber import Generator, PrGan
-from edgeveil.trainer.training.checkpoint_score import Judgement, judge, log_masked
+from edgeveil.trainer.training.checkpoint_score import CheckpointScore, log_masked, score_checkpoint
 
 SPEC = InputSpec("vector", (4,), "float32", 0.0, 1.0)
 SECTION = PrGan(
@@ -21,8 +19,7 @@ THETA = np.array([[0.5, 0.5, 0.0], [0.1, 0.3, 0.6]])
 
 
 def networks():
-    classifiers = {"target": table1_wifi(4, 2), "sensitive": table1_wifi(4, 3)}
-    return prgan.build(SPEC, SECTION, classifiers, seed=0)
+    return prgan.build(SPEC, SECTION, table1_wifi(4, 2), table1_wifi(4, 3), seed=0)
 
 
 def batch(n=64):
@@ -97,7 +94,7 @@ def test_terms_can_be_left_out_for_the_papers_baselines():
 def test_d_learns_to_tell_readings_from_perturbed_ones():
     """Eq. (7): one sign wrong, and D would call perturbed readings real."""
     section = SECTION.model_copy(update={"discriminator_learning_rate": 1e-2, "learning_rate": 1e-9})
-    nets = prgan.build(SPEC, section, {"target": table1_wifi(4, 2), "sensitive": table1_wifi(4, 3)}, seed=0)
+    nets = prgan.build(SPEC, section, table1_wifi(4, 2), table1_wifi(4, 3), seed=0)
     nets.generator.get_layer("change").bias.assign([0.5, -0.5, 0.5, -0.5])
     step = prgan.training_step(nets, THETA, section, prgan.ALL)
     u, y = batch()
@@ -110,7 +107,7 @@ def test_d_learns_to_tell_readings_from_perturbed_ones():
 def test_g_is_drawn_towards_what_d_takes_for_real():
     """Eq. (9), non-saturating: with D alone in the loss, D's verdict on G(u) rises."""
     section = SECTION.model_copy(update={"alpha": 1e-9, "beta": 0.0, "discriminator_learning_rate": 1e-9})
-    nets = prgan.build(SPEC, section, {"target": table1_wifi(4, 2), "sensitive": table1_wifi(4, 3)}, seed=0)
+    nets = prgan.build(SPEC, section, table1_wifi(4, 2), table1_wifi(4, 3), seed=0)
     step = prgan.training_step(nets, THETA, section, prgan.ALL)
     u, y = batch()
     before = np.array(nets.discriminator(nets.generator(u))).mean()
@@ -127,7 +124,7 @@ def verdict(**changes):
         "med_entropy": 0.67,
         "distance": 1.0,
     }
-    return Judgement(**{**good, **changes})
+    return CheckpointScore(**{**good, **changes})
 
 
 def test_the_choice_is_the_nearest_to_med_above_the_floor():
@@ -148,7 +145,7 @@ def test_judging_agrees_with_the_loss():
     u, y, z = rng.random((40, 4), np.float32), rng.integers(0, 2, 40), rng.integers(0, 2, 40)
     nets = networks()
     made = np.clip(u + 0.1, 0, 1)
-    found = judge(u, made, y, z, theta=THETA, target=nets.target, sensitive=nets.sensitive)
+    found = score_checkpoint(u, made, y, z, theta=THETA, target=nets.target, sensitive=nets.sensitive)
     loss = prgan.med_cross_entropy(nets.sensitive(made), tf.constant(THETA[y], tf.float32))
     assert found.med_cross_entropy == pytest.approx(float(np.mean(loss)), rel=1e-5)
     assert found.distance == pytest.approx(float(np.linalg.norm(made - u, axis=1).mean()), rel=1e-5)
@@ -169,9 +166,3 @@ def test_a_generator_that_does_not_fit_the_data_is_refused(shape, kind, architec
     section = Generator(architecture=architecture, width=8, halvings=halvings)
     with pytest.raises(BadInput, match=says):
         prgan.build_generator(spec, section)
-
-
-def test_another_kinds_section_is_a_programming_mistake():
-    run = SimpleNamespace(recipe=SimpleNamespace(perturber=None))
-    with pytest.raises(TypeError):
-        prgan.fit(None, np.random.default_rng(0), None, run)

@@ -67,7 +67,7 @@ def results(tmp_path):
     folder = tmp_path / "results"
     folder.mkdir()
     with Perturber.open(made.path, trust=made.trust) as opened:
-        document = bench(opened, Protocol(latency.Floors(50, 0.01), latency.Floors(5, 0.001), loop_seconds=0))
+        document = bench(opened, Protocol(latency.Minimum(50, 0.01), latency.Minimum(5, 0.001), loop_seconds=0))
     (folder / "here.json").write_text(json.dumps(document))
     (folder / "side.json").write_text(json.dumps(SIDE))
     (folder / "something-else.json").write_text("{}")
@@ -124,8 +124,8 @@ def test_a_result_of_another_schema_or_no_json_is_one_sentence(results):
 
 def test_the_recorded_estimator_makes_a_table(request):
     recorded = request.config.rootpath / "docs/results/bench/estimator.json"
-    guide = (request.config.rootpath / "docs/benchmarks.md").read_text()
-    assert estimator_table(json.loads(recorded.read_text())) in guide  # scripts/measure_estimator.py writes it
+    guide = (request.config.rootpath / "docs/results/estimator.md").read_text()
+    assert estimator_table(json.loads(recorded.read_text())) in guide  # estimator/leave_one_out.py writes it
     assert both_table(json.loads(recorded.read_text())) in guide
     text = tables({kind: [] for kind in KINDS} | {"estimator": [("e", json.loads(recorded.read_text()))]})
     assert "coral-dev-board/edgetpu | 22 |" in text

@@ -36,14 +36,14 @@ def test_the_picture_has_a_row_for_each_and_marks_what_does_not_hide():
 @pytest.mark.parametrize(
     ("best", "words"),
     [
-        (0.60, "So the release is recommended."),
+        (0.60, "So the codebook is recommended."),
         (0.75, "It hides more, but not all"),
         (0.97, "neither is recommended"),
     ],
 )
 def test_what_is_recommended_follows_from_the_audits(best, words):
-    paper, release = document(best=0.95), {**document(best=best), "perturber": "release"}
-    text = comparison.why(paper, release)
+    paper, codebook = document(best=0.95), {**document(best=best), "perturber": "codebook"}
+    text = comparison.why(paper, codebook)
     assert words in text
     assert "fools the adversary it was trained against (55.0 %)" in text
     assert "95.0 %" in text
@@ -51,5 +51,5 @@ def test_what_is_recommended_follows_from_the_audits(best, words):
 
 
 def test_a_generator_that_fools_nobody_is_not_said_to():
-    paper, release = document(best=0.95, fixed=0.96), {**document(best=0.6), "perturber": "release"}
-    assert "fools" not in comparison.why(paper, release)
+    paper, codebook = document(best=0.95, fixed=0.96), {**document(best=0.6), "perturber": "codebook"}
+    assert "fools" not in comparison.why(paper, codebook)

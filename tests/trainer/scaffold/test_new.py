@@ -42,14 +42,14 @@ def test_every_kind_of_perturber_can_be_asked_for(kind, tmp_path):
     recipe = Recipe.find(tmp_path / "mine.toml")
     assert (recipe.name, recipe.perturber.kind) == (f"small-{kind}", kind)
     datasets.load(recipe.with_budget("quick"))
-    assert (recipe.certificate is not None) == (kind == "release")
+    assert (recipe.certificate is not None) == (kind == "codebook")
     generator = getattr(recipe.perturber, "generator", None)
     # What nothing is clipped in has no such key.
     assert generator is None or (generator.clip == "returns") == (generator.latent is None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["release", "cleaner"])
+@pytest.mark.parametrize("kind", ["codebook", "cleaner"])
 def test_what_was_asked_for_trains(kind, tmp_path):
     write_npz(tmp_path)
     write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml", kind=kind)
@@ -57,14 +57,14 @@ def test_what_was_asked_for_trains(kind, tmp_path):
     assert run.perturber().kind == kind
 
 
-def test_a_release_takes_as_many_people_for_a_mean_as_there_are_and_donors_only_with_consent(tmp_path):
+def test_a_codebook_takes_as_many_people_for_a_mean_as_there_are_and_donors_only_with_consent(tmp_path):
     subject = np.arange(ROWS) // 10
     path = write_npz(tmp_path, subject=subject)
-    write_recipe(f"npz:{path}", tmp_path / "means.toml", kind="release")
+    write_recipe(f"npz:{path}", tmp_path / "means.toml", kind="codebook")
     found = Recipe.find(tmp_path / "means.toml").perturber
     assert (found.synthesis, found.fewest_subjects) == ("centroid", 10)
     path = write_npz(tmp_path, consent=np.ones(ROWS, bool))
-    write_recipe(f"npz:{path}", tmp_path / "donors.toml", kind="release")
+    write_recipe(f"npz:{path}", tmp_path / "donors.toml", kind="codebook")
     assert Recipe.find(tmp_path / "donors.toml").perturber.synthesis == "donor"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.bundle.reader import read_bundle
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import read_public_key
 from edgeveil.trainer.sealing import seal as seal_module
@@ -64,7 +64,7 @@ def test_keygen_writes_a_secret_key_and_a_public_one(tmp_path):
     key = read_public_key(public)
     assert key.name == f"key-{key.key[:8]}"
     assert not key.development
-    assert Trust.open(public.parent).keys == {key.key: key}
+    assert open_trust(public.parent).keys == {key.key: key}
     assert Signer.open(public.parent / "signing.key").key == key
 
 
@@ -97,7 +97,7 @@ def test_passphrase_is_needed_and_checked(tmp_path, exported):
         seal(exported, key, out, passphrase=PASSPHRASE.replace("ü", "u"))
     assert not out.exists()
     seal(exported, key, out, passphrase=PASSPHRASE)
-    read_bundle(out, Trust.open(tmp_path / "keys"))
+    read_bundle(out, open_trust(tmp_path / "keys"))
     with pytest.raises(BadInput, match="at least one character"):
         keygen(tmp_path / "more", passphrase="")
 
@@ -148,7 +148,7 @@ def test_the_public_half_must_be_there_and_fit(tmp_path, keys):
 def test_sealed_bundle_is_verified_and_holds_what_was_exported(tmp_path, keys, exported):
     out = seal(exported, keys / "signing.key", tmp_path / "b.veil")
     assert out == tmp_path / "b.veil"
-    bundle = read_bundle(out, Trust.open(keys))
+    bundle = read_bundle(out, open_trust(keys))
     assert not bundle.development
     assert bundle.manifest["privacy"]["speaks_of"].keys() == {"tflite-int8"}
     assert bundle.members["privacy/audit.json"] == (exported / "audit.json").read_bytes()
@@ -170,18 +170,18 @@ def test_other_examples_are_sealed_too(tmp_path, keys):
     for number, example in enumerate((bundles.numpy_example, bundles.channel_example)):
         folder = bundles.export_folder(tmp_path / str(number), example())
         seal(folder, keys / "signing.key", tmp_path / "b.veil", allow_unaudited=True)
-        assert read_bundle(tmp_path / "b.veil", Trust.open(keys)).manifest["privacy"]["file"] is None
+        assert read_bundle(tmp_path / "b.veil", open_trust(keys)).manifest["privacy"]["file"] is None
 
 
 def test_development_key_makes_a_development_bundle(tmp_path, exported):
     keygen(tmp_path / "keys", development=True)
     out = seal(exported, tmp_path / "keys" / "signing.key", tmp_path / "b.veil")
-    assert read_bundle(out, Trust.open(tmp_path / "keys")).development
+    assert read_bundle(out, open_trust(tmp_path / "keys")).development
     assert "DEVELOPMENT" in verify(out, tmp_path / "keys").text()
     public = tmp_path / "keys" / "signing.pub"
     public.write_text(public.read_text().replace(" development", ""))
     with pytest.raises(BundleRefused) as refusal:
-        read_bundle(out, Trust.open(tmp_path / "keys"))
+        read_bundle(out, open_trust(tmp_path / "keys"))
     assert refusal.value.reason == "development-mismatch"
 
 
@@ -191,7 +191,7 @@ def test_without_an_audit_it_refuses(tmp_path, keys, exported):
         seal(exported, keys / "signing.key", tmp_path / "b.veil")
     assert not (tmp_path / "b.veil").exists()
     out = seal(exported, keys / "signing.key", tmp_path / "b.veil", allow_unaudited=True)
-    assert read_bundle(out, Trust.open(keys)).manifest["privacy"] == bundles.not_audited()
+    assert read_bundle(out, open_trust(keys)).manifest["privacy"] == bundles.not_audited()
     assert "not audited" in inspect(out, keys).text()
 
 
@@ -209,7 +209,7 @@ def test_an_audit_of_something_else_is_no_audit(tmp_path, keys, exported, change
     with pytest.raises(BadInput, match=message):
         seal(exported, keys / "signing.key", tmp_path / "b.veil")
     out = seal(exported, keys / "signing.key", tmp_path / "b.veil", allow_unaudited=True)
-    assert read_bundle(out, Trust.open(keys)).manifest["privacy"]["file"] is None
+    assert read_bundle(out, open_trust(keys)).manifest["privacy"]["file"] is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"speaks_of": []}', '{"speaks_of": {"a": 1}}', '{"a": NaN}', "\x00"])
@@ -292,7 +292,7 @@ def test_card_shows_the_adaptive_number_first_and_calls_the_others_what_they_are
     for line in text.splitlines():
         assert "52.0 %" not in line or line.strip().startswith("non-adaptive")
     assert "NOT audited: onnx-float32" in text
-    for name, data in read_bundle(out, Trust.open(keys)).members.items():
+    for name, data in read_bundle(out, open_trust(keys)).members.items():
         assert name in text
         assert f"{len(data):>10}" in text
     assert "guarantee" not in text
@@ -329,11 +329,11 @@ def test_a_card_of_an_unknown_form_is_no_traceback_and_plays_no_tricks(tmp_path,
     assert "cannot show" in inspect(strange.path, strange.trust).text()
 
 
-CARD = json.loads((ROOT / "docs" / "schemas" / "privacy.schema.json").read_text())
+CARD = json.loads((ROOT / "docs/reference/schemas" / "privacy.schema.json").read_text())
 
 
 def test_the_card_says_whose_statement_it_is_and_nothing_unassumed_is_a_guarantee(tmp_path, keys, exported):
-    document = read_bundle(seal(exported, keys / "signing.key", tmp_path / "b.veil"), Trust.open(keys))
+    document = read_bundle(seal(exported, keys / "signing.key", tmp_path / "b.veil"), open_trust(keys))
     card = json.loads(document.members["privacy/privacy.json"])
     page = document.members["privacy/card.html"].decode()
     assert set(card) == set(CARD["required"])

@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.datasets.base import Part
+from edgeveil.trainer.export.export import export
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.report.frontier import as_text, draw
 from edgeveil.trainer.sweep import engines, run
 from edgeveil.trainer.sweep import point as measuring
 from edgeveil.trainer.sweep.axes import Axis, parse, points
+from edgeveil.trainer.train import train
 from tests.support.small_runs import small_recipe, write_npz
 
 
@@ -42,9 +45,9 @@ def test_what_is_no_axis_is_refused(text):
 
 
 def test_points_are_every_combination_that_a_recipe_knows():
-    recipes = [Recipe.find("digits-release"), Recipe.find("digits-label-only")]
+    recipes = [Recipe.find("digits-codebook"), Recipe.find("digits-label-only")]
     found = points(recipes, [parse("perturber.price=1,8"), parse("seed=0,1")])
-    assert [dict(point.settings) for point in found if point.recipe.name == "digits-release"] == [
+    assert [dict(point.settings) for point in found if point.recipe.name == "digits-codebook"] == [
         {"perturber.price": price, "seed": seed} for price in (1, 8) for seed in (0, 1)
     ]
     assert [dict(point.settings) for point in found if point.recipe.name == "digits-label-only"] == [
@@ -67,7 +70,7 @@ def test_points_are_every_combination_that_a_recipe_knows():
 def test_a_wrong_key_or_value_is_refused_before_anything_starts(axis, why, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "processes", lambda *a, **k: pytest.fail("it started"))
     with pytest.raises(BadInput, match=why):
-        run.sweep([Recipe.find("digits-release")], [parse("seed=0"), parse(axis)], tmp_path / "out")
+        run.sweep([Recipe.find("digits-codebook")], [parse("seed=0"), parse(axis)], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -100,7 +103,7 @@ def worked(calls, *, crash=()):
 def test_points_that_are_done_are_not_done_again_and_label_only_stands_beside_them(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(engines, "processes", worked(calls, crash=["price=8"]))
-    recipes, axes = [Recipe.find("digits-release")], [parse("perturber.price=1,8")]
+    recipes, axes = [Recipe.find("digits-codebook")], [parse("perturber.price=1,8")]
     with pytest.raises(DeviceFailed, match=r"1 of 3 points .*memory.*same command"):
         run.sweep(recipes, axes, tmp_path, budget="quick")
     assert len(calls) == 3
@@ -108,7 +111,7 @@ def test_points_that_are_done_are_not_done_again_and_label_only_stands_beside_th
     monkeypatch.setattr(engines, "processes", worked(calls))
     frontier = run.sweep(recipes, axes, tmp_path, budget="quick")
     assert [name for name in calls if "price=8" in name] == calls
-    assert [row["recipe"] for row in frontier["points"]] == ["label-only", "digits-release", "digits-release"]
+    assert [row["recipe"] for row in frontier["points"]] == ["label-only", "digits-codebook", "digits-codebook"]
     assert frontier["compared"] == 2
     calls.clear()
     run.sweep(recipes, axes, tmp_path, budget="quick")
@@ -116,7 +119,7 @@ def test_points_that_are_done_are_not_done_again_and_label_only_stands_beside_th
     run.sweep(recipes, [parse("perturber.price=1,2")], tmp_path, budget="quick")
     assert len(calls) == 1  # a further value, and the floor stays
     text = as_text(json.loads((tmp_path / "frontier.json").read_text()))
-    assert "digits-release price=2" in text
+    assert "digits-codebook price=2" in text
     assert "60.0 [58.0, 62.0]" in text
     assert "0.80" in text
 
@@ -138,7 +141,7 @@ def test_a_point_that_failed_says_why_and_the_picture_is_the_same_bytes_each_tim
 def test_ray_that_is_not_there_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DeviceFailed, match=r"pip install 'edgeveil\[ray\]'"):
-        run.sweep([Recipe.find("digits-release")], [], tmp_path, engine="ray")
+        run.sweep([Recipe.find("digits-codebook")], [], tmp_path, engine="ray")
 
 
 @pytest.fixture
@@ -193,6 +196,22 @@ def test_a_sweep_on_a_ray_cluster(recipe_file, tmp_path, monkeypatch):
     frontier = run.sweep([Recipe.find(recipe_file)], [], tmp_path / "out", engine="ray", jobs=1, attacks="codes")
     assert [row["recipe"] for row in frontier["points"]] == ["label-only", "small-label-only"]
     assert all(row["target"]["accuracy"] > 0.9 for row in frontier["points"])
+
+
+@pytest.mark.slow
+def test_a_sweep_attacks_as_the_audit_does(tmp_path):
+    trained = train(small_recipe(write_npz(tmp_path)), tmp_path / "run")
+    export(trained.folder, ["workstation"], tmp_path / "export")
+    audited = audit(tmp_path / "export", run=trained.folder, artefact="keras")
+    point = measuring.measure(
+        trained.dataset(), trained.perturber(), trained.classifiers(), attacks="all", seed=trained.recipe.seed
+    )
+    assert point["attacked_by"] == [row["name"] for row in audited["adversaries"]]
+    assert point["not_run"] == audited["not_run"]
+    assert {"inversion", "mixed"} <= set(point["attacked_by"])  # they need the samples behind what left
+    assert point["leak"]["name"] == audited["worst_adaptive"]["name"]
+    assert point["leak"]["accuracy"] == audited["worst_adaptive"]["accuracy"]
+    assert point["target"] == audited["target"]
 
 
 def test_bits_of_recordings_are_over_a_null_of_whole_recordings():

@@ -41,10 +41,14 @@ def test_binary_readings_leave_binary_and_changed(tmp_path):
         "learning_rate": 5e-3,
         "generator": generator,
     }
-    run = train(small_recipe(path, epochs=12, floor=0.8, perturber=section), tmp_path / "run")
+    run = train(small_recipe(path, epochs=20, floor=0.5, perturber=section), tmp_path / "run")
     sent = run.perturber().perturb(x)["frame"]
     assert run.perturber().kind == "ngp"
     assert set(np.unique(sent)) == {0, 1}
-    assert (sent != x).any()
-    found = run.facts["validation"]
-    assert found["sensitive_accuracy"] < 0.8  # three copies of z: it would be 1 had nothing been learned
+    # What is learned differs from seed to seed: over five, 95 % of rows changed at least, and the cross-entropy of D_z
+    # fell to 0.37 of what it is after one epoch, when hardly a bit has turned. D_z may still be right: eq. (8) asks for
+    # doubt, not for error.
+    assert (sent != x).any(axis=1).mean() > 0.5
+    first, found = run.metrics("perturber")[0], run.facts["validation"]
+    assert found["unchanged"] < found["rows"] / 2
+    assert found["med_cross_entropy"] < 0.7 * first["validation_med_cross_entropy"]

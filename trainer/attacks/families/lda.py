@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.attacks import features as views
+from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Everywhere, Kind
 
@@ -72,5 +72,5 @@ class WithinY:
 
 
 def _features(problem: Problem, part: Released) -> np.ndarray:
-    flat = views.flat(problem, part)
+    flat = features.flat(problem, part)
     return flat if part.also is None else np.concatenate([flat, part.also.astype(np.float32)], axis=1)

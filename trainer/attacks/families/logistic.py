@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgeveil.trainer.attacks import features as views
+from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.families.estimator import EstimatorAttack, log_loss
 from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Everywhere, Kind
@@ -24,16 +24,16 @@ class Logistic(Everywhere):
         from sklearn.linear_model import LogisticRegression
 
         problem = problem.capped(problem.budget.rows)
-        standard = views.Standard.of(views.flat(problem, problem.fit))
+        standard = features.Standard.fit(features.flat(problem, problem.fit))
 
         def view(part: Released) -> np.ndarray:
-            return np.concatenate([standard.apply(views.flat(problem, part)), views.side(problem, part)], axis=1)
+            return np.concatenate([standard.apply(features.flat(problem, part)), features.side(problem, part)], axis=1)
 
-        features = view(problem.fit)
+        seen = view(problem.fit)
         rows = len(problem.fit) + len(problem.stop)
         attacks = [
             EstimatorAttack(
-                LogisticRegression(C=c, max_iter=200, tol=1e-3).fit(features, problem.fit.z),
+                LogisticRegression(C=c, max_iter=200, tol=1e-3).fit(seen, problem.fit.z),
                 view,
                 problem.z_classes,
                 rows,

@@ -1,4 +1,4 @@
-"""How every neural adversary is trained: a trunk reads x', what is known beside it joins late, and it stops early.
+"""Training of neural adversaries: a trunk on x', side information joined late, early stopping.
 
 The logits start from log P(z|y), counted: the network has to learn only what x' tells beyond y, and one that learns
 nothing is exactly at chance.
@@ -12,7 +12,7 @@ from typing import Any, Callable
 import numpy as np
 from scipy import special
 
-from edgeveil.trainer.attacks import features as views
+from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Kind
 
@@ -81,12 +81,12 @@ def train(problem: Problem, trunk: Trunk, seed: int, *, fit: Released, stop: Rel
     import keras
 
     keras.utils.set_random_seed(seed)
-    standard = views.Standard.of(views.unit(problem, fit))
+    standard = features.Standard.fit(features.unit(problem, fit))
 
     def look(part: Released) -> list[np.ndarray]:
         return inputs(problem, standard, part)
 
-    model = build(problem, trunk, side_width=views.side(problem, fit).shape[1])
+    model = build(problem, trunk, side_width=features.side(problem, fit).shape[1])
     rows = learn(model, look, fit, stop, problem.budget, rate=rate)
     return NetworkAttack(model, look, rows)
 
@@ -152,14 +152,14 @@ def descend(
 
 
 def build(problem: Problem, trunk: Trunk, side_width: int) -> Any:
-    """Readings (batch, *shape), side (batch, k) and log P(z|y) (batch, classes) to logits (batch, classes of z)."""
+    """Samples (batch, *shape), side (batch, k) and log P(z|y) (batch, classes) to logits (batch, classes of z)."""
     import keras
 
     reading = keras.Input(problem.input.shape, name="reading")
-    return joined_late(problem, reading, trunk(reading), side_width, None)
+    return join_late(problem, reading, trunk(reading), side_width, None)
 
 
-def joined_late(problem: Problem, reading: Any, features: Any, side_width: int, already: Any) -> Any:
+def join_late(problem: Problem, reading: Any, features: Any, side_width: int, already: Any) -> Any:
     """The model whose logits are log P(z|y), plus ``already`` where given, plus what features and side tell."""
     import keras
 
@@ -181,10 +181,10 @@ def logits(model: Any, *arrays: np.ndarray, rows_at_once: int = 2048) -> np.ndar
     return np.concatenate(pieces)
 
 
-def inputs(problem: Problem, standard: views.Standard, part: Released) -> list[np.ndarray]:
+def inputs(problem: Problem, standard: features.Standard, part: Released) -> list[np.ndarray]:
     """What the network reads of each row."""
     return [
-        standard.apply(views.unit(problem, part)).astype(np.float32),
-        views.side(problem, part),
+        standard.apply(features.unit(problem, part)).astype(np.float32),
+        features.side(problem, part),
         np.log(problem.base(part)).astype(np.float32),
     ]

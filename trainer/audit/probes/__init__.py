@@ -1,8 +1,8 @@
-"""Probes ask other questions than "who is z?": one file each, and each a few rows of the audit document.
+"""Probes: attacks other than attribute inference (linkage, membership, copies, codes), one file each.
 
 Every probe is a module with ``run(released, dataset, rows, budget, seed)``, where ``released`` are the rows ``rows``
 (row numbers of ``dataset``, in the order classifiers, perturber, test) as they left. It returns a list of rows
-(``probe_row`` of docs/schemas/audit.schema.json), each one of
+(``probe_row`` of docs/reference/schemas/audit.schema.json), each one of
 
 * ``{"name", "value", "low", "high", "n", "chance", "meaning"}``: a rate or an area with its 95 % interval (None where
   there is none), ``n`` rows, pairs or tracks behind it, and ``chance``, what an attacker has who knows y alone;

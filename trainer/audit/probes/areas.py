@@ -31,7 +31,7 @@ class Scored:
     def measured(self, measure: Callable[[Curve], float], rng: np.random.Generator) -> Interval:
         """``measure`` averaged over folds, with the 2.5 % and 97.5 % quantiles of resampled units."""
         pieces = [self.fold == fold for fold in np.unique(self.fold)]
-        curves = [(Curve.of(self.score[piece], self.positive[piece]), piece) for piece in pieces]
+        curves = [(Curve.ranked(self.score[piece], self.positive[piece]), piece) for piece in pieces]
         units, number = np.unique(np.stack([self.a, self.b]), return_inverse=True)
         number = number.reshape(2, -1)
         same = number[0] == number[1]
@@ -61,7 +61,7 @@ class Curve:
     of_negatives: np.ndarray
 
     @classmethod
-    def of(cls, score: np.ndarray, positive: np.ndarray) -> Curve:
+    def ranked(cls, score: np.ndarray, positive: np.ndarray) -> Curve:
         """Ranks of scores (n,), and which are positive; nothing is counted yet."""
         rank = np.unique(score, return_inverse=True)[1].reshape(-1)
         return cls(rank, positive.astype(bool), np.empty(0), np.empty(0))
@@ -75,7 +75,7 @@ class Curve:
 
 def curve(score: np.ndarray, positive: np.ndarray) -> Curve:
     """Scores (n,) as one curve, each counting once."""
-    return Curve.of(score, positive).weighted(np.ones(len(score)))
+    return Curve.ranked(score, positive).weighted(np.ones(len(score)))
 
 
 def area(curve: Curve) -> float:

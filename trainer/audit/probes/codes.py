@@ -1,7 +1,7 @@
-"""Attackers of a release's codes, who link T releases of one source: as strong as networks on x', and a hundredth of
+"""Attackers of a codebook's codes, who link T releases of one source: as strong as networks on x', and a hundredth of
 their time.
 
-Different readings with one (y, z) are put together, T = 1, 4 and 16 of them, as if an attacker knew that they belong
+Different samples with one (y, z) are put together, T = 1, 4 and 16 of them, as if an attacker knew that they belong
 together. Three attackers, all given y: *Bayes knowing the channel* sums log P(c' | y, z) with the true Q, *sum of
 log-posteriors* counts c' as it arrives, and the *forest* looks at the histogram of a track's codes and at how they
 follow each other, which no sum sees. At T = 1 the first is right as often as the certificate's plug-in value says.
@@ -21,7 +21,7 @@ from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.probes.answer import not_run, row
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures.attack_metrics import counted_prior
-from edgeveil.trainer.measures.certificate import count, through
+from edgeveil.trainer.measures.certificate import count, released_counts
 from edgeveil.trainer.measures.intervals import rate
 
 LENGTHS = (1, 4, 16)
@@ -73,7 +73,7 @@ def _knowing(learn: Released, codes: Codes, classes: tuple[int, int]) -> np.ndar
     if codes.channel is None or sent is None:
         return None
     q = codes.channel / codes.channel.sum(axis=1, keepdims=True)
-    counts = through(count(learn.y, sent, learn.z, shape=(classes[0], len(q), classes[1])), q)
+    counts = released_counts(count(learn.y, sent, learn.z, shape=(classes[0], len(q), classes[1])), q)
     return shrunk(counts, counted_prior(learn.y, learn.z, classes), SHRINKAGE)
 
 

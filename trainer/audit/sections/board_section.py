@@ -94,12 +94,12 @@ def _kept(declared: Sequence[Mapping[str, Any]], perturbed: Perturbed) -> Sequen
     """Behind a channel both sides have what the board drew; only what is before it can differ, and is compared."""
     if perturbed.table is None:
         return declared
-    hidden = isinstance(perturbed.funnel, str) or perturbed.funnel.hidden_label
+    hidden = isinstance(perturbed.bottleneck, str) or perturbed.bottleneck.hidden_label
     return [] if hidden else [output for output in declared if output["kind"] == "label"]
 
 
 def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same readings through the same artefact here, with the noise that was drawn there."""
+    """The same samples through the same artefact here, with the noise that was drawn there."""
     manifest = {**subject.manifest, "outputs": [*subject.manifest["outputs"], *further_outputs(subject)]}
     pipeline = load_pipeline(manifest, subject.members, subject.runs_here())
     try:
@@ -113,7 +113,7 @@ def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) 
 
 
 def _compared(name: str, kind: str, here: np.ndarray, there: np.ndarray, cluster: np.ndarray | None) -> dict[str, Any]:
-    """How many readings came out otherwise there, the share with its interval, and a frame's largest difference."""
+    """How many samples came out otherwise there, the share with its interval, and a frame's largest difference."""
     other = (here != there).reshape(len(here), -1).any(axis=1)
     share = interval(intervals.rate(other, cluster))
     apart = np.abs(here.astype(np.float64) - there.astype(np.float64)).max() if kind == "frame" else None

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import sequences
-from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Anatomy
+from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Bottleneck
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.channels import total_variation
@@ -29,7 +29,7 @@ def refused(reason: str) -> dict[str, Any]:
 
 def section(
     dataset: Dataset,
-    found: Anatomy,
+    found: Bottleneck,
     outputs: Mapping[str, np.ndarray],
     *,
     table: np.ndarray | None,
@@ -74,9 +74,9 @@ def section(
     groups = 1 if found.hidden_label else classes[0]
     halves = None
     if dataset.cluster_kind == "subject":
-        halves = over_people(test.y, sent[first:], test.z, test.cluster, q=q, classes=classes, rng=rng)
+        halves = people_certificate(test.y, sent[first:], test.z, test.cluster, q=q, classes=classes, rng=rng)
     return {
-        "given": certified.enough,
+        "given": certified.sufficient,
         "sentence": certified.sentence(of),
         "population_free": population_free(certified.capacity, hidden_label=found.hidden_label),
         **{name: _short(value) for name, value in asdict(certified).items()},
@@ -92,14 +92,14 @@ def section(
                 for t in (RELEASES if table is not None else ())
             ]
             or [{"releases": t, "accuracy": _short(certified.plug_in)} for t in RELEASES],
-            "different_x": different_x(
+            "different_x": linked_samples(
                 dataset, released[learned], released[first:], codes=q.shape[1], classes=classes, rng=rng
             ),
         },
     }
 
 
-def different_x(
+def linked_samples(
     dataset: Dataset,
     learn: np.ndarray,
     judge: np.ndarray,
@@ -108,7 +108,7 @@ def different_x(
     classes: tuple[int, int],
     rng: np.random.Generator,
 ) -> list[dict[str, Any]]:
-    """T readings of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
+    """T samples of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
 
     ``learn`` are the codes of the second slice, which the attack learns from, ``judge`` those of the test slice.
     """
@@ -164,7 +164,7 @@ def strata_of(dataset: Dataset, names: list[str]) -> np.ndarray | None:
     return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _number(found: Anatomy, sent: np.ndarray, classes: int) -> int:
+def _number(found: Bottleneck, sent: np.ndarray, classes: int) -> int:
     if found.rows is not None:
         return found.rows
     return -(-(int(sent.max()) + 1) // classes) * classes
@@ -186,7 +186,7 @@ def _scope(stream: Mapping[str, Any] | None) -> str:
     return SINGLE
 
 
-def over_people(
+def people_certificate(
     y: np.ndarray,
     code: np.ndarray,
     z: np.ndarray,
@@ -210,7 +210,7 @@ def over_people(
     for _ in range(halvings):
         first = np.isin(person, rng.permutation(people)[: len(people) // 2])
         halves = [
-            certificate.through(certificate.count(y[rows], code[rows], z[rows], shape=shape), q)
+            certificate.released_counts(certificate.count(y[rows], code[rows], z[rows], shape=shape), q)
             for rows in (first, ~first)
         ]
         counted += [certificate.bayes_accuracy(half) for half in halves]

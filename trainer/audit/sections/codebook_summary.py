@@ -1,4 +1,4 @@
-"""One page on a release: its certificate, what attackers of its codes reach, and what it keeps."""
+"""The figures of a codebook on one page: certificate, attacks on its codes, retained properties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy import stats
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.families.code_counts import shrunk
-from edgeveil.trainer.audit.sections.retained import kept
+from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import attack_metrics, certificate, intervals
 
@@ -32,7 +32,7 @@ def measure(
     tried: int,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Measure ``perturb`` (raw readings to outputs ``frame``, ``label``, ``code``, and ``sent`` where a channel draws).
+    """Measure ``perturb`` (raw samples to outputs ``frame``, ``label``, ``code``, and ``sent`` where a channel draws).
 
     ``codes`` is their number over all classes, ``channel`` the shipped integers (codes, codes), None where c' = c;
     ``code`` is c', and ``sent`` c before the channel. ``strata`` (N,) are those rows of the data set within which z is
@@ -61,7 +61,7 @@ def measure(
     )
     counts = certificate.count(second.y, seen["code"], second.z, shape=(classes[0], codes, classes[1]))
     counted = _attacked(shrunk(counts, prior, WEIGHT)[test.y, out["code"]], test)
-    again = crossed(test, out["code"], prior, codes=codes, chance=chance.majority, rng=rng)
+    again = cross_validated(test, out["code"], prior, codes=codes, chance=chance.majority, rng=rng)
     distance = (dataset.unit(test.x) - dataset.unit(out["frame"])).reshape(len(test), -1)
     return {
         "rows": len(test),
@@ -75,12 +75,12 @@ def measure(
         "code_counts_crossed": again,
         "attack": max(counted, again, key=lambda rate: rate["accuracy"]),
         "pooled": [_pooled(length, (second, seen), (test, out), classes, codes, rng) for length in POOLED],
-        "kept": kept(dataset, test, out["frame"]),
+        "kept": correlations(dataset, test, out["frame"]),
         "distance": float(np.linalg.norm(distance, axis=1).mean()),
     }
 
 
-def crossed(
+def cross_validated(
     part: Part, code: np.ndarray, prior: np.ndarray, *, codes: int, chance: float, rng: np.random.Generator
 ) -> dict[str, float]:
     """Right answers and AUC of an attack on each row by counts on the other folds of the same rows.
@@ -142,7 +142,7 @@ def _pooled(
     codes: int,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """Different readings of one (y, z), linked: the sum of log-posteriors on codes, and on y-hat alone beside it."""
+    """Different samples of one (y, z), linked: the sum of log-posteriors on codes, and on y-hat alone beside it."""
     found: dict[str, Any] = {"releases": length}
     for name, of in (("code", "code"), ("label_only", "label")):
         try:

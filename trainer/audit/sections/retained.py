@@ -1,4 +1,4 @@
-"""What x' still tells of harmless properties of *this* x: what a perturber gives beyond label-only, whose answer is 0.
+"""Properties of x that x' retains: what a perturber gives beyond label-only, which retains none.
 
 Everything is taken within y: the class leaves anyway, and a property that follows the class (light from the left, many
 access points in one building) would be credited to any perturber that keeps y. What is kept of a property is leakage
@@ -21,15 +21,15 @@ from edgeveil.trainer.audit.sections.utility import (
     accuracy,
     chances,
     correlation,
+    discriminator_accuracy,
     properties,
     residual,
-    told_apart,
 )
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.moments import MOMENTS, moments
 
-ALIKE_ROWS = 2_000  # for pictures compared one by one
+SIMILARITY_ROWS = 2_000  # for pictures compared one by one
 MEANING = {
     "train_on_it": "trained on what leaves (raw: on raw readings), tried on clean test readings",
     "read_from_it": "trained on what leaves, tried on what leaves: leakage about each property",
@@ -55,17 +55,19 @@ def section(
         "attributes": {p.name: {"classes": p.classes, "named_by_recipe": p.name in named} for p in known},
         "chance": dict(chances(dataset, known)),
         "perturbed": found,
-        "kept": kept_with_intervals(dataset, test, frames[-len(test) :]),
+        "kept": correlations_with_intervals(dataset, test, frames[-len(test) :]),
         "distance": _spread(intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)),
-        "alike": _alike(dataset, test, shown["test"].u, seed),
+        "alike": _similarity(dataset, test, shown["test"].u, seed),
         "meaning": dict(MEANING),
     }
 
 
-def beside(dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, seed: int) -> dict[str, dict[str, Any]]:
-    """The same networks on raw readings and on label-only, as its mean (``means``, frames of all rows) and as a donor.
+def label_only(
+    dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, seed: int
+) -> dict[str, dict[str, Any]]:
+    """The same networks on raw samples and on label-only, as its mean (``means``, frames of all rows) and as a donor.
 
-    ``label`` (n,) is y-hat of the rows of the three slices. A donor is a random training reading of class y-hat: it
+    ``label`` (n,) is y-hat of the rows of the three slices. A donor is a random training sample of class y-hat: it
     shows how much of a row's figures is due to donors alone.
     """
     effort, known = EFFORT[budget], properties(dataset)
@@ -83,17 +85,17 @@ def beside(dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, 
     }
 
 
-def kept(dataset: Dataset, part: Part, frames: np.ndarray) -> dict[str, float]:
+def correlations(dataset: Dataset, part: Part, frames: np.ndarray) -> dict[str, float]:
     """Correlation within y between x and x' by property, for rows ``part`` and their raw ``frames`` (n, *shape).
 
     Ink, slant and stroke are measured on images. An attribute that the data set knows is looked up where every frame is
-    a reading of the data set (donors); else it is left out, for nobody knows it of a frame that is nobody's.
+    a sample of the data set (donors); else it is left out, for nobody knows it of a frame that is nobody's.
     """
-    return {name: found["correlation"] for name, found in kept_with_intervals(dataset, part, frames).items()}
+    return {name: found["correlation"] for name, found in correlations_with_intervals(dataset, part, frames).items()}
 
 
-def kept_with_intervals(dataset: Dataset, part: Part, frames: np.ndarray) -> dict[str, dict[str, Any]]:
-    """As ``kept``, each with its 95 % interval."""
+def correlations_with_intervals(dataset: Dataset, part: Part, frames: np.ndarray) -> dict[str, dict[str, Any]]:
+    """As ``correlations``, each with its 95 % interval."""
     found = {}
     if dataset.input.kind == "image":
         before, after = moments(dataset.unit(part.x)), moments(dataset.unit(frames))
@@ -106,7 +108,7 @@ def kept_with_intervals(dataset: Dataset, part: Part, frames: np.ndarray) -> dic
     return found
 
 
-def within(a: np.ndarray, b: np.ndarray, y: np.ndarray) -> float:
+def correlation_within_y(a: np.ndarray, b: np.ndarray, y: np.ndarray) -> float:
     """Correlation of a and b (n,) after the mean of each class of y (n,) is taken off; 0 where either does not vary."""
     a, b = residual(a, y), residual(b, y)
     scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
@@ -118,7 +120,7 @@ def _row(
 ) -> dict[str, Any]:
     clean = Shown(dataset.unit(dataset.part("test").x), dataset.slices.test)
     reader = Reader(dataset, shown["training"], known, effort, seed)
-    # Real readings to learn on are those of the first slice, and made ones are of the second: no row is seen as both.
+    # Real samples to learn on are those of the first slice, and made ones are of the second: no row is seen as both.
     first = Shown(dataset.unit(dataset.part("classifiers").x), dataset.slices.classifiers)
     half = len(clean.rows) // 2
     order = np.random.default_rng([seed, 8]).permutation(len(clean.rows))
@@ -128,7 +130,7 @@ def _row(
     return {
         "train_on_it": reader.score(clean),
         "read_from_it": reader.score(shown["test"]),
-        "told_apart": told_apart(dataset, (first, real), (shown["second"], made), effort, seed),
+        "told_apart": discriminator_accuracy(dataset, (first, real), (shown["second"], made), effort, seed),
     }
 
 
@@ -142,13 +144,13 @@ def _by_slice(dataset: Dataset, frames: np.ndarray) -> dict[str, Shown]:
     }
 
 
-def _alike(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[str, Any] | None:
+def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[str, Any] | None:
     """Mean SSIM and PSNR (dB) between pictures and what leaves in their place; None for vectors."""
     if dataset.input.kind != "image":
         return None
     import tensorflow as tf
 
-    some = np.random.default_rng([seed, 9]).permutation(len(test))[:ALIKE_ROWS]
+    some = np.random.default_rng([seed, 9]).permutation(len(test))[:SIMILARITY_ROWS]
     before, after = dataset.unit(test.x[some]), u[some]
     side = min(11, *dataset.input.shape[:2])
     cluster = None if test.cluster is None else test.cluster[some]

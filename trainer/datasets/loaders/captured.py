@@ -1,4 +1,4 @@
-"""Sensor frames to readings for training, through the very code that a device runs (edge_runtime/capture.py)."""
+"""Sensor frames to samples for training, by the code that a device runs (edge_runtime/capture)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.capture.crops import Capture as Runner
-from edgeveil.edge_runtime.errors import BadInput, BundleRefused, FrameDropped
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.trainer.datasets.base import Labels
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.capture import Capture
 
 
-def through(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-    """(number of the frame, reading) for every frame of one recording, in order, that shows one person, or is whole.
+def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+    """(number of the frame, sample) for every frame of one recording, in order, that shows one person, or is whole.
 
-    Nobody knows whose label it would be where there are several. Raises ``BadInput`` for what no device would run.
+    A frame of several people is left out: a label is of one of them. Raises ``BadInput`` for frames of another shape.
     """
-    runner = Runner(checked(capture))
+    runner = Runner({"capture": capture.manifest(), "input": capture.input()})
     for number, data in enumerate(frames):
         try:
             found = runner.frames(RawFrame(data, number))
@@ -35,19 +34,8 @@ def through(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[tuple[in
             yield number, found[0][1]._data
 
 
-def checked(capture: Capture) -> dict[str, Any]:
-    """The manifest's ``capture`` and ``input`` as the edge would take them. Raises ``BadInput``."""
-    manifest = {"capture": capture.manifest(), "input": capture.input()}
-    try:
-        check_capture(manifest["capture"], manifest["input"])
-    except BundleRefused as refusal:
-        problem = str(refusal).partition(": ")[2].rpartition(". ")[0]
-        raise BadInput(f"`[capture]` does not hold: {problem}. Correct the recipe.") from None
-    return manifest
-
-
 def captured(readings: Readings, capture: Capture) -> Readings:
-    """Readings whose x are sensor frames, as readings of what is cut out of them.
+    """Readings whose x are sensor frames, as samples of what is cut out of them.
 
     Frames of one session are taken as one recording, in the order of their rows. Raises ``BadInput``.
     """
@@ -55,7 +43,7 @@ def captured(readings: Readings, capture: Capture) -> Readings:
     rows, x = [], []
     for one in np.unique(session):
         here = np.flatnonzero(session == one)
-        for number, reading in through(capture, readings.x[here]):
+        for number, reading in capture_frames(capture, readings.x[here]):
             rows.append(here[number])
             x.append(reading)
     if not rows:
@@ -64,7 +52,7 @@ def captured(readings: Readings, capture: Capture) -> Readings:
     keep = np.array(rows)[order]
     about = capture.input()
 
-    def of(values: Any) -> Any:
+    def kept(values: Any) -> Any:
         return None if values is None else values[keep]
 
     labels = readings.labels
@@ -76,8 +64,8 @@ def captured(readings: Readings, capture: Capture) -> Readings:
         kind=about["kind"],
         low=readings.low if about["low"] is None else about["low"],
         high=readings.high if about["high"] is None else about["high"],
-        subject=of(readings.subject),
-        session=of(readings.session),
+        subject=kept(readings.subject),
+        session=kept(readings.session),
         attributes={name: values[keep] for name, values in readings.attributes.items()},
         labels=None if labels is None else Labels(labels.values[keep], labels.wanted),
     )

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.downloads import checked
+from edgeveil.trainer.datasets.downloads import checked_path
 from edgeveil.trainer.datasets.readings import Readings
 
 FILE = "utd_mhad/utd_mhad_depth_80x64_10fps.npz"
@@ -30,7 +30,7 @@ SOURCE = (
 # 12, 26 bowl, lunge.
 GROUPS = {"arms": (1, 3, 4, 6), "walk": (22, 23), "sit": (24, 25), "step": (12, 26)}
 # What moves the whole body looks alike whoever does it: of people who were not in training "movement" is read right far
-# more often than "action" (docs/results-streams.md), whose swipes one person makes standing and the next walking.
+# more often than "action" (docs/results/streams.md), whose swipes one person makes standing and the next walking.
 TARGETS = {"action": GROUPS, "movement": {name: GROUPS[name] for name in ("walk", "sit", "step")}}
 PEOPLE = tuple(range(1, 9))
 CALIBRATED = (1, 2, 3, 4, 5)  # the rest stay unseen until section 6.6's question is asked
@@ -54,7 +54,7 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, mid
     groups = TARGETS[target]
     if not people or len(set(people)) != len(people) or not set(people) <= set(PEOPLE):
         raise BadInput(f"`data.people`: expected different numbers of 1 to 8; got {list(people)}.")
-    with np.load(checked(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
+    with np.load(checked_path(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
         depth, frame = file["depth_mm"], file["frame"].astype(np.int64)
         key = np.stack([file["action"], file["subject"], file["trial"]], axis=1).astype(np.int64)
         length = {tuple(k): int(n) for k, n in zip(file["sequence_key"].tolist(), file["sequence_frames"], strict=True)}

@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.readings import Readings, of_digits
+from edgeveil.trainer.datasets.readings import Readings, digit_readings
 
 # Of the pixels as uint8 (1797, 8, 8) followed by the digits as uint8, both in C order.
 SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
@@ -30,4 +30,4 @@ def load(*, target: str, sensitive: str) -> Readings:
             f"Expected scikit-learn's digits with SHA-256 {SHA256}; got {found}. "
             "Install scikit-learn anew from the locked requirements."
         )
-    return of_digits(x, digit, target=target, sensitive=sensitive, high=16.0)
+    return digit_readings(x, digit, target=target, sensitive=sensitive, high=16.0)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.readings import Readings, of_digits
+from edgeveil.trainer.datasets.readings import Readings, digit_readings
 
 ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FILES = {  # images or labels: file, SHA-256, in the order they are pooled
@@ -37,14 +37,14 @@ def load(*, target: str, sensitive: str) -> Readings:
     """All 70,000 digits, uint8 (28, 28, 1) from 0 to 255. Raises ``BadInput``: not there, or not those files."""
     data = {kind: b"".join(_read(name, digest)[HEADER[kind] :] for name, digest in FILES[kind]) for kind in FILES}
     x = np.frombuffer(data["images"], np.uint8).reshape(-1, 28, 28)
-    return of_digits(x, np.frombuffer(data["labels"], np.uint8), target=target, sensitive=sensitive, high=255.0)
+    return digit_readings(x, np.frombuffer(data["labels"], np.uint8), target=target, sensitive=sensitive, high=255.0)
 
 
 def _read(name: str, digest: str) -> bytes:
     given = os.environ.get("EDGEVEIL_DATA")
     path = Path(given) / "mnist" / name if given else None
     if path is None or not path.is_file():
-        path = _fetched(name, digest)
+        path = _fetch(name, digest)
     packed = path.read_bytes()
     found = hashlib.sha256(packed).hexdigest()
     if found != digest:
@@ -55,7 +55,7 @@ def _read(name: str, digest: str) -> bytes:
     return gzip.decompress(packed)
 
 
-def _fetched(name: str, digest: str) -> Path:
+def _fetch(name: str, digest: str) -> Path:
     import pooch
 
     cache = Path(pooch.os_cache("edgeveil")) / "mnist"

@@ -15,7 +15,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
-from edgeveil.trainer.datasets.loaders.captured import through
+from edgeveil.trainer.datasets.loaders.captured import capture_frames
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.capture import Capture
 
@@ -37,7 +37,7 @@ def load(*, target: str, sensitive: str, capture: Capture | None, crossings: int
     scene = Scene(seed=SEED, people=1, shape=shape, cast=BUILDS)
     about: list[tuple[int, int, int]] = []
     x, rows = [], []
-    for number, reading in through(capture, _frames(scene, about, crossings)):
+    for number, reading in capture_frames(capture, _frames(scene, about, crossings)):
         x.append(reading)
         rows.append(number)
     if not rows:

@@ -1,4 +1,4 @@
-"""What a board's own compiler makes of an artefact: an artefact more, beside the one that it was made of.
+"""An artefact compiled by a board's own compiler, in addition to the one it was compiled from.
 
 ``edgetpu_compiler`` (x86-64, proprietary) is called where it is on PATH. Nothing here can run what it makes, so nothing
 is measured of it: its golden outputs and its tolerance are those of the file that it was made of, and its device is
@@ -22,7 +22,7 @@ from edgeveil.edge_runtime.device import EDGETPU, EDGETPU_OPERATION
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.compiled import FOR
 from edgeveil.edge_runtime.manifest.schema import check_manifest
-from edgeveil.trainer.export.artefact import Made
+from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.graphs.tflite import read_tflite
 
 COMPILE_LIMIT_S = 600
@@ -51,7 +51,7 @@ class Compiled:
         return f"compiled by {self.by} as {self.name}" if self.entries else f"exported uncompiled: {self.why}"
 
 
-def compile_for(profiles: Sequence[Profile], made: Sequence[Made]) -> dict[str, Compiled]:
+def compile_for(profiles: Sequence[Profile], made: Sequence[Artefact]) -> dict[str, Compiled]:
     """What the compilers of these boards made of the int8 artefact, by the compiler's name."""
     source = "-".join(FOR[EDGETPU])
     one = next((one for one in made if one.name == source), None)
@@ -59,7 +59,7 @@ def compile_for(profiles: Sequence[Profile], made: Sequence[Made]) -> dict[str, 
     return {compiler: _compiled(compiler, one) for compiler in sorted(wanted) if one}
 
 
-def _compiled(compiler: str, one: Made) -> Compiled:
+def _compiled(compiler: str, one: Artefact) -> Compiled:
     found = Compiled(one.name)
     program = shutil.which(compiler)
     if program is None:

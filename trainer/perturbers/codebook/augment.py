@@ -1,7 +1,7 @@
 """Copies of a picture that show the same thing a little nearer, further, larger or elsewhere.
 
 What an encoder gets wrong about somebody it never saw is wrong again and again, and so tells who it is; copies make it
-right more often (docs/streams.md).
+right more often (docs/explanation/streams.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The channel Q(c'|c) of a release: nothing, the least noise under a bound on the posterior, or independence.
+"""The channel Q(c'|c) of a codebook: nothing, the least noise under a bound on the posterior, or independence.
 
 A channel keeps to its class y-hat, so it is one block per class, found alone, and shipped as integers: every row of the
 table sums to the same power of two, and what is certified is those integers, not the real numbers they came from.

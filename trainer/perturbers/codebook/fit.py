@@ -1,4 +1,4 @@
-"""A release: the encoder says a class and one of its codes, a channel may change the code, and a picture of it leaves.
+"""A codebook: the encoder says a class and one of its codes, a channel may change the code, and a picture of it leaves.
 
 Theorem 1's A* (paper 001) made finite. What leaves is a function of c' and fresh noise, so by data processing nobody
 learns more of x than c' tells, and that is counted (edgeveil.trainer.measures.certificate), not attacked.
@@ -14,6 +14,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import (
     channel,
     decoder,
@@ -24,15 +26,25 @@ from edgeveil.trainer.perturbers.codebook import (
     unseen_people_gate,
 )
 from edgeveil.trainer.perturbers.codebook.targets import Kept, fit_kept
-from edgeveil.trainer.recipe.perturber import Release
+from edgeveil.trainer.progress import Advance, progress
+from edgeveil.trainer.recipe.perturber import Codebook
+from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.prediction import predict
 
 Functions = dict[str, Callable[[np.ndarray], np.ndarray]]
 
 
 def fit(
-    dataset: Dataset, rng: np.random.Generator, budget: Any, run: Run, *, functions: Functions | None = None
+    section: Codebook,
+    dataset: Dataset,
+    *,
+    goal: Goal,
+    rng: np.random.Generator,
+    budget: Budget,
+    log: Log,
+    functions: Functions | None = None,
 ) -> FittedPerturber:
     """Train encoder and codes, find the channel and draw the codes, as the recipe's ``[perturber]`` says.
 
@@ -44,23 +56,27 @@ def fit(
 
     from edgeveil.models import encoders
 
-    section = run.recipe.perturber
-    if not isinstance(section, Release):
-        raise BadInput(f'Expected a recipe whose perturber is "release"; got "{section.kind}".')
     if section.synthesis == "donor":
         _consent(dataset, section)  # before the slow part
     keras.utils.set_random_seed(int(rng.integers(2**32)))
-    first, _ = run.hold_out(dataset.part("classifiers"))
-    second, _ = run.hold_out(dataset.part("perturber"))
-    prepared = prepare(dataset, first, section, functions, rng, budget, report=_metric(run, "trunk"))
-    if run.recipe.limits.unseen_accuracy is not None:
-        _gate(dataset, section, functions, rng, budget, run)
+    first, _ = fit_and_validation(dataset, "classifiers")
+    second, _ = fit_and_validation(dataset, "perturber")
+    with progress("trunk of the codebook", total=budget.epochs) as advance:
+        report = _metric(log, "trunk", advance)
+        prepared = prepare(dataset, first, section, functions, rng, budget, report=report)
+    if goal.limits.unseen_accuracy is not None:
+        people = dataset.rows(np.concatenate([first.index, second.index]))
+        _gate(dataset, people, section, functions, rng, budget, log)
     stream = streams.stream(section.hold, section.acknowledge)
     if stream is not None and stream["hold"] != "frame":
         u, trunk = dataset.unit(second.x), prepared.trunk
         encoder = encoders.encoder(trunk.below, trunk.label)
         return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
-    return finish(prepared, dataset, second, section, rng=rng, report=_metric(run, "codes"))
+    reports = 1 if section.method == "residual" else funnel.reports(section.steps)
+    with progress("codes and their pictures", total=reports + 1) as advance:
+        fitted = finish(prepared, dataset, second, section, rng=rng, report=_metric(log, "codes", advance))
+        advance()
+    return fitted
 
 
 @dataclass(frozen=True)
@@ -75,10 +91,10 @@ class Prepared:
 def prepare(
     dataset: Dataset,
     first: Part,
-    section: Release,
+    section: Codebook,
     functions: Functions | None,
     rng: np.random.Generator,
-    budget: Any,
+    budget: Budget,
     *,
     report: training.Report = lambda *_: None,
 ) -> Prepared:
@@ -93,7 +109,7 @@ def finish(
     prepared: Prepared,
     dataset: Dataset,
     second: Part,
-    section: Release,
+    section: Codebook,
     *,
     rng: np.random.Generator,
     report: training.Report = lambda *_: None,
@@ -112,12 +128,12 @@ def finish(
         encoder = training.residual_encoder(trunk, before, rows, section, classes=classes, rng=rng, report=report)
     else:
         copies, of = training.augmented(u, section, rng)
-        features = trunk.below.predict(copies, batch_size=1024, verbose=0)
+        features = predict(trunk.below, copies)
         group = of if section.copies > 1 else None
         rows = funnel.Rows(features, kept(copies, second.index[of]), second.y[of], second.z[of], group)
         head = training.code_head(rows, section, classes=classes, rng=rng, report=report)
         encoder = encoders.encoder(trunk.below, trunk.label, head)
-    logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
+    logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
     _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
     table = channel_table(code, second.z, t, section, y_names=dataset.y_names, z_classes=len(dataset.z_names))
     pictures = _picture(dataset, code, t, u, second, encoder, section, rng)
@@ -125,7 +141,7 @@ def finish(
 
 
 def assemble(
-    dataset: Dataset, encoder: Any, table: np.ndarray | None, pictures: np.ndarray, section: Release
+    dataset: Dataset, encoder: Any, table: np.ndarray | None, pictures: np.ndarray, section: Codebook
 ) -> FittedPerturber:
     """The manifest's stages around an encoder, a channel ``table`` (None: c' = c) and the pictures of every code."""
     groups = len(dataset.y_names)
@@ -165,7 +181,7 @@ def assemble(
     ]
     whole = {"shape": [], "dtype": "int64"}
     return FittedPerturber(
-        kind="release",
+        kind="codebook",
         input=dataset.input,
         stages=tuple(stages),
         outputs=(
@@ -181,7 +197,7 @@ def assemble(
 
 
 def _rows(
-    dataset: Dataset, part: Part, section: Release, functions: Functions | None, rng: np.random.Generator
+    dataset: Dataset, part: Part, section: Codebook, functions: Functions | None, rng: np.random.Generator
 ) -> tuple[funnel.Rows, Kept]:
     """Unit-cube readings of some rows with their copies, and T fitted on them."""
     u = dataset.unit(part.x)
@@ -191,21 +207,26 @@ def _rows(
 
 
 def _gate(
-    dataset: Dataset, section: Release, functions: Functions | None, rng: np.random.Generator, budget: Any, run: Run
+    dataset: Dataset,
+    people: Part,
+    section: Codebook,
+    functions: Functions | None,
+    rng: np.random.Generator,
+    budget: Budget,
+    log: Log,
 ) -> None:
-    """Ask encoders about people they never saw, and put into run.json what came of it."""
+    """Measure encoders on people whom they never saw, and record the accuracies."""
     import keras
 
-    first, second = run.hold_out(dataset.part("classifiers"))[0], run.hold_out(dataset.part("perturber"))[0]
-    both = dataset.rows(np.concatenate([first.index, second.index]))
     held = streams.stream(section.hold)
 
     def without(part: Part) -> Any:
         trunk = prepare(dataset, part, section, functions, rng, budget).trunk
         model = keras.Model(trunk.below.inputs, trunk.label(trunk.below.output))
-        return lambda x: model.predict(dataset.unit(x), batch_size=1024, verbose=0).argmax(axis=1)
+        return lambda x: predict(model, dataset.unit(x)).argmax(axis=1)
 
-    run.record(unseen_people=unseen_people_gate.leave_one_out(dataset, both, without, held["votes"] if held else None))
+    votes = held["votes"] if held else None
+    log.record(unseen_people=unseen_people_gate.leave_one_out(dataset, people, without, votes))
 
 
 def _held(
@@ -214,7 +235,7 @@ def _held(
     kept: np.ndarray,
     u: np.ndarray,
     part: Part,
-    section: Release,
+    section: Codebook,
     stream: Mapping[str, Any],
     rng: np.random.Generator,
 ) -> FittedPerturber:
@@ -229,12 +250,16 @@ def _held(
     return streams.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
 
-def _metric(run: Run, stage: str) -> training.Report:
-    return lambda step, values: run.metric(stage=stage, step=step, **values)
+def _metric(log: Log, stage: str, advance: Advance) -> training.Report:
+    def report(step: int, values: dict[str, float]) -> None:
+        log.metric(stage=stage, step=step, **values)
+        advance(**values)
+
+    return report
 
 
 def channel_table(
-    code: np.ndarray, z: np.ndarray, kept: np.ndarray, section: Release, *, y_names: Sequence[str], z_classes: int
+    code: np.ndarray, z: np.ndarray, kept: np.ndarray, section: Codebook, *, y_names: Sequence[str], z_classes: int
 ) -> np.ndarray | None:
     """The shipped integers (codes, codes), or None for c' = c; each class by the rows that were taken for it.
 
@@ -268,7 +293,7 @@ def _picture(
     u: np.ndarray,
     part: Part,
     encoder: Any,
-    section: Release,
+    section: Codebook,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Unit-cube pictures float32 (codes * copies, *shape), those of a code after each other."""
@@ -279,8 +304,8 @@ def _picture(
         return synthesis.centroids(u, code, kept, codes=total, per_class=section.codes, subject=subject, fewest=fewest)
 
     def read(pictures: np.ndarray) -> np.ndarray:
-        out = encoder.predict(pictures, batch_size=1024, verbose=0)
-        # A held release's encoder says the class alone.
+        out = predict(encoder, pictures)
+        # A held codebook's encoder says the class alone.
         logits = out[encoder.output_names.index("label_logits")] if isinstance(out, (list, tuple)) else out
         raw = np.exp(logits - logits.max(axis=1, keepdims=True))
         return raw / raw.sum(axis=1, keepdims=True)
@@ -305,5 +330,5 @@ def _picture(
     return u[rows]
 
 
-def _consent(dataset: Dataset, section: Release) -> np.ndarray | None:
+def _consent(dataset: Dataset, section: Codebook) -> np.ndarray | None:
     return synthesis.check_consent(dataset.consent, public=section.public_data)

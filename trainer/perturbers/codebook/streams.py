@@ -1,6 +1,6 @@
-"""A release for a stream: the class is held for a track, and what is drawn for it is drawn once.
+"""A codebook for a stream: the class is held for a track, and what is drawn for it is drawn once.
 
-The code of a held release is drawn from P(c | y-hat) whatever x was, so all that leaves of x is one word: the class
+The code of a held codebook is drawn from P(c | y-hat) whatever x was, so all that leaves of x is one word: the class
 that most of a track's first frames were taken for. Before that word is known a flat picture leaves.
 """
 
@@ -94,7 +94,7 @@ def assemble(
     ]
     whole = {"shape": [], "dtype": "int64"}
     return FittedPerturber(
-        kind="release",
+        kind="codebook",
         input=spec,
         stages=tuple(stages),
         outputs=(

@@ -1,4 +1,4 @@
-"""T(x): what of a reading should survive in its code. The product decision of a release, made by the recipe's ``keep``.
+"""T(x): what of a reading should survive in its code. The product decision of a codebook, made by the key ``keep``.
 
 Each part is centred, brought to unit variance in total, and weighted by the square root of its share, so that squared
 distances of T count every part alike whatever its number of dimensions.

@@ -1,4 +1,4 @@
-"""What of a release is learned: a trunk that knows y, z and T, and on it the codes."""
+"""What of a codebook is learned: a trunk that knows y, z and T, and on it the codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.perturbers.codebook import augment, funnel, residual
-from edgeveil.trainer.recipe.perturber import Release
+from edgeveil.trainer.recipe.perturber import Codebook
+from edgeveil.trainer.runs.prediction import predict
 
 Report = Callable[[int, dict[str, float]], None]
 
@@ -29,7 +30,7 @@ class Trunk(NamedTuple):
 def trunk(
     spec: InputSpec,
     rows: funnel.Rows,
-    section: Release,
+    section: Codebook,
     *,
     classes: int,
     epochs: int,
@@ -82,7 +83,7 @@ def trunk(
 
 
 def code_head(
-    rows: funnel.Rows, section: Release, *, classes: tuple[int, int], rng: np.random.Generator, report: Report
+    rows: funnel.Rows, section: Codebook, *, classes: tuple[int, int], rng: np.random.Generator, report: Report
 ) -> Any:
     """A head from trunk features to the logits of every class's codes. Raises ``LimitNotMet`` as above."""
     from edgeveil.models import encoders
@@ -112,7 +113,7 @@ def residual_encoder(
     trunk: Trunk,
     before: funnel.Rows,
     rows: funnel.Rows,
-    section: Release,
+    section: Codebook,
     *,
     classes: tuple[int, int],
     rng: np.random.Generator,
@@ -138,7 +139,7 @@ def residual_encoder(
     )
     h = trunk.below.output
     reader = keras.Model(trunk.below.inputs, [keras.layers.Softmax()(trunk.cells(h)), trunk.reads(h)])
-    said = reader.predict(rows.features, batch_size=1024, verbose=0)
+    said = predict(reader, rows.features)
     posterior, kept = (value.astype(np.float64) for value in said)
     settings: dict[str, Any] = {"codes": section.codes, "price": section.price, "shrinkage": section.shrinkage}
     scores = residual.learn(kept, posterior, rows.y, rows.z, normal, classes=n_y, rng=rng, **settings)
@@ -150,7 +151,7 @@ def residual_encoder(
     )
 
 
-def augmented(u: np.ndarray, section: Release, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def augmented(u: np.ndarray, section: Codebook, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Unit-cube readings u (n, ...) and ``section.copies`` - 1 changed copies of each, and whose copy each is."""
     images = [u]
     for _ in range(section.copies - 1):

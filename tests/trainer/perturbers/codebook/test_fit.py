@@ -1,14 +1,15 @@
-"""A release from recipe to frames, on the embedded digits: stages, tables, saving, and what is refused."""
+"""A codebook from recipe to frames, on the embedded digits: stages, tables, saving, and what is refused."""
 
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.certificate import certify
-from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
+from tests.support import seeds
+from tests.support.small_runs import fit_codebook
 
 QUICK = {"epochs": 12, "classifier_epochs": 1}
 
@@ -18,17 +19,18 @@ def fitted(tmp_path_factory):
     """``fitted(**changes of the section)``: run and perturber of a short training, without D_y and D_z."""
 
     def make(**changes):
-        recipe = Recipe.find("digits-release")
+        recipe = Recipe.find("digits-codebook")
         section = recipe.perturber.model_copy(update={"steps": 60, **changes})
-        recipe = recipe.model_copy(update={"perturber": section, "budget": recipe.budget.model_copy(update=QUICK)})
-        run = Run.create(tmp_path_factory.mktemp("release") / "run", recipe)
-        dataset = run.dataset()
-        return run, fit(dataset.for_training(), np.random.default_rng(0), recipe.budget, run)
+        recipe = recipe.model_copy(
+            update={"perturber": section, "budget": recipe.budget.model_copy(update=QUICK), "seed": seeds.seed(0)}
+        )
+        run = Run.create(tmp_path_factory.mktemp("codebook") / "run", recipe)
+        return run, fit_codebook(run)
 
     return make
 
 
-def test_a_release_of_donors(fitted, tmp_path):
+def test_a_codebook_of_donors(fitted, tmp_path):
     run, perturber = fitted()
     test, known = run.dataset().part("test"), run.dataset().for_training()
     out = perturber.perturb(test.x)
@@ -44,7 +46,7 @@ def test_a_release_of_donors(fitted, tmp_path):
     assert {line["stage"] for line in run.metrics()} == {"trunk", "codes"}
 
 
-def test_a_release_of_pictures_that_a_network_drew(fitted):
+def test_a_codebook_of_pictures_that_a_network_drew(fitted):
     run, perturber = fitted(synthesis="decoder", decoder_steps=300)
     assert not perturber.substituted
     assert perturber.tables["pictures"].shape == (2 * 8 * 4, 8, 8, 1)
@@ -56,7 +58,7 @@ def test_a_release_of_pictures_that_a_network_drew(fitted):
     assert (again["frame"] != out["frame"]).any()  # one of four pictures, drawn anew
 
 
-def test_a_release_of_centroids_through_an_lp_channel(fitted):
+def test_a_codebook_of_centroids_through_an_lp_channel(fitted):
     run, perturber = fitted(channel="lp", bound=0.05, synthesis="centroid", codes=4)
     assert not perturber.substituted
     assert [stage["stage"] for stage in perturber.stages][-3:] == ["draw", "synthesis", "output"]

@@ -4,6 +4,7 @@ import numpy as np
 
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.perturbers.codebook import residual
+from tests.support import seeds
 
 
 def tangled(n: int, *, seed: int, z_classes: int = 8):
@@ -61,7 +62,7 @@ def test_the_network_gives_the_scores_that_were_learned():
 
     from edgeveil.models import encoders
 
-    keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(seeds.seed(0))
     trunk = encoders.vector_trunk(3, width=8, features=8)
     cells, kept, label = keras.layers.Dense(16), keras.layers.Dense(2), encoders.label_head(8, 2)
     cells(trunk.output), kept(trunk.output)

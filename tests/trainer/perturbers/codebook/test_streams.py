@@ -1,4 +1,4 @@
-"""A release for a stream: from recipe to what leaves of a track, and what a recipe may not ask for."""
+"""A codebook for a stream: from recipe to what leaves of a track, and what a recipe may not ask for."""
 
 import copy
 
@@ -12,28 +12,30 @@ from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
-from edgeveil.trainer.perturbers.codebook import augment, fit, unseen_people_gate
+from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
 from edgeveil.trainer.perturbers.codebook.streams import majority, stream
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import train_classifiers
-from scripts.reproduce.codebooks import measure, seeds
+from scripts.reproduce.codebooks import seeds as over_seeds
+from tests.support import seeds
+from tests.support.small_runs import fit_codebook
 
 QUICK = {"epochs": 8, "classifier_epochs": 1}
 
 
 def held(folder, **changes):
-    table = tomllib.loads(Recipe.find("digits-release").toml())
+    table = tomllib.loads(Recipe.find("digits-codebook").toml())
     del table["perturber"]["channel"]
     table["perturber"] |= {"hold": "track:3", **changes}
     recipe = Recipe.check(table)
-    recipe = recipe.model_copy(update={"budget": recipe.budget.model_copy(update=QUICK)})
+    recipe = recipe.model_copy(update={"budget": recipe.budget.model_copy(update=QUICK), "seed": seeds.seed(0)})
     run = Run.create(folder / "run", recipe)
-    return run, fit(run.dataset().for_training(), np.random.default_rng(0), recipe.budget, run)
+    return run, fit_codebook(run)
 
 
-def test_a_held_release_says_one_word_for_a_track(tmp_path):
+def test_a_held_codebook_says_one_word_for_a_track(tmp_path):
     run, perturber = held(tmp_path, codes=4, donors=2)
     test = run.dataset().part("test")
     per_row = perturber.perturb(test.x)["label"]
@@ -58,18 +60,18 @@ def test_a_held_release_says_one_word_for_a_track(tmp_path):
     assert all(row.astype(test.x.dtype).tobytes() in shown for row in frame[:, 4])
 
 
-def test_what_is_counted_of_a_held_release_is_its_word(tmp_path, monkeypatch):
+def test_what_is_counted_of_a_held_codebook_is_its_word(tmp_path, monkeypatch):
     run, perturber = held(tmp_path, codes=4)
     monkeypatch.setattr(run, "perturber", lambda: perturber)
-    through = measure.pipeline(run, None, measure.KERAS)
-    found, outputs = measure.measured(run, through)
+    through = over_seeds.pipeline(run, None, over_seeds.KERAS)
+    found, outputs = over_seeds.measured(run, through)
     assert found["codes_used"] == len(run.dataset().y_names) < len(np.unique(outputs["code"]))
     assert (outputs["sent"] == outputs["label"]).all()
-    again = seeds.same_x(run, through, run.dataset().part("test").x[:40])
+    again = over_seeds.same_x(run, through, run.dataset().part("test").x[:40])
     assert again["rows_with_several_codes"] == 0
 
 
-def test_a_held_release_ships_and_holds_on_the_interpreter(tmp_path):
+def test_a_held_codebook_ships_and_holds_on_the_interpreter(tmp_path):
     run, perturber = held(tmp_path, codes=2, synthesis="centroid")
     run.save_perturber(perturber)
     train_classifiers(run)
@@ -87,7 +89,7 @@ def test_a_held_release_ships_and_holds_on_the_interpreter(tmp_path):
 
 
 def changed(**changes):
-    table = copy.deepcopy(tomllib.loads(Recipe.find("digits-release").toml()))
+    table = copy.deepcopy(tomllib.loads(Recipe.find("digits-codebook").toml()))
     table["perturber"].pop("channel")
     table["perturber"] |= changes
     return table
@@ -124,7 +126,7 @@ def test_the_channel_of_a_held_stream_is_independent_and_of_single_releases_none
 
 
 def test_a_camera_is_a_stream():
-    table = tomllib.loads(Recipe.find("depth-release").toml())
+    table = tomllib.loads(Recipe.find("depth-codebook").toml())
     assert table["perturber"]["channel"] == "independent"
     table["perturber"]["hold"] = "none"
     with pytest.raises(BadInput, match="these data are streams"):

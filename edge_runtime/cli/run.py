@@ -1,0 +1,174 @@
+"""``edgeveil-edge run`` and ``inside``: from a source to sinks, as one process for files and as a service otherwise."""
+
+import argparse
+import os
+import sys
+from types import TracebackType
+from typing import Any, Callable, Iterator, Optional, Type
+
+from edgeveil.edge_runtime import config
+from edgeveil.edge_runtime.cli.options import add_bundle, add_command, add_json, add_setting
+from edgeveil.edge_runtime.cli.output import Document, print_document
+from edgeveil.edge_runtime.config import Settings
+from edgeveil.edge_runtime.errors import BadInput
+
+_INSIDE = ("source", "artefact", "backend", "device", "fps", "max-latency", "recheck", "hang-after", "inside-at")
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the parser of ``edgeveil-edge``."""
+    run = add_command(
+        commands,
+        "run",
+        _run,
+        "perturb every frame of a source into sinks; with a live source or sink this is a service of two processes",
+        "edgeveil-edge run demo.veil --trust trust --source npz:test.npz --sink npz:out.npz\n"
+        "  edgeveil-edge run demo.veil --trust trust --source camera:0 --sink mqtts://broker/hall --log json",
+    )
+    add_bundle(run, optional=True)
+    for name in config.SETTINGS:
+        if name not in ("bundle", "trust"):
+            add_setting(run, name)
+    for old, new in config.RENAMED.items():
+        run.add_argument("--" + old, nargs=0, action=_Renamed, new="--" + new, help=argparse.SUPPRESS)
+    run.add_argument(
+        "--config", metavar="FILE", help="settings by the names of these flags ({})".format(config.DEFAULT_PATH)
+    )
+    add_json(run)
+    inside = add_command(
+        commands,
+        "inside",
+        _inside,
+        "run only the process that opens the camera, as a systemd unit of its own; run --inside-at DIR is the other",
+        "edgeveil-edge inside --config /etc/edgeveil/edge.json --inside-at /run/edgeveil",
+    )
+    add_bundle(inside, optional=True)
+    for name in _INSIDE:
+        add_setting(inside, name)
+    inside.add_argument("--config", metavar="FILE", help="settings ({})".format(config.DEFAULT_PATH))
+
+
+class _Renamed(argparse.Action):
+    """A flag of an earlier version: refused, with the new name."""
+
+    def __init__(self, *arguments: Any, new: str, **options: Any) -> None:
+        super(_Renamed, self).__init__(*arguments, **options)
+        self._new = new
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        parser.error("{} is now called {}: give that one".format(self.option_strings[0], self._new))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    given = vars(arguments)
+    flags = {name: given[config.field(name)] for name in config.SETTINGS}
+    # Where the flags give everything that is required, there is nothing to read.
+    needed = any(not flags[name] for name in config.REQUIRED)
+    settings = config.merged(flags, config.read(arguments.config) if arguments.config or needed else {})
+    for sink in settings.sink:
+        _refuse_overwriting(settings.source, sink)
+    if config.needs_service(settings):
+        from edgeveil.edge_runtime.outside import service
+
+        document = service.run(settings)
+        code = document.pop("exit_code")
+    else:
+        document = _file_to_file(settings)
+        code = 130 if document["stopped"] == "interrupted" else 0
+    file = sys.stderr if "csv:-" in settings.sink else sys.stdout
+    print_document(document, _run_lines, as_json=arguments.json, file=file)
+    return code
+
+
+def _inside(arguments: argparse.Namespace) -> int:
+    from edgeveil.edge_runtime.camera_address import on_network
+    from edgeveil.edge_runtime.inside import process
+
+    given = vars(arguments)
+    flags = {name: given.get(config.field(name)) for name in config.SETTINGS}
+    settings = config.merged(flags, dict({"sink": ["none"]}, **config.read(arguments.config)))
+    if not settings.inside_at or on_network(settings.source):
+        raise BadInput("expected --inside-at DIR, where the outside is, and a source on this device")
+    return process.run_alone(config.for_inside(settings), settings.inside_at)
+
+
+def _file_to_file(settings: Settings) -> Document:
+    """One process, where nothing is on a network and no camera is open."""
+    from edgeveil.edge_runtime.capture.crops import Capture
+    from edgeveil.edge_runtime.loop import batch
+    from edgeveil.edge_runtime.pipeline.perturber import Perturber
+    from edgeveil.edge_runtime.sandbox import hardening
+    from edgeveil.edge_runtime.sinks import open_sinks
+    from edgeveil.edge_runtime.sources import open_source
+
+    hardening.no_core_dumps()
+    with Perturber.open(
+        settings.bundle,
+        trust=settings.trust,
+        backend=settings.backend,
+        artefact=settings.artefact,
+        threads=settings.threads,
+        device=settings.device,
+    ) as perturber:
+        manifest = perturber.manifest
+        with open_source(settings.source, manifest["input"], manifest["capture"]) as source:
+            sink = open_sinks(settings.sink, manifest["outputs"], manifest)
+            with _Progress(source.size) as progress:
+                report = _refusal_reporter(settings.strict)
+                capture = Capture(manifest) if manifest["capture"] else None
+                summary = batch.run(source, perturber, sink, capture=capture, progress=progress, report=report)
+        document = dict({"schema": 1}, **summary._asdict())
+        document.update(perturber.info)
+    return document
+
+
+def _refuse_overwriting(source: str, sink: str) -> None:
+    """A sink at the source's path would overwrite the raw samples it reads."""
+    first, second = (text.partition(":")[2] for text in (source, sink))
+    if first not in ("", "-") and os.path.realpath(first) == os.path.realpath(second):
+        raise BadInput("expected a sink in another place than the source; both are {}".format(first))
+
+
+def _refusal_reporter(strict: bool) -> Callable[[int, str], None]:
+    """A function that reports a refused line by its number; it never prints the line's text."""
+
+    def report(number: int, problem: str) -> None:
+        if strict:
+            raise BadInput("line {}: {}. Correct it, or leave out --strict.".format(number, problem))
+        sys.stderr.write("line {} refused: {}\n".format(number, problem))
+
+    return report
+
+
+def _run_lines(document: Document) -> Iterator[str]:
+    yield "{frames_in} frames in, {frames_out} out in {seconds:.2f} s with {artefact} on {device} ({stopped})".format(
+        **document
+    )
+    for reason, count in document["dropped"].items():
+        yield "  dropped, {}: {}".format(reason, count)
+
+
+class _Progress(object):
+    """A line on stderr that counts frames, where stderr is a terminal; else nothing."""
+
+    def __init__(self, size: Optional[int]) -> None:
+        self._size = size
+        self._shown = -1
+
+    def __call__(self, frames_in: int, frames_out: int) -> None:
+        if self._shown < 0 or frames_in - self._shown < 100:
+            return
+        self._shown = frames_in
+        of = " of {}".format(self._size) if self._size else ""
+        sys.stderr.write("\r{}{} frames in, {} out".format(frames_in, of, frames_out))
+
+    def __enter__(self) -> "_Progress":
+        if sys.stderr.isatty():
+            self._shown = 0
+        return self
+
+    def __exit__(
+        self, _kind: Optional[Type[BaseException]], _error: Optional[BaseException], _trace: Optional[TracebackType]
+    ) -> None:
+        if self._shown > 0:
+            sys.stderr.write("\n")

@@ -1,0 +1,13 @@
+"""The coarse levels of the camera aid: the only form in which they leave the inside."""
+
+from typing import Dict
+
+LEVELS = 16
+
+
+NAMES = ("exposure", "dark", "bright", "near", "far", "blob", "cut", "focus")
+
+
+def only_levels(numbers: Dict[str, int]) -> Dict[str, int]:
+    """The ``numbers`` that are called like a level, each 15 at most; one below 0 is left out."""
+    return {name: min(int(numbers[name]), LEVELS - 1) for name in NAMES if numbers.get(name, -1) >= 0}

@@ -1,0 +1,37 @@
+"""Two frontiers of codebooks that docs/explanation/frontier.md speaks of, as `edgeveil sweep` measures them.
+
+``faces`` holds two ways to learn codes against each other, at three prices; ``wifi`` strengths of access points against
+which of them are seen. Points lie in OUT when they are done: run again, the script goes on. Records
+docs/results/privacy/frontier-faces.json and frontier-wifi.json.
+"""
+
+from pathlib import Path
+
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.sweep.axes import Axis
+from edgeveil.trainer.sweep.run import sweep
+from scripts.reproduce import record
+
+RESULTS = Path("docs/results/privacy")
+SWEEPS = {
+    "faces": [Axis("perturber.method", ("residual", "funnel")), Axis("perturber.price", (0.25, 1, 2))],
+    "wifi": [Axis("data.source", ("wifi", "wifi-strength"))],
+}
+
+
+def main() -> None:
+    """Work the points that are missing and write the records."""
+    script = record.Script(__file__, __doc__, "wifi --out runs/frontiers")
+    script.add_argument("data", nargs="*", help=f"of {', '.join(SWEEPS)}; left out: both")
+    script.add_argument("--out", type=Path, default=Path("runs/frontiers"), help="points, runs and logs")
+    script.add_argument("--jobs", type=int, default=1, help="processes")
+    asked = script.parse_args()
+    if set(asked.data) - set(SWEEPS):
+        script.error(f"data sets of {', '.join(SWEEPS)} were expected; came {', '.join(asked.data)}")
+    for data in asked.data or SWEEPS:
+        found = sweep([Recipe.find(f"{data}-codebook")], SWEEPS[data], asked.out / data, jobs=asked.jobs)
+        record.write(RESULTS / f"frontier-{data}.json", f"{script.path} {data}", found)
+
+
+if __name__ == "__main__":
+    record.run(main)

@@ -1,0 +1,215 @@
+"""Writes the pages of docs/results, and docs/reference/recipes.md, from records and code; no number is typed by hand.
+
+A page whose record is not there is left out; left out of the command line, all of them are written.
+"""
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.measures.intervals import Interval, mean
+from edgeveil.trainer.report.bench import write_guide
+from scripts.reproduce.pages import (
+    capture_loop_page,
+    codebooks_page,
+    figure_7_page,
+    predictors_page,
+    recipe_times_page,
+    recipes_page,
+    streams,
+    table_2_cells,
+    table_2_page,
+    unseen_people,
+)
+from scripts.reproduce.papers import figure_7
+from scripts.reproduce.record import Script, run
+
+RECORD = Path("docs/results/privacy/mnist-prgan.json")
+TEMPLATES = Path(__file__).parent / "templates"
+PAGE = Path("docs/results/mnist.md")
+TABLE_2, TABLE_2_PAGE = Path("docs/results/privacy/table-2"), Path("docs/results/table-2.md")
+CODEBOOKS = "docs/results/privacy/codebook-{}.json"
+FIG_7, FIG_7_PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results/figure-7.md")
+PICTURE = Path("docs/results/figure-7.svg")
+UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results/unseen-people.md")
+BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop.md")
+RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results/recipe-times.md")
+STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results/streams.md")
+PREDICTORS, CLEANERS_PAGE = Path("docs/results/predictors"), Path("docs/results/linear-cleaners.md")
+ESTIMATOR_PAGE = Path("docs/results/estimator.md")
+
+
+def rate(value: dict[str, Any]) -> str:
+    """An accuracy in % with its 95 % interval."""
+    return f"{100 * value['accuracy']:.1f} [{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
+
+
+def share(value: float) -> str:
+    """A share in %."""
+    return f"{100 * value:.1f}"
+
+
+def strongest(document: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The adversary of that kind which was right most often."""
+    return max((row for row in document["adversaries"] if row["kind"] == kind), key=lambda row: row["accuracy"])
+
+
+def interval(value: Interval) -> str:
+    """A share in % with its 95 % interval."""
+    return f"{100 * value.estimate:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
+
+
+def templates() -> jinja2.Environment:
+    """Where the pages' texts are, with the ways to write numbers."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=jinja2.select_autoescape(),
+    )
+    environment.filters.update(rate=rate, share=share, strongest=strongest, interval=interval)
+    return environment
+
+
+def streams_page(record: dict[str, Any]) -> str:
+    """The page on streams as Markdown."""
+    looked_at = record["settings"]["looked_at"]
+
+    def of_target(found: dict[str, Any]) -> dict[str, Any]:
+        def over(population: str, way: str, *, without: int = 0) -> str:
+            if way not in streams.BASELINE:
+                return ""
+            left = streams.without_first(found, without)
+            if len(left["splits"]) < 2:
+                return "too few splits"
+            return interval(streams.over_baseline(left, population, way, "T=16"))
+
+        def excess(population: str) -> str:
+            plug_in, null = (streams.per_split(found, population, "certificate", key) for key in ("plug_in", "null"))
+            return interval(mean(plug_in - null))
+
+        return {
+            "splits": found["splits"],
+            "over": over,
+            "excess": excess,
+            "by_worst": list(streams.by_worst_person(found, "held", "T=16")),
+            **{name: functools.partial(getattr(streams, name), found) for name in ("best", "linkage", "per_split")},
+        }
+
+    return (
+        templates()
+        .get_template("streams.md.j2")
+        .render(
+            record=record,
+            looked_at=looked_at,
+            targets={name: of_target(found) for name, found in record["targets"].items()},
+            populations=streams.POPULATIONS,
+            ways=streams.WAYS,
+            lengths=streams.LENGTHS,
+        )
+    )
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page on MNIST as Markdown."""
+    audits = record["audits"]
+    rows = [(name, audits[name]) for name in ("keras", "tflite-float32", "tflite-int8", "onnx-float32")]
+    rows.append(("label-only", audits["tflite-int8"]["label_only"]))
+    template = templates().get_template("mnist.md.j2")
+    return template.render(record=record, shipped=audits["tflite-int8"], rows=rows, bench=list(record["bench"].items()))
+
+
+def render_table_2(records: list[dict[str, Any]], codebooks: dict[str, dict[str, Any]]) -> str:
+    """The page on Tables 2 and 5 as Markdown; what is missing in it is said to be."""
+    sections = table_2_cells.sections(records, codebooks)
+    template = templates().get_template("table-2.md.j2")
+    return template.render(sets=sections, made_with=table_2_cells.made_with(records))
+
+
+def fig_7_page(record: dict[str, Any]) -> str:
+    """The page on figure 7 as Markdown; its picture is drawn beside it."""
+    kinds = {row.get("perturber") for row in record["points"]}
+    found = {(row["recipe"], key) for row in record["points"] for key in row["settings"]}
+    missing = [
+        f"{kind} along {axis.key}"
+        for swept, axis in figure_7.SWEEPS.values()
+        for kind in swept
+        if (f"wifi-{kind}", axis.key) not in found
+    ]
+    template = templates().get_template("figure-7.md.j2")
+    tables = {"rows": list(figure_7_page.cells(record)), "over_seeds": list(figure_7_page.over_seeds(record))}
+    return template.render(record=record, kinds=kinds, missing=missing, **tables)
+
+
+def unseen_page(record: dict[str, Any]) -> str:
+    """The page on people who were never seen as Markdown."""
+    return templates().get_template("unseen-people.md.j2").render(sets=unseen_people.sections(record))
+
+
+def recipe_times(record: dict[str, Any]) -> str:
+    """The page on what each recipe takes as Markdown."""
+    made_with = {
+        f"* {row['machine']['cores']} cores, {row['machine']['architecture']}; "
+        + ", ".join(f"{name} {version}" for name, version in sorted(row["versions"].items()))
+        + "."
+        for row in record["rows"]
+    }
+    template = templates().get_template("recipe-times.md.j2")
+    return template.render(rows=list(recipe_times_page.rows(record)), made_with=sorted(made_with))
+
+
+def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
+    """The records of codebooks, by data set."""
+    found = {data: root / CODEBOOKS.format(data) for data in table_2_page.PAPER}
+    return {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
+
+
+def _of(record: Path, target: Path, make: Callable[[dict[str, Any]], str]) -> Callable[[], None]:
+    """Write one page from one record, where that is there."""
+
+    def write() -> None:
+        if record.is_file():
+            write_atomic(target, make(json.loads(record.read_text())).encode())
+
+    return write
+
+
+def _figure_7() -> None:
+    _of(FIG_7, FIG_7_PAGE, fig_7_page)()
+    if FIG_7.is_file():
+        figure_7_page.draw(json.loads(FIG_7.read_text()), PICTURE)
+
+
+PAGES: dict[str, Callable[[], None]] = {
+    "mnist": _of(RECORD, PAGE, page),
+    "streams": _of(STREAMS, STREAMS_PAGE, streams_page),
+    "figure-7": _figure_7,
+    "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),
+    "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
+    "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),
+    "capture-loop": lambda: capture_loop_page.write(BENCHES, LOOP_PAGE),
+    "codebooks": lambda: write_atomic(codebooks_page.PAGE, codebooks_page.page().encode()),
+    "linear-cleaners": lambda: predictors_page.write_tables(PREDICTORS, CLEANERS_PAGE),
+    "estimator": lambda: write_guide(BENCHES, ESTIMATOR_PAGE),
+    "recipes": recipes_page.write,
+}
+
+
+def main() -> None:
+    """Write the pages that are named, or all."""
+    script = Script(__file__, __doc__, "mnist streams")
+    script.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(PAGES)}; left out: all")
+    asked = script.parse_args()
+    if unknown := [name for name in asked.pages if name not in PAGES]:
+        script.error(f"pages of {', '.join(PAGES)} were expected; came {', '.join(unknown)}")
+    for name in asked.pages or PAGES:
+        PAGES[name]()
+
+
+if __name__ == "__main__":
+    run(main)

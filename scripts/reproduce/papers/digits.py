@@ -1,0 +1,67 @@
+"""PR-GAN and a codebook on scikit-learn's digits, trained, exported and audited: the figures of the demo.
+
+Records docs/results/privacy/digits.json; three minutes. With --check all of it is trained anew, and each accuracy must
+lie in the 95 % interval of the one on record: other processors and thread counts train other networks.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from scripts.reproduce import record
+from scripts.reproduce.papers.table_2 import of_what_ships, short, trained
+
+RESULT = Path("docs/results/privacy/digits.json")
+KINDS = ("prgan", "codebook")
+
+
+def measured(out: Path) -> dict[str, Any]:
+    """Both perturbers at seed 0, and what a quick audit of their int8 artefacts finds."""
+    rows: dict[str, Any] = {}
+    floor = None
+    for kind in KINDS:
+        run = trained("digits", kind, 0, out)
+        audit = of_what_ships(run, out, "quick", 0, floor)
+        floor = audit["label_only"]
+        rows[kind] = {"limit_met": run.facts["limit_met"], "audit": short(audit)}
+    return {"what": "digits: parity is kept, less than five is hidden; int8", "seed": 0, "rows": rows, **record.here()}
+
+
+def rates(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """The accuracies of one perturber by name, each with its interval."""
+    audit = row["audit"]
+    yield "y", audit["target"]
+    yield "z, best attack", audit["worst_adaptive"]
+    for kind in ("fixed", "transfer"):
+        attacks = [one for one in audit["adversaries"] if one["kind"] == kind]
+        yield f"z, {kind}", max(attacks, key=lambda one: one["accuracy"])
+
+
+def unequal(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Accuracies outside the interval on record."""
+    for kind, row in old["rows"].items():
+        now = dict(rates(new["rows"][kind]))
+        for name, was in rates(row):
+            if not was["low"] <= now[name]["accuracy"] <= was["high"]:
+                interval = f"{was['low']:.3f} to {was['high']:.3f}"
+                yield f"{kind}: {name} was {was['accuracy']:.3f} ({interval}), now {now[name]['accuracy']:.3f}"
+
+
+def main() -> int:
+    """Train, audit, and record or compare."""
+    script = record.Script(__file__, __doc__, "--check", check=True)
+    asked = script.parse_args()
+    before = record.recorded(RESULT) if asked.check else {}
+    with tempfile.TemporaryDirectory() as folder:
+        found = measured(Path(folder))
+    for kind, row in found["rows"].items():
+        print(f"{kind}:", ", ".join(f"{name} {rate['accuracy']:.3f}" for name, rate in rates(row)))
+    if asked.check:
+        return record.compare(RESULT, list(unequal(before, found)))
+    record.write(RESULT, script.path, found)
+    return 0
+
+
+if __name__ == "__main__":
+    record.run(main)

@@ -1,0 +1,111 @@
+"""The documentation hangs together: links lead somewhere, named files are there, commands are understood."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.core
+import typer.main
+
+from edgeveil.edge_runtime.cli import main as edge
+from edgeveil.trainer.cli.main import app
+from edgeveil.trainer.recipe.schema import ALIASES, Recipe
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = (title.lower().strip() for title in HEADING.findall(FENCED.sub("", page.read_text())))
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+
+
+def broken(page: Path) -> list[str]:
+    """The links of a page, within the repository, that lead nowhere."""
+    found = []
+    for link in LINK.findall(FENCED.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    assert broken(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path):
+    (tmp_path / "other.md").write_text("# One thing, and `another`\n")
+    page = tmp_path / "page.md"
+    page.write_text("[a](other.md#one-thing-and-another) [b](other.md#two) [c](none.md) [d](https://example.org)\n")
+    assert broken(page) == ["other.md#two", "none.md"]
+
+
+def test_every_page_is_reached_from_the_start_page():
+    seen, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        if page in seen:
+            continue
+        seen.add(page)
+        for link in LINK.findall(page.read_text()):
+            target = (page.parent / link.partition("#")[0]).resolve()
+            if target.suffix == ".md" and target.is_file():
+                todo.append(target)
+    assert [str(page.relative_to(ROOT)) for page in PAGES if page not in seen] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_test_that_is_named_is_there(page):
+    named = set(re.findall(r"`(tests/[\w/.]+)`", (ROOT / page).read_text()))
+    assert named
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """``(page, words)`` of every whole command of ours in a block of code; what has ... in it stands for several."""
+    for page in PAGES:
+        text = page.read_text().replace("\\\n", " ")
+        for line in text.splitlines():
+            line = re.split(r"  +#| > ", line.strip())[0]
+            if re.match(r"edgeveil(-edge)? [a-z]", line) and "..." not in line and "`" not in line:
+                yield str(page.relative_to(ROOT)), shlex.split(line)
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command without running it. Raises click's own exceptions, or ``SystemExit`` for the edge's."""
+    if words[0] == "edgeveil-edge":
+        edge._parser().parse_args(words[1:])
+        return
+    command, name, rest, parent = typer.main.get_command(app), "edgeveil", words[1:], None
+    while True:
+        parent = command.make_context(name, rest, parent=parent)
+        if not isinstance(command, typer.core.TyperGroup):
+            return
+        name, command, rest = command.resolve_command(parent, [*parent._protected_args, *parent.args])
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), [pytest.param(*one, id=f"{one[0]}: {' '.join(one[1])}") for one in commands()]
+)
+def test_every_command_is_understood(page, words):
+    parse(words)
+    if words[1] in ("train", "sweep"):
+        assert words[2] in {*Recipe.names(), *ALIASES} or words[2].endswith(".toml")
+
+
+def test_a_flag_that_is_not_there_is_found():
+    with pytest.raises(Exception, match="--toward"):
+        parse(["edgeveil", "bundle", "verify", "mine.veil", "--toward", "trust"])
+    with pytest.raises(SystemExit):
+        parse(["edgeveil-edge", "verify", "mine.veil", "--toward", "trust"])

@@ -1,0 +1,82 @@
+"""What pages say in passing holds too: files that they name, commands within a sentence; and they stay short."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from edgeveil.trainer.cli import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MOST_WORDS = 30_000  # of README and docs together, without what is written from records and models
+
+_FENCE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
+_GENERATED = re.compile(r"<!-- recorded: .*?<!-- end -->", re.DOTALL)
+_FILE = re.compile(r"`((?:scripts|tests|devices|requirements|docs)/[a-z0-9_./-]+)`")  # NAME in it stands for many
+_COMMAND = re.compile(r"`(edgeveil [a-z][^`\n\\]*)`")
+
+
+def name_of(page: Path) -> str:
+    """A page as pytest names it."""
+    return str(page.relative_to(ROOT))
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def words(page: Path) -> int:
+    """Words of a page that a person wrote: in sentences, tables and examples; none of a page of results."""
+    if page.parent == ROOT / "docs" / "results":
+        return 0
+    text = _GENERATED.sub("", page.read_text(encoding="utf-8"))
+    return sum(any(letter.isalnum() for letter in word) for word in text.split())
+
+
+def unknown(line: str) -> list[str]:
+    """The words of a command that do not exist: a command's own name, or options. Arguments may be left out."""
+    here, known, wrong = typer.main.get_command(main.app), {"--help", "--version"}, []
+    for word in shlex.split(line)[1:]:
+        inner = getattr(here, "commands", {})
+        if word in inner:
+            here = inner[word]
+        elif word.startswith("--"):
+            known |= {name for one in here.params for name in (*one.opts, *one.secondary_opts)}
+            wrong += [] if word.partition("=")[0] in known else [word]
+        elif inner and not any(one.param_type_name == "argument" for one in here.params):
+            return [*wrong, word]
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_file_of_the_repository_that_is_named_exists(page):
+    assert [name for name in _FILE.findall(prose(page)) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_command_within_a_sentence_exists(page):
+    found = {line: unknown(line) for line in _COMMAND.findall(prose(page))}
+    assert {line: wrong for line, wrong in found.items() if wrong} == {}
+
+
+def test_the_prose_stays_within_its_words():
+    counted = {name_of(page): words(page) for page in PAGES}
+    assert sum(counted.values()) <= MOST_WORDS, counted
+
+
+def test_what_does_not_exist_is_noticed():
+    assert unknown("edgeveil train mnist --out runs/mnist --budget quick") == []
+    assert unknown("edgeveil bundle inspect") == []
+    assert unknown("edgeveil fleet hall.toml flash x.veil --dry-run") == []
+    assert unknown("edgeveil train mnist --fast") == ["--fast"]
+    assert unknown("edgeveil trian mnist") == ["trian"]
+
+
+def test_generated_parts_and_rulers_of_tables_are_no_words(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("two words | --- |\n<!-- recorded: x -->\nnot these\n<!-- end -->\nand 3\n")
+    assert words(page) == 4

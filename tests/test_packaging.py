@@ -1,0 +1,128 @@
+"""What is installed: one name, edgeveil, with all of the four roots and nothing else of the checkout."""
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+import tomllib
+
+from edgeveil import __version__, edge_runtime
+from tests.support.checkout import ROOT
+
+ROOTS = ("trainer", "models", "devices", "edge_runtime")
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
+OFFLINE = ("--no-deps", "--no-build-isolation", "--no-index")
+MINE = "WHOSE = 'mine'\n"
+
+
+def said(*command, cwd, path=""):
+    """What a command prints. ``path`` is searched for modules first; nothing else of the checkout is."""
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def installed_name(path):
+    """Where a file of the checkout lies in the wheel."""
+    inner = path.relative_to(ROOT)
+    return f"edgeveil/{inner.relative_to('trainer/api') if inner.parts[:2] == ('trainer', 'api') else inner}"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A copy of what a wheel is built from: building leaves files behind."""
+    folder = tmp_path_factory.mktemp("source")
+    for root in ROOTS:
+        shutil.copytree(ROOT / root, folder / root, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    out = tmp_path_factory.mktemp("wheel")
+    said(*PIP, "wheel", *OFFLINE, "--wheel-dir", str(out), str(source), cwd=out)
+    (made,) = out.glob("*.whl")
+    return made
+
+
+@pytest.fixture
+def clean(tmp_path):
+    """A folder of a user's own, with modules that are called as our roots are."""
+    for root in ROOTS:
+        (tmp_path / "work" / root).mkdir(parents=True)
+        (tmp_path / "work" / root / "__init__.py").write_text(MINE)
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def python(tmp_path):
+    """A virtual environment that has what ours has, but not the project."""
+    said(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv"), cwd=tmp_path)
+    made = tmp_path / "venv/bin/python"
+    site = said(str(made), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip()
+    # Of a folder that a .pth names no .pth is read: the project's own editable install is not seen.
+    Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return made
+
+
+def check_installed(python, clean):
+    """The commands and the imports of an installed project, beside a user's own modules."""
+    for root in ROOTS:
+        code = f"import {root}, edgeveil.{root} as ours; print({root}.WHOSE, ours.__name__)"
+        assert said(str(python), "-c", code, cwd=clean) == f"mine edgeveil.{root}\n"
+    code = "import edgeveil; print(edgeveil.load_recipe('digits').name, edgeveil.Perturber.__name__)"
+    assert said(str(python), "-c", code, cwd=clean) == "digits-prgan Perturber\n"
+    for command in ("edgeveil", "edgeveil-edge"):
+        assert said(str(python.parent / command), "--version", cwd=clean) == f"{command} {__version__}\n"
+    assert "mnist-codebook" in said(str(python.parent / "edgeveil"), "recipe", "list", cwd=clean)
+    assert "coral-dev-board" in said(str(python.parent / "edgeveil"), "devices", "list", cwd=clean)
+
+
+def test_the_wheel_holds_all_of_the_roots_under_one_name_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    ours = (path for root in ROOTS for path in (ROOT / root).rglob("*") if path.is_file())
+    assert held == {installed_name(path) for path in ours if "__pycache__" not in path.parts}
+    assert {"edgeveil/__init__.py", "edgeveil/py.typed", "edgeveil/trainer/recipe/library/mnist-codebook.toml"} <= held
+
+
+def test_the_wheel_says_its_version_and_licence(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
+        assert any(name.endswith("/licenses/LICENSE") for name in archive.namelist())
+    assert f"\nVersion: {__version__}\n" in metadata
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+
+
+def test_the_version_is_the_same_everywhere():
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == edge_runtime.__version__
+    assert re.search(rf"^## .*{re.escape(__version__)}", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+def test_a_wheel_installs_beside_a_users_own_modules(wheel, clean, python):
+    said(*PIP, "--python", str(python), "install", *OFFLINE, str(wheel), cwd=clean)
+    check_installed(python, clean)
+
+
+def test_an_editable_install_works_beside_a_users_own_modules(source, clean, python):
+    said(*PIP, "--python", str(python), "install", *OFFLINE, "--editable", str(source), cwd=clean)
+    check_installed(python, clean)
+    where = said(str(python), "-c", "import edgeveil.models as m; print(m.__file__)", cwd=clean)
+    assert Path(where.strip()) == source / "models/__init__.py"
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_a_root_under_its_old_name_says_its_new_one(root):
+    done = subprocess.run([sys.executable, "-c", f"import {root}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: {root} is imported as edgeveil.{root} since 0.2; CHANGELOG.md lists where each module moved"
+    )

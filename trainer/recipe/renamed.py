@@ -1,0 +1,25 @@
+"""Names that have changed: an old one is refused with one sentence that says the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgeveil.edge_runtime.errors import BadInput
+
+KINDS = {"release": "codebook"}
+RECIPES = {
+    "digits-release": "digits-codebook",
+    "mnist-release": "mnist-codebook",
+    "faces-release": "faces-codebook",
+    "wifi-release": "wifi-codebook",
+    "depth-release": "depth-codebook",
+    "depth-release-frame": "depth-codebook-frame",
+    "depth-release-movement": "depth-codebook-movement",
+}
+
+
+def refuse_old(word: object, names: Mapping[str, str], what: str, *, cure: str = "") -> None:
+    """Raise ``BadInput`` where ``word`` is an old name of ``names``; ``what`` says of what, ``cure`` what to do."""
+    new = names.get(word) if isinstance(word, str) else None
+    if new is not None:
+        raise BadInput(f'{what} "{word}" is called "{new}" since 0.2{cure}.')

@@ -1,0 +1,281 @@
+"""A run: the folder that holds all that is needed to repeat a training, to go on with it and to use its result.
+
+::
+
+    RUN/recipe.toml       the recipe with every default written out, under the budget that was asked for
+    RUN/run.json          seeds, versions, machine, wall times, results
+    RUN/slices.npz        the row numbers of the three slices
+    RUN/metrics.jsonl     one line per epoch: stage, step, time_s and what was measured
+    RUN/tensorboard/      the same for TensorBoard
+    RUN/classifiers/      target.keras (D_y), sensitive.keras (D_z)
+    RUN/checkpoints/      last.npz to go on from, best.npz chosen on validation
+    RUN/perturber/        the result: perturber.json, networks, tables
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import atomic_path, write_atomic
+from edgeveil.trainer import datasets
+from edgeveil.trainer.datasets import slicing
+from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
+from edgeveil.trainer.datasets.npz_errors import UNREADABLE
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.checkpoints import Checkpoint
+from edgeveil.trainer.runs.versions import package_versions
+
+PACKAGES = ("edgeveil", "tensorflow", "tensorflow-cpu", "keras", "numpy", "scikit-learn")
+
+
+class Run:
+    """One training in one folder. Make it with ``Run.create`` or ``Run.open``."""
+
+    def __init__(self, folder: Path, recipe: Recipe, facts: dict[str, Any]) -> None:
+        self.folder, self.recipe, self.facts = folder, recipe, facts
+        self._dataset: Dataset | None = None
+        self._writer: Any = None
+        self._stages: set[str] = set()  # those that this process has written lines of
+
+    @classmethod
+    def create(cls, folder: Path, recipe: Recipe, *, budget: str = "full", resume: bool = False) -> Run:
+        """A new run in ``folder``, or with ``resume`` the one that is there, under a new ``[budget]`` if it changed.
+
+        Raises ``BadInput`` where a folder is in the way, or where a run to resume is missing or of another recipe.
+        """
+        folder, recipe = Path(folder), recipe.with_budget(budget)
+        if resume:
+            return cls._resume(folder, recipe, budget)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            there = "It holds a run: add --resume to go on with it, or" if (folder / "run.json").is_file() else "Please"
+            raise BadInput(f"{folder} exists and is not empty. {there} choose another folder.")
+        dataset = datasets.load(recipe)  # before anything is written: what is wrong with the data leaves nothing behind
+        try:
+            for part in ("", "classifiers", "checkpoints"):
+                (folder / part).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"The folder {folder} cannot be made: {error.strerror}. Choose another place.") from None
+        facts = {
+            "schema": 1,
+            "recipe": recipe.name,
+            "budget": budget,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seed": recipe.seed,
+            "versions": {"python": platform.python_version(), **package_versions(PACKAGES)},
+            "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "system": platform.system()},
+            "data_sha256": _digest(dataset),
+            "wall_time_s": {},
+            "state": "started",
+        }
+        run = cls(folder, recipe, facts)
+        run._dataset = dataset
+        write_atomic(str(folder / "recipe.toml"), recipe.toml().encode())
+        with atomic_path(str(folder / "slices.npz")) as temporary, Path(temporary).open("wb") as file:
+            np.savez(file, **{part: getattr(dataset.slices, part) for part in PARTS})
+        run.record()  # last: a folder with run.json is a run
+        return run
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """The run in ``folder``. Raises ``BadInput`` where there is none."""
+        folder = Path(folder)
+        try:
+            facts = json.loads((folder / "run.json").read_text())
+            recipe = Recipe.find(folder / "recipe.toml")
+        except (OSError, ValueError) as error:
+            raise BadInput(
+                f"A run was expected in {folder}; there is none ({error}). Make one with `edgeveil train`."
+            ) from None
+        return cls(folder, recipe, facts)
+
+    @classmethod
+    def _resume(cls, folder: Path, recipe: Recipe, budget: str) -> Run:
+        run = cls.open(folder)
+        longer = run.recipe.model_copy(update={"budget": recipe.budget})
+        if longer != recipe or run.recipe.budget.rows != recipe.budget.rows:
+            changed = [
+                key
+                for key in type(recipe).model_fields
+                if key != "budget" and getattr(recipe, key) != getattr(run.recipe, key)
+            ] or ["budget.rows"]
+            raise BadInput(
+                f"The run in {folder} was started with another recipe (`{changed[0]}` differs; of [budget] only the "
+                "epochs and the batch may). Resume with that recipe, or train into another folder."
+            )
+        run.recipe = recipe
+        run.facts["budget"] = budget
+        write_atomic(str(folder / "recipe.toml"), recipe.toml().encode())
+        return run
+
+    def adopt_classifiers(self, other: Run) -> None:
+        """Take D_y and D_z from another finished run on the same slices, instead of training the same ones again.
+
+        Raises ``BadInput`` where they would not be the same: other data, slices, seed or ``[classifiers]``.
+        """
+        mine, theirs = self.dataset(), other.dataset()
+        differs = [
+            what
+            for what, same in {
+                "data": self.facts["data_sha256"] == other.facts["data_sha256"],
+                "slices": all(
+                    np.array_equal(getattr(mine.slices, part), getattr(theirs.slices, part)) for part in PARTS
+                ),
+                "seed": self.recipe.seed == other.recipe.seed,
+                "[classifiers]": self.recipe.classifiers == other.recipe.classifiers,
+                "budget.classifier_epochs": self.recipe.budget.classifier_epochs
+                == other.recipe.budget.classifier_epochs,
+            }.items()
+            if not same
+        ]
+        if differs:
+            raise BadInput(
+                f"The classifiers of {other.folder} are not those that this recipe would train: its {differs[0]} "
+                "differs. Leave --classifiers out, and they are trained."
+            )
+        other.classifiers()  # whether they are all there
+        for name in ("target", "sensitive"):
+            source = other.folder / "classifiers" / f"{name}.keras"
+            write_atomic(str(self.folder / "classifiers" / source.name), source.read_bytes())
+        self.record(classifiers=other.facts["classifiers"], classifiers_from=other.folder.name)
+
+    def record(self, **facts: Any) -> None:
+        """Add facts to run.json."""
+        self.facts.update(facts)
+        write_atomic(str(self.folder / "run.json"), (json.dumps(self.facts, indent=1, allow_nan=False) + "\n").encode())
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the wall time of the block to run.json, however it ends."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            spent = self.facts["wall_time_s"]
+            spent[name] = round(spent.get(name, 0.0) + time.monotonic() - started, 2)
+            self.record()
+
+    def metric(self, *, stage: str, step: int, **values: float) -> None:
+        """One line of metrics.jsonl and one point per value in TensorBoard; ``step`` counts epochs of ``stage``.
+
+        The first line of a stage replaces those from its step on: they were written before the training was
+        interrupted, and after the checkpoint that it goes on from.
+        """
+        import tensorflow as tf
+
+        if stage not in self._stages:
+            self._stages.add(stage)
+            self._forget_metrics(stage, step)
+        line = {"stage": stage, "step": step, "time_s": round(time.time(), 2), **values}
+        try:
+            with (self.folder / "metrics.jsonl").open("a") as file:
+                file.write(json.dumps(line, allow_nan=False) + "\n")
+        except OSError as error:
+            raise BadInput(
+                f"Cannot add to {self.folder / 'metrics.jsonl'}: {error.strerror}. Free some space, then --resume."
+            ) from None
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(str(self.folder / "tensorboard"))
+        with self._writer.as_default():
+            for name, value in values.items():
+                tf.summary.scalar(f"{stage}/{name}", value, step=step)
+        self._writer.flush()
+
+    def checkpoint(self, name: str, **holders: Any) -> Checkpoint:
+        """RUN/checkpoints/NAME.npz, of objects with ``variables`` (Keras models, optimisers), all built."""
+        return Checkpoint(self.folder / "checkpoints" / f"{name}.npz", **holders)
+
+    def metrics(self, stage: str | None = None) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl, of one stage or of all."""
+        path = self.folder / "metrics.jsonl"
+        # A line without its end was being written when the power went.
+        whole = path.read_text().rpartition("\n")[0].splitlines() if path.is_file() else []
+        return [line for line in map(json.loads, whole) if stage in (None, line["stage"])]
+
+    def _forget_metrics(self, stage: str, step: int) -> None:
+        lines = self.metrics()
+        kept = [line for line in lines if line["stage"] != stage or line["step"] < step]
+        if len(kept) < len(lines):
+            text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept)
+            write_atomic(str(self.folder / "metrics.jsonl"), text.encode())
+
+    def dataset(self) -> Dataset:
+        """The data with this run's slices. Raises ``BadInput`` where the data are gone or others than they were."""
+        if self._dataset is None:
+            try:
+                with np.load(self.folder / "slices.npz", allow_pickle=False) as file:
+                    slices = Slices(*(file[part] for part in PARTS))
+            except UNREADABLE as error:
+                raise BadInput(
+                    f"The slices of the run in {self.folder} cannot be read ({error}). Train anew."
+                ) from None
+            dataset = datasets.load(self.recipe, slices=slices)
+            if _digest(dataset) != self.facts["data_sha256"]:
+                raise BadInput(
+                    f"The data of {self.recipe.data.source} are not those that {self.folder} was started with. "
+                    "Put those back, or train into another folder."
+                )
+            self._dataset = dataset
+        return self._dataset
+
+    def validation(self) -> Part:
+        """The rows of the second slice that checkpoints were chosen by: seen in training, never fitted."""
+        return slicing.fit_and_validation(self.dataset(), "perturber")[1]
+
+    def classifiers(self) -> dict[str, Any]:
+        """D_y and D_z: ``{"target": model, "sensitive": model}``, from the unit cube to logits."""
+        import keras
+
+        paths = {name: self.folder / "classifiers" / f"{name}.keras" for name in ("target", "sensitive")}
+        missing = [name for name, path in paths.items() if not path.is_file()]
+        if missing:
+            raise BadInput(
+                f"The run in {self.folder} has no {missing[0]} classifier yet: finish it with "
+                "`edgeveil train --resume`."
+            )
+        return {name: keras.models.load_model(path) for name, path in paths.items()}
+
+    def perturber(self) -> Any:
+        """The ``FittedPerturber`` that this run made. Raises ``BadInput`` where it has not come so far."""
+        from edgeveil.trainer.runs.fitted import FittedPerturber
+
+        if not (self.folder / "perturber" / "perturber.json").is_file():
+            raise BadInput(f"The run in {self.folder} has no perturber yet: finish it with `edgeveil train --resume`.")
+        return FittedPerturber.load(self.folder / "perturber")
+
+    def save_perturber(self, fitted: Any) -> None:
+        """Put ``fitted`` into RUN/perturber, whole or not at all."""
+        new, final = self.folder / "perturber.new", self.folder / "perturber"
+        try:
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
+            fitted.save(new)
+            shutil.rmtree(final, ignore_errors=True)
+            new.rename(final)
+        except OSError as error:
+            shutil.rmtree(new, ignore_errors=True)
+            raise BadInput(f"Cannot write {final}: {error}. Free some space, then --resume.") from None
+
+    def summary(self) -> dict[str, Any]:
+        """What ``edgeveil train --json`` prints: run.json as it is, and the folder's name."""
+        return {"run": str(self.folder), **self.facts}
+
+
+def _digest(dataset: Dataset) -> str:
+    h = hashlib.sha256()
+    for array in (dataset.x, dataset.y, dataset.z):
+        h.update(f"{array.dtype}{array.shape}".encode())
+        h.update(np.ascontiguousarray(array).data)
+    return h.hexdigest()
