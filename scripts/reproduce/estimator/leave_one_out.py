@@ -226,4 +226,4 @@ def _misses(found: list[dict[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    record.run(main)
+    sys.exit(main())
