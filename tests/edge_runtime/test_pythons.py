@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.sealing.zipapp import build_zipapp
-from tests.support import bundles, edge_tpu, tiny_models
+from tests.support import bundles, tiny_models
+from tests.support.boards import edge_tpu
 from tests.support.checkout import PACKAGES, ROOT
 
 pytestmark = pytest.mark.pythons
@@ -251,7 +252,7 @@ def test_training_and_every_board_cut_the_same_patches(name):
     environment = {"PYTHONPATH": str(PACKAGES), "OPENBLAS_NUM_THREADS": "1"}
     here, there = (
         subprocess.run(
-            [str(python), str(ROOT / "tests/support/edge_patches.py"), text],
+            [str(python), str(ROOT / "tests/support/boards/edge_patches.py"), text],
             env=environment,
             capture_output=True,
             check=True,

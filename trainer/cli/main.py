@@ -145,7 +145,7 @@ def sweep(
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.report.frontier import as_text, draw
     from edgeveil.trainer.sweep.axes import parse
-    from edgeveil.trainer.sweep.run import sweep as run_sweep
+    from edgeveil.trainer.sweep.sweep import sweep as run_sweep
 
     frontier = run_sweep(
         [Recipe.find(name) for name in recipe],

@@ -6,7 +6,7 @@ from typing import Any
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import cleaner
-from edgeveil.trainer.linear.problem import hidden_operator, linear_problem
+from edgeveil.trainer.linear.linear_problem import hidden_operator, linear_problem
 from edgeveil.trainer.recipe.perturber import Cleaner
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log

@@ -6,7 +6,7 @@ from typing import Any
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear.laplace_noise import scale_for
-from edgeveil.trainer.linear.problem import linear_problem
+from edgeveil.trainer.linear.linear_problem import linear_problem
 from edgeveil.trainer.recipe.perturber import Noise
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.linear.problem import linear_problem
+from edgeveil.trainer.linear.linear_problem import linear_problem
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import NAMES, evaluate, save_keras

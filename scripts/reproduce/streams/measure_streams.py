@@ -1,4 +1,4 @@
-"""Measures what a camera's stream tells of who is in front of it, into docs/results/privacy/streams.json.
+"""Measures what a camera's stream tells of who is in front of it, into docs/results/privacy/stream_codes.json.
 
     EDGEVEIL_DATA=... python -m scripts.reproduce.streams.measure_streams --targets movement action --splits 8
 
@@ -25,7 +25,7 @@ from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.loaders import depth
 from edgeveil.trainer.measures import certificate
 from edgeveil.trainer.measures.attack_metrics import counted_prior
-from edgeveil.trainer.perturbers.codebook import funnel, streams, training
+from edgeveil.trainer.perturbers.codebook import funnel, stream_codes, training
 from edgeveil.trainer.perturbers.codebook.fit import assemble, channel_table
 from edgeveil.trainer.perturbers.codebook.targets import fit_kept
 from edgeveil.trainer.recipe.perturber import Codebook
@@ -35,7 +35,7 @@ from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
 from scripts.reproduce.streams import people
 
-RECORD = Path("docs/results/privacy/streams.json")
+RECORD = Path("docs/results/privacy/stream_codes.json")
 MIDDLE, LENGTH, UNSEEN, VOTES = 0.85, 16, 3, 7
 EPOCHS, BATCH, TREES = 12, 64, 30
 SPEC = InputSpec("image", (40, 32, 1), "uint8", 0.0, 255.0)
@@ -190,8 +190,8 @@ class Data:
                 share = np.zeros((self.classes, self.codes - 1))
                 np.add.at(share, (code // section.codes, code), 1.0)
         pictures = np.zeros((self.codes - 1, *SPEC.shape), np.float32)
-        stream = streams.stream(f"track:{VOTES}")
-        ways["held"] = streams.assemble(
+        stream = stream_codes.stream(f"track:{VOTES}")
+        ways["held"] = stream_codes.assemble(
             SPEC, encoders.encoder(trunk, label_head), share, pictures, stream or {}, substituted=False
         )
         return ways, share / share.sum(axis=1, keepdims=True), model

@@ -13,7 +13,8 @@ from edgeveil.devices.flashing import first_boot, sd_card
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.update_index import write_index
-from tests.support import bundles, emulated_boards
+from tests.support import bundles
+from tests.support.boards import emulated_boards
 from tests.support.watching_bundle import watching_bundle
 
 pytestmark = [pytest.mark.boards, pytest.mark.slow]

@@ -21,7 +21,8 @@ from edgeveil.trainer.export.export import export
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import zipapp_bytes
-from tests.support import bundles, emulated_boards, tiny_models
+from tests.support import bundles, tiny_models
+from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT
 from tests.support.export_runs import noise_run
 
@@ -167,7 +168,7 @@ def _same_outputs(board, bundle, folder):
     np.savez(folder / "rows.npz", x=x, noise=noise)
     for name, data in (
         ("rows.npz", (folder / "rows.npz").read_bytes()),
-        ("probe.py", (ROOT / "tests/support/arm_probe.py").read_bytes()),
+        ("probe.py", (ROOT / "tests/support/boards/arm_probe.py").read_bytes()),
         ("tiny.veil", bundle.path.read_bytes()),
     ):
         board.put(data, f"/root/{name}")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.cli.main import main
-from tests.support import emulated_boards, tiny_models
+from tests.support import tiny_models
+from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT
 from tests.support.watching_bundle import watching_bundle
 
@@ -37,7 +38,7 @@ def _edgeveil(monkeypatch, *arguments):
 
 def _middle(board, pattern):
     """Red, green, blue in the middle of what the source reads of a picture in one colour."""
-    board.put((ROOT / "tests/support/camera_probe.py").read_bytes(), "/root/camera_probe.py")
+    board.put((ROOT / "tests/support/boards/camera_probe.py").read_bytes(), "/root/camera_probe.py")
     board.run(f"v4l2-ctl -d /dev/video0 -c osd_text_mode=1 -c test_pattern={pattern}")
     sensor = json.dumps({"shape": [180, 320, 3], "dtype": "uint8", "unit_mm": None})
     path = "PYTHONPATH=/opt/edgeveil/current/edgeveil-edge.pyz:/opt/edgeveil/site"

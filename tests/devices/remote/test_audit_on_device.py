@@ -18,9 +18,9 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.pipeline import perturber
-from tests.support import edge_tpu
+from tests.support.boards import edge_tpu
+from tests.support.boards.edge_tpu import COMPILED
 from tests.support.checkout import ROOT
-from tests.support.edge_tpu import COMPILED
 
 pytestmark = [pytest.mark.slow, edge_tpu.needed]
 

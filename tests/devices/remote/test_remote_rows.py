@@ -28,7 +28,8 @@ from edgeveil.trainer.audit.subject import Perturbed, Subject, further_outputs
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import zipapp_bytes
-from tests.support import bundles, lossy_serial_line, sshd
+from tests.support import bundles
+from tests.support.boards import lossy_serial_line, sshd
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - only looked at
 

@@ -25,7 +25,8 @@ from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import zipapp_bytes
-from tests.support import bundles, lossy_serial_line
+from tests.support import bundles
+from tests.support.boards import lossy_serial_line
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 OOPS = b"\r\n[ 1042.170815] brcmfmac: brcmf_cfg80211_set_power_mgmt: power save enabled\r\n"

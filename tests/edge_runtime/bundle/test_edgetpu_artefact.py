@@ -35,9 +35,10 @@ from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import build_zipapp
-from tests.support import bundles, edge_tpu, network_receivers, tiny_models
+from tests.support import bundles, network_receivers, tiny_models
+from tests.support.boards import edge_tpu
+from tests.support.boards.edge_tpu import COMPILED
 from tests.support.checkout import PACKAGES, ROOT
-from tests.support.edge_tpu import COMPILED
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import leace
+from edgeveil.trainer.linear.linear_problem import confidential, linear_problem, wanted
 from edgeveil.trainer.linear.predictor_metrics import BoostedRefit, LinearRefit, binary, e_utility, mean_auc, promised
-from edgeveil.trainer.linear.problem import confidential, linear_problem, wanted
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise

@@ -20,7 +20,7 @@ from edgeveil.trainer.perturbers.codebook import (
     channel,
     decoder,
     funnel,
-    streams,
+    stream_codes,
     synthesis,
     training,
     unseen_people_gate,
@@ -67,7 +67,7 @@ def fit(
     if goal.limits.unseen_accuracy is not None:
         people = dataset.rows(np.concatenate([first.index, second.index]))
         _gate(dataset, people, section, functions, rng, budget, log)
-    stream = streams.stream(section.hold, section.acknowledge)
+    stream = stream_codes.stream(section.hold, section.acknowledge)
     if stream is not None and stream["hold"] != "frame":
         u, trunk = dataset.unit(second.x), prepared.trunk
         encoder = encoders.encoder(trunk.below, trunk.label)
@@ -192,7 +192,7 @@ def assemble(
         models={"encoder": encoder},
         tables=tables,
         substituted=section.synthesis == "donor",
-        stream=streams.stream(section.hold, section.acknowledge),
+        stream=stream_codes.stream(section.hold, section.acknowledge),
     )
 
 
@@ -218,7 +218,7 @@ def _gate(
     """Measure encoders on people whom they never saw, and record the accuracies."""
     import keras
 
-    held = streams.stream(section.hold)
+    held = stream_codes.stream(section.hold)
 
     def without(part: Part) -> Any:
         trunk = prepare(dataset, part, section, functions, rng, budget).trunk
@@ -247,7 +247,7 @@ def _held(
     np.add.at(share, (part.y, code), 1.0)
     pictures = _picture(dataset, code, kept, u, part, encoder, section, rng)
     donor = section.synthesis == "donor"
-    return streams.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
+    return stream_codes.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
 
 def _metric(log: Log, stage: str, advance: Advance) -> training.Report:

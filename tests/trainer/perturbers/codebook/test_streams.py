@@ -14,7 +14,7 @@ from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
-from edgeveil.trainer.perturbers.codebook.streams import majority, stream
+from edgeveil.trainer.perturbers.codebook.stream_codes import majority, stream
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
