@@ -4,8 +4,8 @@ A picture of one-byte samples has at most 256 different values. An elementwise f
 instead of the picture, with the same bits: scaling and quantising then take one pass over bytes, not ten over floats.
 """
 
-from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+import collections.abc
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class LutArray(object):
             self._array.fill(0)
 
 
-class Flow(Mapping):
+class Flow(collections.abc.Mapping):
     """Arrays by name, their first axis the frame. ``flow[name]`` is an array, ``lazy(name)`` may be a ``LutArray``."""
 
     __slots__ = ("_held", "between", "used")
