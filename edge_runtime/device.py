@@ -16,7 +16,7 @@ word                         interpreter       what runs the operations
 """
 
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
@@ -75,12 +75,11 @@ def hears_of_usb(device: str) -> bool:
     return accelerator(device) == MYRIAD or (device.startswith(OPENVINO) and "MYRIAD" in device)
 
 
-def suits(entry: Mapping[str, Any], device: str) -> bool:
-    """Whether an artefact, by its entry in the manifest, is one for ``device``."""
-    compiled = entry.get("compiled")
-    if compiled is not None or device == EDGETPU:
-        return compiled is not None and compiled["for"] == device
-    return backends_on(device, entry["format"]) != ()
+def suits(artefact: Any, device: str) -> bool:
+    """Whether an artefact (``manifest.Artefact``) is one for ``device``."""
+    if artefact.compiled_for is not None or device == EDGETPU:
+        return bool(artefact.compiled_for == device)
+    return backends_on(device, artefact.format) != ()
 
 
 def check_compiled(model: bytes, device: str) -> None:

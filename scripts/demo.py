@@ -7,14 +7,11 @@ benchmarked is the codebook.
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
@@ -31,6 +28,7 @@ from edgeveil.trainer.report.run_page import through, write_report
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.sealing.zipapp import build_zipapp
+from edgeveil.trainer.tensorflow_quiet import quiet_process
 from edgeveil.trainer.train import train
 
 PROFILES = ["coral-dev-board", "raspberry-pi3-ncs2", "jetson-nano", "raspberry-pi-cpu", "workstation"]
@@ -151,7 +149,7 @@ The codebook: {sentence(document)}
 {comparison.why(beside, document)}
 
 Done in {seconds:.0f} s. {out}/ holds
-  comparison.png what both send, and who still reads it       report.html  one page: that, numbers, curves
+  report.html    one page: pictures, numbers, curves          comparison.png  what both send, and who still reads it
   demo.veil      the codebook as a signed bundle (development key: every runtime says so)
   audit.json     the privacy numbers of the codebook          bench.json   its speed on this machine
   prgan-export/  the paper's generator and its audit.json     trust/       the public key that a board would hold
@@ -160,7 +158,8 @@ Try next
   .venv/bin/edgeveil bundle inspect {out}/demo.veil --trust {out}/trust
   .venv/bin/edgeveil train digits-label-only --out runs/label-only
   .venv/bin/edgeveil recipe new --data npz:YOUR.npz --out yours.toml
-"""
+
+Open {out}/report.html"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -169,6 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder to (re)write; default runs/demo")
     parser.add_argument("--quick", action="store_true", help="a small training budget: shows the way, not the numbers")
     options = parser.parse_args(arguments)
+    quiet_process()
     try:
         print(demo(options.out, quick=options.quick))
     except EdgeVeilError as error:

@@ -36,9 +36,9 @@ def bench_python() -> Path:
     return python
 
 
-def of_bundle(bundle: Any, folder: Path) -> list[dict[str, Any]]:
+def bundle_files(bundle: Any, folder: Path) -> list[dict[str, Any]]:
     """The artefacts of a verified bundle with one model, written to ``folder``; ``BadInput`` where it has more."""
-    models = bundle.manifest["models"]
+    models = bundle.manifest.document["models"]
     if len(models) != 1:
         raise BadInput(f"A bundle with one network was expected to be put beside others; this one has {len(models)}.")
     (model,) = models.values()
@@ -47,13 +47,13 @@ def of_bundle(bundle: Any, folder: Path) -> list[dict[str, Any]]:
         if entry["format"] in BACKENDS and artefact in ARTEFACTS:
             path = folder / f"bundle-{artefact}"
             path.write_bytes(bundle.members[entry["file"]])
-            found.append(_file(bundle.manifest["name"], artefact, path, entry, model["macs"]))
+            found.append(_file(bundle.manifest.name, artefact, path, entry, model["macs"]))
     if not found:
         raise BadInput(f"An artefact among {', '.join(ARTEFACTS)} was expected; the bundle has none of them.")
     return found
 
 
-def of_file(path: Path) -> dict[str, Any]:
+def model_file(path: Path) -> dict[str, Any]:
     """One .tflite or .onnx file; raises ``BadInput`` where it is neither, or has open sizes."""
     from edgeveil.trainer.export.manifest_entry import artefact_entry
     from edgeveil.trainer.graphs.macs import Cost, onnx_macs, tflite_macs

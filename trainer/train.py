@@ -70,7 +70,7 @@ def _train(run: Run) -> Run:
     part = run.validation()
     sent = fitted.perturb(part.x)["frame"]
     score = score_validation(run, sent)
-    missed = _missed(run, score)
+    missed = _unmet(run, score)
     run.save_perturber(fitted)
     through = int(unchanged(dataset.input, part.x, sent).sum())
     facts = {**score.as_dict(), "rows": len(part), "unchanged": through}
@@ -90,7 +90,7 @@ def _train(run: Run) -> Run:
     raise LimitNotMet(f"{missed} {_advice(recipe, target_missed=target_missed)}")
 
 
-def _missed(run: Run, score: CheckpointScore) -> str:
+def _unmet(run: Run, score: CheckpointScore) -> str:
     """What the recipe's limits asked for and did not get, in sentences; empty where all were met."""
     limits, said = run.recipe.limits, []
     if score.target_accuracy < limits.target_accuracy:

@@ -1,4 +1,4 @@
-"""What a board is: gathered on the board itself, printed as JSON, decided about elsewhere (``devices/plan.py``).
+"""What a board is: gathered on the board itself, printed as JSON, decided about on the workstation.
 
 This file is also sent alone to a board that has no EdgeVeil yet, so it imports the standard library and nothing else.
 """
@@ -11,28 +11,25 @@ import os
 import platform
 import subprocess
 import sys
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-SYSTEMD, INIT_SCRIPT = "/run/systemd/system", "/etc/init.d/edgeveil"
+SYSTEMD = "/run/systemd/system"
 
 BITS = 64 if sys.maxsize > 2**32 else 32
 USB = "/sys/bus/usb/devices"
 SETTINGS = "/etc/edgeveil/edge.json"
 SERVICE_FILES = (
-    INIT_SCRIPT,
     SETTINGS,
     "/etc/systemd/system/edgeveil.service",
     "/etc/systemd/system/edgeveil-inside.service",
     "/etc/systemd/system/edgeveil-recover.service",
     "/etc/systemd/system/edgeveil-update.service",
     "/etc/systemd/system/edgeveil-update.timer",
-    "/etc/cron.d/edgeveil",
-    "/etc/cron.d/edgeveil-update",
-    "/etc/init.d/S99edgeveil",
 )
 INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
 
 
-def gather(root, accelerator=None, paths=()):
+def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = ()) -> Dict[str, Any]:
     """A dict of facts. ``root``: where EdgeVeil lies or would; ``accelerator``: the path that shows there is one.
 
     ``paths`` are put in front of ``sys.path`` (unpacked wheels). What cannot be found out is None.
@@ -56,7 +53,6 @@ def gather(root, accelerator=None, paths=()):
         "uid": os.getuid(),
         "sudo": os.getuid() == 0 or _runs(["sudo", "-n", "true"]),
         "systemd": os.path.isdir(SYSTEMD),
-        "starter": _starter(),
         "interpreters": {name.replace("_", "-"): version for name, version in _versions() if version},
         "accelerator": None if accelerator is None else _present(accelerator),
         "devices": _devices(),
@@ -64,33 +60,23 @@ def gather(root, accelerator=None, paths=()):
     }
 
 
-def _starter():
-    """What starts programs at boot where there is no systemd: an init of System V, BusyBox's, or cron; else None."""
-    if os.path.exists("/etc/inittab") and os.path.exists("/usr/sbin/update-rc.d"):
-        return "sysvinit"
-    if os.path.exists("/etc/init.d/rcS"):
-        return "rcS"
-    names = [_text("/proc/{}/comm".format(name)) for name in os.listdir("/proc") if name.isdigit()]
-    return "cron" if {"cron", "crond"} & set(names) and os.path.isdir("/etc/cron.d") else None
-
-
-def _architecture():
+def _architecture() -> str:
     """What programs here are made for: a 32-bit system may run on a 64-bit kernel, which tells its own name."""
     machine = platform.machine()
     return "armv7l" if machine == "aarch64" and BITS == 32 else machine
 
 
-def _present(accelerator):
+def _present(accelerator: str) -> bool:
     """Whether a device file is there, or for ``usb:1a6e:089a,18d1:9302`` one of these USB devices."""
     if not accelerator.startswith("usb:"):
         return os.path.exists(accelerator)
     wanted = accelerator[len("usb:") :].split(",")
     folders = [os.path.join(USB, name) for name in (os.listdir(USB) if os.path.isdir(USB) else [])]
-    numbers = [[_text(os.path.join(folder, name)) for name in ("idVendor", "idProduct")] for folder in folders]
-    return any(":".join(number) in wanted for number in numbers if None not in number)
+    numbers = [[_text(os.path.join(folder, name)) or "" for name in ("idVendor", "idProduct")] for folder in folders]
+    return any(":".join(number) in wanted for number in numbers)
 
 
-def _devices():
+def _devices() -> List[str]:
     """The accelerators that what is installed here can ask for, by the words of ``--device``."""
     found = []
     try:
@@ -114,7 +100,7 @@ def _devices():
     return found
 
 
-def _settings_device():
+def _settings_device() -> Optional[str]:
     """What the service's settings have run the model; None where there are none, "" where they cannot be read."""
     path = SETTINGS
     if not os.path.exists(path):
@@ -125,7 +111,7 @@ def _settings_device():
         return ""
 
 
-def _edgeveil(root):
+def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
     """What runs there: None where nothing was ever flashed."""
     state = _json(os.path.join(root, "state.json"))
     folder = os.path.join(root, "trust")
@@ -141,19 +127,16 @@ def _edgeveil(root):
         "keys": [entry["key"] for entry in payload.get("keys", [])],
         "revoked": payload.get("revoked", []),
         "audience": payload.get("audience", ""),
-        "sites": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
-        "service": os.path.exists("/etc/systemd/system/edgeveil.service") or os.path.exists(INIT_SCRIPT),
+        "wheels": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
+        "runtime": os.path.exists(os.path.join(root, "current", "edgeveil-edge.pyz")),
+        "service": os.path.exists("/etc/systemd/system/edgeveil.service"),
         "device": _settings_device(),
         "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},
-        "service_active": _runs(
-            ["systemctl", "--quiet", "is-active", "edgeveil.service"]
-            if os.path.isdir(SYSTEMD)
-            else [INIT_SCRIPT, "status"]
-        ),
+        "service_active": _runs(["systemctl", "--quiet", "is-active", "edgeveil.service"]),
     }
 
 
-def _versions():
+def _versions() -> Iterator[Tuple[str, Optional[str]]]:
     for name in INTERPRETERS:
         try:
             yield name, getattr(importlib.import_module(name), "__version__", "unknown")
@@ -161,16 +144,16 @@ def _versions():
             yield name, None
 
 
-def _os_release():
+def _os_release() -> Optional[str]:
     fields = dict(line.split("=", 1) for line in (_text("/etc/os-release") or "").splitlines() if "=" in line)
     return fields.get("PRETTY_NAME", "").strip('"') or None
 
 
-def _writable(place):
+def _writable(place: str) -> bool:
     return os.access(place, os.W_OK) or os.getuid() != 0
 
 
-def _runs(command):
+def _runs(command: List[str]) -> bool:
     try:
         with open(os.devnull, "r+b") as nothing:
             return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603 - words of ours
@@ -178,7 +161,7 @@ def _runs(command):
         return False
 
 
-def _sha256(path):
+def _sha256(path: str) -> Optional[str]:
     """None where neither we nor root by sudo can read it."""
     try:
         with open(path, "rb") as file:
@@ -189,7 +172,7 @@ def _sha256(path):
     return said.split()[0] if said else None
 
 
-def _as_root(command):
+def _as_root(command: List[str]) -> Optional[str]:
     """What a command prints as root by sudo; None where that cannot be had."""
     try:
         with open(os.devnull, "r+b") as nothing:
@@ -199,7 +182,7 @@ def _as_root(command):
         return None
 
 
-def _text(path):
+def _text(path: str) -> Optional[str]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().rstrip("\0\n")
@@ -207,7 +190,7 @@ def _text(path):
         return None
 
 
-def _json(path):
+def _json(path: str) -> Any:
     try:
         return json.loads(_text(path) or "null")
     except ValueError:

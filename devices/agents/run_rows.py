@@ -1,4 +1,4 @@
-"""Readings through a bundle on the board that will run it: sent along by ``edgeveil audit --on``, and never kept there.
+"""Perturbs readings with a bundle on the board that will run it: sent along by ``edgeveil audit --on``, not kept there.
 
 The runtime that is installed there verifies the bundle and runs it, one reading at a time as it does with a camera's.
 This is no command of that runtime: what it hands out for an audit (a code before its channel, the noise that was
@@ -8,9 +8,10 @@ drawn) never leaves a board that works.
     python3 - ROOT BUNDLE ARTEFACT DEVICE ROWS OUT FURTHER      ROWS.npz (``x``) through it into OUT.npz
 
 FURTHER is JSON: entries of outputs as in a manifest, for what is handed out as well. One JSON document is printed.
-The keys of the board are asked and its owner's policy is not: an audit is how a bundle comes to meet that.
+The board's keys decide and its owner's policy does not: an audit is how a bundle comes to meet that policy.
 """
 
+import importlib.util
 import json
 import os
 import platform
@@ -26,7 +27,10 @@ def main(root: str, bundle: str, artefact: str, device: str, *rest: str) -> int:
     try:
         from edgeveil.edge_runtime.errors import EdgeVeilError, describe
     except ImportError:
-        sys.stderr.write("error: there is no EdgeVeil in {}: flash the board first\n".format(root))
+        old = importlib.util.find_spec("edge_runtime") is not None
+        what = "the runtime in {} is from before 0.2: flash a bundle sealed by 0.2 or later first"
+        text = what if old else "there is no EdgeVeil in {}: flash the board first"
+        sys.stderr.write("error: {}\n".format(text.format(root)))
         return 2
     try:
         document = _done(root, bundle, artefact, device, *rest)
@@ -55,7 +59,7 @@ def _done(
         found = dict(perturber.info, edge_runtime=__version__, numpy=np.__version__, python=platform.python_version())
         if rows:
             begin = time.time()
-            arrays = through(perturber.manifest, perturber.pipeline, np.load(rows)["x"], json.loads(further))
+            arrays = perturb(perturber.manifest.document, perturber.pipeline, np.load(rows)["x"], json.loads(further))
             found["seconds"] = time.time() - begin
             with open(out, "wb") as file:
                 np.savez_compressed(file, **arrays)
@@ -63,7 +67,7 @@ def _done(
     return found
 
 
-def through(manifest: Dict[str, Any], opened: Any, x: Any, further: List[Dict[str, Any]]) -> Dict[str, Any]:
+def perturb(manifest: Dict[str, Any], opened: Any, x: Any, further: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Raw readings x (n, ...) one at a time; every output, the ``further`` ones too, by name, each (n, ...).
 
     ``opened`` is the manifest's pipeline, whose tables and interpreters are used. Raises ``DeviceFailed`` where a
@@ -72,11 +76,12 @@ def through(manifest: Dict[str, Any], opened: Any, x: Any, further: List[Dict[st
     import numpy as np
 
     from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped
+    from edgeveil.edge_runtime.manifest.manifest import parse
     from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 
     tables = {name: opened.table(name) for name in manifest["tables"]}
     whole = dict(manifest, outputs=list(manifest["outputs"]) + further)
-    pipeline = Pipeline(whole, tables=tables, runners=opened.runners)
+    pipeline = Pipeline(parse(whole), tables=tables, runners=opened.runners)
     made, reason = [], ""
     try:
         for at in range(len(x)):

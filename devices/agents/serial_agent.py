@@ -9,23 +9,23 @@ import json
 import os
 import select
 import subprocess
-import sys
 import termios
 import tty
+from typing import Any, Dict, Tuple
 
 from edgeveil.devices.agents.serial_link import LineBroken, Link
 
-SILENCE_S = 90  # then whoever was there has gone, and the console is given back
+SILENCE_S = 90  # then the other end has gone, and the console is given back
 READY = b"edgeveil-serial-ready"
 HANG_UP = b"edgeveil-hang-up"  # as plain text: what asks for it may not know whether we or a shell are there
 
 
-def answer(request):
+def answer(request: bytes) -> Tuple[Dict[str, Any], bytes]:
     """What one request comes to: (facts, bytes)."""
     head, _, data = request.partition(b"\n")
     ask = json.loads(head.decode("utf-8"))
     if ask["op"] == "run":
-        process = subprocess.Popen(  # noqa: S603 - whoever holds the console may do this anyway
+        process = subprocess.Popen(  # noqa: S603 - who holds the console may do this anyway
             ask["command"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         try:
@@ -44,7 +44,7 @@ def answer(request):
     return {"size": ask["at"] + len(data)}, b""
 
 
-def serve(link):
+def serve(link: Link) -> None:
     """Answer until the other end hangs up or nothing has come for ``SILENCE_S``."""
     while True:
         try:
@@ -58,14 +58,14 @@ def serve(link):
             return
 
 
-def main():
+def main() -> None:
     """Serve on the terminal this runs in, and leave it as it was."""
     before = termios.tcgetattr(0)
 
-    def read(seconds):
+    def read(seconds: float) -> bytes:
         return os.read(0, 65536) if select.select([0], [], [], seconds)[0] else b""
 
-    def write(data):
+    def write(data: bytes) -> None:
         while data:
             data = data[os.write(1, data) :]
 
@@ -78,4 +78,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

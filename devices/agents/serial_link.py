@@ -12,7 +12,7 @@ import os
 import struct
 import time
 import zlib
-from typing import Dict
+from typing import Any, Callable, Container, Dict, List, Optional, Tuple
 
 BLOCK = 192  # payload bytes: at one bad byte in 1,500 six frames of seven still arrive
 WINDOW = 48  # blocks under way
@@ -25,7 +25,7 @@ class LineBroken(Exception):
     """Nothing has come for too long."""
 
 
-def cobs(data):
+def cobs(data: bytes) -> bytes:
     """``data`` without zero bytes, a little longer."""
     out = bytearray()
     for part in data.split(b"\0"):
@@ -36,7 +36,7 @@ def cobs(data):
     return bytes(out)
 
 
-def uncobs(data):
+def uncobs(data: bytes) -> Optional[bytes]:
     """What ``cobs`` was given, or None where it gave no such thing."""
     out, at = bytearray(), 0
     while at < len(data):
@@ -50,7 +50,7 @@ def uncobs(data):
     return bytes(out)
 
 
-def frame(kind, number, block, blocks, payload=b""):
+def frame(kind: bytes, number: int, block: int, blocks: int, payload: bytes = b"") -> bytes:
     """The bytes of one frame, its zero bytes included."""
     body = HEAD.pack(kind, number, block, blocks) + payload
     return b"\0" + cobs(body + struct.pack(">I", zlib.crc32(body))) + b"\0"
@@ -62,15 +62,23 @@ class Link(object):
     ``hang_up``, where it comes outside a frame, ends it as silence does.
     """
 
-    def __init__(self, read, write, clock=time.time, hang_up=None):
+    def __init__(
+        self,
+        read: Callable[[float], bytes],
+        write: Callable[[bytes], Any],
+        clock: Callable[[], float] = time.time,
+        hang_up: Optional[bytes] = None,
+    ) -> None:
         self.hang_up = hang_up
         self.read, self.write, self.clock = read, write, clock
         self.rest = b""
         self.number = struct.unpack(">H", os.urandom(2))[0]  # no message of an earlier connection has the same
-        self.done = None  # (number, blocks) of the last message received
+        self.done: Optional[Tuple[int, int]] = None  # (number, blocks) of the last message received
         self.sent = self.resent = 0  # blocks
 
-    def send(self, message, patience_s=20.0, progress=None):
+    def send(
+        self, message: bytes, patience_s: float = 20.0, progress: Optional[Callable[[int, int], None]] = None
+    ) -> None:
         """Send one message; returns when all of it has come. Raises ``LineBroken`` after ``patience_s`` of silence."""
         self.number = (self.number + 1) % 65536
         blocks = [message[at : at + BLOCK] for at in range(0, len(message), BLOCK)] or [b""]
@@ -105,7 +113,7 @@ class Link(object):
             if self.clock() - heard > patience_s:
                 raise LineBroken()
 
-    def receive(self, patience_s=20.0):
+    def receive(self, patience_s: float = 20.0) -> bytes:
         """The next message. Raises ``LineBroken`` after ``patience_s`` without a good frame."""
         number, blocks, unsaid = None, 0, 0
         parts: Dict[int, bytes] = {}
@@ -137,7 +145,7 @@ class Link(object):
             if self.clock() - heard > patience_s:
                 raise LineBroken()
 
-    def acknowledge(self, number, base, parts):
+    def acknowledge(self, number: int, base: int, parts: Container[int]) -> None:
         """Say that all blocks before ``base`` have come, and which of the next ones."""
         bits = bytearray(WINDOW // 8 + 1)
         for at in range(8 * len(bits)):
@@ -145,7 +153,7 @@ class Link(object):
                 bits[at // 8] |= 1 << at % 8
         self.write(frame(b"A", number, base, 0, bytes(bits)))
 
-    def frames(self, seconds):
+    def frames(self, seconds: float) -> List[Tuple[bytes, int, int, Any]]:
         """The good frames among what comes within ``seconds``: (kind, number, block, what the kind carries)."""
         self.rest += self.read(seconds)
         pieces = self.rest.split(b"\0")
@@ -162,5 +170,5 @@ class Link(object):
         return good
 
 
-def _bit(bitmap, at):
+def _bit(bitmap: bytes, at: int) -> int:
     return bitmap[at // 8] >> at % 8 & 1

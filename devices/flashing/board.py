@@ -1,38 +1,33 @@
-"""Carries a plan out over a transport. Thin: what to do was decided in ``plan``; the switch is made on the board."""
+"""A board at the other end of a transport, and what executes a plan there: every decision was made in ``plan``."""
 
 from __future__ import annotations
 
 import json
 import posixpath
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 
-import edgeveil.devices.agents.gather_facts
+from edgeveil.devices.agents import read_agent
 from edgeveil.devices.flashing import service_files as service
 from edgeveil.devices.flashing.plan import Plan
-from edgeveil.devices.flashing.records import Facts, Site, Wanted
+from edgeveil.devices.flashing.records import BundleFacts, Facts
+from edgeveil.devices.flashing.steps import (
+    InstallRelease,
+    PushBundle,
+    StartService,
+    Step,
+    StopService,
+    TrustKeys,
+    UnpackWheels,
+    WriteService,
+    numbered,
+)
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports import Transport
-from edgeveil.devices.transports.base import Completed, check, digest
+from edgeveil.devices.transports.base import Completed, Progress, check, digest
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.paths import ROOT, SYSTEMD
+from edgeveil.edge_runtime.paths import ROOT
 
 TRIAL_S = 600
-
-
-@dataclass(frozen=True)
-class Payload:
-    """What travels: the bundle's bytes, the runtime for a first flash, the owner's trust, wheels, units."""
-
-    bundle: bytes
-    runtime: bytes
-    trust: dict[str, bytes] = field(default_factory=dict)  # root.pub, trust.json, policy.json
-    site: Site | None = None
-    site_archive: bytes = b""
-    service: dict[str, bytes] = field(default_factory=dict)  # path on the board -> content
-    owner: Service = field(default_factory=Service)  # whom the service runs as
-
 
 Say = Callable[[str], None]
 
@@ -57,11 +52,9 @@ class Board:
 
     def facts_document(self, accelerator: str | None = None) -> dict:
         """The same as it was printed there."""
-        script = Path(edgeveil.devices.agents.gather_facts.__file__).read_bytes()
         site = posixpath.join(self.root, "site")
-        done = self.transport.run(
-            [self.transport.python, "-", self.root, accelerator or "", site], data=script, timeout_s=180
-        )
+        command = [self.transport.python, "-", self.root, accelerator or "", site]
+        done = self.transport.run(command, data=read_agent("gather_facts"), timeout_s=180)
         if done.code in (126, 127):
             raise BadInput(
                 f"Python 3.6 or later was expected on {self.transport.name}; there is none. Install python3."
@@ -69,7 +62,7 @@ class Board:
         try:
             return json.loads(check(done, "Gathering facts"))
         except ValueError:
-            raise DeviceFailed(f"The board's answer is not its facts: {done.said()}") from None
+            raise DeviceFailed(f"The board's answer is not its facts: {done.last_line()}") from None
 
     def edge(self, *arguments: str, timeout_s: float = 120) -> Completed:
         """A command of the installed runtime, as root where that is possible. Raises ``BadInput`` where none is."""
@@ -79,130 +72,98 @@ class Board:
             raise BadInput(f"There is no EdgeVeil on {self.transport.name}: flash it first.")
         return done
 
-    def script(self, source: bytes, *arguments: str, timeout_s: float = 120) -> Completed:
-        """A Python program of ours that is sent along, as root where that is possible."""
-        return self._root([self.transport.python, "-", *arguments], data=source, timeout_s=timeout_s)
+    def run_agent(self, name: str, *arguments: str, timeout_s: float = 120) -> Completed:
+        """A program of ``devices/agents`` that is sent along, as root where that is possible."""
+        return self._root([self.transport.python, "-", *arguments], data=read_agent(name), timeout_s=timeout_s)
 
-    def carry_out(self, plan: Plan, payload: Payload, wanted: Wanted, progress: Callable[[int, int], None]) -> None:
-        """Every step in order. Raises at the first that fails; what was uploaded stays for the next try."""
-        for number, step in enumerate(plan.steps, 1):
-            self.say(f"{number}/{len(plan.steps)} {step.text}")
-            getattr(self, f"_{step.kind}")(payload, wanted, progress)
+    def execute(self, plan: Plan, progress: Progress = lambda *_: None) -> None:
+        """Every step in order. Raises at the first that fails; what was uploaded stays for the next try.
+
+        A service that was stopped for the trial is started again whatever becomes of it.
+        """
+        stopped = False
+        try:
+            for step, line in zip(plan.steps, numbered(plan.steps), strict=True):
+                self.say(line)
+                stopped = (stopped or isinstance(step, StopService)) and not isinstance(step, StartService)
+                self._execute(step, progress)
+        except BaseException:
+            if stopped:
+                self.control("start")
+            raise
         if plan.steps:
             self._forget_incoming()
 
-    def _trust(self, payload: Payload, *_: object) -> None:
-        folder = posixpath.join(self.root, "trust")
-        check(self._root(["mkdir", "-p", "-m", "755", folder]), f"Making {folder}")
-        for name, data in sorted(payload.trust.items()):
-            self._place(data, posixpath.join(folder, name), "644")
+    def _execute(self, step: Step, progress: Progress) -> None:
+        match step:
+            case TrustKeys(trust):
+                folder = posixpath.join(self.root, "trust")
+                check(self._root(["mkdir", "-p", "-m", "755", folder]), f"Making {folder}")
+                for name, data in sorted(trust.files.items()):
+                    self._place(data, posixpath.join(folder, name), "644")
+            case UnpackWheels(wheels):
+                archive = posixpath.join(self._incoming_folder(), wheels.name + ".zip")
+                self.transport.put(wheels.archive, archive, progress)
+                arguments = [archive, digest(wheels.archive), posixpath.join(self.root, wheels.name)]
+                # Hundreds of megabytes onto a slow card.
+                done = self.run_agent("unpack_wheels", *arguments, timeout_s=TRIAL_S)
+                check(done, "Unpacking the wheels")
+            case PushBundle(bundle):
+                self.transport.put(bundle.data, self._bundle_path(bundle), progress)
+            case StopService():
+                self.control("stop")
+            case InstallRelease():
+                self._install(step)
+            case WriteService(files, owner):
+                if service.CONFIG in files:
+                    self._make_users(owner)
+                for path, data in sorted(files.items()):
+                    group = ["-g", owner.user] if path == service.CONFIG else []
+                    self._place(data, path, "640" if group else "644", group)
+                for command in service.enable_commands(files):
+                    check(self._sudoed(command), " ".join(command[:2]))
+            case StartService():
+                self.control("restart")
 
-    def _site(self, payload: Payload, _wanted: Wanted, progress: Callable[[int, int], None]) -> None:
-        site = payload.site
-        if site is None:
-            raise BadInput("The plan takes wheels along, and none were given.")
-        place = posixpath.join(self._incoming_folder(), site.name + ".zip")
-        self.transport.put(payload.site_archive, place, progress)
-        done = self._root(
-            [
-                self.transport.python,
-                "-c",
-                UNPACK,
-                place,
-                digest(payload.site_archive),
-                posixpath.join(self.root, site.name),
-            ],
-            timeout_s=TRIAL_S,  # hundreds of megabytes onto a slow card
-        )
-        check(done, "Unpacking the wheels")
-
-    def _upload(self, payload: Payload, _wanted: Wanted, progress: Callable[[int, int], None]) -> None:
-        self.transport.put(payload.bundle, self._bundle_place(payload), progress)
-
-    def _install(self, payload: Payload, wanted: Wanted, _progress: object) -> None:
-        arguments = ["install", self._bundle_place(payload), "--root", self.root, "--frames", str(wanted.frames)]
-        arguments += ["--source", wanted.source] if wanted.source else []
-        arguments += ["--device", wanted.device] if wanted.device else []
-        arguments += ["--again"] if wanted.again else []
-        # Two cannot have one camera: what runs makes way for the trial, and comes back whatever becomes of it; by
-        # the service's own step where one follows.
-        makes_way = bool(wanted.source) and self.has_service()
-        if makes_way:
-            self.control("stop")
-        try:
-            self._install_there(payload, arguments)
-        except BaseException:
-            if makes_way:
-                self.control("start")
-            raise
-        if makes_way and not wanted.service:
-            self.control("start")
-
-    def _install_there(self, payload: Payload, arguments: list[str]) -> None:
-        installed = self._root(["test", "-e", posixpath.join(self.root, "current", "edgeveil-edge.pyz")]).code == 0
-        if installed:
-            done = self.edge(*arguments, timeout_s=TRIAL_S)
-        else:
-            # A first flash: the runtime comes over the same authenticated channel as the root key.
-            place = posixpath.join(self._incoming_folder(), "edgeveil-edge.pyz")
-            self.transport.put(payload.runtime, place)
+    def _install(self, step: InstallRelease) -> None:
+        arguments = ["install", self._bundle_path(step.bundle), "--root", self.root, *step.options]
+        if step.first:
+            # The runtime comes over the same authenticated channel as the root key.
+            runtime = posixpath.join(self._incoming_folder(), "edgeveil-edge.pyz")
+            self.transport.put(step.bundle.runtime, runtime)
             # A release finds its wheels beside it, numpy perhaps among them; from there it is shown them.
             wheels = "PYTHONPATH=" + posixpath.join(self.root, "site")
-            done = self._root(["env", wheels, self.transport.python, place, *arguments], timeout_s=TRIAL_S)
-        as_it_was_there(done)
-        self.say(done.out.decode("utf-8", "replace").strip())
-
-    def _service(self, payload: Payload, *_: object) -> None:
-        if payload.service:
-            if service.CONFIG in payload.service:
-                self._make_users(payload.owner)
-            for path, data in sorted(payload.service.items()):
-                owner = ["-g", payload.owner.user] if path == service.CONFIG else []
-                mode = "640" if owner else "755" if service.executable(path) else "644"
-                self._place(data, path, mode, owner)
-            for command in service.enabling(payload.service):
-                check(self._sudoed(command), " ".join(command[:2]))
-        self.control("restart")
+            done = self._root(["env", wheels, self.transport.python, runtime, *arguments], timeout_s=TRIAL_S)
+        else:
+            done = self.edge(*arguments, timeout_s=TRIAL_S)
+        self.say(runtime_output(done).decode("utf-8", "replace").strip())
 
     def _make_users(self, owner: Service) -> None:
-        for user, command in service.users(owner).items():
+        for user, command in service.user_commands(owner).items():
             if self._sudoed(["id", "-u", user]).code:
-                done = self._sudoed(command)
-                if done.code in (126, 127):
-                    # BusyBox has another program for it, and the smallest systems none.
-                    done = self._sudoed([self.transport.python, "-c", service.ACCOUNTS, owner.user, user])
-                check(done, f"Making the user {user}")
+                check(self._sudoed(command), f"Making the user {user}")
 
     def rollback(self) -> str:
         """Have it run its previous release again, its service too; returns what it said. Raises as it did there."""
-        said = as_it_was_there(self.edge("rollback", "--root", self.root))
+        said = runtime_output(self.edge("rollback", "--root", self.root))
         if self.has_service():
             self.control("restart")
         return said.decode("utf-8", "replace").strip()
 
     def control(self, what: str) -> None:
         """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` where that is not done."""
-        if not self._has_systemd():
-            check(self._sudoed([service.INIT, what], timeout_s=480), f"{service.INIT} {what}")
-            return
         # What prepares the place of both halves stays up, and is done again for units that may be others now.
         units = {"stop": service.UNITS[-2:], "restart": [service.RECOVER, service.MAIN]}.get(what, [service.MAIN])
         check(self._sudoed(["systemctl", what, *units], timeout_s=240), f"systemctl {what}")
 
     def logs(self, lines: int) -> bytes:
         """The last lines that the service's units said. Raises ``DeviceFailed``."""
-        if not self._has_systemd():
-            return check(self._sudoed(["tail", "-n", str(lines), "/var/log/edgeveil.log"]), "tail")
         which = [part for unit in service.UNITS for part in ("-u", unit)]
         return check(self._sudoed(["journalctl", "--no-pager", "-n", str(lines), *which]), "journalctl")
 
     def has_service(self) -> bool:
         """Whether a flash has installed the service there."""
-        place = service.UNIT_FOLDER + service.MAIN if self._has_systemd() else service.INIT
-        return self.transport.run(["test", "-e", place]).code == 0
-
-    def _has_systemd(self) -> bool:
-        return self.transport.run(["test", "-d", SYSTEMD]).code == 0
+        return self.transport.run(["test", "-e", service.UNIT_FOLDER + service.MAIN]).code == 0
 
     def _place(self, data: bytes, path: str, mode: str, owner: Sequence[str] = ()) -> None:
         """A file that belongs to root, by way of one that does not."""
@@ -211,8 +172,8 @@ class Board:
         run = self._sudoed if path.startswith("/etc/") else self._root
         check(run(["install", "-D", "-m", mode, *owner, incoming, path]), f"Writing {path}")
 
-    def _bundle_place(self, payload: Payload) -> str:
-        return posixpath.join(self._incoming_folder(), digest(payload.bundle) + ".veil")
+    def _bundle_path(self, bundle: BundleFacts) -> str:
+        return posixpath.join(self._incoming_folder(), digest(bundle.data) + ".veil")
 
     def _incoming_folder(self) -> str:
         if self._incoming is None:
@@ -231,7 +192,7 @@ class Board:
         return self.transport.run([*self._sudo, *command], data=data, timeout_s=timeout_s)
 
     def _sudoed(self, command: Sequence[str], *, timeout_s: float = 120) -> Completed:
-        """As root, whoever owns the place: for what is the system's."""
+        """As root in any case: for files of the system."""
         prefix = [] if self._is_root() else ["sudo", "-n"]
         return self.transport.run([*prefix, *command], timeout_s=timeout_s)
 
@@ -243,11 +204,11 @@ class Board:
         return self.transport.run(["test", "-w", self.root]).code == 0
 
 
-def as_it_was_there(done: Completed, *, well: Sequence[int] = (0,)) -> bytes:
-    """What our own runtime printed on the board; its refusal or failure is raised here as what it was there."""
-    if done.code in well:
+def runtime_output(done: Completed, *, accepted: Sequence[int] = (0,)) -> bytes:
+    """What the runtime printed on the board. Raises its own error where it ended with a code that is not accepted."""
+    if done.code in accepted:
         return done.out
-    text = done.said()
+    text = done.last_line()
     text = text[len("error: ") :] if text.startswith("error: ") else text
     raise BadInput(text) if done.code == 2 else DeviceFailed(text)
 
@@ -257,24 +218,4 @@ import os
 place = os.path.join(os.path.expanduser("~"), ".cache", "edgeveil-incoming")
 os.makedirs(place, mode=0o700, exist_ok=True)
 print(place)
-"""
-
-# Unpacked beside its name and renamed: a site's name is never that of half a site.
-UNPACK = """
-import hashlib, os, shutil, sys, zipfile
-archive, sha, place = sys.argv[1:]
-with open(archive, "rb") as f:
-    if hashlib.sha256(f.read()).hexdigest() != sha:
-        sys.exit("the wheels came out different on the board")
-shutil.rmtree(place + ".new", ignore_errors=True)
-zipfile.ZipFile(archive).extractall(place + ".new")
-os.sync()
-if not os.path.isdir(place):
-    os.rename(place + ".new", place)
-link = os.path.join(os.path.dirname(place), "site")
-if os.path.lexists(link + ".tmp"):
-    os.unlink(link + ".tmp")
-os.symlink(os.path.basename(place), link + ".tmp")
-os.rename(link + ".tmp", link)
-os.sync()
 """

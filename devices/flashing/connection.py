@@ -1,4 +1,4 @@
-"""How a board is reached: where EdgeVeil lies there, and what lets whoever flashes it in."""
+"""How a board is reached: where EdgeVeil lies there, and how to log in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Connection:
     def open(self, target: str, *, say: Callable[[str], None] = lambda _: None) -> Board:
         """The board at ``target``; close it, or use it as a context manager.
 
-        Raises ``BadInput`` for a target that is none or lets nobody in, ``DeviceFailed`` where nobody answers.
+        Raises ``BadInput`` for a target that is none or refuses the login, ``DeviceFailed`` where there is no answer.
         """
         from edgeveil.devices.flashing.board import Board
         from edgeveil.devices.transports import open_transport

@@ -1,4 +1,4 @@
-"""What an SD card carries so that its board flashes itself when it first comes up; pure: a tree of files.
+"""The files of an SD card whose board flashes itself when it first comes up; a pure function of the plan's steps.
 
 The board does then what a flash over a line does: the runtime that came along verifies the bundle, tries it and commits
 it. ``files.json`` has every file's SHA-256, and a card that lost a bit is seen before anything is done.
@@ -7,10 +7,12 @@ it. ``files.json`` has every file's SHA-256, and a card that lost a bit is seen 
 from __future__ import annotations
 
 import json
+from typing import Any
 
+from edgeveil.devices.agents import read_agent
 from edgeveil.devices.flashing import service_files
-from edgeveil.devices.flashing.board import UNPACK, Payload
-from edgeveil.devices.flashing.records import Wanted
+from edgeveil.devices.flashing.plan import Plan
+from edgeveil.devices.flashing.steps import InstallRelease, TrustKeys, UnpackWheels, WriteService
 from edgeveil.devices.transports.base import digest
 
 TREE, UNIT, KEYS_UNIT = "edgeveil-first-boot", "edgeveil-first-boot.service", "edgeveil-host-keys.service"
@@ -24,34 +26,36 @@ REMOVED = ("/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/lib
 HOST_KEYS = "/etc/ssh"  # and in it ssh_host_*
 
 
-def tree(payload: Payload, root: str, wanted: Wanted) -> dict[str, bytes]:
+def tree(plan: Plan, root: str) -> dict[str, bytes]:
     """The files of the tree by their names in it (``bundle.veil``, ``trust/root.pub``, ...)."""
-    made = {"bundle.veil": payload.bundle, "edgeveil-edge.pyz": payload.runtime}
-    made |= {f"trust/{name}": data for name, data in payload.trust.items()}
-    places = {f"trust/{name}": f"{root}/trust/{name}" for name in payload.trust}
-    for path, data in payload.service.items():
-        name = "system/" + path.rsplit("/", 1)[1]
-        made[name], places[name] = data, path
-    job = {
-        "root": root,
-        "places": places,
-        "users": [[user, command] for user, command in service_files.users(payload.owner).items()]
-        if payload.service
-        else [],
-        "enabling": service_files.enabling(payload.service) if payload.service else [],
-        "units": service_files.UNITS if payload.service else [],
-        "config": service_files.CONFIG,
-        "group": payload.owner.user,
-        "trial": ["--frames", str(wanted.frames)]
-        + (["--source", wanted.source] if wanted.source else [])
-        + (["--device", wanted.device] if wanted.device else []),
-        "site": None,
-    }
-    if payload.site is not None:
-        made["site.zip"] = payload.site_archive
-        job["site"] = {"sha256": digest(payload.site_archive), "place": f"{root}/{payload.site.name}", "unpack": UNPACK}
+    made: dict[str, bytes] = {}
+    places: dict[str, str] = {}
+    job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": [], "units": []}
+    job |= {"config": service_files.CONFIG, "group": ""}
+    for step in plan.steps:
+        match step:
+            case TrustKeys(trust):
+                for name, data in trust.files.items():
+                    made[f"trust/{name}"], places[f"trust/{name}"] = data, f"{root}/trust/{name}"
+            case UnpackWheels(wheels):
+                made["site.zip"] = wheels.archive
+                made["unpack_wheels.py"] = read_agent("unpack_wheels")
+                job["site"] = {"sha256": digest(wheels.archive), "place": f"{root}/{wheels.name}"}
+            case InstallRelease():
+                made |= {"bundle.veil": step.bundle.data, "edgeveil-edge.pyz": step.bundle.runtime}
+                job["trial"] = step.options
+            case WriteService(files, owner):
+                for path, data in files.items():
+                    name = "system/" + path.rsplit("/", 1)[1]
+                    made[name], places[name] = data, path
+                job["users"] = [[user, command] for user, command in service_files.user_commands(owner).items()]
+                job |= {
+                    "enabling": service_files.enable_commands(files),
+                    "units": service_files.UNITS,
+                    "group": owner.user,
+                }
     made["job.json"] = json.dumps(job, indent=1, sort_keys=True).encode()
-    made["first_boot.py"], made["run.sh"] = _SCRIPT.encode(), _RUN_SH.encode()
+    made["first_boot.py"], made["run.sh"] = read_agent("boot_from_card"), _RUN_SH.encode()
     made["files.json"] = json.dumps({name: digest(data) for name, data in sorted(made.items())}, indent=1).encode()
     return made
 
@@ -86,7 +90,7 @@ TimeoutStartSec=900
 WantedBy=multi-user.target
 """
 
-# Not in the script below: sshd starts beside it, fails without keys, and gives up before the script is through.
+# Not in the script: sshd starts beside it, fails without keys, and gives up before the script is through.
 _KEYS_UNIT = """[Unit]
 Description=EdgeVeil, host keys of this board's own
 ConditionPathExists=/usr/bin/ssh-keygen
@@ -111,63 +115,3 @@ sed -i 's| systemd\\.run=.*||' /boot/firmware/cmdline.txt
 sync
 exit 0
 """
-
-_SCRIPT = '''"""Run once on a board that came up from a card: what a flash does, without a line. Python 3.6."""
-import hashlib, json, os, shutil, subprocess, sys
-
-here = os.path.dirname(os.path.abspath(__file__))
-
-
-def read(name):
-    with open(os.path.join(here, name), "rb") as file:
-        return file.read()
-
-
-def run(*command):
-    code = subprocess.call(command)
-    if code:
-        sys.exit("%s ended with code %d" % (" ".join(command[:3]), code))
-
-
-for name, sha in json.loads(read("files.json").decode()).items():
-    if hashlib.sha256(read(name)).hexdigest() != sha:
-        sys.exit("%s is not what was written: make the card again" % name)
-job = json.loads(read("job.json").decode())
-root = job["root"]
-there = os.path.join(root, "trust", "root.pub")
-if os.path.exists(there):
-    with open(there, "rb") as file:
-        if file.read() != read("trust/root.pub"):
-            sys.exit("this board has another root key already, and a card never changes it")
-    job["places"] = {name: path for name, path in job["places"].items() if not name.startswith("trust/")}
-for user, command in job["users"]:
-    with open(os.devnull, "w") as nothing:
-        known = subprocess.call(["id", "-u", user], stdout=nothing, stderr=nothing) == 0
-    if not known:
-        run(*command)
-os.makedirs(root, mode=0o755, exist_ok=True)
-for name, path in sorted(job["places"].items()):
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    with open(path + ".tmp", "wb") as file:
-        file.write(read(name))
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(path + ".tmp", 0o640 if path == job["config"] else 0o644)
-    if path == job["config"]:
-        shutil.chown(path + ".tmp", group=job["group"])
-    os.rename(path + ".tmp", path)
-if job["site"]:
-    site = job["site"]
-    run(sys.executable, "-c", site["unpack"], os.path.join(here, "site.zip"), site["sha256"], site["place"])
-# A release finds its wheels beside it, numpy perhaps among them; from here the runtime is shown them.
-os.environ["PYTHONPATH"] = os.path.join(root, "site")
-bundle, runtime = (os.path.join(here, name) for name in ("bundle.veil", "edgeveil-edge.pyz"))
-run(sys.executable, runtime, "install", bundle, "--root", root, *job["trial"])
-if job["units"]:
-    for command in job["enabling"]:
-        run(*command)
-    if "--start" in sys.argv:
-        run("systemctl", "start", "--no-block", job["units"][-1])
-os.sync()
-shutil.rmtree(here)
-'''

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.errors import BadInput
 
 
@@ -20,16 +21,22 @@ class Installed:
     keys: tuple[str, ...] = ()
     revoked: tuple[str, ...] = ()
     audience: str = ""
-    sites: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()  # the names of those that lie there
+    runtime: bool = True  # whether an installed runtime can take the next bundle
     service: bool = False
     service_files: Mapping[str, str | None] = field(default_factory=dict)  # path -> SHA-256
     service_active: bool = True
     device: str | None = None  # what the settings of its service have run the model; "": they cannot be read
 
+    def serves(self, files: Mapping[str, bytes]) -> bool:
+        """Whether the service is there with these files, and up."""
+        same = all(self.service_files.get(path) == digest(content) for path, content in files.items())
+        return self.service and self.service_active and same
+
 
 @dataclass(frozen=True)
 class Facts:
-    """A board as ``edge_runtime/facts.py`` found it. ``interpreters`` maps names to versions."""
+    """A board as ``devices/agents/gather_facts.py`` found it. ``interpreters`` maps names to versions."""
 
     architecture: str
     python: str
@@ -39,7 +46,6 @@ class Facts:
     systemd: bool
     glibc: str | None = None
     bits: int = 64
-    starter: str | None = None  # of programs at boot, without systemd: sysvinit, rcS, cron
     board: str | None = None
     system: str | None = None
     interpreters: Mapping[str, str] = field(default_factory=dict)
@@ -77,11 +83,13 @@ class BundleFacts:
     development: bool = False
     artefacts: tuple[str, ...] = ()
     profiles: Mapping[str, Any] = field(default_factory=dict)
+    data: bytes = field(default=b"", repr=False)
+    runtime: bytes = field(default=b"", repr=False)  # the zipapp in it, which installs it on a first flash
 
 
 @dataclass(frozen=True)
 class TrustFacts:
-    """The trust of the owner's folder, for a first flash: by hash of its root key."""
+    """The owner's trust folder, for a first flash: by hash of its root key, and the files of it that go to a board."""
 
     root_key: str
     version: int
@@ -89,10 +97,11 @@ class TrustFacts:
     revoked: tuple[str, ...] = ()
     security_version: int = 0
     audience: str = ""
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # root.pub, trust.json, policy.json
 
 
 @dataclass(frozen=True)
-class Site:
+class Wheels:
     """Unpacked wheels for boards that cannot install: what ``edgeveil wheels`` collected."""
 
     name: str  # site-<hash>
@@ -101,13 +110,13 @@ class Site:
     python: str  # "3.11"
     interpreters: Mapping[str, str] = field(default_factory=dict)
     glibc: str | None = None
+    archive: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asked for. ``trusted_channel``: whether whoever is at the other end was authenticated;
-    ``device``: what runs the model there, None for the profile's accelerator where it can be had, else the processor;
-    ``service_files``: the service that is to be there, by path and SHA-256; empty where the one there will do.
+    """What the user asked for. ``trusted_channel``: whether the other end was authenticated;
+    ``device``: what runs the model there, None for the profile's accelerator where it can be had, else the processor.
     """
 
     source: str | None = None
@@ -118,4 +127,8 @@ class Wanted:
     trusted_channel: bool = True
     update_from: str | None = None
     device: str | None = None
-    service_files: Mapping[str, str] = field(default_factory=dict)
+
+    def keeps_settings(self, facts: Facts) -> bool:
+        """Whether a board in use keeps the settings of its service: no others were asked for."""
+        in_use = facts.edgeveil is not None and facts.edgeveil.service
+        return self.service and in_use and not (self.source or self.sinks)

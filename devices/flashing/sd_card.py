@@ -91,8 +91,8 @@ def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
             "or one with another first run in it."
         )
     placed = {f"/{first_boot.TREE}/{name}": data for name, data in files.items()}
-    _written(media, placed)
-    _written(media, {"/cmdline.txt": changed})
+    _write_and_compare(media, placed)
+    _write_and_compare(media, {"/cmdline.txt": changed})
     media.check()
     return ["a boot partition: host keys and machine id are in the other one, and stay what they are"]
 
@@ -104,7 +104,7 @@ def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
     gone = [path for path in (*first_boot.REMOVED, *keys) if media.read(path) is not None]
     media.remove(gone)
     placed |= dict.fromkeys(first_boot.EMPTIED, b"")
-    _written(media, {**placed, **units})
+    _write_and_compare(media, {**placed, **units})
     wants = f"{_UNITS}/multi-user.target.wants"
     media.write({}, links={f"{wants}/{path.rsplit('/', 1)[1]}": path for path in units})
     left = [path for path in gone if media.read(path) is not None]
@@ -115,7 +115,7 @@ def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
     return [f"cleared: {', '.join([*gone, *first_boot.EMPTIED])}"]
 
 
-def _written(media: Media, files: dict[str, bytes]) -> None:
+def _write_and_compare(media: Media, files: dict[str, bytes]) -> None:
     """Write and read back."""
     media.write(files)
     for path, data in files.items():
@@ -167,7 +167,7 @@ class Folder:
         return sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
 
     def check(self) -> None:
-        """Whoever mounted it checked it."""
+        """It was checked when it was mounted."""
 
     def _place(self, path: str) -> Path:
         """A path of the card on this machine: a link there that leads out of it is not followed."""

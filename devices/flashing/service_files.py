@@ -1,4 +1,4 @@
-"""What makes a service of a board: systemd units, their configuration and their users, as bytes; a pure function."""
+"""The files of a board's service: systemd units, and the settings they run with, as bytes; pure functions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from edgeveil.devices.flashing.records import Facts
-from edgeveil.devices.profiles import Camera, Service
+from edgeveil.devices.flashing.records import Facts, Wanted
+from edgeveil.devices.profiles import Camera, Profile, Service
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.device import CPU, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
@@ -18,13 +18,6 @@ UNITS = [RECOVER, INSIDE, MAIN]
 UPDATE, TIMER = "edgeveil-update.service", "edgeveil-update.timer"
 UNIT_FOLDER = "/etc/systemd/system/"
 CONFIG = config.DEFAULT_PATH
-INIT = "/etc/init.d/edgeveil"
-CRON_UPDATE = "/etc/cron.d/edgeveil-update"
-# Where a system without systemd looks at boot; update-rc.d is a command of its own.
-_AT_BOOT = {
-    "cron": ("/etc/cron.d/edgeveil", f"@reboot root {INIT} start\n"),
-    "rcS": ("/etc/init.d/S99edgeveil", f'#!/bin/sh\nexec {INIT} "$1"\n'),
-}
 _ADD = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
 
 # kind of source: the devices it opens, and the groups that may. DeviceAllow= takes a path, or a class of /proc/devices.
@@ -41,59 +34,49 @@ _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
 
-def enabling(files: Mapping[str, bytes]) -> list[list[str]]:
+def enable_commands(files: Mapping[str, bytes]) -> list[list[str]]:
     """The commands that have these files of a service be started at boot."""
     units = [name for name in UNITS if UNIT_FOLDER + name in files]
-    timer = [["systemctl", "enable", "--now", TIMER]] if UNIT_FOLDER + TIMER in files else []
-    if units or timer:
-        return [["systemctl", "daemon-reload"], *([["systemctl", "enable", *units]] if units else []), *timer]
-    if INIT not in files or any(path in files for path, _ in _AT_BOOT.values()):
-        return []
-    # Where there is neither, this finds nothing to do it with, and the plan has said so.
-    return [["sh", "-c", "! test -e /etc/inittab || ! command -v update-rc.d || update-rc.d edgeveil defaults"]]
+    commands = [["systemctl", "enable", *units]] if units else []
+    commands += [["systemctl", "enable", "--now", TIMER]] if UNIT_FOLDER + TIMER in files else []
+    return [["systemctl", "daemon-reload"], *commands] if commands else []
 
 
-def executable(path: str) -> bool:
-    """Whether a file of the service is a program."""
-    return path.startswith("/etc/init.d/")
+def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, device: str) -> dict[str, bytes]:
+    """The files that a flash writes for a model on ``device``; none where the board keeps the settings it has.
+
+    ``facts``: the board's, None for a card. Raises ``BadInput`` where no service can be made of what is wanted.
+    """
+    made: dict[str, bytes] = {}
+    if facts is None or not wanted.keeps_settings(facts):
+        made |= files(
+            root,
+            wanted.source,
+            wanted.sinks,
+            profile.accelerator_path,
+            device=device,
+            accelerator_devices=profile.accelerator_devices,
+            accelerator_group=profile.accelerator_group,
+            service=profile.service,
+            camera=profile.camera,
+        )
+    if wanted.update_from:
+        made |= update_files(root, wanted.update_from, python=profile.service.python, device=device)
+    return made
 
 
-def updates_itself(facts: Facts) -> bool:
-    """Whether what looks for newer releases is on this board already."""
-    there = facts.edgeveil.service_files if facts.edgeveil else {}
-    return UNIT_FOLDER + UPDATE in there
+def update_files(root: str, place: str, *, python: str = "/usr/bin/python3", device: str = CPU) -> dict[str, bytes]:
+    """The units that look for a newer release at ``place`` every six hours, by their paths on the board.
 
-
-def update_files(
-    root: str,
-    place: str,
-    *,
-    python: str = "/usr/bin/python3",
-    systemd: bool = True,
-    starter: str | None = None,
-    device: str = CPU,
-) -> dict[str, bytes]:
-    """What looks for a newer release at ``place`` every six hours, by its path on the board: a timer, or cron's line.
-
-    ``device``: what a release is tried on. Raises ``BadInput`` where ``place`` is none, or where nothing on the board
-    starts programs at times.
+    ``device``: what a release is tried on. Raises ``BadInput`` where ``place`` is none.
     """
     if not _UPDATES.fullmatch(place):
         raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as --update-from; got {place!r}.")
     words = {"@ROOT@": root, "@PYTHON@": python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
-    if systemd:
-        return {UNIT_FOLDER + name: _filled(name, words, ()) for name in (UPDATE, TIMER)}
-    if starter != "cron":
-        raise BadInput(
-            "Updates need systemd or cron on the board; leave --update-from out, or start one of them there."
-        )
-    # No two boards of a fleet at the same second: cron has no random delay, a board's name is as good.
-    command = f"{python} {root}/current/edgeveil-edge.pyz update --root {root} --from {place}"
-    line = f"17 */6 * * * root sleep $(hostname | cksum | cut -c1-3); {command} 2>&1 | logger -t edgeveil\n"
-    return {CRON_UPDATE: line.encode()}
+    return {UNIT_FOLDER + name: _filled(name, words, ()) for name in (UPDATE, TIMER)}
 
 
-def users(service: Service) -> dict[str, list[str]]:
+def user_commands(service: Service) -> dict[str, list[str]]:
     """The commands that make the service's users; one after the other: the second is of the first one's group."""
     return {
         service.user: [*_ADD, "--user-group", service.user],
@@ -112,17 +95,13 @@ def files(
     accelerator_group: str | None = None,
     service: Service | None = None,
     camera: Camera | None = None,
-    systemd: bool = True,
-    starter: str | None = None,  # noqa: ARG001
 ) -> dict[str, bytes]:
     """The service's files by their paths on the board.
 
     ``root``: where EdgeVeil lies there; ``source``, ``sinks``, ``device``: as ``edgeveil-edge run`` has them;
     ``accelerator``: its device file or ``usb:`` and its numbers, ``accelerator_devices``: what else is opened for it,
     ``accelerator_group``, ``service`` and ``camera``: all as the profile has them, for a ``device`` that is not the
-    processor. Without ``systemd`` an
-    init script that keeps the service, and what has ``starter`` start it at boot. Raises ``BadInput`` where no service
-    can be made of them.
+    processor. Raises ``BadInput`` where no service can be made of them.
     """
     if not source or not sinks:
         raise BadInput(
@@ -140,17 +119,16 @@ def files(
     elif accelerator is not None and _PLACE.fullmatch(accelerator):
         devices = tuple(dict.fromkeys((*devices, accelerator, *accelerator_devices)))
         groups = " ".join(dict.fromkeys([*groups.split(), *([accelerator_group] if accelerator_group else [])]))
-    settings = {"bundle": f"{root}/current/bundle.veil", "trust": f"{root}/trust", "source": source}
-    document = {**settings, "sink": list(sinks)}
+    document: dict[str, object] = {"bundle": f"{root}/current/bundle.veil", "trust": f"{root}/trust"}
+    document |= {"source": source, "sink": list(sinks)}
     if device != CPU:
         document["device"] = device  # left out otherwise: the runtime of an older release does not know the word
     config.merged({}, {name: config.check(name, value, "as --" + name) for name, value in document.items()})
     words = {"@ROOT@": root, "@USER@": service.user, "@INSIDE@": service.inside_user, "@PYTHON@": service.python}
     words["@NAMESPACE@"] = "no" if hears_of_usb(device) else "yes"
-    made = {CONFIG: (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()}
-    if systemd:
-        return made | {UNIT_FOLDER + name: _filled(name, {**words, "@GROUP@": groups}, devices) for name in UNITS}
-    return made
+    words["@GROUP@"] = groups
+    settings = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
+    return {CONFIG: settings} | {UNIT_FOLDER + name: _filled(name, words, devices) for name in UNITS}
 
 
 def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], str]:
@@ -176,7 +154,7 @@ def _filled(name: str, words: dict[str, str], devices: Sequence[str]) -> bytes:
     text = (Path(__file__).parent / "units" / name).read_text()
     lines = []
     for line in text.splitlines():
-        if line.startswith("#") and name.endswith((".service", ".timer")):
+        if line.startswith("#"):
             continue  # they speak of what is filled in here
         if "@DEVICE@" in line:
             lines += [line.replace("@DEVICE@", device) for device in devices]
@@ -185,30 +163,3 @@ def _filled(name: str, words: dict[str, str], devices: Sequence[str]) -> bytes:
                 line = line.replace(word, value)
             lines.append(line)
     return ("\n".join(lines) + "\n").encode()
-
-
-# Run by the board's Python as root where there is no useradd: the group's name and the user's.
-ACCOUNTS = """
-import fcntl, grp, pwd, shutil, subprocess, sys
-group, user = sys.argv[1:]
-names = [entry.gr_name for entry in grp.getgrall()]
-if shutil.which("adduser") and shutil.which("busybox"):
-    if group not in names:
-        subprocess.check_call(["addgroup", "-S", group])
-    command = ["adduser", "-S", "-D", "-H", "-h", "/nonexistent", "-s", "/sbin/nologin", "-G", group, user]
-    sys.exit(subprocess.call(command))
-
-def free(taken):
-    return next(number for number in range(998, 100, -1) if number not in taken)
-
-def add(path, line):
-    with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(line)
-
-if group not in names:
-    add("/etc/group", "%s:x:%d:\\n" % (group, free([entry.gr_gid for entry in grp.getgrall()])))
-number = free([entry.pw_uid for entry in pwd.getpwall()])
-add("/etc/shadow", "%s:!*:19000::::::\\n" % user)
-add("/etc/passwd", "%s:x:%d:%d::/nonexistent:/usr/sbin/nologin\\n" % (user, number, grp.getgrnam(group).gr_gid))
-"""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeveil.devices.flashing.records import Site
+from edgeveil.devices.flashing.records import Wheels
 from edgeveil.devices.profiles import Install, Profile
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.storage.atomic import write_atomic
@@ -35,14 +35,14 @@ def collect(
     python: str | None = None,
     find_links: Path | None = None,
     pins: Sequence[str] = (),
-) -> Site:
+) -> Wheels:
     """Get wheels for the profile's board into the folder ``out``: those of its recipe, or of ``requirements``.
 
     pip chooses them for the board's Python (``python``: another one of the profile's), processor and C library; what
     they depend on is not followed, so that nothing rides along: name all that is needed. ``find_links``: a folder of
     wheels that only a vendor offers, and ``pins``, the SHA-256 of each that may be taken from there. Writes
     ``site.zip``, all of them unpacked, and ``site.json`` with each wheel's hash. Raises ``BadInput`` where there is no
-    such wheel, or one that nobody has vouched for.
+    such wheel, or one of a folder without its pin.
     """
     recipe = profile.recipe(python) if not requirements else Install(python or profile.python)
     requirements = requirements or recipe.packages
@@ -52,8 +52,8 @@ def collect(
         _download(profile, recipe, Path(folder), requirements, find_links)
         wheels = sorted(Path(folder).glob("*.whl"))
         if find_links is not None:
-            _vouched_for(wheels, pins)
-        archive = _unpacked(wheels, Path(folder) / ARCHIVE)
+            _check_pins(wheels, pins)
+        archive = _pack(wheels, Path(folder) / ARCHIVE)
         out.mkdir(parents=True, exist_ok=True)
         hashes = {wheel.name: hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels}
         document = {
@@ -62,32 +62,32 @@ def collect(
             "architecture": profile.architecture,
             "python": recipe.python,
             "glibc": _glibc(wheels),
-            "interpreters": dict(_named(wheel) for wheel in wheels),
+            "interpreters": dict(_name_and_version(wheel) for wheel in wheels),
             "sha256": hashlib.sha256(archive).hexdigest(),
             "wheels": hashes,
         }
         write_atomic(str(out / ARCHIVE), archive)
         write_atomic(str(out / SITE_FILE), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
-    return open_site(out)[0]
+    return open_wheels(out)
 
 
-def open_site(folder: Path) -> tuple[Site, bytes]:
-    """What ``collect`` made: its facts and the archive's bytes. Raises ``BadInput`` where they do not go together."""
+def open_wheels(folder: Path) -> Wheels:
+    """What ``collect`` made, its archive included. Raises ``BadInput`` where the two files do not go together."""
     try:
         document = json.loads((folder / SITE_FILE).read_text())
         archive = (folder / ARCHIVE).read_bytes()
         names = ("name", "architecture", "python", "interpreters", "glibc")
-        site = Site(size=len(archive), **{name: document[name] for name in names})
+        wheels = Wheels(size=len(archive), archive=archive, **{name: document[name] for name in names})
         whole = document["sha256"] == hashlib.sha256(archive).hexdigest()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"Expected wheels of `edgeveil wheels` in {folder}: {error}. Collect them first.") from None
     if not whole:
         raise BadInput(f"{folder / ARCHIVE} is not what {SITE_FILE} says. Collect the wheels again.")
-    return site, archive
+    return wheels
 
 
-def _vouched_for(wheels: list[Path], pins: Sequence[str]) -> None:
-    """What comes from no index has nobody's word but the user's: its hash, compared with its vendor's."""
+def _check_pins(wheels: list[Path], pins: Sequence[str]) -> None:
+    """A wheel that comes from no index is taken by its SHA-256 alone, which the user compares with its vendor's."""
     for wheel in wheels:
         found = hashlib.sha256(wheel.read_bytes()).hexdigest()
         if found not in {pin.lower() for pin in pins}:
@@ -129,14 +129,14 @@ def _newest_glibc(system: str) -> int:
     return int(found.group(1))
 
 
-def _unpacked(wheels: list[Path], place: Path) -> bytes:
+def _pack(wheels: list[Path], place: Path) -> bytes:
     """All wheels' files in one archive, sorted, stored and undated: the same wheels give the same bytes."""
     contents: dict[str, bytes] = {}
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as opened:
             for name in opened.namelist():
                 if not name.endswith("/"):
-                    contents[_placed(name)] = opened.read(name)
+                    contents[_unpacked_path(name)] = opened.read(name)
     with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name in sorted(contents):
             entry = zipfile.ZipInfo(name)
@@ -146,7 +146,7 @@ def _unpacked(wheels: list[Path], place: Path) -> bytes:
     return place.read_bytes()
 
 
-def _placed(name: str) -> str:
+def _unpacked_path(name: str) -> str:
     """Where a wheel's file goes: what is below ``*.data/purelib`` or ``platlib`` belongs beside the packages."""
     parts = name.split("/")
     if parts[0].endswith(".data") and len(parts) > 2:
@@ -156,7 +156,7 @@ def _placed(name: str) -> str:
     return name
 
 
-def _named(wheel: Path) -> tuple[str, str]:
+def _name_and_version(wheel: Path) -> tuple[str, str]:
     match = _WHEEL.fullmatch(wheel.name)
     if match is None:
         raise BadInput(f"{wheel.name} is not named as a wheel is.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.devices.flashing import sd_card
-from edgeveil.devices.flashing.board import Board, as_it_was_there
+from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.fleet.inventory import FleetBoard
 from edgeveil.devices.fleet.rollout import ALREADY, DONE, WELL, WOULD, Outcome
@@ -48,7 +48,7 @@ class Record:
         return cls(path, document["release"], document["boards"])
 
     def begin(self, release: str) -> None:
-        """Another release begins with nobody done."""
+        """Another release begins with no board done."""
         if release != self.release:
             self.release, self.boards = release, {}
             self._write()
@@ -69,7 +69,7 @@ class Record:
         write_atomic(str(self.path), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
 
 
-def flashing(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBoard, Say], tuple[str, str]]:
+def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBoard, Say], tuple[str, str]]:
     """Work that brings ``bundle`` to a board."""
 
     def work(board: FleetBoard, say: Say) -> tuple[str, str]:
@@ -103,19 +103,19 @@ def flashing(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBoar
     return work
 
 
-def asking(board: FleetBoard, say: Say) -> tuple[str, str]:
+def read_status(board: FleetBoard, say: Say) -> tuple[str, str]:
     """Work that asks a board what it runs."""
-    with _opened(board, say) as there:
+    with _open(board, say) as there:
         found = _status(there)
     failed = f"; the last trial failed: {found['reason']}" if found["failed"] else ""
     return DONE, f"runs {found['name']} {found['committed']!s:.12}, floor {found['floor']}{failed}"
 
 
-def going_back(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
+def rollback_work(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
     """Work that takes ``release`` back from a board that runs it; another board is left alone."""
 
     def work(board: FleetBoard, say: Say) -> tuple[str, str]:
-        with _opened(board, say) as there:
+        with _open(board, say) as there:
             found = _status(there)
             if found["committed"] != release:
                 return ALREADY, f"does not run {release:.12}, but {found['committed']!s:.12}; left alone"
@@ -124,14 +124,14 @@ def going_back(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
     return work
 
 
-def _opened(board: FleetBoard, say: Say) -> Board:
+def _open(board: FleetBoard, say: Say) -> Board:
     if board.target.startswith(sd_card.KINDS):
         raise BadInput(f"{board.target} is a card: it can be flashed, and its board asked when it is up.")
     return board.connection.open(board.target, say=say)
 
 
 def _status(there: Board) -> Mapping[str, Any]:
-    printed = as_it_was_there(there.edge("status", "--root", there.root, "--json"))
+    printed = runtime_output(there.edge("status", "--root", there.root, "--json"))
     try:
         found = json.loads(printed)
         return {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")}

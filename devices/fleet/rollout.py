@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from edgeveil.devices.fleet.inventory import FleetBoard
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
 
-WAITS, WORKS = "waits", "works"
+WAITING, IN_PROGRESS = "waiting", "in progress"
 DONE, ALREADY, WOULD = "done", "already", "would"  # it worked; nothing was to do; a dry run
 REFUSED, FAILED, NOT_TRIED = "refused", "failed", "not tried"
 WELL = (DONE, ALREADY, WOULD)
@@ -49,10 +49,10 @@ def roll_out(
     run = _Run(boards, work, tell, keep)
     first = run.next(0) if canary else None
     if first is not None:
-        run.stop = not run.one(first)
+        run.stop = not run.run_board(first)
     ended = [threading.Event() for _ in range(parallel)]
     for event in ended:
-        threading.Thread(target=run.until_done, args=(most_failures, event), daemon=True).start()
+        threading.Thread(target=run.run_queue, args=(most_failures, event), daemon=True).start()
     interrupted = False
     for event in ended:
         # Not by joining: a join that Ctrl-C interrupts takes its thread for one that has ended.
@@ -99,22 +99,22 @@ class _Run:
             self.stop = self.stop or failed > most_failures
             return None if self.stop or not self._queue else self._queue.pop(0)
 
-    def until_done(self, most_failures: int, ended: threading.Event) -> None:
+    def run_queue(self, most_failures: int, ended: threading.Event) -> None:
         """Boards one after another, as long as ``next`` gives any; then ``ended`` is set."""
         try:
             while (board := self.next(most_failures)) is not None:
-                self.one(board)
+                self.run_board(board)
         except BaseException as error:  # a slip of ours: nothing else is begun, and the caller gets it
             self.broken, self.stop = error, True
         finally:
             ended.set()
 
-    def one(self, board: FleetBoard) -> bool:
+    def run_board(self, board: FleetBoard) -> bool:
         """Do the work on a board; whether it went well."""
         begin = time.monotonic()
-        self._tell(board.name, WORKS, "begins")
+        self._tell(board.name, IN_PROGRESS, "begins")
         try:
-            state, said = self._work(board, lambda text: self._tell(board.name, WORKS, text))
+            state, said = self._work(board, lambda text: self._tell(board.name, IN_PROGRESS, text))
         except EdgeVeilError as error:
             state, said = (FAILED if isinstance(error, DeviceFailed) else REFUSED), str(error)
         outcome = Outcome(board.name, state, said, round(time.monotonic() - begin, 1))

@@ -71,7 +71,7 @@ def published(path: Path = _TABLE) -> list[Row]:
 
 def _row(line: Mapping[str, str]) -> Row:
     cpu = line["runtime"] in ("tflite", "ncnn", "tensorflow", "framework", "tf-trt")
-    default = 4.0 if cpu else 0.0  # these boards have four cores, and nobody who left it out says he used fewer
+    default = 4.0 if cpu else 0.0  # these boards have four cores; sources that leave it out used all of them
     note = line["note"] + line["published_device"]
     return Row(
         group=f"{line['device']}/{line['runtime']}",

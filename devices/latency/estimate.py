@@ -1,4 +1,4 @@
-"""Frames a second on a board nobody has here: a range, the rows that carried it, or a refusal. Pure.
+"""Frames a second on a board that is not at hand: a range, the rows that carried it, or a refusal. Pure.
 
 Two methods. ``estimate`` is ours (``latency.regression``). ``by_reference`` is that of the paper's Table 4: a straight
 line from latencies on one reference machine to those on the board, through the networks that were measured on both.

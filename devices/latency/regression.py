@@ -12,12 +12,12 @@ than the board has networks. Numbers in, numbers out; nothing is read here.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from edgeveil.devices.latency import terms
 from edgeveil.devices.latency.calibration import Row
@@ -35,35 +35,6 @@ class Effect:
     feature: Feature
     key: Key
     spread: float
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What was compared by leaving networks out.
-
-    ``costs`` are the priors' scales of kind, runtime and board in the logarithm of a term's cost; ``freedom`` is that
-    of the t distribution of networks' own effects: the smaller, the less an odd network counts. ``calibrated``: ranges
-    are stretched so that as many of the networks at hand lie in theirs, each left out, as are said to: on "all" chips
-    alike, or for "kinds" of them.
-    """
-
-    costs: tuple[float, float, float] = (1.0, 0.4, 0.2)
-    freedom: float = 4.0
-    calibrated: str = ""
-
-
-_BARE = {
-    "usual": Variant(),
-    "stiffer boards": Variant(costs=(0.6, 0.3, 0.15)),
-    "heavier tails": Variant(freedom=2.5),
-}
-_CALIBRATIONS = {"": "", "all": ", calibrated", "kinds": ", calibrated by kind"}
-VARIANTS = {
-    name + ending: replace(one, calibrated=calibrated)
-    for name, one in _BARE.items()
-    for calibrated, ending in _CALIBRATIONS.items()
-}
-USUAL = "stiffer boards, calibrated by kind"
 
 
 def _one(_row: Row) -> float:
@@ -94,12 +65,15 @@ EFFECTS = (
     Effect("network there", _one, lambda r: (r.model, r.group), 0.1),
     Effect("noise", _one, id, 0.1),
 )
-_COST_KEYS: tuple[tuple[str, Key], ...] = (
+COST_KEYS: tuple[tuple[str, Key], ...] = (
     ("kind", kind),
     ("runtime", lambda r: r.runtime),
     ("board", lambda r: r.group),
 )
 CALIBRATED = 0.8  # the share that calibrated ranges are to hold
+# Chosen among nine by leaving networks out (scripts/reproduce/estimator): "stiffer boards, calibrated by kind".
+COSTS = (0.6, 0.3, 0.15)  # the priors' scales of kind, runtime and board in the logarithm of a term's cost
+FREEDOM = 4.0  # of the t distribution of networks' own effects: the smaller, the less an odd network counts
 _ROUNDS, _STEPS, _STEP = 6, 5, 0.7
 _JITTER = 1e-8
 _ALIKE = 20.0  # networks' worth of trust that kinds of chips are alike in how far ranges are off
@@ -123,29 +97,34 @@ class Prediction:
 
 
 class Regression:
-    """Fitted to rows once; ``predict`` for any network and board."""
+    """Fitted to rows once; ``predict`` for any network and board.
 
-    def __init__(self, rows: Sequence[Row], variant: Variant = VARIANTS[USUAL]) -> None:
+    Ranges are stretched so that as many of the networks at hand lie in theirs, each left out, as are said to.
+    """
+
+    def __init__(
+        self, rows: Sequence[Row], *, costs: tuple[float, float, float] = COSTS, freedom: float = FREEDOM
+    ) -> None:
         self.rows = list(rows)
         self._mine = np.array([effect.key is _model for effect in EFFECTS])
         self._y = np.log([r.latency_ms for r in rows])
         self._logs = terms.logarithms(rows)
-        self._alike = np.stack([_same(key, rows, rows) for _, key in _COST_KEYS])
+        self._alike = np.stack([_same(key, rows, rows) for _, key in COST_KEYS])
         self._flat = np.stack([_covariance(effect, rows, rows) for effect in EFFECTS])
-        costs = np.repeat(np.array(variant.costs), len(TERMS))
-        self._scales = np.concatenate([costs, [effect.spread for effect in EFFECTS]])
-        self._spreads = 0.7 * self._scales
+        cost_scales = np.repeat(np.array(costs), len(TERMS))
+        self._scales = np.concatenate([cost_scales, [effect.spread for effect in EFFECTS]])
+        self.spreads = 0.7 * self._scales
         self._odd = np.ones(len(rows))  # how much wider each network's own effects are
         self._costs = np.zeros_like(self._logs)  # of each row's board, as logarithms of factors of the usual ones
-        for turn in range(_ROUNDS):
+        # Matrices of some hundred rows: more threads wait for each other longer than they work.
+        with threadpool_limits(limits=1):
+            for turn in range(_ROUNDS):
+                self._linearise()
+                self.spreads = self._fit()
+                if turn >= _ROUNDS // 3:
+                    self._widen(freedom)
             self._linearise()
-            self._spreads = self._fit()
-            if turn >= _ROUNDS // 3:
-                self._widen(variant.freedom)
-        self._linearise()
-        self.stretch = dict.fromkeys((*KINDS.values(), "cpu"), 1.0)
-        if variant.calibrated:
-            self.stretch = self.stretched(CALIBRATED, by_kind=variant.calibrated == "kinds")
+            self.stretch = self._stretched(CALIBRATED)
 
     def _parts(self) -> np.ndarray:
         """What each effect adds to the covariance of rows, at a spread of 1: (effects, rows, rows)."""
@@ -169,18 +148,18 @@ class Regression:
 
     def _costs_like(self, alike: np.ndarray) -> np.ndarray:
         """Posterior means of the terms' log costs, (n, terms), from ``alike`` (3, n, rows)."""
-        variances = self._spreads[: 3 * len(TERMS)].reshape(3, len(TERMS)) ** 2
+        variances = self.spreads[: 3 * len(TERMS)].reshape(3, len(TERMS)) ** 2
         return np.einsum("ck,cnr,rk,r->nk", variances, alike, self._shares, self._pull)
 
     def _covariance_of(self, parts: np.ndarray) -> np.ndarray:
-        return np.tensordot(self._spreads**2, parts, 1) + _JITTER * np.eye(len(self.rows))
+        return np.tensordot(self.spreads**2, parts, 1) + _JITTER * np.eye(len(self.rows))
 
     def _widen(self, freedom: float) -> None:
         """Each network's own effects to be one of a t distribution (EM's E-step)."""
         names = [row.model for row in self.rows]
         parts = self._parts()
         mine = np.concatenate([np.zeros(3 * len(TERMS)), self._mine])
-        own = np.tensordot(self._spreads**2 * mine, parts, 1)
+        own = np.tensordot(self.spreads**2 * mine, parts, 1)
         inverse = np.linalg.inv(self._covariance_of(parts))
         effect = own @ (inverse @ self._target)
         left = own - own @ inverse @ own
@@ -210,19 +189,19 @@ class Regression:
 
         bounds = [(-5, 2)] * len(self._scales)
         found = minimize(
-            loss, np.log(self._spreads), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60}
+            loss, np.log(self.spreads), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60}
         )
         return np.exp(found.x)
 
     def predict(self, row: Row) -> Prediction:
         """For a network on a board, ``row.latency_ms`` aside."""
-        alike = np.stack([_same(key, [row], self.rows) for _, key in _COST_KEYS])
+        alike = np.stack([_same(key, [row], self.rows) for _, key in COST_KEYS])
         costs = self._costs_like(alike)
         share, total = terms.shares(terms.logarithms([row]) + costs)
-        variances = self._spreads[: 3 * len(TERMS)].reshape(3, len(TERMS)) ** 2
+        variances = self.spreads[: 3 * len(TERMS)].reshape(3, len(TERMS)) ** 2
         across = np.einsum("ck,cr,k,rk->r", variances, alike[:, 0], share[0], self._shares)
         prior = float(np.sum(variances * share**2))
-        for effect, mine, spread in zip(EFFECTS, self._mine, self._spreads[3 * len(TERMS) :], strict=True):
+        for effect, mine, spread in zip(EFFECTS, self._mine, self.spreads[3 * len(TERMS) :], strict=True):
             shared = _covariance(effect, [row], self.rows)[0]
             across += spread**2 * (shared * self._odd if mine else shared)
             prior += spread**2 * effect.feature(row) ** 2
@@ -234,13 +213,13 @@ class Regression:
     def _freedom(self, row: Row) -> float:
         return max(len({r.model for r in self.rows if r.group == row.group}) - 1.0, 2.0)
 
-    def _left_out(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def left_out(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """For each network its rows, how far the linear model without them is off, and the spread it then has.
 
         All other spreads stay as fitted: no network is fitted anew for it.
         """
         names = np.array([row.model for row in self.rows])
-        own = np.tensordot((self._spreads[3 * len(TERMS) :] ** 2)[self._mine], self._flat[self._mine], 1)
+        own = np.tensordot((self.spreads[3 * len(TERMS) :] ** 2)[self._mine], self._flat[self._mine], 1)
         found = []
         for name in sorted(set(names)):
             at = np.flatnonzero(names == name)
@@ -251,72 +230,42 @@ class Regression:
             found.append((at, np.abs(off), np.sqrt(np.maximum(variance, 1e-6))))
         return found
 
-    def _reach(self, at: np.ndarray, share: float) -> np.ndarray:
+    def reach(self, at: np.ndarray, share: float) -> np.ndarray:
+        """How many spreads a range of ``share`` reaches to either side, for the rows ``at``, left out."""
         from scipy.stats import t
 
         return t.ppf((1 + share) / 2, [max(self._freedom(self.rows[i]) - 1, 2.0) for i in at])
 
-    def stretched(self, share: float, by_kind: bool) -> dict[str, float]:
-        """By how much ranges of ``share`` are to be wider to hold it, each network on each board counted once.
+    def ratios(self, share: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of every row, left out: how far it is off in reaches, its weight, and the kind of its chip.
 
-        ``by_kind``: for each kind of chip, drawn to what holds for all by as much as ``_ALIKE`` networks would.
+        A network weighs 1 on each board.
         """
         ratios, weights, kinds = [], [], []
-        for at, off, spread in self._left_out():
+        for at, off, spread in self.left_out():
             groups = [self.rows[i].group for i in at]
-            ratios += (off / (spread * self._reach(at, share))).tolist()
+            ratios += (off / (spread * self.reach(at, share))).tolist()
             weights += [1 / groups.count(group) for group in groups]
             kinds += [kind(self.rows[i]) for i in at]
+        return np.array(ratios), np.array(weights), np.array(kinds)
+
+    def _stretched(self, share: float) -> dict[str, float]:
+        """By how much ranges of ``share`` are to be wider to hold it, for each kind of chip.
+
+        Each is drawn to what holds for all kinds by as much as ``_ALIKE`` networks would.
+        """
+        ratios, weights, kinds = self.ratios(share)
+        everywhere = quantile(ratios, weights, share)
         found = {}
-        everywhere = _quantile(np.array(ratios), np.array(weights), share)
         for name in sorted({*KINDS.values(), "cpu"}):
-            here = np.array([one == name for one in kinds])
-            count = float(np.sum(np.array(weights)[here]))
-            own = (
-                _quantile(np.array(ratios)[here], np.array(weights)[here], share)
-                if by_kind and count > 0
-                else everywhere
-            )
+            here = kinds == name
+            count = float(np.sum(weights[here]))
+            own = quantile(ratios[here], weights[here], share) if count > 0 else everywhere
             found[name] = float(np.exp((count * np.log(own) + _ALIKE * np.log(everywhere)) / (count + _ALIKE)))
         return found
 
-    def left_out_score(self, share: float) -> float:
-        """The mean interval score of every row, its network left out: what variants are chosen by."""
-        scores = []
-        for at, off, spread in self._left_out():
-            stretch = np.array([self.stretch[kind(self.rows[i])] for i in at])
-            reach = stretch * self._reach(at, share) * spread
-            scores += (2 * reach + 2 / (1 - share) * np.maximum(off - reach, 0)).tolist()
-        return float(np.mean(scores))
 
-    def spreads(self) -> dict[str, float]:
-        """The fitted spread of every effect, as a factor of latency's logarithm."""
-        names = [f"cost of {term.name}, {level}" for level, _ in _COST_KEYS for term in TERMS]
-        names += [effect.name for effect in EFFECTS]
-        return {name: round(float(s), 3) for name, s in zip(names, self._spreads, strict=True)}
-
-
-def chosen(rows: Sequence[Row], share: float) -> tuple[str, Regression]:
-    """The variant with the best score when networks are left out of these rows, and its fit."""
-    fits = scored(rows, share)
-    best = min(fits, key=lambda name: fits[name][0])
-    return best, fits[best][1]
-
-
-def scored(rows: Sequence[Row], share: float) -> dict[str, tuple[float, Regression]]:
-    """Every variant's score on these rows, networks left out, and its fit."""
-    found = {}
-    for name, variant in _BARE.items():
-        bare = Regression(rows, variant)
-        for calibrated, ending in _CALIBRATIONS.items():
-            fit = copy.copy(bare)
-            if calibrated:
-                fit.stretch = bare.stretched(share, by_kind=calibrated == "kinds")
-            found[name + ending] = fit.left_out_score(share), fit
-    return found
-
-
-def _quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
+def quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
     """The weighted conformal quantile: one more may come."""
     order = np.argsort(values)
     below = np.cumsum(weights[order]) / (np.sum(weights) + 1)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from edgeveil.edge_runtime.device import backends_on, check_device
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -24,12 +26,13 @@ _PLACE = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
-_VERSIONS = re.compile(r"(==|<=|>=|<|>)\d+(\.\d+){0,3}(,(==|<=|>=|<|>)\d+(\.\d+){0,3})*")
 
 
 @dataclass(frozen=True)
 class Backend:
-    """An interpreter the board can have: its versions there (``"<=2.11"``), the artefacts it runs, and on what."""
+    """An interpreter the board can have: its versions there (``"<2.12"``, as pip has them), the artefacts it runs, and
+    on what.
+    """
 
     name: str
     versions: str
@@ -133,7 +136,7 @@ class Profile:
     install: tuple[Install, ...] = ()
 
     def recipe(self, python: str | None = None) -> Install:
-        """What to install for that Python (the profile's own for None). Raises ``BadInput`` where nobody has said."""
+        """What to install for that Python (the profile's own for None). Raises ``BadInput`` without a recipe for it."""
         wanted = python or self.python
         for install in self.install:
             if install.python == wanted:
@@ -232,6 +235,15 @@ class _Table:
         if not good or len(set(values)) != len(values) or not (values or empty):
             raise self.wrong(key, expected, values)
         return tuple(values)
+
+    def versions(self, key: str) -> str:
+        expected = 'versions such as "<2.12" or ">=2022.3.1,<2023"'
+        value = self.text(key, expected=expected)
+        try:
+            SpecifierSet(value)
+        except InvalidSpecifier:
+            raise self.wrong(key, expected, value) from None
+        return value
 
     def done(self) -> None:
         for key in self._value:
@@ -335,7 +347,7 @@ def _backend(table: _Table) -> Backend:
     can = tuple(artefact for artefact in ARTEFACTS if artefact.startswith(_RUNS[name]))
     backend = Backend(
         name=name,
-        versions=table.text("versions", pattern=_VERSIONS, expected='versions such as "<=2.11" or ">=2022.3.1,<2023"'),
+        versions=table.versions("versions"),
         artefacts=table.texts("artefacts", among=can),
         accelerator=table.text("accelerator", default=None),
         device=table.text("device", default=None),

@@ -1,4 +1,4 @@
-"""Rows of a data set through a bundle on a board: pushed in pieces, run there, fetched, and gone there at the end."""
+"""Rows of a data set, perturbed by a bundle on a board: sent in pieces, run there, fetched, and removed there."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-import edgeveil.devices.agents.run_rows
-from edgeveil.devices.flashing.board import Board, as_it_was_there
-from edgeveil.devices.remote.remote_workspace import Errand, errand
+from edgeveil.devices.flashing.board import Board, runtime_output
+from edgeveil.devices.remote.remote_workspace import RemoteWorkspace, remote_workspace
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
@@ -30,8 +29,8 @@ Advance = Callable[..., None]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """What a board made of rows: every output (n, ...), what ran them there, and what the board is."""
+class RemoteRows:
+    """Rows that a board perturbed: every output (n, ...), what ran them there, and the facts of the board."""
 
     artefact: str
     outputs: Mapping[str, np.ndarray]
@@ -39,7 +38,7 @@ class Rows:
     board: Mapping[str, Any]
 
 
-def through_board(
+def perturb_on_board(
     board: Board,
     bundle: bytes,
     x: np.ndarray,
@@ -49,8 +48,8 @@ def through_board(
     further: Sequence[Mapping[str, Any]],
     kept: Path,
     progress: Callable[[int], contextlib.AbstractContextManager[Advance]],
-) -> Rows:
-    """Raw readings x (n, ...) through ``bundle`` on ``board``, by the runtime that is installed there.
+) -> RemoteRows:
+    """Perturb raw readings x (n, ...) by ``bundle`` on ``board``, with the runtime that is installed there.
 
     ``artefact`` is a name, or ``auto`` for what the board would run on ``device``. ``further`` are entries of outputs
     that are handed out as well. ``kept`` is a folder here: pieces that came back lie in it, and are not run again after
@@ -62,14 +61,15 @@ def through_board(
         raise BadInput(f"There is no EdgeVeil on {board.transport.name}: flash it first.")
     at_once = max(1, min(PIECE_ROWS, PIECE_BYTES // max(1, x[:1].nbytes)))
     pieces = [x[at : at + at_once] for at in range(0, len(x), at_once)]
-    with errand(board, f"audit-{digest(bundle)}", room_bytes=len(bundle) + 2 * pieces[0].nbytes) as there:
-        place = there.bundle(bundle)
+    size_bytes = len(bundle) + 2 * pieces[0].nbytes
+    with remote_workspace(board, f"audit-{digest(bundle)}", size_bytes=size_bytes) as there:
+        place = there.put_bundle(bundle)
         ran = _ran(board, OPEN_S, place, artefact, device)
         artefact = ran["artefact"]
         kept = kept / _key(board, bundle, ran, x, further)
         missing = [number for number in range(len(pieces)) if not _file(kept, number).is_file()]
         if missing:
-            board.say(_said(board, there, sum(len(pieces[number]) for number in missing), x))
+            board.say(_notice(board, there, sum(len(pieces[number]) for number in missing), x))
         with progress(len(pieces)) as advance:
             for number, piece in enumerate(pieces):
                 figures = {}
@@ -80,11 +80,11 @@ def through_board(
                 advance(**figures)
     outputs = [_read(_file(kept, number)) for number in range(len(pieces))]
     whole = {name: np.concatenate([one[name] for one in outputs]) for name in outputs[0]}
-    return Rows(artefact, whole, ran, {key: facts[key] for key in ("board", "architecture", "system", "python")})
+    return RemoteRows(artefact, whole, ran, {key: facts[key] for key in ("board", "architecture", "system", "python")})
 
 
 def _run(
-    there: Errand, what: tuple[str, str, str], x: np.ndarray, further: Sequence[Mapping[str, Any]], out: Path
+    there: RemoteWorkspace, what: tuple[str, str, str], x: np.ndarray, further: Sequence[Mapping[str, Any]], out: Path
 ) -> float:
     packed = io.BytesIO()
     np.savez_compressed(packed, x=x)
@@ -102,8 +102,7 @@ def _run(
 
 
 def _ran(board: Board, limit_s: float, *arguments: str) -> dict[str, Any]:
-    source = Path(edgeveil.devices.agents.run_rows.__file__).read_bytes()
-    printed = as_it_was_there(board.script(source, board.root, *arguments, timeout_s=limit_s))
+    printed = runtime_output(board.run_agent("run_rows", board.root, *arguments, timeout_s=limit_s))
     try:
         return json.loads(printed)
     except ValueError:
@@ -136,7 +135,7 @@ def _key(
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _said(board: Board, there: Errand, rows: int, x: np.ndarray) -> str:
+def _notice(board: Board, there: RemoteWorkspace, rows: int, x: np.ndarray) -> str:
     where = "into its memory" if there.in_memory else "onto its card, which may keep what is deleted from it,"
     size = rows * x[:1].nbytes / 2**20
     return (

@@ -1,4 +1,4 @@
-"""What a board needs for a while: put there, used, fetched from, and gone at the end, whatever became of it.
+"""A folder on a board for the length of one task: files are put there, used, fetched, and removed at the end.
 
 It lies in the board's memory where there is room (``/dev/shm``): a card may keep what was deleted from it.
 """
@@ -14,8 +14,8 @@ from edgeveil.devices.transports.base import Progress, check, digest, fetch, rea
 from edgeveil.edge_runtime.errors import EdgeVeilError
 
 
-class Errand:
-    """A folder of ours on a board, for nobody else to read. ``in_memory``: it is not on the board's card."""
+class RemoteWorkspace:
+    """A folder on a board that only its user can read. ``in_memory``: it is not on the board's card."""
 
     def __init__(self, board: Board, folder: str, in_memory: bool) -> None:
         self.board, self.folder, self.in_memory = board, folder, in_memory
@@ -26,7 +26,7 @@ class Errand:
         self.board.transport.put(data, path, progress)
         return path
 
-    def bundle(self, data: bytes, progress: Progress = lambda *_: None) -> str:
+    def put_bundle(self, data: bytes, progress: Progress = lambda *_: None) -> str:
         """A bundle's path there: that of the installed one where it is the same, bit for bit."""
         installed = posixpath.join(self.board.root, "current", "bundle.veil")
         if read_back(self.board.transport, installed) == (len(data), digest(data)):
@@ -38,35 +38,35 @@ class Errand:
         return fetch(self.board.transport, path)
 
     def remove(self, *paths: str) -> None:
-        """Files that have done their duty."""
-        check(self.board.transport.run(["rm", "-f", *paths]), "Tidying up")
+        """Remove files that are no longer needed."""
+        check(self.board.transport.run(["rm", "-f", *paths]), "Removing files")
 
 
 @contextlib.contextmanager
-def errand(board: Board, key: str, *, room_bytes: int = 0) -> Iterator[Errand]:
-    """An ``Errand`` until the block ends; then nothing of it is left, and where that fails it is said.
+def remote_workspace(board: Board, key: str, *, size_bytes: int = 0) -> Iterator[RemoteWorkspace]:
+    """A ``RemoteWorkspace`` until the block ends; then nothing of it is left, and where that fails it is said.
 
-    ``key`` (letters and digits) names it, so that it is gone on with after a lost line. ``room_bytes`` is the most
+    ``key`` (letters and digits) names it, so that it is gone on with after a lost line. ``size_bytes`` is the most
     that will lie there at a time.
     """
     transport = board.transport
-    command = [transport.python, "-c", _FOLDER, f"edgeveil-{key[:32]}", str(room_bytes)]
+    command = [transport.python, "-c", _FOLDER, f"edgeveil-{key[:32]}", str(size_bytes)]
     where, folder = check(transport.run(command), "Making a place for what is sent").decode().split()
     try:
-        yield Errand(board, folder, where == "memory")
+        yield RemoteWorkspace(board, folder, where == "memory")
     except BaseException:
         try:
-            _end(board, folder)
+            _remove(board, folder)
         except EdgeVeilError:
             board.say(
-                f"What was sent to {transport.name} could not be removed: do this again, and it goes on and tidies up, "
+                f"What was sent to {transport.name} could not be removed: repeat the command, which removes it, "
                 f"or remove {folder} there."
             )
         raise
-    _end(board, folder)
+    _remove(board, folder)
 
 
-def _end(board: Board, folder: str) -> None:
+def _remove(board: Board, folder: str) -> None:
     check(board.transport.run(["rm", "-rf", folder]), f"Removing {folder}")
 
 

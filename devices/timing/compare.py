@@ -3,7 +3,7 @@
     python -m edgeveil.devices.timing.compare spec.json > result.json
 
 Runs in the ``bench`` environment, which holds all four interpreters, and needs nothing but numpy and them: what is to
-be timed was prepared before (``trainer/side_by_side.py``). In every round each contender has one short series, in an
+be timed was prepared before (``trainer/benchmark.py``). In every round each contender has one short series, in an
 order that is drawn anew; ratios are taken within rounds, and their interval is a bootstrap over rounds.
 """
 

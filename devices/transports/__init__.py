@@ -17,7 +17,7 @@ def open_transport(
     """Connect to a board. ``identity`` is a private key file, ``known_hosts`` a file of host keys (the user's own).
 
     Raises ``BadInput`` for a target that is none, an unknown host key or a wrong password; ``DeviceFailed`` where
-    nobody answers.
+    there is no answer.
     """
     url = urlsplit(target)
     if url.scheme == "ssh" and url.hostname:

@@ -18,17 +18,17 @@ class Completed(NamedTuple):
     out: bytes
     err: bytes
 
-    def said(self) -> str:
-        """Its last words, for a message."""
+    def last_line(self) -> str:
+        """The last line that it printed, for a message."""
         text = (self.err or self.out).decode("utf-8", "replace").strip()
-        return text.splitlines()[-1][:300] if text else "it said nothing"
+        return text.splitlines()[-1][:300] if text else "it printed nothing"
 
 
 class Transport(Protocol):
     """A connection to one board."""
 
     name: str  # for messages: pi@host
-    trusted: bool  # whether whoever is at the other end was authenticated
+    trusted: bool  # whether the other end was authenticated
     python: str  # the interpreter there
 
     def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
@@ -45,9 +45,9 @@ class Transport(Protocol):
 
 
 def check(done: Completed, what: str) -> bytes:
-    """The output of a command that ended well; raises ``DeviceFailed`` with its last words where it did not."""
+    """The output of a command that ended well; raises ``DeviceFailed`` with its last line where it did not."""
     if done.code:
-        raise DeviceFailed(f"{what} failed on the board with code {done.code}: {done.said()}")
+        raise DeviceFailed(f"{what} failed on the board with code {done.code}: {done.last_line()}")
     return done.out
 
 

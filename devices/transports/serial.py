@@ -1,6 +1,6 @@
 """A serial console: logs in, types a small program into the shell, and then speaks frames with it.
 
-The console is the board's own: whoever holds the cable holds the board, so the channel counts as authenticated.
+The console is the board's own: who holds the cable holds the board, so the channel counts as authenticated.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class SerialTransport:
         done = self.run(["mv", "-f", part, path])
         # Where the line was lost before the answer came, it is asked for twice, and the second time nothing is left.
         if done.code and read_back(self, path) != (len(data), digest(data)):
-            raise DeviceFailed(f"Writing {path} failed on the board: {done.said()}.")
+            raise DeviceFailed(f"Writing {path} failed on the board: {done.last_line()}.")
 
     def close(self) -> None:
         """Give the console back, and put the port's settings back."""

@@ -60,8 +60,8 @@ class SshTransport:
             )
         except paramiko.BadHostKeyException as error:
             raise BadInput(
-                f"{host} shows another host key than before ({error.key.get_base64()[:16]}...): somebody may stand in "
-                "between. If the board was set up anew, remove its old key from known_hosts (ssh-keygen -R)."
+                f"{host} shows another host key than before ({error.key.get_base64()[:16]}...): another machine may "
+                "stand in between. If the board was set up anew, remove its old key from known_hosts (ssh-keygen -R)."
             ) from None
         except paramiko.AuthenticationException:
             raise BadInput(
@@ -77,7 +77,7 @@ class SshTransport:
             raise DeviceFailed(f"SSH to {self.name} failed: {error}") from None
         except (OSError, EOFError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
-            raise DeviceFailed(f"Nobody answers at {host}, port {port}: {reason}. Is the board up?") from None
+            raise DeviceFailed(f"There is no answer from {host}, port {port}: {reason}. Is the board up?") from None
 
     def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
         """Run a command, ``data`` on its stdin. Raises ``DeviceFailed`` where the line broke or it takes too long."""

@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.bench import power_meter as meter
 from edgeveil.edge_runtime.bench.sensors import Sensors
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import Input, Manifest
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 
 SCHEMA = 3
@@ -70,7 +71,7 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     protocol that makes no sense, ``DeviceFailed`` where a synthetic frame is dropped or the clock fails.
     """
     protocol.check()
-    frames = synthetic_frames(perturber.manifest["input"])
+    frames = synthetic_frames(perturber.manifest.input)
     call = _perturb(perturber, frames)
     load_before = clocks.load()
     first = latency.take(call, latency.Minimum(1, 0), clocks.wall)
@@ -99,12 +100,12 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     if parity["lost"]:
         reasons.append("parity lost: the golden vectors no longer come out; what was timed is not what was audited")
     power = _power(protocol, sensors, begin, end, len(times.took), reasons)
-    spec = perturber.manifest["input"]
+    spec = perturber.manifest.input
     return dict(
         _facts(perturber),
         schema=SCHEMA,
-        input_shape=list(spec["shape"]),
-        input_values=int(np.prod(spec["shape"])),
+        input_shape=list(spec.shape),
+        input_values=int(np.prod(spec.shape)),
         first_ms=times_ms(first),
         latency_ms=latency.figures(times),
         interpreter_ms=bare,
@@ -136,15 +137,15 @@ def times_ms(times: latency.Times) -> float:
     return times.took[0] * 1e3
 
 
-def synthetic_frames(spec: Dict[str, Any], count: int = 16) -> List[RawFrame]:
+def synthetic_frames(spec: Input, count: int = 16) -> List[RawFrame]:
     """Random readings over the whole range of the manifest's ``input``; the same ones every time."""
     rng = np.random.RandomState(0)
     # Without a range, readings between 0 and 1 will do: time does not depend on them.
-    low, high = (np.asarray(0.0 + at if spec[end] is None else spec[end]) for at, end in enumerate(("low", "high")))
-    dtype = np.dtype(spec["dtype"])
+    low, high = (np.asarray(0.0 if spec.low is None else spec.low), np.asarray(1.0 if spec.high is None else spec.high))
+    dtype = np.dtype(spec.dtype)
     frames = []
     for index in range(count):
-        data = low + rng.random_sample(tuple(spec["shape"])) * (high - low)
+        data = low + rng.random_sample(spec.shape) * (high - low)
         frames.append(RawFrame((np.rint(data) if dtype.kind in "iu" else data).astype(dtype), index))
     return frames
 
@@ -173,14 +174,14 @@ def _interpreters(perturber: Perturber) -> Callable[[int], None]:
     return call
 
 
-def _runs(manifest: Dict[str, Any]) -> List[str]:
+def _runs(manifest: Manifest) -> List[str]:
     """The model of every artefact stage, in order: one that is used twice costs twice."""
-    return [stage["model"] for stage in manifest["stages"] if stage["stage"] == "artefact"]
+    return [stage["model"] for stage in manifest.stages if stage["stage"] == "artefact"]
 
 
 def _loop_rate(perturber: Perturber, frames: List[RawFrame], seconds: float) -> Optional[Dict[str, Any]]:
     # Where people are cut out of a sensor's frames, made-up ones would have nobody in them.
-    if seconds <= 0 or perturber.manifest["capture"] is not None:
+    if seconds <= 0 or perturber.manifest.capture is not None:
         return None
     from edgeveil.edge_runtime.bench import loop_rate
 
@@ -240,11 +241,11 @@ def _busy(protocol: Protocol, cpu_ratio: float, load: Optional[float]) -> List[s
 
 
 def _facts(perturber: Perturber) -> Dict[str, Any]:
-    models = perturber.manifest["models"]
+    models = perturber.manifest.models
     hashes = sorted(perturber.info["artefact_sha256"].items())
     infos = [info for _, info in sorted(perturber.info["backends"].items())]
     placements = [(name, runner.placement()) for name, runner in sorted(perturber.pipeline.runners.items())]
-    macs = sum(models[name]["macs"] for name in _runs(perturber.manifest))
+    macs = sum(models[name].macs for name in _runs(perturber.manifest))
     return {
         "bundle": {"name": perturber.info["name"], "manifest_sha256": perturber.info["manifest_sha256"]},
         "artefact": perturber.artefact,
@@ -263,5 +264,5 @@ def _facts(perturber: Perturber) -> Dict[str, Any]:
         },
         "macs": macs,
         "flops": 2 * macs,
-        "parameters": sum(model["parameters"] for model in models.values()),
+        "parameters": sum(model.parameters for model in models.values()),
     }

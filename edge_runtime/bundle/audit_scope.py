@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 
 Place = Tuple[Optional[str], str]  # a board by its model (None: it has none) and its processor's architecture
 
@@ -44,13 +45,13 @@ def audits_of(
 
 
 def is_audited(
-    manifest: Mapping[str, Any], members: Dict[str, bytes], artefact: str, device: str, place: Optional[Place] = None
+    manifest: Manifest, members: Dict[str, bytes], artefact: str, device: str, place: Optional[Place] = None
 ) -> bool:
     """Whether the privacy card of a verified bundle speaks of ``artefact`` on ``device``; as ``audits_of``."""
-    privacy = manifest["privacy"]
-    if privacy["file"] is None or artefact not in privacy["speaks_of"]:
+    privacy = manifest.privacy
+    if privacy.file is None or artefact not in privacy.speaks_of:
         return False
-    data = members[privacy["file"]]
+    data = members[privacy.file]
     if device == CPU and b'"on_board"' not in data:
         return True  # of a long document nothing needs to be read
     try:
@@ -65,20 +66,15 @@ NOT_AUDITED_ON = (
 )
 
 
-def announce(bundle: Any) -> None:
-    """Say on stderr what nobody should overlook about a bundle."""
+def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool = True) -> None:
+    """Write the warnings about a bundle on stderr: a development key, no audit, and none on this ``device``."""
+    name = bundle.manifest.name
     if bundle.development:
         sys.stderr.write(
             "*** DEVELOPMENT BUNDLE: {} is signed by a throw-away key. Anyone may have it. "
-            "Not for real data. ***\n".format(bundle.manifest["name"])
+            "Not for real data. ***\n".format(name)
         )
-    if bundle.manifest["privacy"]["file"] is None:
-        sys.stderr.write(
-            "note: {} was not audited: nobody has measured what it leaks\n".format(bundle.manifest["name"])
-        )
-
-
-def announce_device(info: Dict[str, Any], audit: bool) -> None:
-    """Say on stderr where an accelerator runs what was audited, if at all (``audit``), on a processor alone."""
-    if audit and info["device"] != CPU and not info["audited"]:
-        sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(**info)))
+    if bundle.manifest.privacy.file is None:
+        sys.stderr.write("note: {} was not audited: nobody has measured what it leaks\n".format(name))
+    elif device != CPU and not audited:
+        sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(artefact=artefact, device=device)))

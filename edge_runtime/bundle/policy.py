@@ -17,6 +17,7 @@ from typing import Any, Dict, List, NamedTuple, NoReturn, Optional
 from edgeveil.edge_runtime.bundle.audit_scope import Place, audits_of
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.storage.filesystem import read
 
@@ -35,7 +36,7 @@ class Policy(object):
 
     def check(
         self,
-        manifest: Dict[str, Any],
+        manifest: Manifest,
         members: Dict[str, bytes],
         artefact: Optional[str] = None,
         device: Optional[str] = None,
@@ -48,10 +49,10 @@ class Policy(object):
         machine that has the device, None for any.
         """
         for demand in self.demands:
-            _check_hidden(manifest["perturber"]["sensitive"], demand)
+            _check_hidden(manifest.perturber.sensitive, demand)
             if not demand.audited:
                 continue
-            names = [artefact] if artefact is not None else (manifest["preference"] or [NO_MODEL])
+            names = [artefact] if artefact is not None else (manifest.preference or [NO_MODEL])
             problems = [_problem(name, device, place, manifest, members, demand) for name in names]
             if None not in problems:
                 _refuse(str(problems[0]))
@@ -68,7 +69,7 @@ class NoPolicyForAudit(object):
 
     def check(
         self,
-        manifest: Dict[str, Any],
+        manifest: Manifest,
         members: Dict[str, bytes],
         artefact: Optional[str] = None,
         device: Optional[str] = None,
@@ -136,16 +137,16 @@ def _problem(
     artefact: str,
     device: Optional[str],
     place: Optional[Place],
-    manifest: Dict[str, Any],
+    manifest: Manifest,
     members: Dict[str, bytes],
     demand: Demand,
 ) -> Optional[str]:
     """Why the privacy card does not show what is demanded of this artefact; None where it does."""
-    privacy = manifest["privacy"]
-    if privacy["file"] is None or artefact not in privacy["speaks_of"]:
+    privacy = manifest.privacy
+    if privacy.file is None or artefact not in privacy.speaks_of:
         return "{} must be audited, and no audit in it speaks of {}".format(ascii(demand.sensitive), artefact)
     try:
-        document = strict_json.loads(members[privacy["file"]])
+        document = strict_json.loads(members[privacy.file])
         parts = audits_of(document, artefact, device, place)
         if not parts:
             return "{} must be audited, and no audit in it speaks of {} on {} (edgeveil audit --on, --device)".format(

@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.bundle.archive import read_archive
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Member
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES, check_manifest
 from edgeveil.edge_runtime.signing import ed25519
@@ -33,7 +34,7 @@ __all__ = ["Bundle", "check_manifest", "read_bundle", "read_file", "signature_me
 class Bundle(NamedTuple):
     """What was verified. ``members`` has all files but the manifest and its signature, by name."""
 
-    manifest: Dict[str, Any]
+    manifest: Manifest
     members: Dict[str, bytes]
     manifest_sha256: str
     key: str  # of the signer, 64 hexadecimal digits
@@ -50,13 +51,12 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     members = read_archive(data)
     manifest_bytes, signature_bytes = _manifest_and_signature(members)
     key = _check_signature(manifest_bytes, signature_bytes, trust)
-    manifest = _parse(manifest_bytes)
-    check_manifest(manifest)
+    manifest = check_manifest(_parse(manifest_bytes))
     trust.check_claims(manifest, trust.key_of(key))
-    verified = _check_members(members[2:], manifest["members"])
+    verified = _check_members(members[2:], manifest.members)
     if trust.policy is not None:
         trust.policy.check(manifest, verified)
-    return Bundle(manifest, verified, hashlib.sha256(manifest_bytes).hexdigest(), key, manifest["development"])
+    return Bundle(manifest, verified, hashlib.sha256(manifest_bytes).hexdigest(), key, manifest.development)
 
 
 def signed_message(manifest_bytes: bytes) -> bytes:
@@ -140,9 +140,9 @@ def _parse(manifest_bytes: bytes) -> Any:
         _refuse(error.reason, "its manifest is no strict JSON: {}".format(error))
 
 
-def _check_members(members: List[Tuple[str, bytes]], listed: List[Dict[str, Any]]) -> Dict[str, bytes]:
+def _check_members(members: List[Tuple[str, bytes]], listed: List[Member]) -> Dict[str, bytes]:
     """Exactly the listed members, in the listed order, with the listed sizes and hashes."""
-    wanted = [entry["name"] for entry in listed]
+    wanted = [entry.name for entry in listed]
     names = [name for name, _ in members]
     for name in wanted:
         if name not in names:
@@ -153,9 +153,9 @@ def _check_members(members: List[Tuple[str, bytes]], listed: List[Dict[str, Any]
     if names != wanted:
         _refuse("member-order", "its members are not in the signed order")
     for (name, content), entry in zip(members, listed):
-        if len(content) != entry["size"]:
-            _refuse("size-mismatch", "{} has {} bytes where {} were signed".format(name, len(content), entry["size"]))
-        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        if len(content) != entry.size:
+            _refuse("size-mismatch", "{} has {} bytes where {} were signed".format(name, len(content), entry.size))
+        if hashlib.sha256(content).hexdigest() != entry.sha256:
             _refuse("hash-mismatch", "{} is not what was signed".format(name))
     return dict(members)
 

@@ -4,11 +4,12 @@
 the device's owner; nothing in a bundle can add to it.
 """
 
-from typing import Any, Dict, FrozenSet, Iterable, Union
+from typing import Dict, FrozenSet, Iterable, Union
 
 from edgeveil.edge_runtime.bundle.policy import NoPolicyForAudit, Policy
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats.validate import show
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.signing.keys import Key
 
 
@@ -53,22 +54,22 @@ class Trust(object):
             raise BundleRefused("untrusted-key", message.format(public_key[:16]))
         return self.keys[public_key]
 
-    def check_claims(self, manifest: Dict[str, Any], key: Key) -> None:
+    def check_claims(self, manifest: Manifest, key: Key) -> None:
         """Raise ``BundleRefused`` where a checked manifest says what this signer or this device does not allow."""
-        if key.development and not manifest["development"]:
+        if key.development and not manifest.development:
             message = "It is signed by the development key {} and does not call itself one. Seal it again."
             raise BundleRefused("development-mismatch", message.format(key.name))
-        if manifest["development"] and not key.development:
+        if manifest.development and not key.development:
             message = (
                 "It calls itself a development bundle, but the trust folder does not call {} a development key. "
                 "Seal it with another key, or correct the .pub file."
             )
             raise BundleRefused("development-mismatch", message.format(key.name))
-        if manifest["audience"] not in ("", self.audience):
+        if manifest.audience not in ("", self.audience):
             message = (
                 "This bundle is made out to {}, not to this device. Ask for one that is for this device or for all."
             )
-            raise BundleRefused("other-audience", message.format(show(manifest["audience"])))
-        if manifest["security_version"] < self.floor:
+            raise BundleRefused("other-audience", message.format(show(manifest.audience)))
+        if manifest.security_version < self.floor:
             message = "This bundle has security version {}; this device takes {} or later. Use a newer bundle."
-            raise BundleRefused("rolled-back", message.format(manifest["security_version"], self.floor))
+            raise BundleRefused("rolled-back", message.format(manifest.security_version, self.floor))

@@ -57,20 +57,22 @@ def open_trust(
     that the root key did not sign.
     """
     folder = os.fspath(folder)
-    if not os.path.exists(os.path.join(folder, TRUST_FILE)):
-        keys = [read_public_key(os.path.join(folder, name)) for name in _key_files(folder)]
-        return Trust(keys, floor=floor, audience=audience, policy=policy)
-    root = read_public_key(os.path.join(folder, ROOT_KEY))
-    data = read(os.path.join(folder, TRUST_FILE))
-    if data is None:
-        raise BadInput("Expected {} in {}; it cannot be read. Flash the trust again.".format(TRUST_FILE, folder))
-    file = read_trust_file(data, root)
+    on_device = os.path.exists(os.path.join(folder, TRUST_FILE))
+    names = [ROOT_KEY] if on_device else _key_files(folder)
+    keys = [read_public_key(os.path.join(folder, name)) for name in names]
+    file = TrustFile(0, keys, [], floor, audience)  # a plain folder demands no more than its caller
+    if on_device:
+        data = read(os.path.join(folder, TRUST_FILE))
+        if data is None:
+            raise BadInput("Expected {} in {}; it cannot be read. Flash the trust again.".format(TRUST_FILE, folder))
+        file = read_trust_file(data, keys[0])
+        policy = open_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy
     return Trust(
         [key for key in file.keys if key.key not in file.revoked],
         floor=max(floor, file.security_version),
         audience=file.audience,
         revoked=frozenset(file.revoked),
-        policy=open_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy,
+        policy=policy,
     )
 
 
@@ -91,7 +93,8 @@ def _key_files(folder: str) -> List[str]:
 
 def read_trust_file(data: bytes, root: Key) -> TrustFile:
     """What ``trust.json`` says, once ``root`` is seen to have signed it. Raises ``BundleRefused``."""
-    payload: Dict[str, Any] = unwrap(KIND, data, signed_by(root, KIND))
+    trusted = signed_by(root, KIND)
+    payload: Dict[str, Any] = unwrap(KIND, data, trusted)
     record(payload, "trust", _KEYS)
     whole(payload["schema"], "schema", 1, 1)
     keys = [_key(entry, "keys[{}]".format(place)) for place, entry in enumerate(sequence(payload["keys"], "keys"))]

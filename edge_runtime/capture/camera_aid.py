@@ -12,6 +12,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.ipc.counters import LEVEL
 from edgeveil.edge_runtime.ipc.focus_levels import LEVELS, NAMES
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 
 TOP, RIGHT, BOTTOM, LEFT = 1, 2, 4, 8
 AID_S = 900.0  # it ends by itself: a forgotten flag must not tell about x for years
@@ -54,7 +55,7 @@ def focus_levels(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
 class CameraAid(object):
     """While a person aims: writes levels to ``counters`` as ``level:NAME`` every quarter of a second; -1 is none."""
 
-    def __init__(self, manifest: Dict[str, Any], counters: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, manifest: Manifest, counters: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self._low, self._high = _range(manifest)
         self._counters, self._clock = counters, clock
         self._end_s = clock() + AID_S
@@ -80,14 +81,14 @@ class CameraAid(object):
             self._counters.set(LEVEL + name, level)
 
 
-def _range(manifest: Dict[str, Any]) -> Tuple[float, float]:
+def _range(manifest: Manifest) -> Tuple[float, float]:
     """The range of the sensor's samples where ``capture`` describes them, else of the input."""
-    capture, low, high = manifest["capture"], manifest["input"]["low"], manifest["input"]["high"]
+    capture, low, high = manifest.capture, manifest.input.low, manifest.input.high
     if capture is not None:
-        if capture["frame"]["unit_mm"] is not None:
-            return 0.0, _DEPTH_MM / capture["frame"]["unit_mm"]
-        if capture["low"] is not None:
-            low, high = capture["low"], capture["high"]
+        if capture.frame.unit_mm is not None:
+            return 0.0, _DEPTH_MM / capture.frame.unit_mm
+        if capture.low is not None:
+            low, high = capture.low, capture.high
     if not isinstance(low, (int, float)):
         # Each feature has its own range, or none: such a vector has no camera aid.
         return 0.0, 1.0

@@ -3,7 +3,7 @@
 The same code in training and on the device, numpy alone. docs/reference/sources.md has it for people.
 """
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Callable, List, Tuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from edgeveil.edge_runtime.capture.person_finder import GRID, HEAD_MM, Finder, F
 from edgeveil.edge_runtime.capture.tracker import Tracker
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Crop, Input, Manifest
 
 RED, GREEN, BLUE = 77, 150, 29  # 256 times the weights of BT.601's luma
 
@@ -23,17 +24,17 @@ class Capture(object):
     ``capture`` null, or without ``crop``: every frame is slot 0 of track 0.
     """
 
-    def __init__(self, manifest: Dict[str, Any]) -> None:
-        capture, spec = manifest["capture"], manifest["input"]
-        self.slots = 1 if capture is None else capture["slots"]
+    def __init__(self, manifest: Manifest) -> None:
+        capture, spec = manifest.capture, manifest.input
+        self.slots = 1 if capture is None else capture.slots
         self.left_out = 0
         self._convert = self._people = None
         if capture is None:
             return
-        self._shape, self._dtype = tuple(capture["frame"]["shape"]), np.dtype(capture["frame"]["dtype"])
+        self._shape, self._dtype = tuple(capture.frame.shape), np.dtype(capture.frame.dtype)
         self._convert = _converter(capture, spec)
-        if capture["crop"] is not None:
-            self._people = _People(capture)
+        if capture.crop is not None:
+            self._people = _People(capture, capture.crop)
 
     def frames(self, frame: RawFrame) -> List[Tuple[int, RawFrame]]:
         """(slot, ``RawFrame`` for the pipeline) of all people in one sensor frame, or of the frame itself.
@@ -75,22 +76,22 @@ class Capture(object):
 class _People(object):
     """Crops of people in readings or heights above the floor, with their tracks and slots."""
 
-    def __init__(self, capture: Dict[str, Any]) -> None:
-        crop, frame = capture["crop"], capture["frame"]
-        self._size, self._shape = tuple(crop["size"]), tuple(frame["shape"][:2])
-        self._most = capture["slots"]
-        self._height = capture["measure"] == "height"
-        self._floor = Floor(self._shape, crop["floor_frames"])
-        unit = frame["unit_mm"]
+    def __init__(self, capture: CaptureRules, crop: Crop) -> None:
+        frame = capture.frame
+        self._size, self._shape = tuple(crop.size), tuple(frame.shape[:2])
+        self._most = capture.slots
+        self._height = capture.measure == "height"
+        self._floor = Floor(self._shape, crop.floor_frames)
+        unit = frame.unit_mm or 1.0
         self._head = HEAD_MM / unit
         self._find = Finder(
             self._shape,
-            focal_px=crop["focal_px"],
-            apart=crop["apart_mm"] / unit,
-            least_height=crop["least_height_mm"] / unit,
-            least_pixels=crop["least_pixels"],
+            focal_px=crop.focal_px,
+            apart=crop.apart_mm / unit,
+            least_height=crop.least_height_mm / unit,
+            least_pixels=crop.least_pixels,
         )
-        self.tracker = Tracker(slots=self._most, step_px=crop["step_px"], gone_frames=crop["gone_frames"])
+        self.tracker = Tracker(slots=self._most, step_px=crop.step_px, gone_frames=crop.gone_frames)
 
     def crops(self, depth: np.ndarray) -> Tuple[List[Tuple[int, int, np.ndarray]], int]:
         """[(track, slot, crop)] and how many people had no slot left."""
@@ -111,16 +112,16 @@ class _People(object):
         return crops, left_out
 
 
-def _converter(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
+def _converter(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.ndarray]:
     """The function from a frame or crop of the sensor's own type to the pipeline's input."""
     scale = _scaler(capture, spec)
-    shape = tuple(spec["shape"])
-    if spec["kind"] == "vector":
+    shape = tuple(spec.shape)
+    if spec.kind == "vector":
         return scale
-    frame = capture["frame"]["shape"]
-    size = tuple(capture["crop"]["size"]) if capture["crop"] else tuple(frame[:2])
+    frame = capture.frame.shape
+    size = tuple(capture.crop.size) if capture.crop else tuple(frame[:2])
     gray = len(frame) == 3 and frame[2] == 3 and shape[2] == 1
-    means = capture["resize"] == "area" and size != shape[:2]
+    means = capture.resize == "area" and size != shape[:2]
     fit = (resize.area if means else resize.nearest)(size, shape[:2])
 
     def run(picture: np.ndarray) -> np.ndarray:
@@ -134,18 +135,19 @@ def _converter(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.nd
     return run
 
 
-def _scaler(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
+def _scaler(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.ndarray]:
     """The function from readings to the input's type: low to high become the ends of the input's range.
 
     ``depth``: 0, no reading, is as far as can be. ``seen``: 1 where the reading is within low to high, else 0.
     """
-    measure, low, high = capture["measure"], capture["low"], capture["high"]
-    dtype = np.dtype(spec["dtype"])
+    measure, low, high = capture.measure, capture.low, capture.high
+    span = 0.0 if low is None or high is None else high - low
+    dtype = np.dtype(spec.dtype)
     whole = dtype.kind in "iu"
-    unit = np.float32((capture["frame"]["unit_mm"] or 1.0) if measure in ("depth", "height") else 1.0)
+    unit = np.float32((capture.frame.unit_mm or 1.0) if measure in ("depth", "height") else 1.0)
 
     def ends(v: np.ndarray) -> np.ndarray:
-        v = v * np.float32(spec["high"] - spec["low"]) + np.float32(spec["low"])
+        v = v * np.float32(spec.high - spec.low) + np.float32(spec.low)
         return (np.rint(v) if whole else v).astype(dtype)
 
     def arithmetic(x: np.ndarray) -> np.ndarray:
@@ -153,14 +155,14 @@ def _scaler(capture: Dict[str, Any], spec: Dict[str, Any]) -> Callable[[np.ndarr
             return np.rint(x).astype(dtype) if whole and x.dtype.kind == "f" else x.astype(dtype)
         if measure == "seen":
             return ((x >= low) & (x <= high)).astype(dtype)
-        v = (x.astype(np.float32) * unit - np.float32(low)) / np.float32(high - low)
+        v = (x.astype(np.float32) * unit - np.float32(low)) / np.float32(span)
         v = np.minimum(np.maximum(v, np.float32(0)), np.float32(1))
         if measure == "depth":
             v = np.where(x == 0, np.float32(1), v)
         return ends(v)
 
-    source = np.dtype(capture["frame"]["dtype"])
-    if source.kind != "u" or capture["resize"] == "area":
+    source = np.dtype(capture.frame.dtype)
+    if source.kind != "u" or capture.resize == "area":
         return arithmetic
     # Every reading there can be, worked out once.
     return arithmetic(np.arange(np.iinfo(source).max + 1, dtype=source)).take

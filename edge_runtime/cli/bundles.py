@@ -92,7 +92,7 @@ def _verify(arguments: argparse.Namespace) -> None:
         bundle = read_bundle(arguments.bundle, open_trust(arguments.trust))
         announce(bundle)
         document = {
-            "name": bundle.manifest["name"],
+            "name": bundle.manifest.name,
             "manifest_sha256": bundle.manifest_sha256,
             "key": bundle.key,
             "development": bundle.development,

@@ -141,7 +141,7 @@ def _try(arguments: argparse.Namespace) -> None:
         if arguments.source:
             done, dropped = _perturb_source(arguments.source, perturber, arguments.frames)
         else:
-            done, frames = 0, synthetic_frames(perturber.manifest["input"])
+            done, frames = 0, synthetic_frames(perturber.manifest.input)
             for number in range(arguments.frames):
                 try:
                     perturber.perturb(frames[number % len(frames)])
@@ -162,9 +162,9 @@ def _perturb_source(text: str, perturber: "Perturber", count: int) -> Tuple[int,
     from edgeveil.edge_runtime.errors import FrameDropped
     from edgeveil.edge_runtime.sources import open_source
 
-    manifest, done = perturber.manifest, 0
+    manifest, done = perturber.manifest.document, 0
     dropped: Dict[str, int] = {}
-    capture = Capture(manifest)
+    capture = Capture(perturber.manifest)
     with open_source(text, manifest["input"], manifest["capture"]) as source:
         for _ in range(count):
             try:

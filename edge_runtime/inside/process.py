@@ -124,7 +124,7 @@ class Inside(object):
         ) as perturber:
             del bundle
             plan = schedule(perturber.manifest, settings.fps)
-            layout = Layout(perturber.manifest["outputs"])
+            layout = Layout(perturber.manifest.document["outputs"])
             capture = Capture(perturber.manifest)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
             self._watchdog.beat("perturb")
@@ -132,7 +132,7 @@ class Inside(object):
             live = LiveLoop(
                 perturber,
                 plan,
-                open_source=lambda: self._open(perturber.manifest, frames),
+                open_source=lambda: self._open(perturber.manifest.document, frames),
                 capture=capture,
                 send=lambda made: self._send(layout, made, RELEASED),
                 counters=self._counters,
@@ -151,7 +151,7 @@ class Inside(object):
             self._send(layout, flat, FLAT)
             if settings.source.partition(":")[0] not in _NEEDS_FILES:
                 hardening.no_files()
-            source = self._open_first(perturber.manifest, frames)
+            source = self._open_first(perturber.manifest.document, frames)
             self._loop = live
             if self._stopping:
                 live.stop()
@@ -207,7 +207,7 @@ class Inside(object):
             source,
             perturber,
             lambda frame: self._pipe.write(layout.pack(frame, frame.index, frame.slot)),
-            capture=capture if perturber.manifest["capture"] else None,
+            capture=capture if perturber.manifest.capture else None,
             interrupted=lambda: self._stopping,
             progress=lambda *_: self._watchdog.beat("perturb"),
             report=refused,

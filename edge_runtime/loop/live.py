@@ -83,9 +83,9 @@ class LiveLoop(object):
         self._ended = threading.Event()  # the capturing thread gives no more
         self._failed: Optional[Exception] = None
         self._made = Handoff()  # the set that leaves while the next is made
-        spec = perturber.manifest["input"]
-        low = np.broadcast_to(np.asarray(0 if spec["low"] is None else spec["low"]), tuple(spec["shape"]))
-        self._blank = np.array(low, np.dtype(spec["dtype"]))
+        spec = perturber.manifest.input
+        low = np.broadcast_to(np.asarray(0 if spec.low is None else spec.low), spec.shape)
+        self._blank = np.array(low, np.dtype(spec.dtype))
         self._last: List[Optional[PerturbedFrame]] = []
         self._broken_off = False
         self._ended_tracks: Any = collections.deque()  # (when the frame came that showed it, track)

@@ -29,6 +29,7 @@ from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.compiled import KEY, check_compiled
 from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
 from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
+from edgeveil.edge_runtime.manifest.manifest import Manifest, parse
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
 from edgeveil.edge_runtime.manifest.stream import check_stream
 
@@ -52,8 +53,8 @@ _ARTEFACT_KEYS = ("file", "format", "precision", "sha256", "weight_bytes", "inpu
 _CREATED = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
 
 
-def check_manifest(manifest: Any, sealed: bool = True) -> None:
-    """Raise ``BundleRefused`` unless this is a manifest that a pipeline can be made of.
+def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
+    """The records of a manifest's JSON; raises ``BundleRefused`` unless a pipeline can be made of it.
 
     ``sealed`` is False for the manifest of an export folder, which has no ``members`` yet and may lack its audit.
     """
@@ -83,6 +84,7 @@ def check_manifest(manifest: Any, sealed: bool = True) -> None:
     if sealed:
         _check_members(manifest, files)
         _check_pipeline(manifest)
+    return parse(manifest)
 
 
 def referenced_files(manifest: Dict[str, Any]) -> List[str]:

@@ -38,7 +38,7 @@ def process_table(settings: Settings, manifest: Dict[str, Any]) -> List[Process]
     fetched = fetch_settings(settings, manifest)
     if fetched is None:
         return [inside]
-    return [Process(FETCH, command("sources.network.process"), user, True, False, fetched), inside]
+    return [Process(FETCH, command("sources.network.fetch"), user, True, False, fetched), inside]
 
 
 def fetch_settings(settings: Settings, manifest: Dict[str, Any]) -> Optional[Dict[str, Any]]:

@@ -28,7 +28,7 @@ class Status(object):
         self.log.say(
             "start",
             message="one process perturbs, without a network; this one sends",
-            bundle=service.bundle.manifest["name"],
+            bundle=service.bundle.manifest.name,
             source=without_secrets(service.settings.source),
             sinks=", ".join(without_secrets(text) for text in service.settings.sink),
             ticks_per_s=1 / service.plan.tick_s,
@@ -124,7 +124,7 @@ class Status(object):
         """What runs, how it is kept apart, and how it is."""
         service = self.service
         return {
-            "bundle": service.bundle.manifest["name"],
+            "bundle": service.bundle.manifest.name,
             "info": service.info,
             "isolation": service.isolation,
             "source": service.source,

@@ -3,13 +3,14 @@
 Never on a single frame: one frame may happen to be a fixed point of the model, and dropping it would reveal that.
 """
 
-from typing import Any, Dict, Mapping
+from typing import Mapping
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import gather
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.pipeline import preprocess
 
 RUN = 30  # unchanged frames in a row that stop everything
@@ -23,20 +24,20 @@ class PassthroughCheck(object):
     proves nothing. Where the manifest has ``identity_allowed``, or no output of kind frame, nothing is checked.
     """
 
-    def __init__(self, manifest: Dict[str, Any]) -> None:
-        source = manifest["input"]
-        frames = [output for output in manifest["outputs"] if output["kind"] == "frame"]
-        self._name = None if manifest["perturber"]["identity_allowed"] or not frames else frames[0]["name"]
+    def __init__(self, manifest: Manifest) -> None:
+        source = manifest.input
+        frames = [output.name for output in manifest.outputs if output.kind == "frame"]
+        self._name = None if manifest.perturber.identity_allowed or not frames else frames[0]
         self._in_a_row = 0
         if self._name is None:
             return
-        unit = preprocess.to_unit(source["dtype"], source["low"], source["high"])
-        raw = preprocess.to_raw(source["dtype"], source["low"], source["high"])
+        unit = preprocess.to_unit(source.dtype, source.low, source.high)
+        raw = preprocess.to_raw(source.dtype, source.low, source.high)
         self._same = lambda data: raw(unit(data))
-        if source["dtype"] == "uint8" and not (np.ndim(source["low"]) or np.ndim(source["high"])):
+        if source.dtype == "uint8" and not (np.ndim(source.low) or np.ndim(source.high)):
             self._same = gather(self._same(np.arange(256, dtype=np.uint8)))
-        span = np.asarray(source["high"], np.float64) - np.asarray(source["low"], np.float64)
-        self._slack = 0.0 if np.dtype(source["dtype"]).kind in "iu" else span / 510
+        span = np.asarray(source.high, np.float64) - np.asarray(source.low, np.float64)
+        self._slack = 0.0 if np.dtype(source.dtype).kind in "iu" else span / 510
 
     def unchanged(self, data: np.ndarray, out: np.ndarray) -> bool:
         """Whether ``out`` is the identity's output for the sample ``data``, and ``data`` is not constant."""

@@ -2,15 +2,14 @@
 
 import collections
 import os
-from typing import Any, Callable, Dict, List, Tuple, Union
+from typing import Any, Callable, Dict, List, Union
 
-from edgeveil.edge_runtime.backends.select import FORMATS, NoBackend, backends_for
-from edgeveil.edge_runtime.bundle.audit_scope import announce, announce_device, current_place, is_audited
-from edgeveil.edge_runtime.device import CPU, EDGETPU, NoDevice, check_device, suits
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
+from edgeveil.edge_runtime.bundle.audit_scope import announce, current_place, is_audited
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.pipeline.passthrough import PassthroughCheck
-from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline, load_pipeline
+from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline
 
 
 class Perturber(object):
@@ -20,12 +19,14 @@ class Perturber(object):
     models), ``info`` facts for people and reports, ``dropped`` how many frames were dropped, by reason.
     """
 
-    def __init__(self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str = CPU) -> None:
+    def __init__(
+        self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str = CPU, audited: bool = False
+    ) -> None:
         self.manifest = bundle.manifest
         self.artefact = artefact
         self.pipeline = pipeline
         self.dropped: Dict[str, int] = collections.Counter()
-        self.info = _info(bundle, pipeline, artefact, worst, device)
+        self.info = _info(bundle, pipeline, artefact, worst, device, audited)
         self._passthrough = PassthroughCheck(bundle.manifest)
         self._golden = {name: data for name, data in bundle.members.items() if name.startswith("golden/")}
 
@@ -53,12 +54,14 @@ class Perturber(object):
         from edgeveil.edge_runtime.bundle.reader import read_bundle
         from edgeveil.edge_runtime.bundle.trust import Trust
         from edgeveil.edge_runtime.bundle.trust_store import open_trust
+        from edgeveil.edge_runtime.pipeline.choice import open_pipeline
         from edgeveil.edge_runtime.pipeline.self_test import self_test
 
         trust = trust if isinstance(trust, Trust) else open_trust(trust)
         verified = read_bundle(bundle, trust)
-        announce(verified)
-        chosen, pipeline = _choose(verified, artefact, backend, threads, check_device(device))
+        chosen, pipeline = open_pipeline(verified, artefact, backend, threads, device)
+        audited = is_audited(verified.manifest, verified.members, chosen, device, current_place())
+        announce(verified, chosen, device, audited)
         try:
             if trust.policy is not None:
                 trust.policy.check(verified.manifest, verified.members, chosen, device, current_place())
@@ -66,9 +69,7 @@ class Perturber(object):
         except BaseException:
             pipeline.close()
             raise
-        opened = cls(verified, pipeline, chosen, worst, device)
-        announce_device(opened.info, verified.manifest["privacy"]["file"] is not None)
-        return opened
+        return cls(verified, pipeline, chosen, worst, device, audited)
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: then let nothing out."""
@@ -140,73 +141,16 @@ class Perturber(object):
         self.close()
 
 
-def _choose(bundle: Any, artefact: str, backend: str, threads: int, device: str) -> Tuple[str, Pipeline]:
-    """The artefact that will run and its pipeline: the one asked for, else the first preferred one that opens."""
-    from edgeveil.edge_runtime.manifest.schema import NO_MODEL
-
-    manifest = bundle.manifest
-    models = manifest["models"].values()
-    known = [name for kind in FORMATS for name in backends_for(kind)]
-    if backend != "auto" and backend not in known:
-        raise BadInput("expected a backend of {}, or auto; got {!r}".format(", ".join(sorted(set(known))), backend))
-    if not models:
-        if artefact not in ("auto", NO_MODEL):
-            raise BadInput("this bundle has no models, so no artefact {!r}; leave it out".format(artefact))
-        if device != CPU:
-            raise BadInput("this bundle has no models for a device {}: leave --device out".format(device))
-        return NO_MODEL, load_pipeline(manifest, bundle.members, NO_MODEL)
-    names = _suitable(manifest, device) if artefact == "auto" else [artefact]
-    reasons: Dict[str, List[str]] = {}
-    absent: Dict[str, List[str]] = {}
-    for name in names:
-        formats = {model["artefacts"][name]["format"] for model in models if name in model["artefacts"]}
-        if artefact == "auto" and backend != "auto" and any(backend not in backends_for(f) for f in formats):
-            continue
-        try:
-            return name, load_pipeline(manifest, bundle.members, name, backend=backend, threads=threads, device=device)
-        except NoDevice as error:
-            absent.setdefault(str(error), []).append(name)
-        except NoBackend as error:
-            reasons.setdefault(str(error), []).append(name)
-    if absent:
-        raise NoDevice("; ".join("{}: {}".format(", ".join(those), problem) for problem, those in absent.items()))
-    if not reasons:
-        raise BadInput(
-            "no artefact of this bundle is for the backend {!r}; it has {}".format(backend, ", ".join(names))
-        )
-    problems = ["{}: {}".format(", ".join(those), problem) for problem, those in reasons.items()]
-    raise NoBackend("nothing that was asked for can run here. {}".format("; ".join(problems)))
-
-
-def _suitable(manifest: Dict[str, Any], device: str) -> List[str]:
-    """The preferred artefacts that are for a device, in order. Raises ``BadInput`` where there is none."""
-    models = manifest["models"].values()
-    entries = {name: [model["artefacts"][name] for model in models] for name in manifest["preference"]}
-    found = [name for name, of_models in entries.items() if all(suits(entry, device) for entry in of_models)]
-    if not found:
-        raise BadInput(
-            "expected an artefact for the device {}; this bundle has {}. {}".format(
-                device,
-                ", ".join(manifest["preference"]),
-                "Export with edgetpu_compiler on PATH and seal that, or choose --device cpu"
-                if device == EDGETPU
-                else "Export for the board that has it, or choose another device",
-            )
-        )
-    return found
-
-
-def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str) -> Dict[str, Any]:
-    models = bundle.manifest["models"]
+def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str, audited: bool) -> Dict[str, Any]:
     return {
-        "name": bundle.manifest["name"],
+        "name": bundle.manifest.name,
         "manifest_sha256": bundle.manifest_sha256,
         "key": bundle.key,
         "development": bundle.development,
-        "audited": is_audited(bundle.manifest, bundle.members, artefact, device, current_place()),
+        "audited": audited,
         "artefact": artefact,
         "device": device,
-        "artefact_sha256": {name: model["artefacts"][artefact]["sha256"] for name, model in models.items()},
+        "artefact_sha256": {name: model.artefacts[artefact].sha256 for name, model in bundle.manifest.models.items()},
         "backends": {name: runner.info() for name, runner in pipeline.runners.items()},
         "self_test": {"max_abs": worst},
     }

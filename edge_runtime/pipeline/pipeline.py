@@ -11,13 +11,12 @@ from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
-from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
+from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
 from edgeveil.edge_runtime.pipeline.random_draws import RandomBytes
-from edgeveil.edge_runtime.pipeline.stages import Run, compile_stage, reads_and_writes
 from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
 
 Draws = Mapping[str, np.ndarray]  # recorded values by the output of their draw stage
-Step = Tuple[Run, Optional[Tuple[str, Tuple[int, ...]]]]  # a compiled stage; of a draw, its output and shape
 
 
 class Pipeline(object):
@@ -25,46 +24,29 @@ class Pipeline(object):
 
     ``perturb`` is ``preprocess``, ``infer`` and ``postprocess``: three threads may each do one, every one in order.
 
-    ``description`` has ``input``, ``stages``, ``outputs`` and, for hold stages, ``stream`` as in the manifest
-    (docs/reference/bundle-format.md). ``tables`` maps a name to its array. ``runners`` maps a model's name to an
-    object with ``run({tensor: (n, ...)})`` returning ``{tensor: float32 (n, ...)}``: a backend on the board, a Keras
-    model in training. ``random_bytes`` and ``clock`` are for tests. Raises ``BadInput`` for a description that is
-    inconsistent.
+    Of the manifest ``input``, ``stages``, ``outputs`` and, for hold stages, ``stream`` are used. ``tables`` maps a name
+    to its array. ``runners`` maps a model's name to an object with ``run({tensor: (n, ...)})`` returning ``{tensor:
+    float32 (n, ...)}``: a backend on the board, a Keras model in training. ``random_bytes`` and ``clock`` serve tests.
+    Raises ``BadInput`` where the stages do not fit together.
     """
 
     def __init__(
         self,
-        description: Mapping[str, Any],
+        manifest: Manifest,
         *,
         tables: Mapping[str, np.ndarray],
         runners: Mapping[str, Any],
         random_bytes: RandomBytes = os.urandom,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        spec = description["input"]
-        self.shape, self.dtype = tuple(spec["shape"]), np.dtype(spec["dtype"])
+        self.shape, self.dtype = manifest.input.shape, np.dtype(manifest.input.dtype)
         self.runners, self.random_bytes, self._tables = runners, random_bytes, tables
-        self.input = spec["name"]
-        self.track_memory = TrackMemory(description.get("stream"), clock=clock)
-        stages: List[Step] = []
-        known = {self.input}
-        for stage in description["stages"]:
-            reads, writes = reads_and_writes(stage)
-            missing, again = [n for n in reads if n not in known], [n for n in writes if n in known]
-            if missing or again:
-                raise BadInput(
-                    "the stage {!r} {} {!r}: every value is made once, before it is used".format(
-                        stage["stage"], "uses" if missing else "makes a second", (missing or again)[0]
-                    )
-                )
-            known.update(writes)
-            drawn = (stage["output"], tuple(stage.get("shape", ()))) if stage["stage"] == "draw" else None
-            stages.append((compile_stage(stage, self), drawn))
-        self._before, self._middle, self._after = _split(stages, description.get("stream") is not None)
-        self._outputs = [
-            (o["name"], o["tensor"], tuple(o["shape"]), np.dtype(o["dtype"])) for o in description["outputs"]
-        ]
-        unmade = [tensor for _, tensor, _, _ in self._outputs if tensor not in known or tensor == self.input]
+        self.input = manifest.input.name
+        self.track_memory = TrackMemory(manifest.stream, clock=clock)
+        program = compile_stages(manifest, self)
+        self._before, self._middle, self._after = program.before, program.middle, program.after
+        self._outputs = [(o.name, o.tensor, o.shape, np.dtype(o.dtype)) for o in manifest.outputs]
+        unmade = [tensor for _, tensor, _, _ in self._outputs if tensor not in program.made]
         if unmade or not self._outputs:
             raise BadInput("expected outputs that a stage makes; got {}".format(unmade or "none"))
 
@@ -218,21 +200,6 @@ class InFlight(object):
         return made
 
 
-def _split(stages: List[Step], stream: bool) -> Tuple[List[Step], List[Step], List[Step]]:
-    """The stages before the model, the model, and the stages after it.
-
-    Without a model, and for a stream, all are the middle: the memory of tracks belongs to one thread, in order.
-    """
-    models = [place for place, (stage, _) in enumerate(stages) if isinstance(stage, ModelStage)]
-    if stream or not models:
-        return [], stages, []
-    before, middle, after = stages[: models[0]], stages[models[0] : models[-1] + 1], stages[models[-1] + 1 :]
-    model = middle[0][0]
-    if len(middle) > 1 or not isinstance(model, ModelStage):
-        return before, middle, after
-    return before + [(model.preprocess, None)], [(model.infer, None)], [(model.postprocess, None)] + after
-
-
 def _recorded_draw(draws: Draws, name: str, shape: Tuple[int, ...]) -> np.ndarray:
     """Recorded draws in place of the generator's: for the self-test and tests alone."""
     if name not in draws or draws[name].shape != shape:
@@ -241,7 +208,7 @@ def _recorded_draw(draws: Draws, name: str, shape: Tuple[int, ...]) -> np.ndarra
 
 
 def load_pipeline(
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     members: Mapping[str, bytes],
     artefact: str,
     *,
@@ -252,24 +219,24 @@ def load_pipeline(
 ) -> Pipeline:
     """A ``Pipeline`` from a manifest and its member files ``{name: bytes}``, on the interpreters of this machine.
 
-    ``artefact`` names one of the kinds every model has (``tflite-int8``); without models it is not looked at. The
-    bytes must be verified ones: ``Perturber.open`` and the workstation's export folder see to that. Raises
-    ``BadInput`` where a model has no such artefact, ``DeviceFailed`` where nothing installed can run it on ``device``.
+    ``artefact`` names a variant that every model has (``tflite-int8``); without models it is ignored. The bytes must be
+    verified: ``Perturber.open`` and the workstation's export folder do that. Raises ``BadInput`` where a model has no
+    such artefact, ``DeviceFailed`` where nothing installed can run it on ``device``.
     """
-    tables = {name: read_array(members, entry) for name, entry in manifest["tables"].items()}
+    tables = {name: read_array(members, table) for name, table in manifest.tables.items()}
     runners = {}
-    for name, model in manifest["models"].items():
-        if artefact not in model["artefacts"]:
+    for name, model in manifest.models.items():
+        if artefact not in model.artefacts:
             raise BadInput(
                 "the model {!r} has no artefact {!r}; it has {}".format(
-                    name, artefact, ", ".join(sorted(model["artefacts"]))
+                    name, artefact, ", ".join(sorted(model.artefacts))
                 )
             )
-        entry = model["artefacts"][artefact]
+        chosen = model.artefacts[artefact]
         runners[name] = open_backend(
-            entry["format"],
-            members[entry["file"]],
-            entry,
+            chosen.format,
+            members[chosen.file],
+            chosen.entry,
             backend=backend,
             threads=threads,
             kernels=kernels,
@@ -278,13 +245,13 @@ def load_pipeline(
     return Pipeline(manifest, tables=tables, runners=runners)
 
 
-def read_array(members: Mapping[str, bytes], entry: Mapping[str, Any]) -> np.ndarray:
-    """The array of one ``.npy`` member, as ``entry`` (``file``, ``shape``, ``dtype``) says it is; read-only."""
-    array = np.load(io.BytesIO(members[entry["file"]]), allow_pickle=False)
-    if list(array.shape) != list(entry["shape"]) or array.dtype != np.dtype(entry["dtype"]):
+def read_array(members: Mapping[str, bytes], table: Table) -> np.ndarray:
+    """The array of one ``.npy`` member, of the shape and dtype that ``table`` states; read-only."""
+    array = np.load(io.BytesIO(members[table.file]), allow_pickle=False)
+    if array.shape != table.shape or array.dtype != np.dtype(table.dtype):
         raise BadInput(
             "expected {} of {} {}; got {} {}".format(
-                entry["file"], entry["dtype"], entry["shape"], array.dtype, list(array.shape)
+                table.file, table.dtype, list(table.shape), array.dtype, list(array.shape)
             )
         )
     array.setflags(write=False)

@@ -4,17 +4,18 @@ Kernels that are wrong on one processor or in one version have been seen; they s
 """
 
 import io
-from typing import Any, Dict, Mapping
+from typing import Mapping
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.pipeline.passthrough import PassthroughCheck
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 
 
-def self_test(pipeline: Pipeline, manifest: Dict[str, Any], members: Mapping[str, bytes], artefact: str) -> float:
+def self_test(pipeline: Pipeline, manifest: Manifest, members: Mapping[str, bytes], artefact: str) -> float:
     """Run the golden inputs through ``pipeline`` and compare with what was recorded for ``artefact``.
 
     Frames may differ by ``tolerance.max_abs`` of the artefact (in units of x'), codes with a decoder too (in steps);
@@ -22,9 +23,9 @@ def self_test(pipeline: Pipeline, manifest: Dict[str, Any], members: Mapping[str
     ``DeviceFailed`` where it is larger, and ``PrivacyStop`` where a frame comes out as it went in and the manifest
     does not allow that.
     """
-    golden = manifest["golden"]
-    x = _array(members, golden["input"])
-    draws = {name: _array(members, file) for name, file in golden["draws"].items()}
+    golden = manifest.golden
+    x = _array(members, golden.input)
+    draws = {name: _array(members, file) for name, file in golden.draws.items()}
     reason, out = "", {}
     try:
         out = pipeline.run(x, draws)
@@ -35,18 +36,18 @@ def self_test(pipeline: Pipeline, manifest: Dict[str, Any], members: Mapping[str
             "the golden self-test of {} failed: its input was dropped ({}). "
             "Update the interpreter, or choose another artefact or device.".format(artefact or NO_MODEL, reason)
         )
-    allowed = max([model["artefacts"][artefact]["tolerance"]["max_abs"] for model in manifest["models"].values()] + [0])
-    recorded = golden["outputs"][artefact if manifest["models"] else NO_MODEL]
+    allowed = max([model.artefacts[artefact].max_abs for model in manifest.models.values()] + [0])
+    recorded = golden.outputs[artefact if manifest.models else NO_MODEL]
     worst = 0.0
-    for output in manifest["outputs"]:
-        exact = output["kind"] != "frame" and np.dtype(output["dtype"]).kind in "iu" and "decoder" not in output
+    for output in manifest.outputs:
+        exact = output.kind != "frame" and np.dtype(output.dtype).kind in "iu" and output.decoder is None
         limit = 0 if exact else allowed
-        difference = _difference(out[output["name"]], _array(members, recorded[output["name"]]))
+        difference = _difference(out[output.name], _array(members, recorded[output.name]))
         if not difference <= limit:
             raise DeviceFailed(
                 "the golden self-test of {} failed: {} is off by {:g}, and {:g} was recorded as the most. This "
                 "machine's kernels compute something else: update the interpreter, or choose another artefact or "
-                "device.".format(artefact or NO_MODEL, output["name"], difference, limit)
+                "device.".format(artefact or NO_MODEL, output.name, difference, limit)
             )
         worst = max(worst, difference)
     PassthroughCheck(manifest).check_golden(x, out)

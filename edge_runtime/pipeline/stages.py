@@ -1,21 +1,20 @@
-"""What each stage of the manifest does: a stage and its surroundings in, a function of the flow out.
+"""The stages of a manifest: each function here makes a function of the flow from a stage and its context.
 
-The *flow* maps names to arrays whose first axis is the frame (``lookup.Flow``); a compiled stage reads its inputs from
-it and adds its outputs. Every shape and range that can be checked once is checked here; what only a frame can show
-drops that frame.
+The *flow* maps names to arrays whose first axis is the frame (``lut.Flow``); a compiled stage reads its inputs from it
+and adds its outputs. What can be checked once is checked when a stage is compiled; what only a frame shows drops it.
 """
 
 import functools
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.lut import Flow, LutArray, map_values
+from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.edge_runtime.pipeline import preprocess, random_draws
 from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
 
-Stage = Mapping[str, Any]  # as the manifest has it
 Run = Callable[[Flow], None]
 
 
@@ -161,7 +160,8 @@ def _checked_codes(codes: np.ndarray, count: int) -> np.ndarray:
     return codes.astype(np.int64, copy=False)
 
 
-_KINDS: Dict[str, Tuple[Callable[[Stage, Any], Run], str, Tuple[str, ...]]] = {
+# kind of stage -> its function, the key that picks a variant of it, and the variants that there are
+KINDS: Dict[str, Tuple[Callable[[Stage, Any], Run], str, Tuple[str, ...]]] = {
     "preprocess": (_preprocess, "", ()),
     "artefact": (ModelStage, "", ()),
     "draw": (_draw, "distribution", ("uniform", "channel", "laplace")),
@@ -172,25 +172,3 @@ _KINDS: Dict[str, Tuple[Callable[[Stage, Any], Run], str, Tuple[str, ...]]] = {
     "output": (_output, "", ()),
     "quantise": (_quantise, "", ()),
 }
-
-
-def compile_stage(stage: Stage, context: Any) -> Run:
-    """One stage of the manifest as a function ``run(flow)``.
-
-    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``random_bytes``
-    and ``track_memory``. Raises ``BadInput``.
-    """
-    kind = stage.get("stage")
-    if kind not in _KINDS:
-        raise BadInput("expected a stage of {}; got {!r}".format(", ".join(sorted(_KINDS)), kind))
-    make, key, known = _KINDS[kind]
-    if key and stage[key] not in known:
-        raise BadInput("expected {} of a {} stage to be {}; got {!r}".format(key, kind, " or ".join(known), stage[key]))
-    return make(stage, context)
-
-
-def reads_and_writes(stage: Stage) -> Tuple[List[str], List[str]]:
-    """The names a stage takes from the flow and the names it adds to it: two lists."""
-    if stage.get("stage") == "artefact":
-        return list(stage["inputs"].values()), list(stage["outputs"].values())
-    return [stage[key] for key in ("input", "group", "by", "noise") if key in stage], [stage["output"]]

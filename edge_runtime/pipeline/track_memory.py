@@ -15,6 +15,8 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 
+from edgeveil.edge_runtime.manifest.manifest import Stream
+
 MAX_TRACKS = 4096  # remembered at a time; the one that was seen longest ago is forgotten, and would vote anew
 
 
@@ -35,10 +37,10 @@ class TrackMemory(object):
     is monotonic.
     """
 
-    def __init__(
-        self, stream: Optional[Dict[str, Any]], *, clock: Any = time.monotonic, most: int = MAX_TRACKS
-    ) -> None:
-        self._stream = stream or {}
+    def __init__(self, stream: Optional[Stream], *, clock: Any = time.monotonic, most: int = MAX_TRACKS) -> None:
+        self._hold = "" if stream is None else stream.hold
+        self._votes = stream.votes or 0 if stream else 0
+        self._period_s = stream.period_s or 1 if stream else 1
         self._clock, self._most = clock, most
         self._kept: "collections.OrderedDict[Any, _TrackState]" = collections.OrderedDict()
         self._open: Dict[Any, _TrackState] = {}
@@ -48,8 +50,8 @@ class TrackMemory(object):
         """The next rows belong to these tracks, in order. None: each row stands for a whole track of equal rows."""
         self._open = {}
         self._keys = tracks
-        if tracks is not None and self._stream.get("hold") == "period":
-            self._keys = [int(self._clock() // self._stream["period_s"])] * len(tracks)
+        if tracks is not None and self._hold == "period":
+            self._keys = [int(self._clock() // self._period_s)] * len(tracks)
 
     def commit(self) -> None:
         """Keep what the stages recorded since ``begin``."""
@@ -58,14 +60,14 @@ class TrackMemory(object):
                 self._kept[key] = self._open[key]
                 self._kept.move_to_end(key)
         # Of periods only the last one can ever be asked for again.
-        most = 1 if self._stream.get("hold") == "period" else self._most
+        most = 1 if self._hold == "period" else self._most
         while len(self._kept) > most:
             self._kept.popitem(last=False)
         self._open = {}
 
     def forget(self, track: int) -> None:
         """This track has ended: the next one of its number votes and draws anew."""
-        if self._stream.get("hold") == "track":
+        if self._hold == "track":
             self._kept.pop(track, None)
 
     def majority(self, name: str, labels: np.ndarray, groups: int) -> np.ndarray:
@@ -75,7 +77,7 @@ class TrackMemory(object):
         """
         if self._keys is None:
             return labels
-        votes, out = self._stream["votes"], np.empty(len(labels), np.int64)
+        votes, out = self._votes, np.empty(len(labels), np.int64)
         for place, key in enumerate(self._keys):
             counts = self._state(key).votes.setdefault(name, [0] * groups)
             if sum(counts) < votes:

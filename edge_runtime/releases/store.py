@@ -213,7 +213,7 @@ class Releases(object):
     def _commit(self, state: State, sha: str, bundle: Bundle) -> None:
         failed = {name: count for name, count in state.failed.items() if name != sha}
         previous = state.committed if state.committed != sha else state.previous
-        floor = max(state.floor, bundle.manifest["security_version"])
+        floor = max(state.floor, bundle.manifest.security_version)
         committed = State(sha, previous, floor, failed, "")
         self._write_state(committed)
         self._sync_links(committed)

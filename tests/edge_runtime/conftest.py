@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support import edge_tpu, tiny_models
+from tests.support import tiny_models
+from tests.support.boards import edge_tpu
 
 
 @pytest.fixture(scope="session")

@@ -144,6 +144,6 @@ def test_nothing_but_the_pipeline_and_the_identity_check_opens_a_raw_frame():
         "pipeline/passthrough.py",
         "capture/crops.py",
         "loop/live.py",
-        "sources/network/process.py",
+        "sources/network/fetch.py",
         "bench/loop_rate.py",
     }

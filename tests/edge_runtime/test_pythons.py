@@ -1,6 +1,6 @@
 """The zipapp under the real Pythons that boards have, on a real signed bundle: verify, run, bench.
 
-``scripts/environments/pythons.py`` builds the environments. An interpreter that is missing fails nothing and is said loudly.
+``scripts/environments/pythons.py`` builds the environments. A missing interpreter fails nothing; the skip says so.
 """
 
 import importlib.util
@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.sealing.zipapp import build_zipapp
-from tests.support import bundles, edge_tpu, tiny_models
+from tests.support import bundles, tiny_models
+from tests.support.boards import edge_tpu
 from tests.support.checkout import PACKAGES, ROOT
 
 pytestmark = pytest.mark.pythons
@@ -172,7 +173,7 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 bundle = read_bundle(sys.argv[2], open_trust(sys.argv[3]))
-golden = bundle.manifest["golden"]
+golden = bundle.manifest.document["golden"]
 load = lambda file: np.load(io.BytesIO(bundle.members[file]))
 draws = {name: load(file) for name, file in golden["draws"].items()}
 for variant in ("tflite-int8", "tflite-float32"):
@@ -191,7 +192,7 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 bundle = read_bundle(sys.argv[2], open_trust(sys.argv[3]))
 rng = np.random.RandomState(0)
 for variant in sys.argv[4].split():
-    entry = bundle.manifest["models"]["generator"]["artefacts"][variant]
+    entry = bundle.manifest.document["models"]["generator"]["artefacts"][variant]
     backend = open_backend(entry["format"], bundle.members[entry["file"]], entry)
     feeds = [
         [rng.random_sample(tensor.shape).astype(np.float32) for tensor in backend._inputs] for _ in range(2)
@@ -251,7 +252,7 @@ def test_training_and_every_board_cut_the_same_patches(name):
     environment = {"PYTHONPATH": str(PACKAGES), "OPENBLAS_NUM_THREADS": "1"}
     here, there = (
         subprocess.run(
-            [str(python), str(ROOT / "tests/support/edge_patches.py"), text],
+            [str(python), str(ROOT / "tests/support/boards/edge_patches.py"), text],
             env=environment,
             capture_output=True,
             check=True,

@@ -52,7 +52,7 @@ def outcome(data: bytes, path: Path | None = None) -> str:
         if not refusal.reason or not message.isprintable() or len(message) > 1000:
             raise AssertionError("a refusal must have a reason and a short, printable message") from refusal
         return refusal.reason
-    _judge(data, bundle.manifest, bundle.members)
+    _judge(data, bundle.manifest.document, bundle.members)
     return "accepted"
 
 

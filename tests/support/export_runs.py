@@ -42,7 +42,7 @@ def prgan_run(folder, *, network=None):
         from edgeveil.models.generators import conv_generator
 
         network = trained_like(conv_generator((8, 8, 1), width=8, halvings=1, blocks=1))
-    run.save_perturber(prgan.fitted(run.dataset().input, network, kind="prgan"))
+    run.save_perturber(prgan.as_perturber(run.dataset().input, network, kind="prgan"))
     return run
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.backends import open_backend
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.export.convert import to_onnx, to_tflite
 from tests.support import bundles, seeds
@@ -63,7 +64,7 @@ def example() -> tuple[dict[str, Any], dict[str, bytes]]:
     members["golden/input.npy"], members["golden/draws.noise.npy"] = bundles.npy(x), bundles.npy(noise)
     manifest["golden"]["outputs"] = {v: {"frame": f"golden/{v}.frame.npy"} for v in VARIANTS}
     for variant in VARIANTS:
-        pipeline = load_pipeline(manifest, members, variant, kernels="reference")
+        pipeline = load_pipeline(parse(manifest), members, variant, kernels="reference")
         members[f"golden/{variant}.frame.npy"] = bundles.npy(pipeline.run(x, {"noise": noise})["frame"])
     return manifest, members
 

@@ -53,7 +53,7 @@ def test_a_file_is_made_ready_from_what_it_says_of_itself(tmp_path):
     data = to_tflite.convert(model, ["int8"], rows)["int8"]
     (tmp_path / "net.tflite").write_bytes(data)
     (tmp_path / "net.onnx").write_bytes(to_onnx.convert(model, ["float32"])["float32"])
-    quantised, plain = (benchmark.of_file(tmp_path / f"net.{s}") for s in ("tflite", "onnx"))
+    quantised, plain = (benchmark.model_file(tmp_path / f"net.{s}") for s in ("tflite", "onnx"))
     assert (quantised["artefact"], plain["artefact"]) == ("tflite-int8", "onnx-float32")
     assert quantised["macs"] == plain["macs"] > 0
     from edgeveil.edge_runtime.backends import open_backend
@@ -67,7 +67,7 @@ def test_a_file_is_made_ready_from_what_it_says_of_itself(tmp_path):
 @pytest.mark.parametrize(("name", "match"), [("x.txt", "onnx file was expected"), ("none.onnx", "cannot be read")])
 def test_what_cannot_be_put_beside_is_one_sentence(tmp_path, name, match):
     with pytest.raises(BadInput, match=match):
-        benchmark.of_file(tmp_path / name)
+        benchmark.model_file(tmp_path / name)
 
 
 def test_without_the_environment_the_command_says_how_to_make_it(tmp_path, monkeypatch):

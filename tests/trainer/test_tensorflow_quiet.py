@@ -1,10 +1,13 @@
 """Converters print past ``sys.stdout``; what they say is shown only where they fail, and never on stdout."""
 
 import os
+import signal
+import tempfile
 
 import pytest
 
 from edgeveil.trainer.tensorflow_quiet import SHOWN_BYTES, quiet
+from tests.support import output
 
 
 def test_nothing_comes_out_of_a_block_that_ends_well(capfd):
@@ -30,3 +33,34 @@ def test_the_end_of_it_goes_to_stderr_where_the_block_fails(capfd):
     assert out == ""
     assert error.endswith("the reason")
     assert len(error) == SHOWN_BYTES
+
+
+def test_a_crash_shows_what_was_said_before_it():
+    """An assertion of the converter's C++ ends the process, and Python has no say in it any more."""
+    done = output.command(
+        "-c",
+        "import os; from edgeveil.trainer.tensorflow_quiet import quiet\n"
+        "with quiet(): os.write(2, b'LLVM ERROR: the reason'); os.abort()",
+    )
+    assert done.returncode == -signal.SIGABRT
+    assert done.stderr == "LLVM ERROR: the reason"
+
+
+def test_a_block_that_ends_well_leaves_no_file_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with quiet():
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+WARNS = """
+import warnings
+from edgeveil.trainer.tensorflow_quiet import quiet_process
+quiet_process()
+warnings.warn("x")
+"""
+
+
+def test_a_command_shows_python_warnings_to_those_who_ask():
+    assert output.command("-c", WARNS).stderr == ""
+    assert "UserWarning: x" in output.command("-W", "default", "-c", WARNS).stderr

@@ -162,13 +162,13 @@ def open_bundle(path: "str | Path", *, trust: "str | Path") -> "Bundle":
     folder.
 
         >>> bundle = open_bundle("digits.veil", trust="keys")
-        >>> bundle.manifest["name"], bundle.manifest["input"]["shape"]
-        ('digits-label-only', [8, 8, 1])
+        >>> bundle.manifest.name, bundle.manifest.input.shape
+        ('digits-label-only', (8, 8, 1))
     """
     from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust import Trust
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
-    return read_bundle(str(path), Trust.open(str(trust)))
+    return read_bundle(str(path), open_trust(str(trust)))
 
 
 def __getattr__(name: str) -> "Any":

@@ -1,4 +1,4 @@
-"""The best attacks together: what one of them overlooks another may see.
+"""An ensemble of the best attacks: what one overlooks another may find.
 
 Members and their number are taken by their cross-entropy on the first half of the validation rows, never on test rows.
 """

@@ -1,4 +1,4 @@
-"""Who is exposed most: what an average over rows and classes hides.
+"""The exposure of the rows and classes at most risk, which an average hides.
 
 An attack that is at chance on average may still be sure about a few people (true positives at 1 % false ones, the
 membership literature's measure: Carlini et al. 2022), or about one class of z. Which class that is is chosen on the

@@ -1,4 +1,4 @@
-"""What adversaries look at: the released frame as numbers, its lowest bits, and what is known beside it."""
+"""Features of released samples: the frame as numbers, its lowest bits, and what else the adversary knows."""
 
 from __future__ import annotations
 

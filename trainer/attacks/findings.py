@@ -1,4 +1,4 @@
-"""What an audit finds: one row for each attack, the families that did not attack and why, and the worst of them."""
+"""Results of the attacks: a row for each, the families that did not run and why, and the worst."""
 
 from __future__ import annotations
 

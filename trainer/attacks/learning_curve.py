@@ -1,4 +1,4 @@
-"""Does the best attack still get better with more data? Then its accuracy is that of this much data, no more."""
+"""The learning curve of the best attack: whether it would do better with more data."""
 
 from __future__ import annotations
 

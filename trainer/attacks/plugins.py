@@ -1,7 +1,7 @@
 """A user's own adversaries: named in the entry point group ``edgeveil.adversaries`` of any installed package.
 
 An entry point names a class without arguments, or an instance, that is an ``Adversary``
-(``trainer/audit/adversary.py``); docs/explanation/adversaries.md has an example. What does not fit is refused before
+(``trainer/attacks/protocol.py``); docs/explanation/adversaries.md has an example. What does not fit is refused before
 anything runs, by its name.
 """
 
@@ -18,7 +18,7 @@ GROUP = "edgeveil.adversaries"
 METHODS = ("why_not", "fit")
 
 
-def found(*, taken: Sequence[str] = ()) -> tuple[Adversary, ...]:
+def installed(*, taken: Sequence[str] = ()) -> tuple[Adversary, ...]:
     """Every installed adversary of that group, by the names of their entry points. ``taken`` are names in use.
 
     Raises ``BadInput`` that names the entry point and the package for one that cannot be loaded or is no adversary.
@@ -28,7 +28,7 @@ def found(*, taken: Sequence[str] = ()) -> tuple[Adversary, ...]:
     for point in sorted(metadata.entry_points(group=GROUP), key=lambda point: point.name):
         family = _loaded(point)
         if family.name in names:
-            raise BadInput(f"{_called(point)} is named {family.name!r}, as another adversary is: give it another name.")
+            raise BadInput(f"{_origin(point)} is named {family.name!r}, as another adversary is: give it another name.")
         names.append(family.name)
         loaded.append(family)
     return tuple(loaded)
@@ -40,15 +40,15 @@ def _loaded(point: metadata.EntryPoint) -> Adversary:
         family = family() if isinstance(family, type) else family
     except Exception as error:  # whatever somebody else's code raises
         raise BadInput(
-            f"{_called(point)} cannot be loaded ({type(error).__name__}: {error}): mend or uninstall it."
+            f"{_origin(point)} cannot be loaded ({type(error).__name__}: {error}): mend or uninstall it."
         ) from error
-    wrong = _wrong(family)
+    wrong = _defect(family)
     if wrong:
-        raise BadInput(f"{_called(point)} is no adversary: {wrong}. See docs/explanation/adversaries.md.")
+        raise BadInput(f"{_origin(point)} is no adversary: {wrong}. See docs/explanation/adversaries.md.")
     return family
 
 
-def _wrong(family: Any) -> str | None:
+def _defect(family: Any) -> str | None:
     """What keeps an object from being an ``Adversary``, or None."""
     name, kind, seeded = (getattr(family, key, None) for key in ("name", "kind", "seeded"))
     if not (isinstance(name, str) and name.strip() and "," not in name):
@@ -61,6 +61,6 @@ def _wrong(family: Any) -> str | None:
     return f"it has no method `{missing[0]}`" if missing else None
 
 
-def _called(point: metadata.EntryPoint) -> str:
+def _origin(point: metadata.EntryPoint) -> str:
     of = "" if point.dist is None else f" of the package {point.dist.name}"
     return f"The adversary {point.name!r} ({point.value}){of}"

@@ -52,7 +52,7 @@ BUDGETS = {
 class Codes:
     """Codes of a codebook: ``received`` (n,) is c' as it left, ``sent`` (n,) is c before the ``channel`` (R, C).
 
-    Whoever attacks with the perturber at hand knows ``sent`` of readings of their own, and the channel. Both are None
+    Whoever attacks with the perturber at hand knows ``sent`` of samples of their own, and the channel. Both are None
     where c' = c, or where the code before the channel is not known.
     """
 
@@ -70,7 +70,7 @@ class Released:
     """Rows as they left the perturber: the frame x (n, *shape) in its own units, every other output as ``also`` (n, k),
     and the labels y (n,), z (n,) and cluster (n,) or None that the audit knows of them.
 
-    ``raw`` (n, *shape) are the readings that they were made of, in the same order: of their training rows adversaries
+    ``raw`` (n, *shape) are the samples that they were made of, in the same order: of their training rows adversaries
     have both. ``codes`` are those of a codebook. Of the rows that attacks are judged on neither ``raw`` nor
     ``codes.sent`` is there.
     """

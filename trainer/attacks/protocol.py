@@ -1,4 +1,4 @@
-"""What an adversary is: one family of attacks, and the trained attack it makes."""
+"""The interface of adversaries: a family of attribute inference attacks, and a trained attack."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Adversary(Protocol):
 
 
 class Everywhere:
-    """What an adversary inherits that can attack any reading."""
+    """What an adversary inherits that can attack any sample."""
 
     def why_not(self, _problem: Problem) -> None:
         """Nothing stands against it."""

@@ -42,4 +42,4 @@ def adversaries() -> tuple[Adversary, ...]:
 
     The ensemble is made of the others after they have run (``attacks.ensemble``), and is no family of its own.
     """
-    return BUILT_IN + plugins.found(taken=[family.name for family in BUILT_IN])
+    return BUILT_IN + plugins.installed(taken=[family.name for family in BUILT_IN])

@@ -1,4 +1,4 @@
-"""Every adversary against one set of released rows. Knows arrays and labels; nothing of bundles, runs or files."""
+"""Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def attack_all(
     ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once. The ensemble is made of
     the others, one for each seed. ``curve`` trains the best attack found on less data too.
     """
-    # Nobody who attacks has the readings behind the rows that are judged, a user's own family included.
+    # Nobody who attacks has the samples behind the rows that are judged, a user's own family included.
     problem = replace(problem, choose=problem.choose.as_received(), test=problem.test.as_received())
     families = adversaries() if families is None else families
     kept: list[Scored] = []
@@ -43,7 +43,7 @@ def attack_all(
         found: list[Scored] = []
         if reason is None:
             try:
-                found = _family(problem, family, seed)
+                found = _attack(problem, family, seed)
             except Diverged:
                 reason = "its training diverged"
         if reason is not None:
@@ -62,7 +62,7 @@ def attack_all(
     )
 
 
-def _family(problem: Problem, family: Adversary, first_seed: int) -> list[Scored]:
+def _attack(problem: Problem, family: Adversary, first_seed: int) -> list[Scored]:
     kept = []
     for seed in range(first_seed, first_seed + (problem.budget.seeds if family.seeded else 1)):
         begun = time.perf_counter()

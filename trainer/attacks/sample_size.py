@@ -1,4 +1,4 @@
-"""Too little data for an adversary, or for a number, to mean much: said, with what would be needed."""
+"""Warnings where there are too few rows for an attack or a figure, with how many are needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a trained attack to its row: everything that is measured on the test rows, and on those that choose."""
+"""The score of a trained attack: its metrics on the test rows, and on the rows that choose the worst."""
 
 from __future__ import annotations
 

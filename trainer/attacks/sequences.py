@@ -58,7 +58,7 @@ def cut(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, track: np.ndarray, le
 
 
 def pooled(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, length: int, rng: np.random.Generator) -> Tracks:
-    """Tracks of ``length`` random rows each with the same (y, z): different readings of one source, as if linked."""
+    """Tracks of ``length`` random rows each with the same (y, z): different samples of one source, as if linked."""
     track, cell = np.empty(len(y), np.int64), y * (int(z.max()) + 1) + z
     order = rng.permutation(len(y))
     order = order[np.argsort(cell[order], kind="stable")]

@@ -1,1 +1,1 @@
-"""How much does an adversary who retrains still learn? Attacks, metrics with intervals, audit.json."""
+"""The audit: what adversaries who retrain on an artefact's output learn, as audit.json."""

@@ -1,7 +1,7 @@
-"""An audit of what a board makes of the test slice, by its own interpreter, beside what the workstation makes of it.
+"""An audit of a board's own output on the test slice, compared with the workstation's.
 
 A board compiles for itself (an engine, a blob), or has other kernels: then what it lets out is not what was audited
-here. Its test rows are attacked by those who learned on the workstation's, and both are compared reading by reading,
+here. Its test rows are attacked by those who learned on the workstation's, and both are compared sample by sample,
 with the noise that the board drew: what differs then is the arithmetic alone.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.remote.remote_rows import through_board
+from edgeveil.devices.remote.remote_rows import perturb_on_board
 from edgeveil.edge_runtime.bundle.reader import read_file
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
@@ -55,7 +55,7 @@ def audit_on_board(
         opened.subject.sha256()
     test = opened.run.dataset().part("test")
     kept = opened.run.folder / "audit-cache" / "on-board"
-    rows = through_board(
+    rows = perturb_on_board(
         board,
         read_file(str(bundle)),
         test.x,

@@ -1,4 +1,4 @@
-"""A board's column of an audit, for people: what it is about, and what came out otherwise there."""
+"""The column of an audit that a board adds, as text: the board, and where its output differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The privacy card: what the maker of a bundle states about it, made of audits and of nothing else.
+"""The privacy card: what the maker of a bundle states about it, taken from audits alone.
 
 docs/reference/privacy-card.md says how to read one; docs/reference/schemas/privacy.schema.json is its form.
 """

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.pipeline.stages import reads_and_writes
+from edgeveil.edge_runtime.pipeline.compiler import reads_and_writes
 
 SENT, RELEASED = "sent", "released"  # names of the two further outputs that an audit reads; they never leave a board
 

@@ -8,7 +8,6 @@ import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import KERAS
 from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines
 from edgeveil.trainer.measures.intervals import Interval
+from edgeveil.trainer.runs.versions import package_versions
 
 SCHEMA = 1
 CHOSEN_ON = "validation rows cut from the first two slices; reported on test"
@@ -76,12 +76,7 @@ def curve_dict(curve: Curve) -> dict[str, Any]:
 
 def environment() -> tuple[dict[str, str], dict[str, Any]]:
     """Versions of what the numbers depend on, and the machine in general terms (never its name)."""
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
+    versions = {"python": platform.python_version(), **package_versions(PACKAGES)}
     return versions, {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count() or 1}
 
 
@@ -174,9 +169,9 @@ def as_text(document: Mapping[str, Any]) -> str:
 
 
 def _useful(document: Mapping[str, Any]) -> Iterator[str]:
-    from edgeveil.trainer.audit.sections.retained_table import score, useful
+    from edgeveil.trainer.audit.sections.retained_table import retained_table, score
 
-    table = useful(document)
+    table = retained_table(document)
     if table is None:
         return
     for row in table["rows"]:

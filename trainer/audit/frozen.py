@@ -10,7 +10,7 @@
     theta      (classes of y, classes of z)  the public prior P(z|y)
     about      text, JSON: artefact and its hashes, data set, licence note
 
-No reading is in it as it was, unless the perturber let it through.
+No sample is in it as it was, unless the perturber let it through.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A recipe's privacy limits against what an audit found: so that a build can hold a model to them (exit code 3)."""
+"""A recipe's privacy limits against the figures of an audit (exit code 3 where one is exceeded)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what the user names - an export folder or a sealed bundle - to a manifest, its files and the run behind it."""
+"""Open what is audited, an export folder or a sealed bundle: its manifest, its files and its run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
     bundle = read_bundle(str(target), open_trust(str(trust)))
-    return Opened(_subject(bundle.manifest, bundle.members, artefact), Run.open(run))
+    return Opened(_subject(bundle.manifest.document, bundle.members, artefact), Run.open(run))
 
 
 def _subject(manifest: Mapping[str, Any], members: Mapping[str, bytes], artefact: str) -> Subject:

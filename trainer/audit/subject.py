@@ -13,6 +13,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
+from edgeveil.edge_runtime.manifest.manifest import parse, parse_table
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline, read_array
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import Codes, Released
@@ -49,7 +50,7 @@ class Subject:
 
     def tables(self) -> dict[str, np.ndarray]:
         """Its arrays by name."""
-        return {name: read_array(self.members, entry) for name, entry in self.manifest["tables"].items()}
+        return {name: read_array(self.members, parse_table(entry)) for name, entry in self.manifest["tables"].items()}
 
     def pipeline_sha256(self) -> str:
         """The hash of everything that decides what this artefact lets out, as a sealed manifest has it."""
@@ -115,7 +116,7 @@ def perturb_with(fitted: FittedPerturber, dataset: Dataset, rows: np.ndarray) ->
     """Perturb the rows ``rows`` of ``dataset`` with networks that were never exported."""
     manifest, tables = fitted.description(), dict(fitted.tables)
     found = bottleneck(manifest, tables)
-    pipeline = Pipeline(_further(manifest, found), tables=tables, runners=fitted.runners())
+    pipeline = Pipeline(parse(_further(manifest, found)), tables=tables, runners=fitted.runners())
     outputs = in_chunks(pipeline.run, dataset.x[rows])
     return _perturbed(manifest["outputs"], outputs, outputs, found, tables, dataset, rows, {})
 
@@ -177,7 +178,7 @@ def run_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str
     may be deleted at any time.
     """
     subject.sha256()  # says which artefacts there are where this is none of them
-    pipeline = load_pipeline(subject.manifest, subject.members, subject.artefact)
+    pipeline = load_pipeline(parse(subject.manifest), subject.members, subject.artefact)
     try:
         backends = {name: dict(runner.info()) for name, runner in pipeline.runners.items()}
         key = _key(subject, backends, x)
@@ -200,7 +201,7 @@ def track_perturber(subject: Subject, run: Run) -> Callable[[np.ndarray, np.ndar
     def perturb(x: np.ndarray, track: np.ndarray) -> Mapping[str, np.ndarray]:
         if subject.artefact == KERAS:
             return dict(run.perturber().perturb(x, track))
-        pipeline = load_pipeline(subject.manifest, subject.members, subject.artefact)
+        pipeline = load_pipeline(parse(subject.manifest), subject.members, subject.artefact)
         try:
             return dict(pipeline.run(x, tracks=track.tolist()))
         finally:
@@ -217,7 +218,7 @@ def as_received(
     received = dict(outputs)
     for output in subject.manifest["outputs"]:
         if "decoder" in output:
-            decoder = read_array(subject.members, subject.manifest["tables"][output["decoder"]])
+            decoder = read_array(subject.members, parse_table(subject.manifest["tables"][output["decoder"]]))
             received[output["name"]] = decoded(outputs[output["name"]], decoder)
             output = {**output, "kind": "frame"}
         declared.append(output)

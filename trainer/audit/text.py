@@ -1,4 +1,4 @@
-"""The parts of an audit that are about single attacks, as lines for a terminal."""
+"""Attacks and probes of an audit as text for a terminal."""
 
 from __future__ import annotations
 

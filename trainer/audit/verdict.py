@@ -1,4 +1,4 @@
-"""What the audit found, in one honest sentence: the same words in the demo, the report and the command."""
+"""The verdict of an audit in one sentence: the same in the demo, the report and the command."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ import typer
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.cli.connection import connected
+from edgeveil.edge_runtime.paths import ROOT
+from edgeveil.trainer.cli.common import Json
+from edgeveil.trainer.cli.connection import BoardCommand, Hosts, Identity, OptionalOn, PasswordFile, Root
 
 USUAL = "tflite-int8"
 
@@ -28,9 +30,10 @@ class AuditBudget(str, Enum):
 def add_commands(app: typer.Typer) -> None:
     """Add the command to ``edgeveil``."""
     app.command(
+        cls=BoardCommand,
         epilog="Examples: edgeveil audit runs/mnist-export --artefact tflite-int8; "
-        "edgeveil audit mnist.veil --on ssh://pi@edgepi --into runs/mnist-export --trust root"
-    )(connected(audit))
+        "edgeveil audit mnist.veil --on ssh://pi@edgepi --into runs/mnist-export --trust root",
+    )(audit)
 
 
 def audit(
@@ -45,27 +48,30 @@ def audit(
     tried: Annotated[
         int | None, typer.Option(min=1, help="Configurations ever compared on these test rows, for the certificate.")
     ] = None,
-    on: Annotated[
-        str | None, typer.Option(help="A flashed board that makes the test rows: ssh://user@host or serial:///dev/...")
-    ] = None,
+    on: OptionalOn = None,
     into: Annotated[
         Path | None, typer.Option(help="With --on: audited export folder of the bundle; its card gets a column.")
     ] = None,
     device: Annotated[
         str, typer.Option(help="With --on: what runs it there: cpu, edgetpu, myriad, cuda, tensorrt, ...")
     ] = CPU,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-    *,
-    connection: Connection,
+    as_json: Json = False,
+    root: Root = ROOT,
+    identity: Identity = None,
+    known_hosts: Hosts = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Attack an artefact: how much does an adversary who retrains still learn? Ends with 3 over the recipe's limits."""
     from edgeveil.trainer.audit.audit import audit as run_audit
     from edgeveil.trainer.audit.document import as_text, save
     from edgeveil.trainer.audit.limits import sentences
+    from edgeveil.trainer.progress import say
 
     settings: dict[str, Any] = {"budget": budget.value, "seed": seed, "tried": tried}
+    saved = None
     if on is not None:
         there: dict[str, Any] = {"artefact": artefact or "auto", "device": check_device(device)}
+        connection = Connection(root, identity, known_hosts, password_file)
         document = _on_board(target, on, connection, into, run, trust, there, settings)
     elif device != CPU:
         raise BadInput("--device is what runs the artefact on a board: name the board with --on.")
@@ -73,12 +79,13 @@ def audit(
         raise BadInput("--into is for the column of a board: name the board with --on.")
     else:
         document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, **settings)
-        if target.is_dir():
-            save(document, target)
+        saved = save(document, target) if target.is_dir() else None
     if as_json:
         sys.stdout.write(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
     else:
-        print(as_text(document))
+        print(as_text(document), flush=True)
+        if saved is not None:
+            say(f"Wrote {saved}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
     if document["limits"]["exceeded"]:
         raise LimitNotMet(" ".join(sentences(document["limits"])))
 

@@ -13,15 +13,18 @@ import typer
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
-from edgeveil.trainer.cli.connection import connected
+from edgeveil.edge_runtime.paths import ROOT
+from edgeveil.trainer.cli.common import Json
+from edgeveil.trainer.cli.connection import BoardCommand, Hosts, Identity, OptionalOn, PasswordFile, Root
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add the command to ``edgeveil``."""
     app.command(
+        cls=BoardCommand,
         epilog="Examples: edgeveil bench mnist.veil --trust trust --against other.tflite; "
-        "edgeveil bench mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --out result.json"
-    )(connected(bench))
+        "edgeveil bench mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --out result.json",
+    )(bench)
 
 
 def bench(
@@ -31,7 +34,7 @@ def bench(
         list[str] | None,
         typer.Option(help="A .tflite or .onnx file to time in turns with the bundle; may be repeated."),
     ] = None,
-    on: Annotated[str | None, typer.Option(help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")] = None,
+    on: OptionalOn = None,
     profile: Annotated[str | None, typer.Option("--for", help="The board's profile: where its sensors are.")] = None,
     artefact: Annotated[str, typer.Option(help="With --on: which artefact (auto: the preferred).")] = "auto",
     device: Annotated[
@@ -44,9 +47,11 @@ def bench(
     seconds: Annotated[float, typer.Option(help="With --against: seconds a turn.")] = 0.2,
     threads: Annotated[int, typer.Option(help="For the interpreter.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Also write the document there.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-    *,
-    connection: Connection,
+    as_json: Json = False,
+    root: Root = ROOT,
+    identity: Identity = None,
+    known_hosts: Hosts = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Time a bundle in turns with other networks, or on a board. edgeveil-edge bench times it alone, here."""
     if bool(against) == bool(on):
@@ -58,14 +63,14 @@ def bench(
         more += ["--sustained", sustained] if sustained else []
         more += ["--pace", str(pace)] if pace is not None else []
         limit_s = 900.0 + (600 if publish else 0) + _seconds(sustained)
-        with connection.open(on) as board:
+        with Connection(root, identity, known_hosts, password_file).open(on) as board:
             document = on_board(board, bundle, profile, more, limit_s)
     else:
         if device != CPU:
             raise BadInput("--device is what runs a bundle on a board: name the board with --on.")
         if trust is None:
             raise BadInput("A bundle is read only once it is verified: give the folder of keys that may sign, --trust.")
-        document = beside(bundle, trust, against or [], rounds=rounds, seconds=seconds, threads=threads)
+        document = side_by_side(bundle, trust, against or [], rounds=rounds, seconds=seconds, threads=threads)
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     if out is not None:
         from edgeveil.edge_runtime.storage.atomic import write_atomic
@@ -80,26 +85,26 @@ def bench(
         raise LimitNotMet(f"these figures are INVALID: {'; '.join(document['reasons'])}")
 
 
-def beside(
+def side_by_side(
     bundle: Path, trust: Path, against: list[str], *, rounds: int, seconds: float, threads: int
 ) -> dict[str, Any]:
-    """The document of a bundle in turns with files and peers."""
+    """The document of a bundle and model files, timed in turns."""
     from edgeveil.edge_runtime.bundle.reader import read_bundle
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.trainer import benchmark
 
     benchmark.bench_python()  # before anything is built for it
     with tempfile.TemporaryDirectory() as name:
-        files = benchmark.of_bundle(read_bundle(bundle, open_trust(trust)), Path(name))
-        files += [benchmark.of_file(Path(one)) for one in against]
+        files = benchmark.bundle_files(read_bundle(bundle, open_trust(trust)), Path(name))
+        files += [benchmark.model_file(Path(one)) for one in against]
         return benchmark.run(files, rounds=rounds, seconds=seconds, threads=threads)
 
 
 def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
     """What ``edgeveil-edge bench`` says there: the bundle is pushed, timed by the board's own runtime, and removed."""
     from edgeveil.devices import profiles
-    from edgeveil.devices.flashing.board import as_it_was_there
-    from edgeveil.devices.remote.remote_workspace import errand
+    from edgeveil.devices.flashing.board import runtime_output
+    from edgeveil.devices.remote.remote_workspace import remote_workspace
     from edgeveil.edge_runtime.bench.protocol import SCHEMA
 
     sensors = dict(profiles.load(profile).sensors) if profile else {}
@@ -109,13 +114,13 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
         raise BadInput(f"A bundle was expected in {bundle}: {error.strerror}.") from None
     arguments = ["--trust", f"{board.root}/trust", *more]
     arguments += ["--sensors", json.dumps(sensors)] if sensors else []
-    with errand(board, "bench", room_bytes=len(data)) as there:
-        done = board.edge("bench", there.bundle(data), *arguments, "--json", timeout_s=limit_s)
-    printed = as_it_was_there(done, well=(0, 3))
+    with remote_workspace(board, "bench", size_bytes=len(data)) as workspace:
+        done = board.edge("bench", workspace.put_bundle(data), *arguments, "--json", timeout_s=limit_s)
+    printed = runtime_output(done, accepted=(0, 3))
     try:
         document = json.loads(printed)
     except ValueError:
-        raise DeviceFailed(f"The board's answer is not a result: {done.said()}") from None
+        raise DeviceFailed(f"The board's answer is not a result: {done.last_line()}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise DeviceFailed(
             f"A result of schema {SCHEMA} was expected; the board's runtime is of another version: flash it anew."

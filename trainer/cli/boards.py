@@ -3,52 +3,59 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgeveil.devices.flashing.connection import Connection
-from edgeveil.trainer.cli.connection import PasswordFile, Target, connected
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.paths import ROOT
+from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
+from edgeveil.trainer.cli.connection import BoardCommand, Hosts, Identity, On, PasswordFile, Root
+from edgeveil.trainer.progress import say
 
-To = Annotated[
-    str, typer.Option("--to", help="ssh://user@host[:port], serial:///dev/ttyUSB0, image:FILE or dir:FOLDER.")
+if TYPE_CHECKING:
+    from edgeveil.devices.flashing.board import Board
+
+OnCardToo = Annotated[
+    str,
+    typer.Option(
+        "--on", metavar="TARGET", help="ssh://user@host[:port], serial:///dev/ttyUSB0, image:FILE or dir:FOLDER."
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 def add_commands(app: typer.Typer, boards: typer.Typer) -> None:
     """Add them to ``edgeveil`` and to ``edgeveil devices``."""
-    boards.command("probe", epilog="Example: edgeveil devices probe ssh://pi@edgepi")(connected(probe))
-    app.command(epilog="Example: edgeveil flash mnist.veil --to ssh://pi@edgepi --for raspberry-pi-cpu --trust root")(
-        connected(flash)
-    )
-    app.command(epilog="Example: edgeveil status ssh://pi@edgepi")(connected(status))
-    app.command(epilog="Example: edgeveil rollback ssh://pi@edgepi")(connected(rollback))
-    app.command(epilog="Example: edgeveil logs ssh://pi@edgepi --lines 50")(connected(logs))
-    app.command(epilog="Example: edgeveil start ssh://pi@edgepi")(connected(start))
-    app.command(epilog="Example: edgeveil stop ssh://pi@edgepi")(connected(stop))
-    app.command(epilog="Example: edgeveil releases ssh://pi@edgepi --keep 3")(connected(releases))
+    for command, example in (
+        (flash, "flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root"),
+        (status, "status --on ssh://pi@edgepi"),
+        (rollback, "rollback --on ssh://pi@edgepi"),
+        (logs, "logs --on ssh://pi@edgepi --lines 50"),
+        (start, "start --on ssh://pi@edgepi"),
+        (stop, "stop --on ssh://pi@edgepi"),
+        (releases, "releases --on ssh://pi@edgepi --keep 3"),
+    ):
+        app.command(cls=BoardCommand, epilog=f"Example: edgeveil {example}")(command)
+    boards.command(cls=BoardCommand, epilog="Example: edgeveil devices probe --on ssh://pi@edgepi")(probe)
     app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")(index)
     app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --out wheels")(wheels)
 
 
 def probe(
-    target: Target,
-    *,
-    connection: Connection,
+    on: On, root: Root = ROOT, identity: Identity = None, known_hosts: Hosts = None, password_file: PasswordFile = None
 ) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
-    with connection.open(target) as board:
-        _print(board.facts_document())
+    with Connection(root, identity, known_hosts, password_file).open(on) as board:
+        print_json(board.facts_document())
 
 
 def flash(
     bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
-    to: To,
+    on: OnCardToo,
     profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
     trust: Annotated[Path, typer.Option(help="Folder of edgeveil trust init; or of .pub files for a board in use.")],
     source: Annotated[
@@ -56,7 +63,9 @@ def flash(
     ] = None,
     sink: Annotated[list[str] | None, typer.Option(help="Where perturbed frames go; may be repeated.")] = None,
     wheels: Annotated[Path | None, typer.Option(help="Folder of edgeveil wheels, for a board that lacks them.")] = None,
-    service: Annotated[bool, typer.Option("--service/--no-service", help="Install and start the service.")] = True,
+    service: Annotated[
+        bool, typer.Option("--service/--no-service", help="Install and start the service; it needs systemd.")
+    ] = True,
     device: Annotated[
         str | None,
         typer.Option(
@@ -69,9 +78,11 @@ def flash(
     frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
-    as_json: AsJson = False,
-    *,
-    connection: Connection,
+    as_json: Json = False,
+    root: Root = ROOT,
+    identity: Identity = None,
+    known_hosts: Hosts = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
     from edgeveil.devices.flashing.flash import flash_target
@@ -79,106 +90,98 @@ def flash(
     from edgeveil.edge_runtime.device import check_device
     from edgeveil.trainer.progress import transfer
 
+    wanted = Wanted(
+        source,
+        tuple(sink or ()),
+        service,
+        frames,
+        again,
+        update_from=update_from,
+        device=None if device is None else check_device(device),
+    )
     with transfer("sending") as progress:
         done = flash_target(
             bundle,
-            to,
-            connection,
+            on,
+            Connection(root, identity, known_hosts, password_file),
             profile,
             trust=trust,
-            wanted=Wanted(
-                source,
-                tuple(sink or ()),
-                service,
-                frames,
-                again,
-                update_from=update_from,
-                device=None if device is None else check_device(device),
-            ),
+            wanted=wanted,
             wheels=wheels,
             dry_run=dry_run,
-            show=_say,
+            show=say,
             progress=progress,
         )
     if as_json:
-        steps = [step.kind for step in done.plan.steps]
-        _print(
-            {
-                "schema": 1,
-                "sha": done.sha,
-                "steps": steps,
-                "dry_run": dry_run,
-                "artefact": done.plan.artefact,
-                "device": done.plan.device,
-            }
-        )
+        document = {"schema": 1, "sha": done.sha, "steps": [step.kind for step in done.plan.steps], "dry_run": dry_run}
+        print_json({**document, "artefact": done.plan.artefact, "device": done.plan.device})
     elif done.root_key and not dry_run:
-        _say(f"This board trusts the root key {done.root_key} from now on. Compare it with edgeveil trust show.")
+        say(f"This board trusts the root key {done.root_key} from now on. Compare it with edgeveil trust show.")
 
 
 def status(
-    target: Target,
-    as_json: AsJson = False,
-    *,
-    connection: Connection,
+    on: On,
+    as_json: Json = False,
+    root: Root = ROOT,
+    identity: Identity = None,
+    known_hosts: Hosts = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Say what a board runs, which release it would go back to, and what failed there."""
     more = ["--json"] if as_json else []
-    with connection.open(target) as board:
-        _edge(board, "status", "--root", connection.root, *more)
+    with Connection(root, identity, known_hosts, password_file).open(on) as board:
+        _print_runtime(board, "status", "--root", root, *more)
 
 
 def rollback(
-    target: Target,
-    *,
-    connection: Connection,
+    on: On, root: Root = ROOT, identity: Identity = None, known_hosts: Hosts = None, password_file: PasswordFile = None
 ) -> None:
     """Have a board run its previous release again; refused where that lies below its floor."""
-    with connection.open(target) as board:
+    with Connection(root, identity, known_hosts, password_file).open(on) as board:
         print(board.rollback())
 
 
 def logs(
-    target: Target,
+    on: On,
     lines: Annotated[int, typer.Option(min=1, max=100_000, help="So many.")] = 200,
-    *,
-    connection: Connection,
+    root: Root = ROOT,
+    identity: Identity = None,
+    known_hosts: Hosts = None,
+    password_file: PasswordFile = None,
 ) -> None:
-    """Print the last lines that a board's service said. They hold no reading."""
-    with _serving(connection.open(target)) as board:
+    """Print the last lines of a board's service log. They hold no reading."""
+    with _open_service(Connection(root, identity, known_hosts, password_file), on) as board:
         sys.stdout.write(board.logs(lines).decode("utf-8", "replace"))
 
 
 def start(
-    target: Target,
-    *,
-    connection: Connection,
+    on: On, root: Root = ROOT, identity: Identity = None, known_hosts: Hosts = None, password_file: PasswordFile = None
 ) -> None:
     """Start a board's service; returns when something new has left it."""
-    with _serving(connection.open(target)) as board:
+    with _open_service(Connection(root, identity, known_hosts, password_file), on) as board:
         board.control("start")
 
 
 def stop(
-    target: Target,
-    *,
-    connection: Connection,
+    on: On, root: Root = ROOT, identity: Identity = None, known_hosts: Hosts = None, password_file: PasswordFile = None
 ) -> None:
     """Stop a board's service until it is started or the board boots again."""
-    with _serving(connection.open(target)) as board:
+    with _open_service(Connection(root, identity, known_hosts, password_file), on) as board:
         board.control("stop")
 
 
 def releases(
-    target: Target,
+    on: On,
     keep: Annotated[int | None, typer.Option(help="Remove all but the newest so many.")] = None,
-    *,
-    connection: Connection,
+    root: Root = ROOT,
+    identity: Identity = None,
+    known_hosts: Hosts = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """List the releases on a board, or remove old ones; the current and the previous one stay."""
     more = [] if keep is None else ["--keep", str(keep)]
-    with connection.open(target) as board:
-        _edge(board, "releases", "--root", connection.root, *more)
+    with Connection(root, identity, known_hosts, password_file).open(on) as board:
+        _print_runtime(board, "releases", "--root", root, *more)
 
 
 def index(
@@ -186,16 +189,13 @@ def index(
     key: Annotated[Path, typer.Option(help="signing.key of a key that boards trust.")],
     out: Annotated[Path, typer.Option(help="index.json to write; put it and the bundles into one folder of a server.")],
     name: Annotated[str, typer.Option(help="Whom it is for; boards remember the last version of each name.")] = "all",
-    passphrase_file: PasswordFile = None,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
-    from edgeveil.trainer.cli.common import read_passphrase
-    from edgeveil.trainer.sealing.seal import is_encrypted
     from edgeveil.trainer.sealing.update_index import write_index
 
-    passphrase = read_passphrase(passphrase_file) if is_encrypted(key) else None
-    made = write_index(bundles, key, out, name=name, passphrase=passphrase)
-    _say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
+    made = write_index(bundles, key, out, name=name, passphrase=passphrase_of(key, passphrase_file))
+    say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
 
 
 def wheels(
@@ -215,15 +215,13 @@ def wheels(
     chosen = profiles.load(profile)
     site = collect(chosen, out, requirement or (), python=python, find_links=find_links, pins=pin or ())
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
-    _say(f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}")
+    say(f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}")
 
 
 @contextlib.contextmanager
-def _serving(board: Any) -> Iterator[Any]:
-    """The board, as long as it has a service. Raises ``BadInput`` where it has none."""
-    from edgeveil.edge_runtime.errors import BadInput
-
-    with board:
+def _open_service(connection: Connection, on: str) -> Iterator[Board]:
+    """The board at ``on``. Raises ``BadInput`` where it has no service."""
+    with connection.open(on) as board:
         if not board.has_service():
             raise BadInput(
                 f"There is no EdgeVeil service on {board.transport.name}: flash it with --source and --sink."
@@ -231,18 +229,10 @@ def _serving(board: Any) -> Iterator[Any]:
         yield board
 
 
-def _edge(board: Any, *arguments: str) -> None:
-    """Pass on what the board's own runtime says, and its exit code."""
+def _print_runtime(board: Board, *arguments: str) -> None:
+    """Print what the board's own runtime says, and end with its exit code."""
     done = board.edge(*arguments)
     sys.stdout.write(done.out.decode("utf-8", "replace"))
     sys.stderr.write(done.err.decode("utf-8", "replace"))
     if done.code:
         raise typer.Exit(done.code)
-
-
-def _print(document: Any) -> None:
-    sys.stdout.write(json.dumps(document, indent=1, sort_keys=True) + "\n")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)

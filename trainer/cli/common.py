@@ -13,23 +13,40 @@ import typer
 from edgeveil.edge_runtime.errors import BadInput
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-
-
-Passphrase = Annotated[
-    Path | None, typer.Option(help="File that holds the key's passphrase; else EDGEVEIL_PASSPHRASE, else asked for.")
+Trust = Annotated[Path, typer.Option(help="Folder of the public keys that may sign.")]
+TrustForBundle = Annotated[
+    Path | None, typer.Option("--trust", help="Folder of the public keys that may sign; for a bundle.")
 ]
+PassphraseFile = Annotated[
+    Path | None, typer.Option(help="File with the key's passphrase; else EDGEVEIL_PASSPHRASE, else you are asked.")
+]
+NoPassphrase = Annotated[bool, typer.Option("--no-passphrase", help="Leave the key unencrypted.")]
 
 
-def _print_json(document: Any) -> None:
+def print_json(document: Any) -> None:
+    """Put a document on stdout, its keys in order."""
     sys.stdout.write(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+def new_passphrase(file: Path | None, *, none: bool) -> str | None:
+    """The passphrase of a key to be made, typed twice where it is asked for; ``none``: the key stays unencrypted.
+
+    Raises ``BadInput``.
+    """
+    if none and file is not None:
+        raise BadInput("--passphrase-file and --no-passphrase exclude each other: give one of them.")
+    return None if none else _passphrase(file, confirm=True)
 
 
-def read_passphrase(file: Path | None, *, confirm: bool = False) -> str:
-    """The passphrase of a key: from a file, the environment, or whoever sits there."""
+def passphrase_of(key: Path, file: Path | None) -> str | None:
+    """The passphrase of the key file ``key``; None where that is not encrypted. Raises ``BadInput``."""
+    from edgeveil.trainer.sealing.keys import is_encrypted
+
+    return _passphrase(file) if is_encrypted(key) else None
+
+
+def _passphrase(file: Path | None, *, confirm: bool = False) -> str:
+    """From a file, the environment, or whoever sits there."""
     if file is not None:
         try:
             return file.read_text().rstrip("\r\n")
@@ -39,7 +56,7 @@ def read_passphrase(file: Path | None, *, confirm: bool = False) -> str:
         return os.environ["EDGEVEIL_PASSPHRASE"]
     if not sys.stdin.isatty():
         raise BadInput(
-            "A passphrase was expected and there is no terminal to ask on. "
-            "Name a file with --passphrase-file or set EDGEVEIL_PASSPHRASE (keygen also takes --no-passphrase)."
+            "A passphrase was expected and there is no terminal to ask on. Name a file with --passphrase-file, set "
+            "EDGEVEIL_PASSPHRASE, or make a key without one (keygen and trust init: --no-passphrase)."
         )
     return typer.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True)

@@ -1,49 +1,44 @@
-"""The options by which commands reach a board, said once: ``connected`` adds them to a command."""
+"""The options of commands for a board: which one, and how to log in."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from edgeveil.devices.flashing.connection import Connection
+from edgeveil.edge_runtime.errors import BadInput
 
-Target = Annotated[str, typer.Argument(help="ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200.")]
+On = Annotated[
+    str, typer.Option("--on", metavar="TARGET", help="ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200.")
+]
+OptionalOn = Annotated[
+    str | None, typer.Option("--on", metavar="TARGET", help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")
+]
+Root = Annotated[str, typer.Option(help="EdgeVeil's folder on the board.")]
+Identity = Annotated[Path | None, typer.Option(help="Private key file for SSH; else the agent and your own keys.")]
+Hosts = Annotated[Path | None, typer.Option(help="File of host keys; else your own known_hosts.")]
 PasswordFile = Annotated[Path | None, typer.Option(help="File that holds the board user's password.")]
-_USUAL = Connection()
-_OPTIONS = {
-    "root": (Annotated[str, typer.Option(help="Where EdgeVeil lies on the board.")], _USUAL.root),
-    "identity": (
-        Annotated[Path | None, typer.Option(help="Private key file for SSH; else the agent and your own keys.")],
-        None,
-    ),
-    "known_hosts": (
-        Annotated[Path | None, typer.Option(help="File of host keys; else your own known_hosts.")],
-        None,
-    ),
-    "password_file": (PasswordFile, None),
-}
+
+_TARGET = re.compile(r"(ssh|serial)://.*|(image|dir):.*", re.DOTALL)
 
 
-def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """``command(..., connection)`` with the options of a ``Connection`` in the place of that parameter."""
+class BoardCommand(TyperCommand):
+    """A command that takes its board as ``--on TARGET``."""
 
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        facts = {name: given.pop(name) for name in _OPTIONS}
-        command(**given, connection=Connection(**facts))
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse the spellings of before 0.2 in a sentence that has the new one."""
+        refuse_old_spelling(ctx.command_path, args)
+        return super().parse_args(ctx, args)
 
-    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "connection"]
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _OPTIONS.items()
-    ]
-    whole = inspect.Signature([*own, *added])
-    # Typer reads both.
-    run.__signature__ = whole  # type: ignore[attr-defined]
-    run.__annotations__ = {name: parameter.annotation for name, parameter in whole.parameters.items()}
-    return run
+
+def refuse_old_spelling(command: str, arguments: Sequence[str]) -> None:
+    """Raise ``BadInput`` for ``--to TARGET``, and for a target that no option names."""
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        if word == "--to" or word.startswith("--to="):
+            raise BadInput(f"--to is now spelled --on, as in every command for a board: {command} ... --on TARGET.")
+        if _TARGET.fullmatch(word) and not before.startswith("--"):
+            raise BadInput(f"A board is named by --on, as in every command for a board: {command} --on {word}.")

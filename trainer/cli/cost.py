@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.cli.common import Json, TrustForBundle, print_json
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -19,13 +19,13 @@ def add_commands(app: typer.Typer) -> None:
 
 def cost(
     what: Annotated[Path, typer.Argument(help="A .tflite, .onnx or .keras file, an export folder, or a .veil bundle.")],
-    trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; for a bundle.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    trust: TrustForBundle = None,
+    as_json: Json = False,
 ) -> None:
     """Count what a network costs: MACs, parameters, bytes of weights and activations, operations by type."""
     costs = {name: one.document() for name, one in costs_of(what, trust).items()}
     if as_json:
-        sys.stdout.write(json.dumps({"schema": 1, "costs": costs}, indent=1, sort_keys=True) + "\n")
+        print_json({"schema": 1, "costs": costs})
         return
     for name, document in costs.items():
         print("\n".join(_lines(name, document)))
@@ -42,7 +42,7 @@ def costs_of(what: Path, trust: Path | None) -> dict[str, Any]:
         from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
         bundle = read_bundle(what, open_trust(trust))
-        return _of_manifest(bundle.manifest, lambda name: bundle.members[name])
+        return _of_manifest(bundle.manifest.document, lambda name: bundle.members[name])
     if what.is_dir():
         try:
             manifest = json.loads((what / "manifest.json").read_text())

@@ -1,15 +1,14 @@
-"""``edgeveil estimate``: what a bundle would do on a board nobody has here: a range with its provenance, or no."""
+"""``edgeveil estimate``: what a bundle would do on a board that is not at hand: a range with its provenance, or no."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.trainer.cli.common import Json, TrustForBundle, print_json
 
 if TYPE_CHECKING:
     from edgeveil.devices.latency.estimate import Estimate, Network
@@ -23,14 +22,14 @@ def add_commands(app: typer.Typer) -> None:
 def estimate(
     what: Annotated[Path, typer.Argument(help="A .veil bundle, an export folder, or one .tflite or .onnx file.")],
     profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
-    trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; for a bundle.")] = None,
+    trust: TrustForBundle = None,
     measured: Annotated[
         list[Path] | None, typer.Option(help="Your own results, of edgeveil-edge bench --json; may be repeated.")
     ] = None,
     reference: Annotated[
         str | None, typer.Option(help="Also Table 4's way: BOARD/RUNTIME=MS, this network's time on one of the table.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Estimate frames a second on a board, as a range, from what others measured there. Nothing is run.
 
@@ -52,7 +51,7 @@ def estimate(
     if as_json:
         document = {"schema": 1, "kind": "estimate", "profile": board.name, "share": SHARE, "farthest": FARTHEST}
         rows = [one.document() | {"line": line} for one, line in zip(found, lines, strict=True)]
-        sys.stdout.write(json.dumps({**document, "estimates": rows}, indent=1, sort_keys=True) + "\n")
+        print_json({**document, "estimates": rows})
     else:
         print(f"{board.title}: ESTIMATED, not measured; {SHARE:.0%} ranges of the networks alone, one thread")
         for one, line in zip(found, lines, strict=True):

@@ -24,7 +24,7 @@ MostFailures = Annotated[
 
 
 @fleet.callback()
-def of(context: typer.Context, file: Annotated[Path, typer.Argument(help="The fleet's TOML file.")]) -> None:
+def open_fleet(context: typer.Context, file: Annotated[Path, typer.Argument(help="The fleet's TOML file.")]) -> None:
     """Many boards, by one TOML file (docs/how-to/manage-a-fleet.md)."""
     context.obj = file
 
@@ -40,7 +40,7 @@ def flash(
     as_json: AsJson = False,
 ) -> None:
     """Flash the first board alone, then the others; the same command again goes on where it ended."""
-    from edgeveil.devices.fleet.commands import Record, flashing
+    from edgeveil.devices.fleet.commands import Record, flash_work
     from edgeveil.devices.fleet.inventory import load
     from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
     from edgeveil.trainer.progress import say
@@ -57,19 +57,19 @@ def flash(
             say(f"Going on with {release:.12}: {len(record.boards)} of {len(boards.boards)} boards had their turn.")
         record.begin(release)
         settings["keep"] = record.keep
-    work = flashing(bundle, again=again, dry_run=dry_run)
-    _do(record.ordered(boards.boards), work, settings, as_json, {"release": release, "dry_run": dry_run})
+    work = flash_work(bundle, again=again, dry_run=dry_run)
+    _run(record.ordered(boards.boards), work, settings, as_json, {"release": release, "dry_run": dry_run})
 
 
 @fleet.command(epilog="Example: edgeveil fleet hall.toml status")
 def status(context: typer.Context, parallel: Parallel = None, as_json: AsJson = False) -> None:
     """Ask every board what it runs."""
-    from edgeveil.devices.fleet.commands import asking
+    from edgeveil.devices.fleet.commands import read_status
     from edgeveil.devices.fleet.inventory import load
 
     boards = load(context.obj)
     settings = {"parallel": parallel or boards.parallel, "most_failures": len(boards.boards), "canary": False}
-    _do(boards.boards, asking, settings, as_json, {})
+    _run(boards.boards, read_status, settings, as_json, {})
 
 
 @fleet.command(epilog="Example: edgeveil fleet hall.toml rollback")
@@ -80,7 +80,7 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Take the release of the last flash back from the boards that run it, the first one alone first."""
-    from edgeveil.devices.fleet.commands import Record, going_back
+    from edgeveil.devices.fleet.commands import Record, rollback_work
     from edgeveil.devices.fleet.inventory import load
 
     boards, record = load(context.obj), Record.of(context.obj)
@@ -90,18 +90,18 @@ def rollback(
         )
     many = boards.most_failures if most_failures is None else most_failures
     settings = {"parallel": parallel or boards.parallel, "most_failures": many}
-    _do(boards.boards, going_back(record.release), settings, as_json, {"release": record.release})
+    _run(boards.boards, rollback_work(record.release), settings, as_json, {"release": record.release})
 
 
 def _trust(folder: Path) -> Any:
-    from edgeveil.devices.flashing.flash import owners_trust
+    from edgeveil.devices.flashing.inputs import owners_trust
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
     owners_trust(folder)  # what a flash would refuse is refused here too
     return open_trust(folder)
 
 
-def _do(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:
+def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:
     from edgeveil.devices.fleet.rollout import NOT_TRIED, WELL, exit_code, roll_out
     from edgeveil.trainer.cli.fleet_table import table
     from edgeveil.trainer.progress import say

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from edgeveil.devices.fleet.rollout import FAILED, NOT_TRIED, REFUSED, WAITS, WORKS, Tell
+from edgeveil.devices.fleet.rollout import FAILED, IN_PROGRESS, NOT_TRIED, REFUSED, WAITING, Tell
 from edgeveil.trainer.progress import say
 
-_COLOURS = {WORKS: "cyan", FAILED: "red", REFUSED: "red", NOT_TRIED: "yellow", WAITS: "dim"}
+_COLOURS = {IN_PROGRESS: "cyan", FAILED: "red", REFUSED: "red", NOT_TRIED: "yellow", WAITING: "dim"}
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def _lines() -> Iterator[Tell]:
             # Every step of a board is too much for a log; that it began and how it ended is not.
             if states.get(board) != state:
                 states[board] = state
-                say(f"{board}: {state}{': ' + text if text and state != WORKS else ''}")
+                say(f"{board}: {state}{': ' + text if text and state != IN_PROGRESS else ''}")
 
     yield tell
 
@@ -42,7 +42,7 @@ def _live(names: Sequence[str]) -> Iterator[Tell]:
     from rich.live import Live
 
     lock = threading.Lock()
-    rows = dict.fromkeys(names, (WAITS, ""))
+    rows = dict.fromkeys(names, (WAITING, ""))
     with Live(_drawn(rows), console=Console(stderr=True), refresh_per_second=4) as live:
 
         def tell(board: str, state: str, text: str) -> None:

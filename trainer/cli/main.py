@@ -5,7 +5,6 @@ Progress and prose go to stderr; ``--json`` puts exactly one document on stdout.
 
 from __future__ import annotations
 
-import os
 import sys
 from enum import Enum
 from pathlib import Path
@@ -19,9 +18,20 @@ from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.trainer.cli import audit, cost, estimate
 from edgeveil.trainer.cli import bench as cli_bench
 from edgeveil.trainer.cli import boards as cli_devices
-from edgeveil.trainer.cli.common import Json, Passphrase, _print_json, _say, read_passphrase
+from edgeveil.trainer.cli.common import (
+    Json,
+    NoPassphrase,
+    PassphraseFile,
+    Trust,
+    TrustForBundle,
+    new_passphrase,
+    passphrase_of,
+    print_json,
+)
 from edgeveil.trainer.cli.fleet import fleet
 from edgeveil.trainer.cli.trust import trust
+from edgeveil.trainer.progress import say
+from edgeveil.trainer.tensorflow_quiet import quiet_process
 
 app = typer.Typer(
     name="edgeveil",
@@ -74,14 +84,14 @@ class Emit(str, Enum):
 
 
 class Engine(str, Enum):
-    """Where the points of a sweep are worked."""
+    """Where the points of a sweep are computed."""
 
     processes = "processes"
     ray = "ray"
 
 
 class Attacks(str, Enum):
-    """Who attacks the points of a sweep: auto counts codes where few leave, and takes quick elsewhere."""
+    """Who attacks the points of a sweep: auto counts codes where there are few, and takes quick elsewhere."""
 
     auto = "auto"
     codes = "codes"
@@ -94,9 +104,9 @@ def train(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (edgeveil recipe list) or a TOML file.")],
     out: Annotated[Path, typer.Option(help="Folder of the run; must not exist unless --resume.")],
     budget: Annotated[Budget, typer.Option(help="quick cuts the recipe's epochs to a trial.")] = Budget.full,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")] = False,
     classifiers: Annotated[
-        Path | None, typer.Option(help="Run whose classifiers to take: same data, slices and seed.")
+        Path | None, typer.Option(help="Folder of a run whose classifiers to reuse: same data, slices and seed.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -106,9 +116,9 @@ def train(
 
     run = train_recipe(Recipe.find(recipe), out, budget=budget.value, resume=resume, classifiers=classifiers)
     if as_json:
-        _print_json(run.summary())
+        print_json(run.summary())
     else:
-        _say(f"The run lies in {run.folder}. Next: edgeveil export {run.folder} --for raspberry-pi-cpu --out DIR")
+        say(f"The run lies in {run.folder}. Next: edgeveil export {run.folder} --for raspberry-pi-cpu --out DIR")
 
 
 @app.command(
@@ -117,25 +127,25 @@ def train(
 )
 def sweep(
     recipe: Annotated[list[str], typer.Argument(help="Recipes, by name or TOML file.")],
-    out: Annotated[Path, typer.Option(help="Folder of the sweep; points that lie there are not worked again.")],
+    out: Annotated[Path, typer.Option(help="Folder of the sweep; points already there are not computed again.")],
     axis: Annotated[
         list[str] | None,
-        typer.Option(help="KEY=VALUE,VALUE of the recipes that have that key (perturber.price=1,4); may be repeated."),
+        typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated."),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Points at a time.")] = 1,
-    engine: Annotated[Engine, typer.Option(help="processes, or a Ray cluster (RAY_ADDRESS).")] = Engine.processes,
+    jobs: Annotated[int, typer.Option(help="Points computed at a time.")] = 1,
+    engine: Annotated[Engine, typer.Option(help="Local processes, or a Ray cluster (RAY_ADDRESS).")] = Engine.processes,
     budget: Annotated[Budget, typer.Option(help="quick cuts the recipes' epochs to a trial.")] = Budget.full,
     attacks: Annotated[Attacks, typer.Option(help="Who attacks each point.")] = Attacks.auto,
     kept: Annotated[
-        list[str] | None, typer.Option(help="Property to show of those that x' keeps; may be repeated.")
+        list[str] | None, typer.Option(help="Property of x to show, of those that x' keeps. May be repeated.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw the frontier: leakage against what is kept, for many settings of many perturbers, label-only beside them."""
+    """Train and attack many settings of many recipes, and draw leakage against what x' keeps, beside label-only."""
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.report.frontier import as_text, draw
     from edgeveil.trainer.sweep.axes import parse
-    from edgeveil.trainer.sweep.run import sweep as run_sweep
+    from edgeveil.trainer.sweep.sweep import sweep as run_sweep
 
     frontier = run_sweep(
         [Recipe.find(name) for name in recipe],
@@ -148,10 +158,10 @@ def sweep(
     )
     pictures = draw(frontier, out, kept=kept or ())
     if as_json:
-        _print_json(frontier)
+        print_json(frontier)
     else:
         print(as_text(frontier, kept=kept or ()))
-        _say(f"Drawn in {' and '.join(map(str, pictures))}; all figures in {out / 'frontier.json'}.")
+        say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
 
 
 @recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind codebook --out mine.toml")
@@ -160,14 +170,16 @@ def recipe_new(
     out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
     kind: Annotated[
         str,
-        typer.Option(help="prgan, ngp, ap, minimax, codebook, label-only, laplace; cleaner, noise for vectors."),
+        typer.Option(
+            help="Perturber: prgan, ngp, ap, minimax, codebook, label-only, laplace; for vectors also cleaner, noise."
+        ),
     ] = "prgan",
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
     from edgeveil.trainer.scaffold.new import write_recipe
 
     write_recipe(data, out, kind=kind)
-    _say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
+    say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
 
 
 @recipes.command("list", epilog="Example: edgeveil recipe list")
@@ -196,56 +208,58 @@ def export(
     profiles: Annotated[
         list[str] | None, typer.Option("--for", help="Board profile, by name or TOML file; may be repeated.")
     ] = None,
-    all_formats: Annotated[bool, typer.Option("--all-formats", help="Every format, wanted by a board or not.")] = False,
-    emit: Annotated[Emit, typer.Option(help="What leaves: frame, or a cleaner's code of few numbers.")] = Emit.frame,
+    all_formats: Annotated[
+        bool, typer.Option("--all-formats", help="Every format, whether a board needs it or not.")
+    ] = False,
+    emit: Annotated[Emit, typer.Option(help="What is sent: frame, or a cleaner's code of few numbers.")] = Emit.frame,
     as_json: Json = False,
 ) -> None:
-    """Export a run as TFLite and ONNX for boards, linted and compared with Keras."""
+    """Export a run as TFLite and ONNX for boards, checked for each and compared with Keras."""
     from edgeveil.trainer.export.export import export as export_run
 
     folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit.value)
     if as_json:
-        _print_json(folder.report)
+        print_json(folder.report)
     else:
-        _say(folder.text())
+        say(folder.text())
         first = next(iter(folder.manifest["preference"]), "numpy")
-        _say(f"The artefacts lie in {out}. Next: edgeveil audit {out} --artefact {first}")
+        say(f"The artefacts lie in {out}. Next: edgeveil audit {out} --artefact {first}")
 
 
 @app.command(epilog="Example: edgeveil freeze runs/mnist-export --out mnist-frozen.npz")
 def freeze(
     target: Annotated[Path, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")],
     out: Annotated[Path, typer.Option(help="The .npz file to write; must not exist.")],
-    artefact: Annotated[str, typer.Option(help="Which artefact perturbs: the one that ships.")] = "tflite-int8",
+    artefact: Annotated[str, typer.Option(help="Artefact that perturbs: the one that ships.")] = "tflite-int8",
     run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
-    trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
+    trust: TrustForBundle = None,
 ) -> None:
-    """Write what an artefact lets out as a fixed benchmark set, for others to attack."""
+    """Write what an artefact sends as a fixed benchmark set, for others to attack."""
     from edgeveil.trainer.audit.frozen import write_frozen
     from edgeveil.trainer.audit.open import open_target
 
     write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
-    _say(f"Wrote {out}: perturbed samples with y, z and their slices.")
-    _say("docs/explanation/adversaries.md says how to attack them.")
+    say(f"Wrote {out}: perturbed samples with y, z and their slices.")
+    say("Next: docs/explanation/adversaries.md says how to attack them.")
 
 
 @app.command(epilog="Example: edgeveil keygen keys")
 def keygen(
-    folder: Annotated[Path, typer.Argument(help="Where signing.key and signing.pub go.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write signing.key and signing.pub to.")],
     development: Annotated[
-        bool, typer.Option("--development", help="A throw-away key that every runtime announces.")
+        bool, typer.Option("--development", help="A throw-away key; every runtime warns of it.")
     ] = False,
-    passphrase_file: Passphrase = None,
-    no_passphrase: Annotated[bool, typer.Option("--no-passphrase", help="Leave the key unencrypted.")] = False,
+    passphrase_file: PassphraseFile = None,
+    no_passphrase: NoPassphrase = False,
 ) -> None:
-    """Make a signing key. Keep signing.key off the boards; signing.pub goes into their trust folder."""
+    """Make a signing key. Keep signing.key off the boards; put signing.pub into their trust folder."""
     from edgeveil.trainer.sealing.seal import keygen as make_keys
 
-    passphrase = None
-    if not (development or no_passphrase):
-        passphrase = read_passphrase(passphrase_file, confirm=True)
+    passphrase = None if development else new_passphrase(passphrase_file, none=no_passphrase)
     public = make_keys(folder, passphrase=passphrase, development=development)
-    _say(f"Wrote {folder / 'signing.key'} (mode 600: keep it secret) and {public}.")
+    private = folder / "signing.key"
+    say(f"Wrote {private} (mode 600: keep it secret) and {public}.")
+    say(f"Next: edgeveil seal EXPORT --key {private} --out FILE.veil")
 
 
 @app.command(epilog="Example: edgeveil seal runs/mnist-export --key keys/signing.key --out mnist.veil")
@@ -254,40 +268,39 @@ def seal(
     key: Annotated[Path, typer.Option(help="signing.key of edgeveil keygen.")],
     out: Annotated[Path, typer.Option(help="The .veil file to write.")],
     no_audit: Annotated[bool, typer.Option("--no-audit", help='Seal unaudited; the card says "not audited".')] = False,
-    passphrase_file: Passphrase = None,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign artefacts, manifest and privacy card into one bundle."""
-    from edgeveil.trainer.sealing.seal import is_encrypted
     from edgeveil.trainer.sealing.seal import seal as seal_folder
 
-    passphrase = read_passphrase(passphrase_file) if is_encrypted(key) else None
+    passphrase = passphrase_of(key, passphrase_file)
     path = seal_folder(folder, key, out, passphrase=passphrase, allow_unaudited=no_audit)
-    _say(f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)")
+    say(f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)")
 
 
-Trust = Annotated[Path, typer.Option(help="Folder of the public keys that may sign.")]
+Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
 
 
 @bundles.command("inspect", epilog="Example: edgeveil bundle inspect mnist.veil --trust trust")
-def bundle_inspect(bundle: Annotated[Path, typer.Argument()], trust: Trust, as_json: Json = False) -> None:
-    """Show what a bundle holds and what its privacy card says. Nothing of an unverified bundle is shown."""
+def bundle_inspect(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
+    """Verify a bundle and show what it holds and what its privacy card says."""
     from edgeveil.trainer.sealing.inspect import inspect
 
     view = inspect(bundle, trust)
     if as_json:
-        _print_json(view.document())
+        print_json(view.document())
     else:
         print(view.text())
 
 
 @bundles.command("verify", epilog="Example: edgeveil bundle verify mnist.veil --trust trust")
-def bundle_verify(bundle: Annotated[Path, typer.Argument()], trust: Trust, as_json: Json = False) -> None:
-    """Check signature, hashes and manifest of a bundle; exit code 0 when all of it holds."""
+def bundle_verify(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
+    """Check signature, hashes and manifest of a bundle. Exit code 0: all of it holds."""
     from edgeveil.trainer.sealing.inspect import verify
 
     view = verify(bundle, trust)
     if as_json:
-        _print_json(view.document())
+        print_json(view.document())
     else:
         print(view.text())
 
@@ -303,7 +316,7 @@ def devices_list() -> None:
 
 @boards.command("show", epilog="Example: edgeveil devices show coral-dev-board")
 def devices_show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")]) -> None:
-    """Show one board's facts, and what was never run on the real board."""
+    """Show the facts of one board, and what was never run on a real one."""
     from edgeveil.devices import profiles
 
     print(profiles.load(profile).text())
@@ -320,7 +333,7 @@ def report(
     bundle: Annotated[Path | None, typer.Option(help="The sealed bundle, for its hash.")] = None,
     bench: Annotated[Path | None, typer.Option(help="bench.json of edgeveil-edge bench --json.")] = None,
     pictures: Annotated[
-        bool, typer.Option("--pictures", help="Show raw readings beside perturbed ones: they are somebody's data.")
+        bool, typer.Option("--pictures", help="Show raw samples beside perturbed ones: they are somebody's data.")
     ] = False,
     results: Annotated[Path, typer.Option(help="With bench: folder of recorded results.")] = Path("docs/results/bench"),
     privacy: Annotated[Path | None, typer.Option(help="With bench: folder of recorded audits, for the cost.")] = None,
@@ -330,29 +343,29 @@ def report(
         from edgeveil.trainer.report.bench import write_bench_report
 
         written = write_bench_report(results, out, privacy=privacy)
-        _say(f"Wrote {', '.join(map(str, written))}.")
+        say(f"Wrote {', '.join(map(str, written))}.")
         return
     if export is None:
         raise BadInput("The run's audited export folder was expected: give it with --export.")
     from edgeveil.trainer.report.run_page import write_report
 
     write_report(run=run, export=export, bundle=bundle, bench=bench, out=out, pictures=pictures)
-    _say(f"Wrote {out}.")
+    say(f"Wrote the report. Open {out}")
 
 
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and its exit code."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    quiet_process()
     try:
         code = app(standalone_mode=False)
     except EdgeVeilError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         code = error.exit_code
     except typer.Abort:
-        _say("Interrupted.")
+        say("Interrupted.")
         code = 130
     except KeyboardInterrupt:
-        _say("Interrupted. What was finished is kept; train goes on with --resume.")
+        say("Interrupted. What was finished is kept; train goes on with --resume.")
         code = 130
     except BrokenPipeError:
         code = 0

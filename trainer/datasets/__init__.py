@@ -11,7 +11,7 @@ from edgeveil.trainer.datasets import prior, slicing
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
 from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wifi_strength, wq
 from edgeveil.trainer.datasets.loaders.captured import captured
-from edgeveil.trainer.datasets.readings import Readings, unbounded
+from edgeveil.trainer.datasets.readings import Readings, without_range
 from edgeveil.trainer.recipe.schema import Recipe
 
 LOADERS = {
@@ -35,7 +35,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     """
     readings = _read(recipe)
     if recipe.perturber.unbounded:
-        readings = unbounded(readings, homogeneous=recipe.data.homogeneous)
+        readings = without_range(readings, homogeneous=recipe.data.homogeneous)
     cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
     if slices is None:
         rng = np.random.default_rng([recipe.seed, 0])

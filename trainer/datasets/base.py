@@ -1,4 +1,4 @@
-"""What every loader returns: readings with their two labels, cut into slices before anything is fitted."""
+"""A data set: samples with their two labels, cut into slices before anything is fitted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTS: tuple[SliceName, ...] = ("classifiers", "perturber", "test")
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a raw reading looks like; becomes ``input`` in the manifest.
+    """What a raw sample looks like; becomes ``input`` in the manifest.
 
     A perturber's networks work in the *unit cube*: u = clip((x - low) / (high - low), 0, 1), float32.
     ``low`` and ``high`` are in units of x; numbers for images, one value per feature for vectors, None for both where
@@ -50,7 +50,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class Labels:
-    """Several numeric labels of each reading, (N, labels): the first ``wanted`` are kept, the others confidential."""
+    """Several numeric labels of each sample, (N, labels): the first ``wanted`` are kept, the others confidential."""
 
     values: np.ndarray
     wanted: int
@@ -67,7 +67,7 @@ class Dataset:
     ``theta`` is MED(z|y), shape (classes of y, classes of z), rows summing to 1: the public prior completed by
     maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None where every
     row is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,).
-    ``consent`` (N,) says whose reading may be shown in the place of another's (a donor); None where nobody was asked.
+    ``consent`` (N,) says whose sample may be shown in the place of another's (a donor); None where nobody was asked.
     ``seed`` is that of the cuts within slices. ``homogeneous`` vectors end in a feature that is 1.
     """
 
@@ -118,7 +118,7 @@ class Dataset:
         return replace(self, **part, attributes=attributes, slices=slices)
 
     def unit(self, x: np.ndarray) -> np.ndarray:
-        """Raw readings (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""
+        """Raw samples (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""
         return to_unit(self.input.dtype, self.input.low, self.input.high)(x.reshape((-1, *self.input.shape)))
 
     def as_sent(self, v: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Data files that a person fetches once: looked up below EDGEVEIL_DATA, and taken only with the right checksum."""
+"""Downloaded data files: found below EDGEVEIL_DATA, and used only with the right checksum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgeveil.edge_runtime.errors import BadInput
 VARIABLE = "EDGEVEIL_DATA"
 
 
-def checked(name: str, *, sha256: str, source: str) -> Path:
+def checked_path(name: str, *, sha256: str, source: str) -> Path:
     """The file ``name`` (like ``"ujiindoorloc/trainingData.csv.gz"``) below the folder that EDGEVEIL_DATA names.
 
     ``source`` ends the sentence "get it from ..." for whoever does not have it. Raises ``BadInput`` where the variable,

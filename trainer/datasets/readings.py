@@ -1,4 +1,4 @@
-"""What a loader hands over before anything is cut: raw readings and labels as they came, checked."""
+"""Raw samples and labels as a loader returns them, checked, before they are cut into slices."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def digit_readings(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: 
     return Readings(x[..., None], y, z, y_names, z_names, "image", 0.0, high)
 
 
-def unbounded(readings: Readings, *, homogeneous: bool) -> Readings:
+def without_range(readings: Readings, *, homogeneous: bool) -> Readings:
     """Vectors as a cleaner takes them: floats without a range and, ``homogeneous``, with a last feature that is 1."""
     if readings.kind != "vector":
         raise BadInput(

@@ -9,7 +9,7 @@ from typing import Any
 
 from edgeveil.trainer.export import variants
 from edgeveil.trainer.export.manifest_entry import artefact_entry
-from edgeveil.trainer.export.runners import ends
+from edgeveil.trainer.export.runners import tensor_names
 from edgeveil.trainer.graphs.graph import Graph
 from edgeveil.trainer.graphs.macs import Cost
 from edgeveil.trainer.graphs.read import read
@@ -42,7 +42,7 @@ class Artefact:
 
     def add(self, fitted: FittedPerturber, model: str, data: bytes, cost: Cost) -> None:
         """One model's file. Its tolerance is not known before it has run."""
-        inputs, outputs = ends(fitted, model)
+        inputs, outputs = tensor_names(fitted, model)
         self.data[model], self.costs[model] = data, cost
         self.entries[model] = artefact_entry(
             data,

@@ -1,4 +1,4 @@
-"""What each board gets, and what could not be shown here: refused is a result, never a silent skip."""
+"""A row for each board: the artefacts it gets, and what could not be tested here and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list
     A perturber of that ``kind`` may have fewer of them, or more (``edgeveil.trainer.export.variants``).
     """
     names = [artefact for profile in profiles for artefact in profile.artefacts]
-    return variants.offered(kind, list(dict.fromkeys([*names, *(ARTEFACTS if all_formats else ())])))
+    return variants.variants_for(kind, list(dict.fromkeys([*names, *(ARTEFACTS if all_formats else ())])))
 
 
 def rows(

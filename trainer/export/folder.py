@@ -1,4 +1,4 @@
-"""The folder that ``edgeveil export`` writes: manifest, members, and what was found out on the way."""
+"""The folder that ``edgeveil export`` writes: manifest, members and report."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Golden vectors: synthetic readings, what each artefact makes of them, and how far other kernels may be off.
+"""Golden vectors: synthetic samples, the output of each artefact, and the tolerance of other kernels.
 
-Nobody's data rides along: every reading here is drawn by a formula. Outputs are recorded under the reference kernels
+Nobody's data rides along: every sample here is drawn by a formula. Outputs are recorded under the reference kernels
 where a backend has them (the same bytes on every machine); the board's self-test runs the kernels that will really run
 and allows the tolerance. A vector is kept only where that test can be fair: where no label is a near tie, and where
 what comes out is further from what went in than the tolerance. Readings of so few levels that a tolerance would let
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.export.runners import RecordedRun, at_unit, recorded_draws
+from edgeveil.trainer.export.runners import RecordedRun, from_unit, recorded_draws
 from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constant, unchanged
 
 SEED = 20211109
@@ -53,10 +53,10 @@ class Tolerance:
 
 
 def candidates(fitted: FittedPerturber) -> Golden:
-    """All synthetic readings of the perturber's input, 24 images or 48 vectors, and draws for them; always the same."""
+    """All synthetic samples of the perturber's input, 24 images or 48 vectors, and draws for them; always the same."""
     rng = np.random.default_rng(SEED)
     u = (_images if fitted.input.kind == "image" else _vectors)(fitted.input.shape, rng)
-    x = at_unit(fitted.input, np.clip(u, 0, 1).astype(np.float32))
+    x = from_unit(fitted.input, np.clip(u, 0, 1).astype(np.float32))
     return Golden(x, recorded_draws(fitted, len(x), rng), np.arange(len(x)))
 
 
@@ -65,7 +65,7 @@ def tolerance(
     precision: str,
     pairs: Sequence[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]],
 ) -> Tolerance:
-    """From outputs of production and of reference kernels on the same readings, batch by batch.
+    """From outputs of production and of reference kernels on the same samples, batch by batch.
 
     Rows whose labels differ do not count: a table looked up at another label says nothing about arithmetic.
     """
@@ -117,7 +117,7 @@ def choose(
         off = [np.abs(other - values).max(axis=1) for other in others]
         error = np.max(off, axis=0) if off else np.zeros(len(values))
         best = np.sort(values, axis=1)[:, -2:]
-        # A reading unlike any in training may lie outside what int8 can hold; it is no measure of the others.
+        # A sample unlike any in training may lie outside what int8 can hold; it is no measure of the others.
         # Codes lie closer together than classes; that they are the same in every artefact was asked for above.
         times = 1 if "group" in stage else 4
         fair &= best[:, 1] - best[:, 0] > times * np.maximum(error, np.quantile(error, 0.25))
@@ -261,7 +261,7 @@ def _vectors(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     rows += [rng.random(features) for _ in range(8)]
     rows += [(rng.random(features) < share).astype(float) for share in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)]
     rows += [(np.abs(ramp - rng.random()) < 0.15).astype(float) for _ in range(4)]
-    # Few features at some strength, as fingerprints are: int8 has no range for rows far from any reading.
+    # Few features at some strength, as fingerprints are: int8 has no range for rows far from any sample.
     for share in np.repeat([0.01, 0.02, 0.04], 8):
         few = rng.choice(features, max(1, round(share * features)), replace=False)
         rows.append(np.zeros(features))

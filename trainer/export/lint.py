@@ -1,4 +1,4 @@
-"""Would a board run this file? Read from the file itself, before anything is shipped.
+"""The lint: whether a board can run a file, read from the file itself.
 
 A converter does not say when it falls back to float, when it picks a newer version of an operation than the board
 knows, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the

@@ -1,4 +1,4 @@
-"""The manifest of an export folder and the members it names; the edge's own check has the last word on it."""
+"""The manifest of an export folder and the members it names, checked by the edge's own code."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from edgeveil.trainer.export.golden import Golden
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.versions import package_versions
 
 __all__ = ["NO_MODEL", "build"]
 
@@ -89,13 +90,13 @@ def build(
         "provenance": {
             "edgeveil": importlib.metadata.version("edgeveil"),
             "recipe_sha256": hashlib.sha256((run.folder / "recipe.toml").read_bytes()).hexdigest(),
-            "packages": _versions(),
+            "packages": package_versions(_PACKAGES),
         },
     }
-    check_manifest(manifest, sealed=False)
+    checked = check_manifest(manifest, sealed=False)
     for name in names or [NO_MODEL]:
-        pipeline = load_pipeline(manifest, members, name)
-        self_test(pipeline, manifest, members, name)
+        pipeline = load_pipeline(checked, members, name)
+        self_test(pipeline, checked, members, name)
         pipeline.close()
     return manifest, members
 
@@ -136,13 +137,3 @@ def _place(name: str, preferred: Sequence[str]) -> tuple[int, int]:
     """The board's own order; numpy last, several frames at a time after one."""
     at = preferred.index(variants.base(name)) if variants.base(name) in preferred else len(preferred)
     return variants.batch(name), at
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found

@@ -1,4 +1,4 @@
-"""The manifest's entry for one artefact: what the device must know of its tensors, read from the file that ships."""
+"""The manifest's entry for one artefact: its tensors, read from the file that ships."""
 
 from __future__ import annotations
 

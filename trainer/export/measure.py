@@ -1,4 +1,4 @@
-"""Run every artefact beside Keras, on both kinds of kernels: parity, tolerance, golden vectors, manifest."""
+"""Every artefact measured against Keras, on both kinds of kernels: parity, tolerance, golden vectors, manifest."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def measure(
 ) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     """The manifest, its members, and the measured half of export.json.
 
-    Validation readings are those that checkpoints were chosen by, never the test slice. Sets the tolerance of every
-    entry of ``made``. Raises ``BadInput`` where the perturber lets readings through.
+    Validation samples are those that checkpoints were chosen by, never the test slice. Sets the tolerance of every
+    entry of ``made``. Raises ``BadInput`` where the perturber lets samples through.
     """
     dataset, target = run.dataset(), run.classifiers()["target"]
     x = run.validation().x[:PARITY_ROWS]

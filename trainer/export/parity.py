@@ -1,4 +1,4 @@
-"""Each artefact beside the Keras network it was made of, on validation readings: how far off, and does D_y care."""
+"""Parity of each artefact with its Keras network on validation samples: the error, and D_y's accuracy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.prediction import predict
 
 
 def compare(
@@ -21,7 +22,7 @@ def compare(
     """One row of the parity table from the outputs (n, ...) of both.
 
     ``max_abs`` and ``mean_abs`` are in units of x', or of the code where no frame leaves, ``max_abs_unit`` and
-    ``mean_abs_unit`` in the unit cube; ``target_agreement`` is the share of readings whose arg max of D_y (``target``,
+    ``mean_abs_unit`` in the unit cube; ``target_agreement`` is the share of samples whose arg max of D_y (``target``,
     a Keras model from the unit cube to logits) is the same, ``label_agreement`` that of a label output, null where
     there is none.
     """
@@ -33,7 +34,7 @@ def compare(
         unit = difference / dataset.input.span
         row |= {"max_abs": float(difference.max()), "mean_abs": float(difference.mean())}
         row |= {"max_abs_unit": float(unit.max()), "mean_abs_unit": float(unit.mean())}
-        labels = [target.predict(dataset.unit(x), verbose=0).argmax(axis=1) for x in (ours, theirs)]
+        labels = [predict(target, dataset.unit(x)).argmax(axis=1) for x in (ours, theirs)]
         row["target_agreement"] = float((labels[0] == labels[1]).mean())
     elif "code" in names:
         ours, theirs = artefact[names["code"]], keras[names["code"]]

@@ -1,4 +1,4 @@
-"""One perturber on Keras or on an interpreter, through the board's own pipeline, with what flows between the stages."""
+"""A perturber run on Keras or on an interpreter by the board's own pipeline, its tensors recorded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.backends import open_backend
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
@@ -40,11 +41,11 @@ class RecordedRun:
     def __init__(self, fitted: FittedPerturber, runners: Mapping[str, Any], info: Mapping[str, Any]) -> None:
         self._runners = {name: Recorder(runner) for name, runner in runners.items()}
         self._stages = fitted.stages
-        self._pipeline = Pipeline(fitted.description(), tables=dict(fitted.tables), runners=self._runners)
+        self._pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=self._runners)
         self.info = dict(info)
 
     def run(self, x: np.ndarray, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Raw readings (n, ...) in, every output (n, ...) out by name; draws are given, never fresh."""
+        """Raw samples (n, ...) in, every output (n, ...) out by name; draws are given, never fresh."""
         return self._pipeline.run(x, dict(draws))
 
     def model_inputs(self, model: str) -> dict[str, np.ndarray]:
@@ -102,23 +103,23 @@ def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) ->
     return draws
 
 
-def ends(fitted: FittedPerturber, model: str) -> tuple[list[str], list[str]]:
+def tensor_names(fitted: FittedPerturber, model: str) -> tuple[list[str], list[str]]:
     """The names of a model's inputs and outputs as its artefact stage has them."""
     stage = next(s for s in fitted.stages if s["stage"] == "artefact" and s["model"] == model)
     return list(stage["inputs"]), list(stage["outputs"])
 
 
 def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator) -> dict[str, dict[str, np.ndarray]]:
-    """What every model sees, ``{model: {input: (n + 2, ...)}}``, when readings x (n, ...) go through on Keras.
+    """What every model sees, ``{model: {input: (n + 2, ...)}}``, when samples x (n, ...) go through on Keras.
 
-    Two readings are added, all low and all high, with draws of 0 and 1: so the ends of the unit cube are inside the
+    Two samples are added, all low and all high, with draws of 0 and 1: so the ends of the unit cube are inside the
     range that int8 gets, and its step there is exactly 1/255.
     """
     ends = np.stack([np.zeros(fitted.input.shape, np.float32), np.ones(fitted.input.shape, np.float32)])
     if fitted.input.kind == "vector":
-        # No reading is 1 everywhere: such a row would stretch every scale inside for the sake of the input's alone.
+        # No sample is 1 everywhere: such a row would stretch every scale inside for the sake of the input's alone.
         ends[1] = np.arange(ends[1].size) == 0
-    x = np.concatenate([x, at_unit(fitted.input, ends)])
+    x = np.concatenate([x, from_unit(fitted.input, ends)])
     draws = recorded_draws(fitted, len(x), rng)
     for values in draws.values():
         if values.dtype == np.float32:
@@ -128,6 +129,6 @@ def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator
     return {name: keras.model_inputs(name) for name in fitted.models}
 
 
-def at_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
+def from_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
     """Readings of x's own kind at u (n, ...) of the unit cube."""
     return preprocess.to_raw(spec.dtype, spec.low, spec.high)(np.asarray(u, np.float32))

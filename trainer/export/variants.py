@@ -1,4 +1,4 @@
-"""Which artefacts a kind of perturber can have: not every precision serves every mathematics."""
+"""The artefact variants (format, precision, batch) that a kind of perturber can have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def why_not(kind: str, artefact: str) -> str | None:
     return None
 
 
-def offered(kind: str, wanted: Sequence[str]) -> list[str]:
+def variants_for(kind: str, wanted: Sequence[str]) -> list[str]:
     """What is made of the artefacts that boards want, best first: those that may be, and those this kind adds.
 
     Kinds of few operations come in batches too; a cleaner can always do without an interpreter.

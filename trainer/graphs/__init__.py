@@ -1,0 +1,1 @@
+"""Network files as graphs: operations, tensors, multiply-adds and cost."""

@@ -1,4 +1,4 @@
-"""What a network costs to run: multiply-adds by class, parameters, bytes of weights and activations, operations.
+"""The cost of a network: multiply-adds by class, parameters, bytes of weights and activations, operations.
 
 ``macs`` and ``parameters`` are those of ``count`` and agree between Keras, TFLite and ONNX, whatever the precision.
 The rest is of the file as it lies there, so an int8 file has a quarter of the bytes:

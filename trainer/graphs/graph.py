@@ -1,4 +1,4 @@
-"""One view of an exported file, whichever format it has: what the lint, the counters and the manifest read."""
+"""A network file as a graph, whichever format it has: for the lint, the counters and the manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TFLite, ONNX or numpy file as one kind of graph: what lint, counters and tensor names are read from."""
+"""Read a TFLite, ONNX or numpy file as a graph."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Linear algebra of paper 000: cleaners, operators, LEACE, and how predictors are measured."""

@@ -1,7 +1,7 @@
 """Where a predictor's linear operator A (features, outputs) comes from: data, a file, a fitted model.
 
 Intercepts are left out: they stay in the predictor, which a cleaner does not touch. To clean in homogeneous
-coordinates, as paper 000 does, give the readings a last feature that is 1 (``homogeneous``).
+coordinates, as paper 000 does, give the samples a last feature that is 1 (``homogeneous``).
 """
 
 from __future__ import annotations

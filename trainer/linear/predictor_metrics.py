@@ -1,4 +1,4 @@
-"""What is counted about linear cleaners, as paper 000 counts it, and beside it what those counts hide.
+"""The metrics of linear cleaners, as paper 000 defines them, and others that show what those hide.
 
 ``e_utility`` and ``e_privacy`` compare predictions on cleaned vectors with predictions on raw ones; *complete privacy*
 (CP) is the share of (vector, confidential label) pairs that are predicted worse than by always guessing the label's

@@ -1,0 +1,1 @@
+"""Statistics of attacks: metrics, intervals, certificates, image moments."""

@@ -1,4 +1,4 @@
-"""What is counted about an attack: accuracy, AUC within y, bits about z beyond y, and both chances.
+"""Metrics of an attack: accuracy, AUC within y, bits about z beyond y, and both chances.
 
 An attack is a matrix of probabilities (n, classes of z), given x' and y. y is known to the adversary, so nothing that
 y alone tells may count as a leak: the AUC compares rows of equal y only, and bits start from what is known of z given

@@ -1,4 +1,4 @@
-"""What a channel Q(c' | c) can tell: two worst cases over its rows."""
+"""Two worst cases over the rows of a channel Q(c' | c)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ink, slant and stroke width of images: what a digit has besides its class."""
+"""Moments of images: ink, slant and stroke width."""
 
 from __future__ import annotations
 

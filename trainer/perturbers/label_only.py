@@ -1,7 +1,7 @@
-"""Label-only: the predicted y leaves, drawn as that class's mean training reading, and nothing else.
+"""Label-only: the predicted y leaves, drawn as that class's mean training sample, and nothing else.
 
 The floor that every perturber is compared with: it leaks nothing beyond y but the errors of y-hat. Drawn as a *random
-donor*, any real reading of the class, it even trains models and looks real: these two measures prove nothing alone.
+donor*, any real sample of the class, it even trains models and looks real: these two measures prove nothing alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def fit(
     if section.picture == "donor":
         check_consent(dataset.consent, public=section.public_data)  # before the slow part
     if section.network == "target":
-        return _drawn(dataset, goal.target, section, rng)
+        return _draw(dataset, goal.target, section, rng)
     import keras
 
     keras.utils.set_random_seed(int(rng.integers(2**32)))
@@ -51,7 +51,7 @@ def fit(
         log=log,
         stage="perturber",
     )
-    return _drawn(dataset, model, section, rng)
+    return _draw(dataset, model, section, rng)
 
 
 def from_classifier(dataset: Dataset, model: Any) -> FittedPerturber:
@@ -60,7 +60,7 @@ def from_classifier(dataset: Dataset, model: Any) -> FittedPerturber:
     u = dataset.unit(part.x)
     means = np.stack([u[part.y == label].mean(axis=0) for label in range(len(dataset.y_names))]).astype(np.float32)
     row = {"stage": "synthesis", "op": "row", "input": "label", "table": "means", "output": "v"}
-    return _assembled(dataset, model, (row,), {"means": means})
+    return _assemble(dataset, model, (row,), {"means": means})
 
 
 def as_donor(
@@ -68,7 +68,7 @@ def as_donor(
 ) -> FittedPerturber:
     """Label-only as a random donor of the predicted class, one of ``donors`` (a power of two) drawn by ``rng`` here.
 
-    ``allowed`` (N,) says whose readings may be shown; None: everybody's, for tables of results or for public data.
+    ``allowed`` (N,) says whose samples may be shown; None: everybody's, for tables of results or for public data.
     Raises ``BadInput`` where a class has no donor.
     """
     part = dataset.part("perturber")
@@ -85,17 +85,17 @@ def as_donor(
     }
     draw = {"stage": "draw", "distribution": "channel", "input": "label", "table": "donors", "output": "donor"}
     row = {"stage": "synthesis", "op": "row", "input": "donor", "table": "pictures", "output": "v"}
-    return replace(_assembled(dataset, model, (draw, row), tables), substituted=True)
+    return replace(_assemble(dataset, model, (draw, row), tables), substituted=True)
 
 
-def _drawn(dataset: Dataset, model: Any, section: LabelOnly, rng: np.random.Generator) -> FittedPerturber:
+def _draw(dataset: Dataset, model: Any, section: LabelOnly, rng: np.random.Generator) -> FittedPerturber:
     if section.picture == "mean":
         return from_classifier(dataset, model)
     allowed = check_consent(dataset.consent, public=section.public_data)
     return as_donor(dataset, model, rng, donors=section.donors, allowed=allowed)
 
 
-def _assembled(
+def _assemble(
     dataset: Dataset, model: Any, picture: tuple[dict[str, Any], ...], tables: dict[str, np.ndarray]
 ) -> FittedPerturber:
     """The manifest's stages around a classifier and what makes ``v`` of its ``label``."""

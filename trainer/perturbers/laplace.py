@@ -1,9 +1,9 @@
-"""The Laplace mechanism: discrete noise on every value of a reading, differentially private (paper 001, section 6.2).
+"""The Laplace mechanism: discrete noise on every value of a sample, differentially private (paper 001, section 6.2).
 
-A reading's values are taken to a grid of ``levels`` steps (whole numbers lie on one), and to each a whole number of
-steps is added, k with probability proportional to exp(-|k| / scale): two readings that differ in one value then give
+A sample's values are taken to a grid of ``levels`` steps (whole numbers lie on one), and to each a whole number of
+steps is added, k with probability proportional to exp(-|k| / scale): two samples that differ in one value then give
 any x' with probabilities that differ by a factor of at most exp(eps), eps = levels / scale. All values may differ, so
-for whole readings it is eps times their number. What leaves the range is brought back to its end, which tells no more.
+for whole samples it is eps times their number. What leaves the range is brought back to its end, which tells no more.
 
 The board draws the noise in exact integers (``random_draws.discrete_laplace``); here OpenDP says what it is worth.
 """
@@ -24,7 +24,7 @@ from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.perturber import Laplace
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.training.classifiers import predict
+from edgeveil.trainer.runs.prediction import predict
 
 SWEPT = np.geomspace(10.0, 0.01, 61)  # from little noise to much; five in every factor of 1.8
 DENOMINATOR = 2**10  # scales are whole multiples of 1/1024, so that a float holds them exactly
@@ -40,8 +40,8 @@ def fit(section: Laplace, dataset: Dataset, *, goal: Goal, log: Log, **_: Any) -
     and the scale. Raises ``BadInput`` for samples without a range.
     """
     levels = grid(dataset.input, section.levels)
-    scale = scale_for(section.eps, levels) if section.eps is not None else _swept(dataset, levels, goal, log)
-    eps = spent(scale, levels)
+    scale = scale_for(section.eps, levels) if section.eps is not None else _largest_scale(dataset, levels, goal, log)
+    eps = eps_of(scale, levels)
     values = int(np.prod(dataset.input.shape))
     log.record(
         laplace={
@@ -70,7 +70,7 @@ def scale_for(eps: float, levels: int) -> Fraction:
     return Fraction(math.ceil(Fraction(levels) / Fraction(eps) * DENOMINATOR), DENOMINATOR)
 
 
-def spent(scale: Fraction, levels: int) -> float:
+def eps_of(scale: Fraction, levels: int) -> float:
     """eps of one value, as OpenDP accounts for its own discrete Laplace of that scale."""
     return float(measurement(scale).map(levels))
 
@@ -85,7 +85,7 @@ def measurement(scale: Fraction) -> Any:
 
 
 def perturber(spec: InputSpec, scale: Fraction, levels: int) -> FittedPerturber:
-    """The mechanism's stages; there is no network. It may leave a reading as it is: that is part of what eps says."""
+    """The mechanism's stages; there is no network. It may leave a sample as it is: that is part of what eps says."""
     scaled = {"numerator": scale.numerator, "denominator": scale.denominator}
     return FittedPerturber(
         kind="laplace",
@@ -101,7 +101,7 @@ def perturber(spec: InputSpec, scale: Fraction, levels: int) -> FittedPerturber:
     )
 
 
-def _swept(dataset: Dataset, levels: int, goal: Goal, log: Log) -> Fraction:
+def _largest_scale(dataset: Dataset, levels: int, goal: Goal, log: Log) -> Fraction:
     """The scale of the smallest eps before Acc(D_y) falls below the recipe's floor, or else that of eps 10."""
     _, choose = fit_and_validation(dataset, "perturber")
     floor = goal.limits.target_accuracy

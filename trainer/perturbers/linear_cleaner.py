@@ -6,7 +6,7 @@ from typing import Any
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import cleaner
-from edgeveil.trainer.linear.problem import hidden_operator, known
+from edgeveil.trainer.linear.linear_problem import hidden_operator, linear_problem
 from edgeveil.trainer.recipe.perturber import Cleaner
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
@@ -16,16 +16,16 @@ def fit(section: Cleaner, dataset: Dataset, *, log: Log, **_: Any) -> FittedPert
     """The recipe's cleaner, in closed form. Raises ``BadInput``."""
     from edgeveil.models.cleaners import linear_cleaner
 
-    made_of = known(section, dataset)
+    problem = linear_problem(section, dataset)
     if section.method == "exact":
-        fitted = cleaner.exact(made_of.a_d)
+        fitted = cleaner.exact(problem.a_d)
     elif section.method == "approximate":
-        fitted = cleaner.approximate(made_of.a_d, eps=made_of.eps)
+        fitted = cleaner.approximate(problem.a_d, eps=problem.eps)
     else:
-        a_c = hidden_operator(section, dataset, made_of.mean)
-        fitted = cleaner.algorithm1(made_of.a_d, a_c, eps=made_of.eps)
+        a_c = hidden_operator(section, dataset, problem.mean)
+        fitted = cleaner.algorithm1(problem.a_d, a_c, eps=problem.eps)
     log.record(cleaner={"rank": fitted.rank, "eps": fitted.eps})
-    return perturber(dataset, linear_cleaner(fitted.encoder, fitted.decoder, fitted.eps, made_of.mean))
+    return perturber(dataset, linear_cleaner(fitted.encoder, fitted.decoder, fitted.eps, problem.mean))
 
 
 def perturber(dataset: Dataset, network: Any) -> FittedPerturber:

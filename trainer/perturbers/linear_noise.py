@@ -6,7 +6,7 @@ from typing import Any
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear.laplace_noise import scale_for
-from edgeveil.trainer.linear.problem import known
+from edgeveil.trainer.linear.linear_problem import linear_problem
 from edgeveil.trainer.recipe.perturber import Noise
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
@@ -16,9 +16,9 @@ def fit(section: Noise, dataset: Dataset, *, log: Log, **_: Any) -> FittedPertur
     """Laplace noise whose mean e_utility is the recipe's eps; nothing is trained."""
     from edgeveil.models.mechanisms import laplace
 
-    made_of = known(section, dataset)
-    scale = scale_for(made_of.a_d, eps=made_of.eps)
-    log.record(noise={"scale": scale, "eps": made_of.eps})
+    problem = linear_problem(section, dataset)
+    scale = scale_for(problem.a_d, eps=problem.eps)
+    log.record(noise={"scale": scale, "eps": problem.eps})
     (features,) = dataset.input.shape
     return FittedPerturber(
         kind="noise",

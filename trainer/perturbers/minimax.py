@@ -1,6 +1,6 @@
 """Minimax: PR-GAN whose sensitive classifiers keep learning on what it makes, with noise as a second input.
 
-PR-GAN hides z from one D_z that was trained on raw readings and never learns again; whoever trains on x' reads z as
+PR-GAN hides z from one D_z that was trained on raw samples and never learns again; whoever trains on x' reads z as
 before. Here three adversaries of different architecture take two steps each for every step of the generator, and one
 after the other starts anew every few epochs, so that the generator cannot settle against what they happened to learn.
 The D_z of the first slice has no weight. The loss is eq. (11) with the mean over adversaries in eq. (8).
@@ -18,7 +18,15 @@ from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.perturbers import adversarial_score
 from edgeveil.trainer.perturbers.base import Goal
-from edgeveil.trainer.perturbers.prgan import adam, build_generator, fitted, hinge_loss, mean, med_cross_entropy
+from edgeveil.trainer.perturbers.prgan import (
+    adam,
+    as_perturber,
+    build_discriminator,
+    build_generator,
+    hinge_loss,
+    mean_losses,
+    med_cross_entropy,
+)
 from edgeveil.trainer.recipe.perturber import Minimax
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -101,7 +109,7 @@ def fit(
             rows = np.concatenate([own, learned.reshape(-1)])
             noise = draw.random((len(rows), section.noise), np.float32)
             losses.append(step(tf.gather(u_all, rows), tf.gather(y, rows), tf.gather(z, rows), tf.constant(noise)))
-        return mean(losses)
+        return mean_losses(losses)
 
     def judged(number: int) -> Judged:
         draw = np.random.default_rng([seed, number, 1])
@@ -124,20 +132,19 @@ def fit(
 
     ships = {"generator": networks.generator}
     run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
-    return fitted(dataset.input, networks.generator, kind="minimax")
+    return as_perturber(dataset.input, networks.generator, kind="minimax")
 
 
 def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Networks:
-    """All networks for readings of ``dataset``. Raises ``BadInput`` where the generator does not go with them."""
+    """All networks for samples of ``dataset``. Raises ``BadInput`` where the generator does not go with them."""
     import keras
 
     from edgeveil.models import adversaries
-    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
 
     keras.utils.set_random_seed(seed)
     spec = dataset.input
     generator = build_generator(spec, section.generator, noise=section.noise)
-    discriminator = conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+    discriminator = build_discriminator(spec)
     learning = []
     for make in adversaries.adversaries(spec.shape, len(dataset.z_names)):
         model = make()
@@ -156,7 +163,7 @@ def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Netw
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> Any:
-    """A compiled step: readings u (k n, *shape) in the unit cube, y and z (k n,) and noise (k n, noise) in, losses out.
+    """A compiled step: samples u (k n, *shape) in the unit cube, y and z (k n,) and noise (k n, noise) in, losses out.
 
     The first n rows are the generator's and the discriminator's, the others, n at a time, those on which every
     adversary takes ``adversary_steps`` steps before: k is one more than these.

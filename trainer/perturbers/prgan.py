@@ -20,8 +20,8 @@ from edgeveil.trainer.recipe.perturber import Generator, PrGan
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.training.checkpoint_score import score_checkpoint
-from edgeveil.trainer.training.classifiers import predict
 from edgeveil.trainer.training.epochs import Judged, run_epochs
 from edgeveil.trainer.training.straight_through import identity, straight_through
 
@@ -77,7 +77,7 @@ def fit(
     def epoch(number: int) -> dict[str, float]:
         order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
         batches = (tf.constant(rows) for rows in order.reshape(steps, batch))
-        return mean([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
+        return mean_losses([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
 
     def judged(_number: int) -> Judged:
         made = score_checkpoint(
@@ -94,18 +94,16 @@ def fit(
 
     ships = {"generator": networks.generator}
     run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
-    return fitted(dataset.input, networks.generator, kind=section.kind)
+    return as_perturber(dataset.input, networks.generator, kind=section.kind)
 
 
 def build(spec: InputSpec, section: PrGan, target: Any, sensitive: Any, *, seed: int) -> Networks:
-    """All networks for readings of ``spec``. Raises ``BadInput`` where the generator does not go with them."""
+    """All networks for samples of ``spec``. Raises ``BadInput`` where the generator does not go with them."""
     import keras
-
-    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
 
     keras.utils.set_random_seed(seed)
     generator = build_generator(spec, section.generator)
-    discriminator = conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+    discriminator = build_discriminator(spec)
     sent = straight_through(spec) if section.straight_through else identity
     return Networks(
         generator,
@@ -128,9 +126,9 @@ def adam(model: Any, rate: float) -> Any:
 
 
 def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> Any:
-    """An untrained generator for readings of ``spec``, with so many numbers of ``noise`` as a second input.
+    """An untrained generator for samples of ``spec``, with so many numbers of ``noise`` as a second input.
 
-    Raises ``BadInput`` where the section and the readings do not go together.
+    Raises ``BadInput`` where the section and the samples do not go together.
     """
     from edgeveil.models.generators import conv_generator, mlp_generator
 
@@ -157,8 +155,15 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
     )
 
 
+def build_discriminator(spec: InputSpec) -> Any:
+    """An untrained discriminator for samples of ``spec``."""
+    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
+
+    return conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+
+
 def training_step(networks: Networks, theta: np.ndarray, section: PrGan, terms: Terms) -> Any:
-    """A compiled step: readings u (n, *shape) in the unit cube and y (n,) in, the losses out by name.
+    """A compiled step: samples u (n, *shape) in the unit cube and y (n,) in, the losses out by name.
 
     D is trained on eq. (7), then G on eq. (11); D_y and D_z never change.
     """
@@ -213,7 +218,7 @@ def med_cross_entropy(logits: Any, p: Any) -> Any:
 
 
 def hinge_loss(u: Any, made: Any, c: float) -> Any:
-    """Eq. (10): the mean of max(0, |G(u) - u| - c), Euclidean, over readings (n, ...)."""
+    """Eq. (10): the mean of max(0, |G(u) - u| - c), Euclidean, over samples (n, ...)."""
     import tensorflow as tf
 
     squared = tf.reduce_sum(tf.square(made - u), axis=list(range(1, len(u.shape))))
@@ -221,7 +226,7 @@ def hinge_loss(u: Any, made: Any, c: float) -> Any:
     return tf.reduce_mean(tf.nn.relu(tf.sqrt(squared + 1e-12) - c))
 
 
-def fitted(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
+def as_perturber(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
     """A generator as a perturber: preprocess, draw noise if it takes any, generate, back to x's own kind."""
     image, *noise = generator.inputs
     inputs, draws = {image.name: "u"}, []
@@ -238,6 +243,6 @@ def fitted(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
     )
 
 
-def mean(steps: list[dict[str, Any]]) -> dict[str, float]:
+def mean_losses(steps: list[dict[str, Any]]) -> dict[str, float]:
     """The losses of several steps, averaged by name."""
     return {name: float(np.mean([float(losses[name]) for losses in steps])) for name in steps[0]}

@@ -1,4 +1,4 @@
-"""The ``[capture]`` section of a recipe: what the sensor gives, and how it becomes the readings that are perturbed."""
+"""The ``[capture]`` section of a recipe: what the sensor gives, and how it becomes the samples that are perturbed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ Size = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2, max_leng
 
 
 class Frame(Section):
-    """One frame of the sensor."""
+    """A frame as the sensor gives it."""
 
     shape: list[int] = Field(
         min_length=1, max_length=3, description="[height, width], [height, width, channels] or [features]."
     )
-    dtype: Literal["uint8", "int8", "uint16", "int16", "float32"] = Field(description="Its type.")
-    unit_mm: float | None = Field(
-        default=None, gt=0, le=1000, description="Depth cameras: how many mm a step of a reading is."
-    )
+    dtype: Literal["uint8", "int8", "uint16", "int16", "float32"] = Field(description="Type of its values.")
+    unit_mm: float | None = Field(default=None, gt=0, le=1000, description="Depth cameras: mm per unit of a pixel.")
 
 
 class Crop(Section):
@@ -34,23 +32,26 @@ class Crop(Section):
         default=365.0, gt=0, le=10000, description="The sensor's focal length in pixels; 365 is a Kinect v2's."
     )
     least_height_mm: float = Field(
-        default=1000.0, gt=0, le=3000, description="Who rises less above the floor is nobody."
+        default=1000.0, gt=0, le=3000, description="A person is at least this high above the floor."
     )
     least_pixels: int = Field(
-        default=600, ge=1, description="Who covers fewer pixels so far above the floor is nobody."
+        default=600, ge=1, description="A person covers at least this many pixels at that height."
     )
-    apart_mm: float = Field(default=500.0, gt=0, le=3000, description="Nearer than this two are taken for one.")
-    step_px: int = Field(default=60, ge=1, le=4096, description="How far a person comes between two frames, at most.")
+    apart_mm: float = Field(default=500.0, gt=0, le=3000, description="Two people closer than this count as one.")
+    step_px: int = Field(default=60, ge=1, le=4096, description="Largest step of a person between two frames.")
     gone_frames: int = Field(
-        default=5, ge=0, le=10000, description="After so many frames without a person a track ends."
+        default=5, ge=0, le=10000, description="A track ends after this many frames without its person."
     )
     floor_frames: int = Field(
-        default=9000, ge=2, le=10**7, description="The floor is the farthest of so many frames to twice as many."
+        default=9000,
+        ge=2,
+        le=10**7,
+        description="The floor is the largest depth seen in this many frames, up to twice as many.",
     )
 
 
 class Capture(Section):
-    """From a sensor's frames to readings, the same in training and on a device."""
+    """How a sensor's frames become samples: the same in training and on a device."""
 
     frame: Frame = Field(description="What the sensor gives.")
     access_points: list[str] | None = Field(
@@ -58,31 +59,39 @@ class Capture(Section):
     )
     measure: Literal["value", "depth", "height", "seen"] = Field(
         default="value",
-        description='"value" of a pixel or feature; "depth", where 0 is no reading; "height" above the floor; "seen" '
+        description='"value" of a pixel or feature; "depth", where 0 means no value; "height" above the floor; "seen" '
         "or not, for access points.",
     )
-    low: float | None = Field(default=None, description="What becomes the lower end; mm for depth and height.")
-    high: float | None = Field(default=None, description="What becomes the upper end; mm for depth and height.")
-    crop: Crop | None = Field(default=None, description="Patches around people; left out: the whole picture.")
-    size: Size | None = Field(
-        default=None, description="Rows and columns of a reading; left out: those of the patch or the picture."
+    low: float | None = Field(
+        default=None, description="Value that becomes the lower end of the range; mm for depth and height."
     )
-    channels: Literal[1, 3] | None = Field(default=None, description="1 makes gray of colour; left out: as they are.")
+    high: float | None = Field(
+        default=None, description="Value that becomes the upper end of the range; mm for depth and height."
+    )
+    crop: Crop | None = Field(default=None, description="Patches around people. Left out: the whole frame.")
+    size: Size | None = Field(
+        default=None, description="Rows and columns of a sample. Left out: those of the patch or the frame."
+    )
+    channels: Literal[1, 3] | None = Field(default=None, description="1 turns colour into gray. Left out: unchanged.")
     dtype: Literal["uint8", "uint16", "float32"] | None = Field(
         default=None,
-        description="Type of a reading, which takes its whole range (float32: 0 to 1). Left out: the frame's.",
+        description="Type of a sample, whose whole range is used (float32: 0 to 1). Left out: the frame's.",
     )
     resize: Literal["nearest", "area"] = Field(
-        default="nearest", description='How pictures become another size; "area", the mean, for "value" alone.'
+        default="nearest", description='How frames are resized. "area" (the mean) is for "value" alone.'
     )
-    slots: int = Field(default=1, ge=1, le=64, description="Places of a tick: at most so many people at a time.")
-    tick_hz: float = Field(default=10.0, ge=0.01, le=1000, description="How often something leaves a live source.")
+    slots: int = Field(
+        default=1, ge=1, le=64, description="Frames sent per tick: the largest number of people at a time."
+    )
+    tick_hz: float = Field(
+        default=10.0, ge=0.01, le=1000, description="Ticks per second: how often a live source sends."
+    )
     on_fault: Literal["previous", "flat"] = Field(
         default="previous",
-        description="What leaves where there is nothing new: the last frame sent, or a flat one.",
+        description="What is sent when there is nothing new: the last frame sent, or a flat one.",
     )
     degraded_after_s: int = Field(
-        default=60, ge=1, le=86400, description="Seconds that a fault lasts before consumers are told."
+        default=60, ge=1, le=86400, description="Seconds of a fault after which receivers are told."
     )
 
     @model_validator(mode="after")
@@ -105,7 +114,7 @@ class Capture(Section):
         }
 
     def input(self) -> dict[str, Any]:
-        """``kind``, ``shape``, ``dtype``, ``low`` and ``high`` of a reading; both last None where unknown."""
+        """``kind``, ``shape``, ``dtype``, ``low`` and ``high`` of a sample; both last None where unknown."""
         shape, dtype = list(self.frame.shape), self.dtype or self.frame.dtype
         if len(shape) > 1:
             size = self.size or (self.crop.size if self.crop else shape[:2])

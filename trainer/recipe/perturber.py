@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 
 class Section(BaseModel):
-    """A part of a recipe: every key known, every type exact, nothing changed after reading."""
+    """A part of a recipe: every key known, every type exact, nothing changed once it is read."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
     unbounded: ClassVar[bool] = False  # whether a perturber takes vectors as they are, without a range
@@ -25,7 +25,10 @@ class Generator(Section):
     )
     width: int = Field(ge=1, le=4096, description="Channels of the conv generator, hidden units of the mlp.")
     halvings: int = Field(
-        default=2, ge=1, le=5, description="conv only: how often the encoder halves height and width (2: to a quarter)."
+        default=2,
+        ge=1,
+        le=5,
+        description="conv only: times that the encoder halves height and width (2: to a quarter).",
     )
     blocks: int = Field(
         default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp) in the middle."
@@ -34,13 +37,13 @@ class Generator(Section):
         default=None,
         ge=1,
         le=4096,
-        description="mlp only: everything goes through so many numbers. Left out: what is made is added to u.",
+        description="mlp only: size of a bottleneck for all of u. Left out: the network's output is added to u.",
     )
     clip: Literal["returns"] | None = Field(
         default=None,
-        description='"returns": in training a value that was clipped has a slope wherever a step leads back into the '
-        "range, so that a generator which has made everything black can leave that again. Left out: it has none. With "
-        "`latent` nothing is clipped.",
+        description='"returns": in training a clipped value keeps its gradient where a step leads back into the range, '
+        "so that a generator that has made everything black can recover. Left out: it has none. Not with `latent`, "
+        "where nothing is clipped.",
     )
 
     @field_validator("clip")
@@ -52,18 +55,18 @@ class Generator(Section):
 
 
 class _Generated(Section):
-    """What PR-GAN, its baselines and minimax have alike: a generator, and what its losses weigh."""
+    """What PR-GAN, its baselines and minimax share: a generator and the weights of its losses."""
 
     generator: Generator = Field(description="The network that ships.")
     alpha: float = Field(default=1.0, gt=0, description="Weight of L_Adv (eq. 8): keep y, bring D_z to MED.")
     beta: float = Field(default=1.0, ge=0, description="Weight of L_hinge (eq. 10).")
     distance: float = Field(
-        gt=0, description="c of eq. 10: the Euclidean distance between u and u' that costs nothing, in the unit cube."
+        gt=0, description="c of eq. 10: Euclidean distance between u and u', in the unit cube, that costs nothing."
     )
     distance_slack: float = Field(
         default=1.5,
         ge=1.0,
-        description="Checkpoints whose mean distance exceeds this times `distance` are taken only if no other will do.",
+        description="A checkpoint whose mean distance is over `distance` times this is taken only if no other will do.",
     )
     learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the generator.")
     discriminator_learning_rate: float = Field(
@@ -71,7 +74,7 @@ class _Generated(Section):
     )
     straight_through: bool = Field(
         default=False,
-        description="Whole numbers of few levels (WiFi): the losses see x' rounded, as it is sent; the slope passes.",
+        description="Integers of few levels (WiFi): the losses see x' rounded, as it is sent; the gradient passes.",
     )
 
 
@@ -79,73 +82,79 @@ class PrGan(_Generated):
     """A generator against fixed D_y and D_z and a discriminator of its own (paper 001, eqs. 7 to 11), and baselines."""
 
     kind: Literal["prgan", "ngp", "ap"] = Field(
-        description="PR-GAN; NGP is without the discriminator, AP without the target classifier (section 6.2)."
+        description="PR-GAN; NGP has no discriminator, AP no target classifier (section 6.2)."
     )
 
 
 class Minimax(_Generated):
     """PR-GAN against adversaries that keep learning on what it makes; beyond the paper."""
 
-    kind: Literal["minimax"] = Field(description="Which perturber: a generator against adversaries that keep learning.")
+    kind: Literal["minimax"] = Field(description="A generator trained against adversaries that keep learning.")
     noise: int = Field(
-        default=16, ge=1, le=1024, description="Numbers drawn on the board for every reading, input of the generator."
+        default=16,
+        ge=1,
+        le=1024,
+        description="Random numbers drawn on the board for every sample, an input of the generator.",
     )
     gan: float = Field(default=0.3, ge=0, description="Weight of L_GAN (eq. 9).")
     adversary_learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the adversaries.")
     adversary_steps: int = Field(
-        default=2, ge=1, le=20, description="Steps of every adversary for one of the generator."
+        default=2, ge=1, le=20, description="Steps of every adversary per step of the generator."
     )
-    renew: int = Field(default=4, ge=1, description="After so many epochs the next adversary in turn starts anew.")
+    renew: int = Field(default=4, ge=1, description="Epochs after which the next adversary, in turn, starts anew.")
     judge_every: int = Field(
-        default=5, ge=1, description="Epochs between checkpoints that freshly trained adversaries judge; and the last."
+        default=5,
+        ge=1,
+        description="Epochs between checkpoints that freshly trained adversaries score; the last one is scored too.",
     )
 
 
 class LabelOnly(Section):
-    """The floor: the predicted y alone leaves, drawn as that class's mean training reading or as a donor's."""
+    """The floor: the predicted y alone leaves, drawn as that class's mean training sample or as a donor's."""
 
-    kind: Literal["label-only"] = Field(description="Which perturber: send the predicted label and nothing else.")
+    kind: Literal["label-only"] = Field(description="The predicted label is sent and nothing else.")
     network: Literal["target", "small", "table1-wifi"] = Field(
-        default="target", description="The classifier that ships: D_y itself, or one of its own from the second slice."
+        default="target",
+        description="The classifier that ships: D_y itself, or one of its own, trained on the second slice.",
     )
     width: int = Field(default=16, ge=1, le=512, description="Channels of the first layer; `small` only.")
     picture: Literal["mean", "donor"] = Field(
         default="mean",
-        description='"mean": of the class; "donor": any real reading of the class, drawn anew each time.',
+        description='"mean": the mean of the class. "donor": a real sample of the class, drawn anew each time.',
     )
     donors: int = Field(
-        default=256, ge=1, le=4096, description="donor: readings of each class to draw from; a power of two."
+        default=256, ge=1, le=4096, description="donor: samples of each class to draw from, a power of two."
     )
     public_data: bool = Field(
-        default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
+        default=False, description="donor: the data set is public, so its samples may be shown to whoever receives x'."
     )
 
 
 class Codebook(Section):
-    """A codebook: an encoder's class and one of its codes, a channel between them, and a picture of the code."""
+    """A codebook: an encoder's class and one of its codes, a channel on the code, and a picture of it."""
 
-    kind: Literal["codebook"] = Field(description="Which perturber: class and code leave, as a picture of the code.")
+    kind: Literal["codebook"] = Field(
+        description="The predicted class and one of its codes are sent, as a picture of the code."
+    )
     keep: list[str] = Field(
         min_length=1,
-        description='What should survive: "pixels", "moments" (ink, slant, stroke), or attributes of the data set.',
+        description='What the codes should keep: "pixels", "moments" (ink, slant, stroke), attributes of the data set.',
     )
     codes: int = Field(default=32, ge=2, le=1024, description="Codes of each class of y.")
     method: Literal["funnel", "residual"] = Field(
         default="funnel",
-        description='How codes come about: "funnel" learns a head, "residual" counts on what z does not explain of T '
+        description='How codes are made: "funnel" learns a head; "residual" clusters what z does not explain of T '
         "(little data, many z).",
     )
     price: float = Field(
         default=4.0,
         ge=0,
-        description="lambda: squared distance of T (variance 1 in all) that one nat about z is worth.",
+        description="lambda: squared distance of T (variance 1 in all) that a nat about z is worth. Larger hides more.",
     )
     steps: int = Field(default=1400, ge=1, le=1_000_000, description="Steps of learning the codes.")
-    code_batch: int = Field(
-        default=1024, ge=0, description="Rows of a step; 0: all rows in every step, for small data."
-    )
+    code_batch: int = Field(default=1024, ge=0, description="Rows per step; 0: all rows in every step, for small data.")
     shrinkage: float = Field(
-        default=4.0, ge=0, description="Rows that P(c|y) counts for in P(c|z, y); 4 to 8 on small data."
+        default=4.0, ge=0, description="Rows that P(c|y) counts as in P(c|z, y); 4 to 8 on small data."
     )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="Of the code head; about 0.3 on small data.")
     learning_rate: float = Field(default=2e-3, gt=0, le=1, description="AdamW's first rate for the trunk.")
@@ -157,44 +166,50 @@ class Codebook(Section):
     width_of_head: int = Field(default=128, ge=1, le=4096, description="Hidden units of the code head.")
     channel: Literal["none", "lp", "independent"] = Field(
         default="none",
-        description='c\' for c: "none" sends c, "lp" the least noise under `bound`, "independent" draws anew; with '
-        '`hold = "track:7"` or by period it is "independent", and need not be said.',
+        description='How c becomes c\': "none" sends c, "lp" adds the least noise under `bound`, "independent" draws '
+        'anew. Where `hold` is a track or a period it is "independent" and may be left out.',
     )
-    bound: float = Field(default=0.1, ge=0, description="lp: how far log P(z|c') may be from log P(z), in nats.")
+    bound: float = Field(default=0.1, ge=0, description="lp: largest distance of log P(z|c') from log P(z), in nats.")
     synthesis: Literal["centroid", "donor", "decoder"] = Field(
         default="centroid",
-        description='"centroid": the mean of a code; "donor": a real reading of it; "decoder": pictures that a network '
+        description='"centroid": the mean of a code; "donor": a real sample of it; "decoder": pictures that a network '
         "drew from the code and noise.",
     )
     fewest_subjects: int = Field(
         default=10,
         ge=2,
-        description="centroid: at least so many different people in each mean; readings where no people are named.",
+        description="centroid: fewest different people in each mean; samples, where the data name no people.",
     )
     donors: int = Field(
-        default=16, ge=1, le=256, description="donor, decoder: pictures of each code to draw from; a power of two."
+        default=16, ge=1, le=256, description="donor, decoder: pictures of each code to draw from, a power of two."
     )
     decoder_steps: int = Field(default=1500, ge=1, le=1_000_000, description="decoder: steps of its training.")
-    latent: int = Field(default=8, ge=1, le=256, description="decoder: numbers of noise behind each picture.")
+    latent: int = Field(default=8, ge=1, le=256, description="decoder: random numbers behind each picture.")
     public_data: bool = Field(
-        default=False, description="donor: the data set is public, so that its records may be shown to whoever gets x'."
+        default=False, description="donor: the data set is public, so its samples may be shown to whoever receives x'."
     )
     copies: int = Field(
-        default=1, ge=1, le=64, description="Images: so many of each training reading, all but itself changed as below."
+        default=1,
+        ge=1,
+        le=64,
+        description="Images: copies of each training sample; all but the first are changed by the next three keys.",
     )
-    shift: int = Field(default=0, ge=0, le=32, description="Copies are moved by up to so many pixels each way.")
-    scale: float = Field(default=0.0, ge=0, le=0.5, description="Copies are larger or smaller by up to this share.")
+    shift: int = Field(default=0, ge=0, le=32, description="Copies are moved by up to this many pixels each way.")
+    scale: float = Field(default=0.0, ge=0, le=0.5, description="Copies are scaled by up to this share, up or down.")
     offset: float = Field(
-        default=0.0, ge=0, le=0.5, description="Copies are this share of the range brighter or darker, but for zeros."
+        default=0.0,
+        ge=0,
+        le=0.5,
+        description="Copies are brighter or darker by up to this share of the range; zeros stay.",
     )
     acknowledge: Literal["", "code-per-frame leaks"] = Field(
-        default="", description='What has to be stated for `hold = "frame"`; manifest and audit repeat it.'
+        default="", description='Must be stated for `hold = "frame"`; manifest and audit repeat it.'
     )
     hold: str = Field(
         default="none",
         pattern=r"^(none|frame|track:[1-9][0-9]{0,2}|period:[1-9][0-9]{0,3}s)$",
-        description='"none": single releases. Of a stream: "track:7", a class by seven votes and one draw for a track; '
-        '"period:600s", one draw for a class and clock period; "frame", a code for every frame.',
+        description='"none": samples that do not belong together. Of a stream: "track:7", a class by seven votes and '
+        'one draw per track; "period:600s", one draw per class and clock period; "frame", a code for every frame.',
     )
 
     @model_validator(mode="before")
@@ -219,19 +234,17 @@ class Codebook(Section):
 
 
 class _Linear(Section):
-    """What a cleaner and the mechanism it is compared with have alike: an operator, and the error it may make."""
+    """What a cleaner and the mechanism it is compared with share: an operator and the error it may make."""
 
     unbounded: ClassVar[bool] = True
 
-    eps: float = Field(
-        default=0.01, ge=0, description="The squared error of the wanted outputs that is allowed on each vector."
-    )
+    eps: float = Field(default=0.01, ge=0, description="Allowed squared error of the wanted outputs on each vector.")
     eps_per: Literal["label", "vector"] = Field(
         default="label", description="Whether `eps` is for each wanted output or for all of them together."
     )
     operator: str = Field(
         default="data",
-        description='Where A_d, which the predictor begins with, is from: "data" (least squares on the first slice), '
+        description='Where A_d, the predictor\'s first operator, is from: "data" (least squares on the first slice), '
         '"npy:FILE" (features, outputs), or "keras:FILE" (first Dense or Conv2D), relative to the recipe.',
     )
     ridge: float = Field(default=0.0, ge=0, description='Added to the diagonal by least squares; for `"data"` and A_c.')
@@ -248,36 +261,36 @@ class _Linear(Section):
 class Cleaner(_Linear):
     """A linear cleaner (paper 000): what the predictor's operator does not need of a vector does not leave."""
 
-    kind: Literal["cleaner"] = Field(description="Which perturber: a linear cleaner.")
+    kind: Literal["cleaner"] = Field(description="A linear cleaner.")
     method: Literal["exact", "approximate", "algorithm1"] = Field(
         default="algorithm1",
-        description="What goes first: the null space alone (`eps` counts as 0), what A_d weighs least, or what "
-        "is worth least to the predictor for what it is worth to the adversary.",
+        description="What is removed first: the null space alone (`eps` counts as 0), what A_d weighs least, or what "
+        "is worth least to the predictor per worth to the adversary.",
     )
 
 
 class Noise(_Linear):
     """Laplace noise on every feature with the error of a cleaner, to compare with. No differential privacy."""
 
-    kind: Literal["noise"] = Field(description="Which perturber: noise on every feature.")
+    kind: Literal["noise"] = Field(description="Laplace noise on every feature.")
 
 
 class Laplace(Section):
     """Discrete Laplace noise on every value: differentially private, and the same for y as for z."""
 
-    kind: Literal["laplace"] = Field(description="Which perturber: the Laplace mechanism.")
+    kind: Literal["laplace"] = Field(description="The Laplace mechanism.")
     eps: float | None = Field(
         default=None,
         ge=1e-3,
         le=100,
-        description="Of one value; for a whole reading it is that times the number of values. Left out: the smallest "
-        "of 0.01 to 10 at which Acc(D_y) keeps above `limits.target_accuracy` on validation.",
+        description="Epsilon of one value; that of a whole sample is this times the number of values. Left out: the "
+        "smallest of 0.01 to 10 at which Acc(D_y) stays above `limits.target_accuracy` on validation.",
     )
     levels: int = Field(
         default=255,
         ge=1,
         le=65536,
-        description="Steps between the smallest and the largest value; whole numbers of one range have their own.",
+        description="Steps between the smallest and the largest value; integers of one range have their own.",
     )
 
 

@@ -20,7 +20,7 @@ ALIASES = {name: f"{name}-prgan" for name in ("digits", "mnist", "wifi", "depth"
 BUILT_IN = (
     "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq",
 )  # edgeveil.trainer.datasets has each  # fmt: skip
-STREAMS = ("depth", "overhead")  # whose readings come from a camera, many of each person
+STREAMS = ("depth", "overhead")  # whose samples come from a camera, many of each person
 CERTIFIED = ("codebook", "label-only")  # kinds that send one of finitely many codes
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
@@ -28,12 +28,12 @@ Name = Annotated[str, Field(pattern=NAME)]
 
 
 class Data(Section):
-    """Which readings, and which two attributes of them."""
+    """Which samples, and which two of their attributes."""
 
     source: str = Field(
         description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq" '
-        '(files that you get once), "overhead" (simulated), or "npz:FILE" with arrays x, y, z (and labels); FILE is '
-        "relative to the recipe."
+        '(files that you download once), "overhead" (simulated), or "npz:FILE" with arrays x, y, z (and labels); '
+        "FILE is relative to the recipe."
     )
     target: Name = Field(
         description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
@@ -45,16 +45,16 @@ class Data(Section):
     wanted: int | None = Field(
         default=None,
         ge=1,
-        description="scene, wq, and npz with an array `labels`: how many labels, the first ones, are kept; the others "
-        "are confidential. Left out: 1 of scene and wq; of npz, the classes of y are kept and those of z confidential.",
+        description="scene, wq, and npz with an array `labels`: number of labels to keep, from the first; the others "
+        "are confidential. Left out: 1 for scene and wq; for npz the classes of y are kept, those of z confidential.",
     )
     homogeneous: bool = Field(
-        default=False, description="Cleaners: give every vector a last feature that is 1, as paper 000 does."
+        default=False, description="Cleaners: append a feature 1 to every vector, as paper 000 does."
     )
     public: bool = Field(
         default=False,
-        description="The data are public and may be passed on perturbed, as their licence or their people allow: "
-        "`edgeveil freeze` asks for it where it does not know.",
+        description="The data are public and may be passed on perturbed, as their licence or their people allow. "
+        "`edgeveil freeze` requires it for data that it does not know.",
     )
     low: float | None = Field(
         default=None, description="npz images: the value of x that becomes 0. Left out: 0, or the smallest in training."
@@ -72,7 +72,7 @@ class Data(Section):
 
 
 class TablePrior(Section):
-    """What the public knows, written down; what is left out is spread evenly (eq. 3)."""
+    """What the public knows, written down. What is left out is spread evenly (eq. 3)."""
 
     kind: Literal["table"] = Field(description="The prior is written in `table`.")
     table: dict[str, dict[str, float]] = Field(
@@ -99,17 +99,19 @@ class Classifiers(Section):
 
     architecture: Literal["small", "table1-mnist", "table1-wifi", "linear"] = Field(
         description="`table1-*` are Table 1 of the paper; `small` suits any image; `table1-wifi` is for vectors; "
-        "`linear`, for cleaners, is least squares, D_y on what the kept operator sees."
+        "`linear` (least squares) is for cleaners; there D_y sees the output of the kept operator."
     )
-    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's first rate; it falls to 0 as a cosine.")
+    learning_rate: float = Field(
+        default=1e-3, gt=0, le=1, description="Adam's first rate; it falls to 0 along a cosine."
+    )
     shift: int = Field(
-        default=0, ge=0, le=8, description="Images: training readings are moved by up to this many pixels each way."
+        default=0, ge=0, le=8, description="Images: training samples are moved by up to this many pixels each way."
     )
     patience: int = Field(default=10, ge=1, description="Epochs without a better validation loss before it stops.")
 
 
 class Quick(Section):
-    """What ``--budget quick`` takes instead: a trial in seconds."""
+    """Replaces ``[budget]`` under ``--budget quick``: a trial in seconds."""
 
     rows: int = Field(default=3000, ge=100, description="At most this many rows of data.")
     classifier_epochs: int = Field(default=3, ge=1, description="Epochs of D_y and of D_z.")
@@ -121,31 +123,30 @@ class Budget(Section):
 
     rows: int | None = Field(default=None, ge=100, description="At most this many rows of data; left out: all of them.")
     classifier_epochs: int = Field(ge=1, le=10000, description="Epochs of D_y and of D_z, at most.")
-    epochs: int = Field(ge=1, le=100000, description="Epochs of the perturber; one that ships D_y itself takes none.")
+    epochs: int = Field(ge=1, le=100000, description="Epochs of the perturber; unused where D_y itself ships.")
     batch: int = Field(default=128, ge=2, le=65536, description="Rows per training step.")
     quick: Quick = Field(default=Quick(), description="The budget under `--budget quick`.")
 
 
 class Certificate(Section):
-    """A certificate is asked for: only what sends one of finitely many codes has one."""
+    """Asks for a certificate. Only a perturber that sends one of finitely many codes has one."""
 
-    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="With which the bound holds.")
+    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="Confidence with which the bound holds.")
     tried: int = Field(
         default=1,
         ge=1,
         le=1_000_000,
-        description="How many configurations were ever compared on the test slice of this seed: they share the "
-        "confidence.",
+        description="Configurations ever compared on the test slice of this seed; they share the confidence.",
     )
     strata: list[str] = Field(
         default=[],
-        description="Attributes within which z is balanced by design (each light once per person): the null of the "
-        "certificate shuffles z within them.",
+        description="Attributes within which z is balanced by design (each light once per person). The "
+        "certificate's null shuffles z within them.",
     )
 
 
 class Limits(Section):
-    """What the result must meet; else the command ends with exit code 3 and keeps the run."""
+    """What the result must meet. Otherwise the command ends with exit code 3; the run is kept."""
 
     target_accuracy: float = Field(
         gt=0, le=1, description="Acc(D_y) that a checkpoint must reach on validation: the utility floor of section 6.2."
@@ -154,18 +155,18 @@ class Limits(Section):
         default=None,
         ge=0,
         le=100,
-        description="`edgeveil audit`: points that the best attack found may be over chance. Left out: not held to it.",
+        description="`edgeveil audit`: points over chance that the best attack found may reach. Left out: no limit.",
     )
     bits: float | None = Field(
         default=None,
         ge=0,
-        description="`edgeveil audit`: bits about z, beyond y, that any attack may learn per reading.",
+        description="`edgeveil audit`: bits about z beyond y that an attack may learn per sample. Left out: no limit.",
     )
     unseen_accuracy: float | None = Field(
         default=None,
         gt=0,
         le=1,
-        description="codebook: how often y-hat must be right on the worst person, by an encoder trained without them.",
+        description="codebook: accuracy of y-hat on the worst person, by an encoder trained without that person.",
     )
 
 
@@ -174,10 +175,10 @@ class Recipe(Section):
 
     name: Name = Field(description="Names the run and, later, the bundle: a-z, 0-9, dot, dash and underscore.")
     description: str = Field(default="", max_length=200, description="One line for people.")
-    seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Of slices, initial weights and batch order.")
-    data: Data = Field(description="The readings and their attributes.")
+    seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Seed of slices, initial weights and batch order.")
+    data: Data = Field(description="The samples and their attributes.")
     capture: Capture | None = Field(
-        default=None, description="How frames of a sensor become readings; left out where they are readings already."
+        default=None, description="How a sensor's frames become samples. Left out: they are samples already."
     )
     prior: Annotated[TablePrior | CountedPrior | UniformPrior, Field(discriminator="kind")] = Field(
         description="What the public knows of z given y."

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.trainer.audit import board_column
-from edgeveil.trainer.audit.sections.retained_table import score, useful
+from edgeveil.trainer.audit.sections.retained_table import retained_table, score
 from edgeveil.trainer.audit.text import percent
 
 FOLDER = Path(__file__).parent / "templates"
@@ -18,7 +18,12 @@ def render(card: Mapping[str, Any]) -> str:
     shown = {
         **card,
         "artefacts": [
-            {**one, "title": board_column.title(one), "board": list(board_column.as_lines(one)), "useful": useful(one)}
+            {
+                **one,
+                "title": board_column.title(one),
+                "board": list(board_column.as_lines(one)),
+                "useful": retained_table(one),
+            }
             for one in card["artefacts"]
         ],
     }

@@ -65,8 +65,8 @@ def _collateral(part: Mapping[str, Any]) -> Iterator[str]:
     if not useful:
         return
     found = useful["perturbed"]
-    yield f"  trained on what leaves, y on clean readings: {score(found['train_on_it']['y'])}"
-    yield f"  told apart from raw readings: {score(found['told_apart'])} (50 % is perfect; of donors it proves nothing)"
+    yield f"  trained on what leaves, y on clean samples: {score(found['train_on_it']['y'])}"
+    yield f"  told apart from raw samples: {score(found['told_apart'])} (50 % is perfect; of donors it proves nothing)"
     for row in part["leakage_about_others"]:
         kept = "" if row["kept"] is None else f", x to x' {score(row['kept'])}"
         asked = ", asked for by the recipe" if row["named_by_recipe"] else ""

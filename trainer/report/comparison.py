@@ -1,4 +1,4 @@
-"""Several perturbers of the same readings in one picture: what leaves, who reads z from it, and what else it keeps."""
+"""Several perturbers of the same samples in one picture: what leaves, who reads z from it, and what else it keeps."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ GREY, GOOD, BAD = "#4a4f54", INKS[2], INKS[1]
 class Row:
     """One perturber: its name, what leaves (n, height, width, channels), and what was found about it.
 
-    ``part`` is its audit, or the ``label_only`` of one; None for the readings themselves. ``kept`` is the correlation
-    within y between x and x' by property; None where nobody measured it, as for the readings themselves.
+    ``part`` is its audit, or the ``label_only`` of one; None for the samples themselves. ``kept`` is the correlation
+    within y between x and x' by property; None where nobody measured it, as for the samples themselves.
     """
 
     title: str
@@ -68,7 +68,7 @@ def fixed_accuracy(part: Mapping[str, Any]) -> float:
 
 
 def draw(spec: InputSpec, rows: Sequence[Row], *, target: str, sensitive: str, raw: Mapping[str, Any]) -> bytes:
-    """The picture as PNG. ``raw`` are the rates of D_y and D_z on the readings themselves, as an audit has them."""
+    """The picture as PNG. ``raw`` are the rates of D_y and D_z on the samples themselves, as an audit has them."""
     import matplotlib
     from matplotlib.figure import Figure
 

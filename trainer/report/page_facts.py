@@ -12,7 +12,7 @@ from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.document import same
-from edgeveil.trainer.audit.sections.retained_table import useful
+from edgeveil.trainer.audit.sections.retained_table import retained_table
 from edgeveil.trainer.audit.verdict import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
 
 VERDICTS = {
@@ -21,9 +21,9 @@ VERDICTS = {
     NOT_HIDDEN: ("bad", "Not hidden from an adversary who retrains"),
 }
 GROUPS = (
-    ("adaptive", "Adaptive: trained on perturbed readings. The evidence."),
+    ("adaptive", "Adaptive: trained on perturbed samples. The evidence."),
     ("fixed", "Fixed: the classifier the perturber was trained against. Shows that training worked, nothing more."),
-    ("transfer", "Transfer: another architecture, trained on clean readings."),
+    ("transfer", "Transfer: another architecture, trained on clean samples."),
 )
 
 
@@ -47,7 +47,7 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
         "verdict": words,
         "sentence": sentence(audit),
         "groups": groups(audit),
-        "useful": useful(audit),
+        "useful": retained_table(audit),
         "also_not_tested": also,
         "provenance": [
             ("Data", f"{data['name']}: {', '.join(f'{n:,} {name}' for name, n in data['rows'].items())} rows"),

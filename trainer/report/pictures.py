@@ -1,4 +1,4 @@
-"""Readings and curves as images inside the page: data URIs, so that the report is one file."""
+"""Samples and curves as images inside the page: data URIs, so that the report is one file."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report import page_facts
 from edgeveil.trainer.report import pictures as drawing
@@ -30,7 +31,7 @@ def write_report(
 ) -> Path:
     """Write the page about a finished run, its audited export folder and, where given, its bundle and bench.json.
 
-    ``pictures`` also shows raw readings beside perturbed ones: they are somebody's data, so it has to be asked for.
+    ``pictures`` also shows raw samples beside perturbed ones: they are somebody's data, so it has to be asked for.
     ``comparison`` is a PNG of ``edgeveil.trainer.report.comparison`` and what it says in words.
     Raises ``BadInput`` where the export was not audited or a file is not what it should be.
     """
@@ -63,7 +64,7 @@ def write_report(
 
 
 def shown(run: Any, folder: Any, audit: Mapping[str, Any], *, raw: bool) -> dict[str, Any]:
-    """A dozen test readings as they leave the audited artefact; with ``raw`` what they were before."""
+    """A dozen test samples as they leave the audited artefact; with ``raw`` what they were before."""
     dataset = run.dataset()
     if dataset.input.kind != "image" or not _frames(folder):
         return {"pictures": None, "pictures_raw": raw, "pictures_note": ""}
@@ -81,18 +82,18 @@ def shown(run: Any, folder: Any, audit: Mapping[str, Any], *, raw: bool) -> dict
         for i in range(len(some))
     ]
     note = (
-        "Test readings and what leaves the device in their place, through the audited artefact."
+        "Test samples and what leaves the device in their place, through the audited artefact."
         if raw
-        else "Test readings as they leave the device. What they were before is shown only when asked for (--pictures)."
+        else "Test samples as they leave the device. What they were before is shown only when asked for (--pictures)."
     )
     return {"pictures": pairs, "pictures_raw": raw, "pictures_note": note}
 
 
 def through(folder: Any, artefact: str, x: np.ndarray) -> np.ndarray:
-    """The frames (n, ...) that leave an export in the place of readings ``x`` (n, ...), through one artefact."""
+    """The frames (n, ...) that leave an export in the place of samples ``x`` (n, ...), through one artefact."""
     from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 
-    pipeline = load_pipeline(folder.manifest, folder.members, artefact)
+    pipeline = load_pipeline(parse(folder.manifest), folder.members, artefact)
     try:
         return pipeline.run(x)[_frames(folder)[0]]
     finally:

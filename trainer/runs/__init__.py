@@ -1,0 +1,1 @@
+"""Runs: the folder of one training, its checkpoints and its perturber."""

@@ -1,4 +1,4 @@
-"""Where a training stands, in one file: every variable of its networks and optimisers, and a few facts."""
+"""A checkpoint of a training in one file: every variable of its networks and optimisers, and a few facts."""
 
 from __future__ import annotations
 

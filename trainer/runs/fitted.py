@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.recipe.renamed import KINDS
+from edgeveil.trainer.runs.prediction import predict
 
 HIDES_NOTHING = (
     "Train it with more `budget.epochs`, a larger `perturber.distance` (where the recipe has one) or another `seed`."
@@ -56,12 +58,12 @@ class FittedPerturber:
         }
 
     def perturb(self, x: np.ndarray, tracks: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Readings (n, ...) in, every output (n, ...) out by name, through the board's own pipeline code on Keras.
+        """Samples (n, ...) in, every output (n, ...) out by name, through the board's own pipeline code on Keras.
 
         ``tracks`` (n,) says whose frames of a stream they are, in order of time; None: each stands for a whole track.
         """
         pipeline = Pipeline(
-            self.description(),
+            parse(self.description()),
             tables=dict(self.tables),
             runners=self.runners(),
         )
@@ -115,7 +117,7 @@ def output_stage(spec: InputSpec) -> dict[str, Any]:
 
 
 def frame_output(spec: InputSpec) -> dict[str, Any]:
-    """The output that is a perturbed reading."""
+    """The output that is a perturbed sample."""
     return {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": list(spec.shape), "dtype": spec.dtype}
 
 
@@ -152,8 +154,8 @@ class KerasRunner:
         """Named float32 batches (n, ...) in, named batches out."""
         names = [t.name for t in self._model.inputs]
         values = [inputs[name] for name in names]
-        out = self._model.predict(values[0] if len(values) == 1 else values, batch_size=self._batch, verbose=0)
-        outs = out if isinstance(out, (list, tuple)) else [out]
+        out = predict(self._model, values, batch=self._batch)
+        outs = out if isinstance(out, list) else [out]
         return dict(zip(self._model.output_names, (np.asarray(o) for o in outs)))
 
 

@@ -1,4 +1,4 @@
-"""Where a training writes how it goes. A ``Run`` is one; whoever calls ``fit`` without a run brings another."""
+"""The log of a training. A ``Run`` is one; a caller without a run gives another."""
 
 from __future__ import annotations
 

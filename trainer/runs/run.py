@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -37,6 +36,7 @@ from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
 from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.checkpoints import Checkpoint
+from edgeveil.trainer.runs.versions import package_versions
 
 PACKAGES = ("edgeveil", "tensorflow", "tensorflow-cpu", "keras", "numpy", "scikit-learn")
 
@@ -74,7 +74,7 @@ class Run:
             "budget": budget,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "seed": recipe.seed,
-            "versions": _versions(),
+            "versions": {"python": platform.python_version(), **package_versions(PACKAGES)},
             "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "system": platform.system()},
             "data_sha256": _digest(dataset),
             "wall_time_s": {},
@@ -279,13 +279,3 @@ def _digest(dataset: Dataset) -> str:
         h.update(f"{array.dtype}{array.shape}".encode())
         h.update(np.ascontiguousarray(array).data)
     return h.hexdigest()
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found

@@ -176,7 +176,7 @@ def _remark(look: dict[str, Look]) -> str:
 
 
 def _apart(dataset: Dataset) -> float:
-    """The mean Euclidean distance between two training readings in the unit cube."""
+    """The mean Euclidean distance between two training samples in the unit cube."""
     part = dataset.part("perturber")
     u = dataset.unit(part.x[:1000]).reshape(min(len(part), 1000), -1)
     return float(np.linalg.norm(u - np.roll(u, 1, axis=0), axis=1).mean())

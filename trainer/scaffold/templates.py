@@ -30,7 +30,7 @@ GENERATOR = """\
 [perturber]
 kind = "{kind}"{why}
 alpha = 10.0          # weight of keeping y and hiding z against looking real; larger hides more
-distance = {distance:<10} # how far a reading may move at no cost; two readings lie {apart:.2f} apart{rounded}
+distance = {distance:<10} # a sample may move this far at no cost; two samples are {apart:.2f} apart{rounded}
 
 [perturber.generator]
 architecture = "{architecture}"
@@ -42,13 +42,13 @@ WHY = {
     "ap": "           # PR-GAN without its target classifier (section 6.2 of the paper)",
     "minimax": "      # PR-GAN against adversaries that keep learning on what it makes",
 }
-ROUNDED = "\nstraight_through = true # few levels: the losses see a reading rounded, as it is sent"
+ROUNDED = "\nstraight_through = true # few levels: the losses see samples rounded, as they are sent"
 
 CODEBOOK = """\
-# What leaves is the class and one of a few codes, so it can be counted: see [certificate].
+# The class and one of a few codes are sent, so they can be counted: see [certificate].
 [perturber]
 kind = "codebook"
-keep = ["pixels"]     # what of a reading should survive: "pixels" (its values), "moments" of pictures, attributes
+keep = ["pixels"]     # what the codes should keep of a sample: "pixels" (its values), "moments" of pictures, attributes
 codes = {codes:<13} # of each class; more keep more, and need more rows
 price = 4.0           # what a code may not say of z; larger hides more
 steps = {steps}
@@ -60,19 +60,19 @@ code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}
 tried = 1
 """
 LITTLE = "\nshrinkage = 8.0\ndropout = 0.3\nweight_decay = 0.1"
-DONOR = 'synthesis = "donor"   # a reading of somebody who consents (array `consent`) leaves in the place of another\'s'
+DONOR = 'synthesis = "donor"   # a sample of somebody who consents (array `consent`) leaves in the place of another\'s'
 CENTROID = """\
-synthesis = "centroid" # the mean of readings of at least so many different people leaves
+synthesis = "centroid" # the mean of samples of at least so many different people leaves
 fewest_subjects = {fewest}"""
 
 PLAIN = {
     "label-only": """\
-# The floor: D_y ships, and what it reads is all that leaves, drawn as that class's mean.
+# The floor: D_y ships, and its prediction is all that is sent, drawn as that class's mean.
 [perturber]
 kind = "label-only"
 """,
     "laplace": """\
-# eps is looked for: the smallest at which D_y keeps above the floor of [limits].
+# eps is searched: the smallest at which D_y stays above the floor of [limits].
 [perturber]
 kind = "laplace"
 """,
@@ -99,7 +99,7 @@ class Section:
 
 
 def section(kind: str, dataset: Dataset, *, apart: float) -> Section:
-    """Settings that such data were found to need; ``apart`` is the mean distance of two readings in the unit cube.
+    """Settings that such data were found to need; ``apart`` is the mean distance of two samples in the unit cube.
 
     Raises ``BadInput`` for a kind that is none, or that these data cannot have.
     """
@@ -123,11 +123,9 @@ def _generated(kind: str, dataset: Dataset, apart: float) -> str:
         more = f"\nhalvings = {1 if side < 16 else 2 if side < 64 else 3}"
     elif kind == "minimax":
         clipped = False
-        more = (
-            "\nlatent = 16           # all goes through so few numbers: what passes x by is what a new adversary reads"
-        )
+        more = "\nlatent = 16           # bottleneck for all of x: what bypasses it is what a new adversary reads"
     if clipped:
-        more += '\nclip = "returns"      # a value pushed out of the range finds back, or all may end up black'
+        more += '\nclip = "returns"      # a clipped value keeps its gradient, or all may end up black'
     coarse = np.dtype(spec.dtype).kind in "iu" and float(np.max(spec.span)) <= 4
     return GENERATOR.format(
         kind=kind,

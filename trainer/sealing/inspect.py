@@ -28,7 +28,7 @@ class View:
 
     def document(self) -> dict[str, Any]:
         """The same as ``text`` says, as one JSON document."""
-        manifest = self.bundle.manifest
+        manifest = self.bundle.manifest.document
         document = {
             "verified": True,
             "name": manifest["name"],
@@ -50,7 +50,7 @@ class View:
         return "\n".join(_printable(line) for line in lines)
 
     def _head(self) -> Iterator[str]:
-        manifest, members = self.bundle.manifest, self.bundle.members
+        manifest, members = self.bundle.manifest.document, self.bundle.members
         if self.bundle.development:
             yield f"*** {DEVELOPMENT} ***"
         yield f"{manifest['name']}: signature, manifest and all {len(members)} members verified"
@@ -59,7 +59,7 @@ class View:
             yield NOT_AUDITED
 
     def _body(self) -> Iterator[str]:
-        manifest = self.bundle.manifest
+        manifest = self.bundle.manifest.document
         perturber, source, provenance = manifest["perturber"], manifest["input"], manifest["provenance"]
         yield ""
         yield f"  perturber  {perturber['kind']}: keeps {perturber['target']}, hides {perturber['sensitive']}"
@@ -90,7 +90,7 @@ class View:
         if card is None:
             yield f"privacy card: {NOT_AUDITED}"
             return
-        yield f"privacy card, measured on {', '.join(self.bundle.manifest['privacy']['speaks_of'])}"
+        yield f"privacy card, measured on {', '.join(self.bundle.manifest.privacy.speaks_of)}"
         try:
             yield from as_lines(card)
         except (LookupError, TypeError, ValueError, AttributeError):
@@ -99,13 +99,13 @@ class View:
             yield f"  NOT audited: {', '.join(self._not_audited())}"
 
     def _member(self, key: str) -> Any:
-        name = self.bundle.manifest["privacy"][key]
+        name = self.bundle.manifest.document["privacy"][key]
         return None if name is None else strict_json.loads(self.bundle.members[name])
 
     def _not_audited(self) -> list[str]:
-        models = self.bundle.manifest["models"].values()
-        variants = {variant for model in models for variant in model["artefacts"]} or {NO_MODEL}
-        return sorted(variants - set(self.bundle.manifest["privacy"]["speaks_of"]))
+        models = self.bundle.manifest.models.values()
+        variants = {variant for model in models for variant in model.artefacts} or {NO_MODEL}
+        return sorted(variants - set(self.bundle.manifest.privacy.speaks_of))
 
 
 def inspect(bundle: Path, trust: Path) -> View:

@@ -44,11 +44,11 @@ def _entry(path: Path, signer: Signer) -> dict[str, object]:
     data = read_file(str(path))
     bundle = read_bundle(data, Trust([signer.key], audience=_audience(data)))
     return {
-        "name": bundle.manifest["name"],
+        "name": bundle.manifest.name,
         "manifest_sha256": bundle.manifest_sha256,
         "sha256": hashlib.sha256(data).hexdigest(),
         "size": len(data),
-        "security_version": bundle.manifest["security_version"],
+        "security_version": bundle.manifest.security_version,
         "url": path.name,
     }
 

@@ -1,1 +1,1 @@
-"""The frontier: many settings of many perturbers, each trained and attacked, leakage against what is kept."""
+"""The sweep: many settings of many perturbers, each trained and attacked, as a frontier of leakage and utility."""

@@ -1,4 +1,4 @@
-"""``--axis recipe.key=v1,v2``: which points of which recipes, every one checked against the recipe's schema first."""
+"""``--axis recipe.key=v1,v2``: the points of a sweep, each checked against the recipe's schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where points are worked: in processes of this machine, or on a Ray cluster."""
+"""Engines that measure points: processes of this machine, or a Ray cluster."""
 
 from __future__ import annotations
 

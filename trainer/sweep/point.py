@@ -1,4 +1,4 @@
-"""One point of a frontier: train what the recipe says, attack what it lets out, measure what it keeps.
+"""One point of a frontier: train what the recipe says, attack its output, measure its utility.
 
 Measured are the run's own networks on the test slice, so that hundreds of points can be compared; what ships is audited
 by ``edgeveil audit`` on the exported artefact.
@@ -49,11 +49,11 @@ def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attack
     Trains in ``out/runs`` and shares D_y and D_z by ``out/classifiers``, one process at a time. ``attacks`` is
     ``codes``, ``quick``, ``all``, or ``auto``: ``codes`` where few codes leave, else ``quick``.
     """
-    lent = classifiers(recipe, out, budget=budget)
+    lent = shared_classifiers(recipe, out, budget=budget)
     run, limit_met = lent, True
     try:
         if not floor:
-            run, limit_met = _trained(recipe, out, lent, budget=budget)
+            run, limit_met = _train(recipe, out, lent, budget=budget)
     except EdgeVeilError as error:
         return {"failed": str(error)}
     dataset, two = run.dataset(), lent.classifiers()
@@ -64,14 +64,14 @@ def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attack
     return {**figures, "limit_met": limit_met, "training_s": spent, "versions": versions, "machine": machine}
 
 
-def classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
+def shared_classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
     """A run with D_y and D_z for this recipe's data, slices and seed: trained by whoever needs them first."""
     shared = recipe.with_budget(budget)
     what = shared.model_dump(include={"data", "prior", "classifiers", "seed"})
     what |= shared.budget.model_dump(include={"rows", "batch", "classifier_epochs"})
     text = json.dumps([what, recipe.perturber.unbounded], sort_keys=True)
     folder = out / "classifiers" / hashlib.sha256(text.encode()).hexdigest()[:12]
-    with _alone(folder):
+    with _locked(folder):
         if not (folder / "run.json").is_file():
             Run.create(folder, recipe, budget=budget)
         run = Run.open(folder)
@@ -153,7 +153,7 @@ def correlation(value: float, units: int) -> dict[str, float]:
     return {"correlation": value, "low": float(np.tanh(middle - half)), "high": float(np.tanh(middle + half))}
 
 
-def _trained(recipe: Recipe, out: Path, lent: Run, *, budget: str) -> tuple[Run, bool]:
+def _train(recipe: Recipe, out: Path, lent: Run, *, budget: str) -> tuple[Run, bool]:
     digest = hashlib.sha256((recipe.model_dump_json() + budget).encode()).hexdigest()[:12]
     folder = out / "runs" / digest
     resume = (folder / "run.json").is_file()
@@ -183,7 +183,7 @@ def _families(attacks: str, kind: str, problem: Problem) -> tuple[Adversary, ...
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """One process at a time for ``folder``, on this machine and on file systems that lock."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{folder}.lock").open("w") as file:

@@ -1,0 +1,1 @@
+"""Training loops that perturbers share: classifiers, epochs, checkpoint scores."""

@@ -1,4 +1,4 @@
-"""What checkpoints are chosen by: D_y and D_z on perturbed readings, the distance to MED, and how far x' is from x."""
+"""The score of a checkpoint: D_y and D_z on perturbed samples, the distance to MED, and that of x' to x."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.training.classifiers import predict
+from edgeveil.trainer.runs.prediction import predict
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.schema import Classifiers
 from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.runs.run import Run
 
 NAMES = ("target", "sensitive")
 
 
 def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None = None) -> Any:
-    """An untrained classifier for readings of ``spec``. Raises ``BadInput`` where the two do not go together."""
+    """An untrained classifier for samples of ``spec``. Raises ``BadInput`` where the two do not go together."""
     from edgeveil.models import classifiers
 
     if (architecture == "table1-wifi") != (spec.kind == "vector"):
@@ -145,11 +146,6 @@ def evaluate(model: Any, u: np.ndarray, labels: np.ndarray) -> tuple[float, floa
     logits -= logits.max(axis=1, keepdims=True)
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     return float(-log_p[np.arange(len(labels)), labels].mean()), float((logits.argmax(axis=1) == labels).mean())
-
-
-def predict(model: Any, u: np.ndarray, *, batch: int = 1024) -> np.ndarray:
-    """The model's output for unit-cube readings (n, ...), float32."""
-    return np.concatenate([np.asarray(model(u[i : i + batch], training=False)) for i in range(0, len(u), batch)])
 
 
 def save_keras(model: Any, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Epochs of a perturber's training: go on from the last one, stop where it diverges, keep the best by a rule."""
+"""The epochs of a perturber's training: resume, stop where it diverges, keep the best checkpoint."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.linear.problem import known
+from edgeveil.trainer.linear.linear_problem import linear_problem
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import NAMES, evaluate, save_keras
@@ -26,7 +26,7 @@ def train_linear(run: Run) -> None:
         path = run.folder / "classifiers" / f"{name}.keras"
         if path.is_file():
             continue
-        operator = known(section, dataset).a_d if name == "target" else None
+        operator = linear_problem(section, dataset).a_d if name == "target" else None
         seen = x if operator is None else x @ operator
         centre, share = seen.mean(axis=0), np.eye(len(classes))[labels]
         weights = np.linalg.lstsq(seen - centre, share - share.mean(axis=0), rcond=None)[0]

@@ -1,4 +1,4 @@
-"""Straight-through rounding: in training the losses see readings as they are sent, and the slope passes as if nothing
+"""Straight-through rounding: in training the losses see samples as they are sent, and the slope passes as if nothing
 had been rounded.
 
 Readings of few levels (WiFi: an access point is seen or not) need it: what a network makes of 0.3 says nothing of what
@@ -17,14 +17,14 @@ from edgeveil.trainer.datasets.base import InputSpec
 
 
 def identity(v: Any) -> Any:
-    """v as it is: for readings of so many levels that rounding is not felt."""
+    """v as it is: for samples of so many levels that rounding is not felt."""
     return v
 
 
 def straight_through(spec: InputSpec) -> Callable[[Any], Any]:
     """A function of v (n, *shape) in the unit cube: rounded to the steps of ``spec``'s whole numbers, with slope 1.
 
-    Raises ``BadInput`` where the readings are not whole numbers.
+    Raises ``BadInput`` where the samples are not whole numbers.
     """
     if np.dtype(spec.dtype).kind not in "iu":
         raise BadInput(

@@ -8,7 +8,7 @@ import ssl
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sinks.network.sink import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.network.tls import FILES, context
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
 

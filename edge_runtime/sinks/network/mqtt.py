@@ -16,7 +16,7 @@ from typing import Any, Deque, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.sinks.network import homeassistant
-from edgeveil.edge_runtime.sinks.network.sink import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.network.tls import FILES, context
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
 

@@ -7,7 +7,7 @@ import struct
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sinks.network.sink import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.uri import address
 
 _LENGTH = struct.Struct(">I")

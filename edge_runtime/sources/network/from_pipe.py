@@ -1,4 +1,4 @@
-"""The inside's end of a network camera: what the fetching process (``process.py``) sends, decoded here."""
+"""The inside's end of a network camera: what the fetching process (``fetch.py``) sends, decoded here."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
+from edgeveil.edge_runtime.sources.network.fetch import DROPPED, FAILED, JPEG, MESSAGE, READING
 from edgeveil.edge_runtime.sources.network.http import MAX_JPEG_BYTES, decode
-from edgeveil.edge_runtime.sources.network.process import DROPPED, FAILED, JPEG, MESSAGE, READING
 
 _FAILURES = {"Stalled": Stalled, "Unsupported": Unsupported, "Missing": Unsupported}
 _REASONS = ("unreadable", "shape", "dtype")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sweep.axes import Axis
-from edgeveil.trainer.sweep.run import sweep
+from edgeveil.trainer.sweep.sweep import sweep
 from scripts.reproduce import record
 
 RESULTS = Path("docs/results/privacy")

@@ -31,6 +31,7 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries
@@ -124,10 +125,10 @@ def pipeline(run: Run, export: ExportFolder | None, artefact: str) -> Pipeline:
     sent = {"name": "sent", "kind": "code", "tensor": tensor, "shape": [], "dtype": "int64"}
     if export is not None and artefact != KERAS:
         manifest = {**export.manifest, "outputs": [*export.manifest["outputs"], sent]}
-        return load_pipeline(manifest, export.members, artefact)
+        return load_pipeline(parse(manifest), export.members, artefact)
     description: dict[str, Any] = {**fitted.description(), "outputs": [*fitted.outputs, sent]}
     runners = {name: KerasRunner(model) for name, model in fitted.models.items()}
-    return Pipeline(description, tables=dict(fitted.tables), runners=runners)
+    return Pipeline(parse(description), tables=dict(fitted.tables), runners=runners)
 
 
 def measured(run: Run, through: Pipeline, *, tried: int | None = None) -> tuple[dict[str, Any], Mapping[str, Any]]:

@@ -23,9 +23,10 @@ import numpy as np
 
 from edgeveil.devices.latency.calibration import Row, published
 from edgeveil.devices.latency.estimate import FARTHEST, LEAST_NETWORKS, SHARE, Network, at_least, by_reference, estimate
-from edgeveil.devices.latency.regression import USUAL, Regression, chosen, scored
+from edgeveil.devices.latency.regression import Regression
 from edgeveil.trainer.report.bench import write_guide
 from scripts.reproduce import record
+from scripts.reproduce.estimator.variants import USUAL, chosen, scored, spreads
 
 RESULT = Path("docs/results/bench/estimator.json")
 GUIDE = Path("docs/results/estimator.md")
@@ -141,7 +142,7 @@ def main() -> int:
         "variants": _variants(rows, found["regression"]),
         "bounds": _bounds(found["regression"]),
         "repeats": _repeats(rows),
-        "spreads_of_the_whole_table": Regression(rows).spreads(),
+        "spreads_of_the_whole_table": spreads(Regression(rows)),
         "misses": _misses(found["regression"]),
     }
     record.write(options.out, script.path, document)
@@ -225,4 +226,4 @@ def _misses(found: list[dict[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    record.run(main)
+    sys.exit(main())

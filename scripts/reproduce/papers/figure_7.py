@@ -15,7 +15,7 @@ from typing import Any
 
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sweep.axes import Axis
-from edgeveil.trainer.sweep.run import sweep
+from edgeveil.trainer.sweep.sweep import sweep
 from scripts.reproduce import record
 
 RECORD = Path("docs/results/privacy/frontier-fig-7.json")

@@ -35,6 +35,7 @@ from edgeveil.edge_runtime.capture.crops import Capture
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.ipc.pipe import Pipe, widen
 from edgeveil.edge_runtime.ipc.record import Layout
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from scripts.reproduce import record
@@ -114,14 +115,15 @@ def perturber(model: Any, spec: dict[str, Any], precision: str) -> Perturber:
         "models": {"generator": {"macs": cost.macs, "parameters": cost.parameters, "artefacts": {artefact: entry}}},
         "privacy": {"file": None, "speaks_of": {}},
     }
-    pipeline = Pipeline(manifest, tables={}, runners={"generator": open_backend("tflite", data, entry, threads=1)})
-    return Perturber(Bundle(manifest, {}, "", "", False), pipeline, artefact, 0.0)
+    made = parse(manifest)
+    pipeline = Pipeline(made, tables={}, runners={"generator": open_backend("tflite", data, entry, threads=1)})
+    return Perturber(Bundle(made, {}, "", "", False), pipeline, artefact, 0.0)
 
 
 def loop_rate(made: Perturber, seconds: float) -> tuple[float, float]:
     """Frames a second and seconds of processor time a frame, from frames that are there into a pipe that is emptied."""
     cpu = time.process_time()
-    found = whole_loop.measure(made, protocol.synthetic_frames(made.manifest["input"]), seconds)
+    found = whole_loop.measure(made, protocol.synthetic_frames(made.manifest.input), seconds)
     return found["fps"], (time.process_time() - cpu) / found["count"]
 
 
@@ -137,7 +139,7 @@ def bare_rate(made: Perturber, seconds: float) -> tuple[float, float]:
 
 def beside_rate(made: Perturber, seconds: float, busy_s: float, period_s: float) -> float:
     """Runs of the bare interpreter a second while a stranger works ``busy_s`` of every ``period_s`` (s)."""
-    size = int(np.prod(made.manifest["input"]["shape"]))
+    size = int(np.prod(made.manifest.input.shape))
     words = [sys.executable, "-c", STRANGER, str(busy_s), str(period_s), str(size)]
     with subprocess.Popen(words) as stranger:
         try:
@@ -158,7 +160,7 @@ def row(name: str, made: Perturber, turns: int, seconds: float) -> dict[str, Any
     bare, loop = (statistics.median(rate for rate, _ in one) for one in zip(*pairs, strict=True))
     bare_cpu, loop_cpu = (min(cpu for _, cpu in one) for one in zip(*pairs, strict=True))
     loops = [loop[0] for _, loop in pairs]
-    model = made.manifest["models"]["generator"]
+    model = made.manifest.document["models"]["generator"]
     return {
         "input": name,
         "artefact": made.artefact,
@@ -188,14 +190,14 @@ def apart(made: dict[str, Perturber]) -> dict[str, float]:
     scene = Scene(seed=0, people=2, shape=(424, 512))
     depths = [scene.frame(second / 3) for second in range(24)]
     data = cv2.imencode(".png", depths[0])[1]
-    capture = Capture(_depth_manifest())
+    capture = Capture(parse(_depth_manifest()))
     result = {
         "decode_png_424x512_16bit": _time(lambda _: cv2.imdecode(data, cv2.IMREAD_UNCHANGED)),
         "crop_people_of_424x512": _time(lambda n: capture.frames(RawFrame(depths[n % len(depths)], n))),
     }
     for name, one in made.items():
-        layout = Layout(one.manifest["outputs"])
-        frame = one.perturb(protocol.synthetic_frames(one.manifest["input"])[0])
+        layout = Layout(one.manifest.document["outputs"])
+        frame = one.perturb(protocol.synthetic_frames(one.manifest.input)[0])
         read, write = os.pipe()
         widen(write)
         drain = subprocess.Popen([sys.executable, "-c", DRAIN], stdin=read)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.benchmark import ARTEFACTS, _suffix, of_file
+from edgeveil.trainer.benchmark import ARTEFACTS, _suffix, model_file
 
 # name here: Keras's builder, or None for our own. Each takes 224 x 224 x 3.
 PEERS = {
@@ -26,7 +26,7 @@ def peer(name: str, cache: Path) -> list[dict[str, Any]]:
     folder = cache / name
     if not (folder / "done").exists():
         _build(name, folder)
-    found = [of_file(folder / f"{artefact}{_suffix(artefact)}") for artefact in ARTEFACTS]
+    found = [model_file(folder / f"{artefact}{_suffix(artefact)}") for artefact in ARTEFACTS]
     return [{**one, "name": name, "artefact": artefact} for one, artefact in zip(found, ARTEFACTS, strict=True)]
 
 

@@ -155,14 +155,14 @@ def metrics(port: int) -> dict[str, float]:
 def costs(bundle: Path, trust: Path, recording: Path, frames: int = 120) -> dict[str, Any]:
     """Milliseconds of each step alone, in this process, on frames that are read beforehand: p50 and p99."""
     with Perturber.open(str(bundle), trust=str(trust)) as perturber:
-        manifest = perturber.manifest
+        manifest = perturber.manifest.document
         source, decode = open_source(f"images:{recording}", manifest["input"], manifest["capture"]), []
         read = []
         for _ in range(frames):
             start = time.perf_counter()
             read.append(source.next())
             decode.append(time.perf_counter() - start)
-        capture, crop, perturb = Capture(manifest), [], []
+        capture, crop, perturb = Capture(perturber.manifest), [], []
         for turn in range(2):
             for frame in read:
                 start = time.perf_counter()
@@ -189,7 +189,7 @@ def costs(bundle: Path, trust: Path, recording: Path, frames: int = 120) -> dict
 def replay(bundle: Path, trust: Path, recording: Path, seconds: float, cores: list[int]) -> dict[str, Any]:
     """Run the service on ``cores`` for so long; what went in, what came out, what arrived, and its memory."""
     with Perturber.open(str(bundle), trust=str(trust)) as perturber:
-        manifest, info = perturber.manifest, perturber.info
+        manifest, info = perturber.manifest.document, perturber.info
     with tempfile.TemporaryDirectory() as scratch, broker(Path(scratch)) as port:
         subscriber = Subscriber(port, manifest)
         with socket.socket() as free:

@@ -17,7 +17,7 @@ from typing import Any
 from edgeveil.devices.transports.serial import SerialTransport
 from edgeveil.edge_runtime import machine
 from scripts.reproduce import record
-from tests.support import lossy_serial_line
+from tests.support.boards import lossy_serial_line
 
 RATE = 11_520  # bytes a second at 115,200 baud, 8N1
 RESULT = Path("docs/results/devices/serial.json")

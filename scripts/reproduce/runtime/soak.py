@@ -7,7 +7,6 @@ A TCP sink on this machine counts what leaves and when. Records docs/results/ben
 """
 
 import ctypes
-import itertools
 import json
 import os
 import signal
@@ -101,19 +100,28 @@ def install(*seed: int) -> None:
     sources.open_source = open_source
 
 
-def commands(seed: int) -> Callable[[str], list[str]]:
-    """As ``process_table.command``, with this file's source; every process that is started has faults of its own."""
-    started = itertools.count()
+def commands(seed: int, folder: str) -> Callable[[str], list[str]]:
+    """As ``process_table.command``, with this file's source; every start of a process has faults of its own.
+
+    ``folder`` is empty at first, and counts the starts.
+    """
 
     def command(module: str) -> list[str]:
         code = (
             f"import sys; sys.path[:1] = [{str(ROOT)!r}]; "
-            f"from scripts.reproduce.runtime import soak; soak.install({seed}, {next(started)}); "
+            f"from scripts.reproduce.runtime import soak; soak.install({seed}, soak.count_start({folder!r})); "
             f"from edgeveil.edge_runtime.{module} import main; sys.exit(main(sys.argv[1:]))"
         )
         return [sys.executable, "-c", code]
 
     return command
+
+
+def count_start(folder: str) -> int:
+    """How many processes have called this with that folder before."""
+    count = len(list(Path(folder).iterdir()))
+    (Path(folder) / str(count)).touch()
+    return count
 
 
 class Listener:
@@ -181,6 +189,8 @@ def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
     done: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        starts = folder / "starts"
+        starts.mkdir()
         path = csv_stream.bundle(folder)
         words = ["run", str(path), "--trust", str(folder / "trust"), "--source", f"faulty:{csv_stream.FEATURES}"]
         words += ["--sink", f"tcp://127.0.0.1:{listener.port}", "--fps", str(TICKS), "--duration", str(seconds)]
@@ -189,7 +199,7 @@ def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
         code = (
             f"import sys; sys.path[:1] = [{str(ROOT)!r}]; from scripts.reproduce.runtime import soak; "
             "from edgeveil.edge_runtime.cli.main import main; from edgeveil.edge_runtime.outside import process_table; "
-            f"process_table.command = soak.commands({seed}); sys.exit(main(sys.argv[1:]))"
+            f"process_table.command = soak.commands({seed}, {str(starts)!r}); sys.exit(main(sys.argv[1:]))"
         )
         log = (folder / "log").open("w+")
         process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=log, text=True)

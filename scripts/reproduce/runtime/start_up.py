@@ -43,7 +43,7 @@ OURS = """
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.bench.protocol import synthetic_frames
 with Perturber.open(spec["bundle"], trust=spec["trust"], artefact=spec["artefact"], backend=spec["backend"]) as opened:
-    opened.perturb(synthetic_frames(opened.manifest["input"], 1)[0])
+    opened.perturb(synthetic_frames(opened.manifest.input, 1)[0])
     say()
 """
 # Each interpreter as its own documentation shows it, on one frame of zeros.
@@ -180,7 +180,7 @@ def main() -> int:
     bundle = read_bundle(options.bundle, open_trust(options.trust))
     watch = record.watch(options)
     rows = []
-    for file in benchmark.of_bundle(bundle, options.work):
+    for file in benchmark.bundle_files(bundle, options.work):
         # OpenVINO tells formats apart by the name.
         path = Path(file["path"]).with_suffix("." + file["format"])
         path.write_bytes(Path(file["path"]).read_bytes())

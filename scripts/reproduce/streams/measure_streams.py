@@ -1,4 +1,4 @@
-"""Measures what a camera's stream tells of who is in front of it, into docs/results/privacy/streams.json.
+"""Measures what a camera's stream tells of who is in front of it, into docs/results/privacy/stream_codes.json.
 
     EDGEVEIL_DATA=... python -m scripts.reproduce.streams.measure_streams --targets movement action --splits 8
 
@@ -25,16 +25,17 @@ from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.loaders import depth
 from edgeveil.trainer.measures import certificate
 from edgeveil.trainer.measures.attack_metrics import counted_prior
-from edgeveil.trainer.perturbers.codebook import funnel, streams, training
+from edgeveil.trainer.perturbers.codebook import funnel, stream_codes, training
 from edgeveil.trainer.perturbers.codebook.fit import assemble, channel_table
 from edgeveil.trainer.perturbers.codebook.targets import fit_kept
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
 from scripts.reproduce.streams import people
 
-RECORD = Path("docs/results/privacy/streams.json")
+RECORD = Path("docs/results/privacy/stream_codes.json")
 MIDDLE, LENGTH, UNSEEN, VOTES = 0.85, 16, 3, 7
 EPOCHS, BATCH, TREES = 12, 64, 30
 SPEC = InputSpec("image", (40, 32, 1), "uint8", 0.0, 255.0)
@@ -171,7 +172,7 @@ class Data:
         shown = funnel.Rows(copies, t, y[of], z[of])
         trunk, label_head, *_ = training.trunk(SPEC, shown, section, classes=self.classes, epochs=EPOCHS, batch=BATCH)
         model = keras.Model(trunk.inputs, label_head(trunk.output))
-        learned_from = funnel.Rows(trunk.predict(copies, batch_size=1024, verbose=0), t, y[of], z[of], of)
+        learned_from = funnel.Rows(predict(trunk, copies), t, y[of], z[of], of)
         heads: dict[float, Any] = {}
         ways: dict[str, Any] = {}
         for name, changes in EVERY_FRAME.items():
@@ -181,7 +182,7 @@ class Data:
                 head = training.code_head(learned_from, mine, classes=classes, rng=rng, report=lambda *_: None)
                 heads[mine.price] = encoders.encoder(trunk, label_head, head)
             encoder = heads[mine.price]
-            logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
+            logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
             _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
             table = channel_table(code, z, t[: len(u)], mine, y_names=self.y_names, z_classes=int(z.max()) + 1)
             ways[name] = self._every_frame(encoder, table, mine)
@@ -189,8 +190,8 @@ class Data:
                 share = np.zeros((self.classes, self.codes - 1))
                 np.add.at(share, (code // section.codes, code), 1.0)
         pictures = np.zeros((self.codes - 1, *SPEC.shape), np.float32)
-        stream = streams.stream(f"track:{VOTES}")
-        ways["held"] = streams.assemble(
+        stream = stream_codes.stream(f"track:{VOTES}")
+        ways["held"] = stream_codes.assemble(
             SPEC, encoders.encoder(trunk, label_head), share, pictures, stream or {}, substituted=False
         )
         return ways, share / share.sum(axis=1, keepdims=True), model
@@ -225,7 +226,7 @@ class Data:
         made["learned, people permuted"] = tracks.permuted(made["learned"], rng)
         classes = self.classes, int(z.max()) + 1
         frames = self.x[pieces.reshape(-1)].astype(np.float32) / 255
-        label = model.predict(frames, batch_size=1024, verbose=0).argmax(axis=1).reshape(pieces.shape)
+        label = predict(model, frames).argmax(axis=1).reshape(pieces.shape)
         held = made["held"].code[:, -1] // SECTION["codes"]
         counted = counted_prior(y, z, classes)
         certified = certificate.certify(
@@ -240,7 +241,7 @@ class Data:
             "chance": {"prior": 1 / classes[1], "majority": float(counted.max(axis=1)[y].mean())},
             "certificate": asdict(certified),
             "ways": {
-                name: tracks.attacked(one, classes=classes, codes=self.codes, seed=seed, trees=TREES)
+                name: tracks.accuracies(one, classes=classes, codes=self.codes, seed=seed, trees=TREES)
                 for name, one in made.items()
             },
         }
@@ -254,7 +255,7 @@ class Data:
         """Are two tracks of people never seen one person's? By each family that learned on the calibrated."""
         classes = self.classes, int(known.z.max()) + 1
         prior = counted_prior(known.y, known.z, classes)
-        said = tracks.answers(known, new, classes=classes, codes=self.codes, trees=TREES)
+        said = tracks.posteriors(known, new, classes=classes, codes=self.codes, trees=TREES)
         return {name: people.linkage(p, prior, new.y, new.z).eer for name, p in said.items()}
 
 

@@ -29,7 +29,7 @@ from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sweep.axes import with_settings
-from edgeveil.trainer.sweep.point import classifiers
+from edgeveil.trainer.sweep.point import shared_classifiers
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
 from scripts.reproduce import record
@@ -85,7 +85,7 @@ def split(
         recipe_of(data, readings, rows, folder / name, number) for rows, name in ((~new, "seen"), (new, "new"))
     )
     run = trained(known, folder / "run", asked.budget)
-    stranger = classifiers(other, folder, budget=asked.budget)
+    stranger = shared_classifiers(other, folder, budget=asked.budget)
     dataset = stranger.dataset()
     two = {"target": run.classifiers()["target"], "sensitive": stranger.classifiers()["sensitive"]}
     rows = dataset.slices.rows()

@@ -13,7 +13,8 @@ from edgeveil.devices.flashing import first_boot, sd_card
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.update_index import write_index
-from tests.support import bundles, emulated_boards
+from tests.support import bundles
+from tests.support.boards import emulated_boards
 from tests.support.watching_bundle import watching_bundle
 
 pytestmark = [pytest.mark.boards, pytest.mark.slow]
@@ -75,7 +76,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
     common = ["--for", "raspberry-pi-cpu", "--trust", trust]
     common += ["--wheels", tmp_path / "wheels"]
     service = ["--source", "camera:0", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s"]
-    out, written_s = edgeveil("flash", first.path, "--to", f"image:{card}", *common, *service, "--json")
+    out, written_s = edgeveil("flash", first.path, "--on", f"image:{card}", *common, *service, "--json")
     sha = json.loads(out)["sha"]
     back = sd_card.open_media(f"image:{card}")
     assert back.read(f"/opt/{first_boot.TREE}/bundle.veil") == first.path.read_bytes()
@@ -85,7 +86,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         ssh_s = time.monotonic() - began
         health = healthy(board)
         first_frames_s = time.monotonic() - began
-        facts, _ = edgeveil("devices", "probe", board.as_pi, *board.options())
+        facts, _ = edgeveil("devices", "probe", "--on", board.as_pi, *board.options())
         there = json.loads(facts)["edgeveil"]
         assert (there["committed"], there["service_active"]) == (sha, True)
         assert health["bundle"] == "first"
@@ -119,13 +120,13 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
 
         # Later flashes as the usual user, who may sudo: the configuration stays, the running service gets the new one.
         out, record["seconds"]["second release over ssh as pi"] = edgeveil(
-            "flash", second.path, "--to", board.as_pi, *common, *board.options(), "--json"
+            "flash", second.path, "--on", board.as_pi, *common, *board.options(), "--json"
         )
-        assert json.loads(out)["steps"] == ["upload", "install", "service"]
+        assert json.loads(out)["steps"] == ["upload", "install", "start"]
         assert healthy(board)["bundle"] == "second"
-        out, _ = edgeveil("flash", second.path, "--to", board.as_pi, *common, *service, *board.options(), "--json")
+        out, _ = edgeveil("flash", second.path, "--on", board.as_pi, *common, *service, *board.options(), "--json")
         assert json.loads(out)["steps"] == []
-        edgeveil("rollback", board.as_pi, *board.options())
+        edgeveil("rollback", "--on", board.as_pi, *board.options())
         assert healthy(board)["bundle"] == "first"
         record["rolled back as pi to"] = "first"
         record["a hung outside"] = hang(board)
@@ -163,8 +164,8 @@ def fetch(board, edgeveil, third, there, common, folder):
     for path in (third.path, folder / "index.json"):
         board.put(path.read_bytes(), f"/srv/updates/{path.name}")
     more = ["--update-from", "dir:/srv/updates", *board.options(), "--json"]
-    out, _ = edgeveil("flash", there.path, "--to", board.as_pi, *common, *more)
-    assert json.loads(out)["steps"] == ["service"]
+    out, _ = edgeveil("flash", there.path, "--on", board.as_pi, *common, *more)
+    assert json.loads(out)["steps"] == ["service", "start"]
     assert board.run("systemctl is-active edgeveil-update.timer").stdout == b"active\n"
     began = time.monotonic()
     board.run("systemctl start edgeveil-update.service", timeout_s=PATIENCE_S)

@@ -21,7 +21,8 @@ from edgeveil.trainer.export.export import export
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import zipapp_bytes
-from tests.support import bundles, emulated_boards, tiny_models
+from tests.support import bundles, tiny_models
+from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT
 from tests.support.export_runs import noise_run
 
@@ -84,15 +85,15 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
     folder, first, second = owner
 
     def flash(bundle, *more):
-        common = ["--to", board.target, "--for", "raspberry-pi-cpu", "--trust", folder / "root", "--no-service"]
+        common = ["--on", board.target, "--for", "raspberry-pi-cpu", "--trust", folder / "root", "--no-service"]
         return edgeveil("flash", bundle.path, *common, "--json", *more)
 
     def status():
-        code, out, said = edgeveil("status", board.target, "--json")
+        code, out, said = edgeveil("status", "--on", board.target, "--json")
         assert code == 0, said
         return json.loads(out)
 
-    code, out, said = edgeveil("devices", "probe", board.target)
+    code, out, said = edgeveil("devices", "probe", "--on", board.target)
     facts = json.loads(out)
     assert (code, facts["architecture"], facts["interpreters"].get("ai-edge-litert")) == (0, "aarch64", None), said
     assert board.run("printenv QEMU_CPU").stdout == b"cortex-a53\n"
@@ -102,7 +103,7 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
     code, out, said = flash(first, "--wheels", wheels)
     assert code == 0, said
     steps = json.loads(out)
-    assert steps["steps"] == ["trust", "site", "upload", "install"]
+    assert steps["steps"] == ["trust", "wheels", "upload", "install"]
     assert steps["artefact"] == "tflite-int8"
     assert status()["current"] == steps["sha"]
 
@@ -116,7 +117,7 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
     newer = json.loads(out)
     assert newer["steps"] == ["upload", "install"]
     assert (status()["current"], status()["previous"]) == (newer["sha"], steps["sha"])
-    code, _, said = edgeveil("rollback", board.target)
+    code, _, said = edgeveil("rollback", "--on", board.target)
     assert code == 0, said
     assert (status()["current"], status()["previous"]) == (steps["sha"], newer["sha"])
     emulated_boards.record(
@@ -134,7 +135,7 @@ def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypa
     bundle = seal(export_folder, folder / "keys/signing.key", tmp_path / "noise.veil", allow_unaudited=True)
     save(audit(export_folder, artefact="tflite-int8"), export_folder)
     where = ["--for", "raspberry-pi-cpu", "--trust", folder / "root", "--wheels", wheels, "--no-service"]
-    code, _, said = edgeveil("flash", bundle, "--to", board.target, *where)
+    code, _, said = edgeveil("flash", bundle, "--on", board.target, *where)
     assert code == 0, said
     more = ["--into", export_folder, "--trust", folder / "keys", "--json"]
     code, out, said = edgeveil("audit", bundle, "--on", board.target, *more)
@@ -167,7 +168,7 @@ def _same_outputs(board, bundle, folder):
     np.savez(folder / "rows.npz", x=x, noise=noise)
     for name, data in (
         ("rows.npz", (folder / "rows.npz").read_bytes()),
-        ("probe.py", (ROOT / "tests/support/arm_probe.py").read_bytes()),
+        ("probe.py", (ROOT / "tests/support/boards/arm_probe.py").read_bytes()),
         ("tiny.veil", bundle.path.read_bytes()),
     ):
         board.put(data, f"/root/{name}")
@@ -179,7 +180,7 @@ def _same_outputs(board, bundle, folder):
     there = np.load(folder / "out.npz")
     most = {}
     for artefact in ARTEFACTS:
-        tolerance = bundle.manifest["models"]["generator"]["artefacts"][artefact]["tolerance"]["max_abs"]
+        tolerance = bundle.manifest.document["models"]["generator"]["artefacts"][artefact]["tolerance"]["max_abs"]
         for kernels in ("reference", "production"):
             pipeline = load_pipeline(bundle.manifest, bundle.members, artefact, kernels=kernels)
             here = np.stack(

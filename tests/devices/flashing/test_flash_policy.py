@@ -5,6 +5,7 @@ import json
 import pytest
 
 from edgeveil.devices.flashing.flash import flash
+from edgeveil.devices.flashing.inputs import read_inputs
 from edgeveil.devices.flashing.records import Facts, Wanted
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -41,7 +42,8 @@ def test_the_audit_must_speak_of_what_this_board_runs(tmp_path, board, runs):
 
     def put():
         wanted = Wanted(service=False)
-        return flash(made.path, board, "workstation", trust=folder, wanted=wanted, dry_run=True).plan.artefact
+        inputs = read_inputs(made.path, "workstation", folder, None)
+        return flash(inputs, board, wanted, dry_run=True).plan.artefact
 
     if runs == "tflite-int8":
         assert put() == runs

@@ -17,7 +17,8 @@ from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import zipapp_bytes
-from tests.support import bundles, sshd
+from tests.support import bundles
+from tests.support.boards import sshd
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 
@@ -65,20 +66,20 @@ def edgeveil(server, owner, tmp_path, capfd, monkeypatch):
 
 def flash(edgeveil, server, owner, bundle, *more):
     common = ["--for", "workstation", "--trust", owner[0] / "root", "--no-service"]
-    return edgeveil("flash", bundle, "--to", server.target, *common, *more)
+    return edgeveil("flash", bundle, "--on", server.target, *common, *more)
 
 
 def test_from_nothing_to_a_second_release_and_the_same_again(edgeveil, server, owner, tmp_path):
     _, first, second = owner
     code, _, said = flash(edgeveil, server, owner, first, "--dry-run")
     assert code == 0
-    assert "1. put the root key" in said
+    assert "1/3 put the root key" in said
     assert list((tmp_path / "opt").iterdir()) == []
 
     code, _, said = flash(edgeveil, server, owner, first)
     assert code == 0, said
     assert "Compare it with edgeveil trust show" in said
-    code, out, _ = edgeveil("status", server.target, "--json")
+    code, out, _ = edgeveil("status", "--on", server.target, "--json")
     assert code == 0
     before = json.loads(out)
     assert before["current"] == before["committed"]
@@ -89,21 +90,21 @@ def test_from_nothing_to_a_second_release_and_the_same_again(edgeveil, server, o
 
     code, out, said = flash(edgeveil, server, owner, second, "--json")
     assert json.loads(out)["steps"] == ["upload", "install"], said
-    code, out, _ = edgeveil("status", server.target, "--json")
+    code, out, _ = edgeveil("status", "--on", server.target, "--json")
     assert json.loads(out)["previous"] == before["committed"]
 
-    code, _, said = edgeveil("rollback", server.target)
+    code, _, said = edgeveil("rollback", "--on", server.target)
     assert code == 2
     assert "this device takes 2" in said
     code, _, said = flash(edgeveil, server, owner, first)
     assert code == 2
     assert "takes 2 or later" in said
-    code, out, _ = edgeveil("releases", server.target)
+    code, out, _ = edgeveil("releases", "--on", server.target)
     assert out.count("\n") == 2
 
 
 def test_probe_says_what_the_board_is(edgeveil, server):
-    code, out, _ = edgeveil("devices", "probe", server.target)
+    code, out, _ = edgeveil("devices", "probe", "--on", server.target)
     found = json.loads(out)
     assert code == 0
     assert found["edgeveil"] is None
@@ -111,7 +112,7 @@ def test_probe_says_what_the_board_is(edgeveil, server):
 
 
 def test_a_board_without_edgeveil_says_so(edgeveil, server):
-    code, _, said = edgeveil("status", server.target)
+    code, _, said = edgeveil("status", "--on", server.target)
     assert code == 2
     assert "flash it first" in said
 
@@ -137,7 +138,7 @@ def test_who_may_not_log_in_is_told(server, tmp_path):
 
 
 def test_nobody_answers(server):
-    with pytest.raises(DeviceFailed, match="Nobody answers"):
+    with pytest.raises(DeviceFailed, match="There is no answer"):
         open_transport("ssh://root@127.0.0.1:1", identity=server.identity, known_hosts=server.known_hosts)
 
 

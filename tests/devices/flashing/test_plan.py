@@ -1,13 +1,17 @@
 """The planner: every file in plans/ is one board, one bundle, and what must come of the two."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import tomllib
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing.plan import Refused, _within, plan
-from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, Site, TrustFacts, Wanted
+from edgeveil.devices.flashing.checks import Refused
+from edgeveil.devices.flashing.placement import within
+from edgeveil.devices.flashing.plan import plan
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, TrustFacts, Wanted, Wheels
+from edgeveil.devices.flashing.steps import Step
 from edgeveil.edge_runtime.errors import BadInput
 from tests.support.checkout import ROOT
 
@@ -18,15 +22,21 @@ def tuples(table):
     return {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
 
 
+SERVICE = {"/etc/edgeveil/edge.json": "settings"}
+
+
 def planned(case):
     """The plan of one file, or ``Refused``."""
+    facts, wanted = Facts.of(case["facts"]), Wanted(**tuples(case.get("wanted", {})))
+    files = {} if wanted.keeps_settings(facts) else case.get("service_files", SERVICE)
     return plan(
-        Facts.of(case["facts"]),
+        facts,
         BundleFacts(**tuples(case["bundle"])),
         profiles.load(case["profile"]),
-        Wanted(**tuples(case.get("wanted", {}))),
+        wanted,
         trust=TrustFacts(**tuples(case["trust"])) if "trust" in case else None,
-        site=Site(**case["site"]) if "site" in case else None,
+        wheels=Wheels(**case["wheels"]) if "wheels" in case else None,
+        service_files=lambda _device: {path: text.encode() for path, text in files.items()},
     )
 
 
@@ -52,10 +62,16 @@ def test_plan(path):
 def test_there_are_many_of_them_and_every_refusal_is_among_them():
     expected = [tomllib.loads(path.read_text())["expect"] for path in CASES]
     reasons = {one["refused"] for one in expected if "refused" in one}
-    source = (ROOT / "devices/flashing/plan.py").read_text()
+    source = "".join(path.read_text() for path in (ROOT / "devices/flashing").glob("*.py"))
     known = {part.split('"')[1] for part in source.split("raise Refused(")[1:]}
     assert len(CASES) >= 60
     assert reasons == known
+
+
+def test_every_kind_of_step_is_in_some_plan():
+    expected = [tomllib.loads(path.read_text())["expect"] for path in CASES]
+    assert {kind for one in expected for kind in one.get("steps", [])} == {kind.kind for kind in get_args(Step)}
+    assert len(get_args(Step)) == 7
 
 
 def test_an_answer_that_is_no_facts_is_the_users_to_know():
@@ -73,7 +89,9 @@ def test_facts_come_back_as_they_were_gathered(tmp_path):
     assert found.free_bytes > 0
     assert "numpy" in found.interpreters
     (tmp_path / "state.json").write_text('{"committed": "11", "floor": 4}')
-    assert Facts.of(gather(str(tmp_path))).edgeveil == Installed(committed="11", floor=4, service_active=False)
+    assert Facts.of(gather(str(tmp_path))).edgeveil == Installed(
+        committed="11", floor=4, runtime=False, service_active=False
+    )
 
 
 def test_a_32_bit_system_and_a_stick_are_seen(tmp_path, monkeypatch):
@@ -94,15 +112,17 @@ def test_a_32_bit_system_and_a_stick_are_seen(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("version", "limits", "holds"),
     [
-        ("2.11.1", "<=2.11", True),
-        ("2.12", "<=2.11", False),
+        ("2.11.1", "<2.12", True),
+        ("2.12", "<2.12", False),
+        ("2.11.1", "<=2.11", False),
         ("2022.3.2", ">=2022.3.1,<2023", True),
         ("2023.0", ">=2022.3.1,<2023", False),
         ("2022.3", ">=2022.3.1,<2023", False),
-        ("1.10.0", "==1.10", True),
-        ("2.5.0.post1", "<=2.11", True),
+        ("1.10.1", "==1.10.*", True),
+        ("2.5.0.post1", "<2.12", True),
+        ("2022.3.1-9227-cf2c7da5689", ">=2022.3.1,<2023", True),
         ("unknown", ">=0", False),
     ],
 )
 def test_versions(version, limits, holds):
-    assert _within(version, limits) is holds
+    assert within(version, limits) is holds

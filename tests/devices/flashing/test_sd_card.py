@@ -1,17 +1,20 @@
 """Cards: real ext4 and FAT file systems in files, written and read back by the tools; and the board's first boot."""
 
+import hashlib
 import json
 import shutil
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from edgeveil.devices.flashing import first_boot, sd_card
-from edgeveil.devices.flashing.flash import flash_card
-from edgeveil.devices.flashing.plan import Refused
+from edgeveil.devices.flashing.card import flash_card
+from edgeveil.devices.flashing.checks import Refused
+from edgeveil.devices.flashing.inputs import read_inputs
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
@@ -92,11 +95,9 @@ def boot_image(tmp_path):
 def write(owner, target, *, said=None, **more):
     wanted = more.pop("wanted", Wanted("camera:0", ("none",)))
     return flash_card(
-        owner[1],
+        read_inputs(owner[1], "raspberry-pi-cpu", more.pop("trust", owner[0] / "root"), None),
         target,
-        "raspberry-pi-cpu",
-        trust=more.pop("trust", owner[0] / "root"),
-        wanted=wanted,
+        wanted,
         root=more.pop("root", "/opt/edgeveil"),
         show=(said if said is not None else []).append,
         **more,
@@ -232,10 +233,28 @@ def test_the_board_flashes_itself_when_it_comes_up(owner, root_tree, tmp_path):
     assert Path(kept).exists()
 
 
+def test_the_wheels_of_a_card_are_unpacked_when_it_comes_up(owner, root_tree, tmp_path):
+    """A folder that only looks like wheels: what matters is where its files lie when the release is installed."""
+    wheels, root, tree = tmp_path / "wheels", tmp_path / "board", root_tree / "opt" / first_boot.TREE
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "site.zip", "w") as archive:
+        archive.writestr("brought.py", "here = True\n")
+    data = (wheels / "site.zip").read_bytes()
+    facts = {"name": "site-77", "architecture": "aarch64", "python": "3.11", "glibc": None, "interpreters": {}}
+    (wheels / "site.json").write_text(json.dumps({**facts, "sha256": hashlib.sha256(data).hexdigest()}))
+    inputs = read_inputs(owner[1], "raspberry-pi-cpu", owner[0] / "root", wheels)
+    flash_card(inputs, f"dir:{root_tree}", Wanted(service=False), root=str(root))
+    done = booted(tree)
+    assert done.returncode == 0, done.stderr
+    assert (root / "site").resolve() == root / "site-77"
+    assert (root / "site/brought.py").read_text() == "here = True\n"
+    assert (root / "current/edgeveil-edge.pyz").exists()
+
+
 def test_the_command(owner, root_tree, capsys):
     more = ["--for", "raspberry-pi-cpu", "--trust", str(owner[0] / "root"), "--no-service", "--json"]
-    app(["flash", str(owner[1]), "--to", f"dir:{root_tree}", *more], standalone_mode=False)
+    app(["flash", str(owner[1]), "--on", f"dir:{root_tree}", *more], standalone_mode=False)
     out = capsys.readouterr()
-    assert json.loads(out.out)["steps"] == ["card"]
+    assert json.loads(out.out)["steps"] == ["trust", "upload", "install"]
     assert "cleared: " in out.err
     assert (root_tree / "opt" / first_boot.TREE / "bundle.veil").exists()

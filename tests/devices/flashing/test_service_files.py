@@ -2,17 +2,26 @@
 
 import configparser
 import json
+from dataclasses import replace
 
 import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.flashing import service_files
-from edgeveil.devices.flashing.board import Board, Payload
-from edgeveil.devices.flashing.records import Wanted
+from edgeveil.devices.flashing.board import Board
+from edgeveil.devices.flashing.flash import flash
+from edgeveil.devices.flashing.inputs import read_inputs
+from edgeveil.devices.flashing.plan import Plan
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, Wanted
+from edgeveil.devices.flashing.steps import InstallRelease, StartService, StopService, WriteService
+from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
+from edgeveil.trainer.sealing.trust_file import TrustFolder
+from tests.support import bundles
 
 ROOT = "/opt/edgeveil"
 
@@ -94,21 +103,29 @@ def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
     assert service_files.RECOVER in unit(made, service_files.MAIN)["Unit"]["After"]
 
 
-def test_a_timer_looks_for_newer_releases_and_where_there_is_none_cron_does():
+def test_a_timer_looks_for_newer_releases():
     made = service_files.update_files(ROOT, "https://updates.example/hall")
     words = unit(made, service_files.UPDATE)["Service"]["ExecStart"].split()
     assert main._parser().parse_args(words[2:]).place == "https://updates.example/hall"
     assert unit(made, service_files.TIMER)["Timer"]["OnUnitInactiveSec"] == "6h"
-    assert service_files.enabling(made) == [
+    assert service_files.enable_commands(made) == [
         ["systemctl", "daemon-reload"],
         ["systemctl", "enable", "--now", service_files.TIMER],
     ]
-    by_cron = service_files.update_files(ROOT, "dir:/media/stick", systemd=False, starter="cron")
-    assert list(by_cron) == [service_files.CRON_UPDATE]
-    assert service_files.enabling(by_cron) == []
-    for place, more in (("https://x/$(id)", {}), ("dir:/a b", {}), ("https://x", {"systemd": False, "starter": "rcS"})):
+    for place in ("https://x/$(id)", "dir:/a b"):
         with pytest.raises(BadInput, match="--update-from"):
-            service_files.update_files(ROOT, place, **more)
+            service_files.update_files(ROOT, place)
+
+
+def test_a_board_in_use_keeps_its_settings_and_may_be_told_where_updates_are():
+    profile, used = profiles.load("raspberry-pi-cpu"), Installed("00", service=True)
+    facts = Facts("aarch64", "3.11.2", 10**10, False, True, True, edgeveil=used)
+    same = service_files.for_board(ROOT, profile, Wanted(), facts, "cpu")
+    updating = service_files.for_board(ROOT, profile, Wanted(update_from="https://x"), facts, "cpu")
+    other = service_files.for_board(ROOT, profile, Wanted("camera:0", ("none",)), facts, "cpu")
+    assert same == {}
+    assert updating == service_files.update_files(ROOT, "https://x")
+    assert other == service_files.files(ROOT, "camera:0", ["none"])
 
 
 def test_the_configuration_is_one_that_the_runtime_reads(tmp_path):
@@ -158,10 +175,14 @@ class Recorded:
         pass
 
 
+BUNDLE = BundleFacts("11", "mnist", 1, 1, "aa", data=b"x", runtime=b"y")
+INSTALL = InstallRelease(BUNDLE, "numpy", "cpu", 30, source="camera:0")
+
+
 def test_users_files_and_units_in_that_order_and_as_root():
     line = Recorded(**{"id -u edgeveil": 1})
     made = service_files.files(ROOT, "camera:0", ["none"])
-    Board(line)._service(Payload(b"", b"", service=made), Wanted(), None)
+    Board(line).execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"))
     ran = [one for one in line.ran if one.startswith("sudo -n") and " id " not in one]
     assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["install"] * 4 + ["systemctl"] * 3
     assert ran[2].endswith(service_files.CONFIG)
@@ -169,19 +190,57 @@ def test_users_files_and_units_in_that_order_and_as_root():
     assert ran[-1] == "sudo -n systemctl restart edgeveil-recover.service edgeveil.service"
 
 
-def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back(monkeypatch):
+def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back():
     line = Recorded(b"0", install=4)
-    board = Board(line)
     with pytest.raises(DeviceFailed):
-        board._install(Payload(b"x", b"y"), Wanted(source="camera:0"), None)
+        Board(line).execute(Plan((StopService(), INSTALL, StartService()), "numpy", "numpy"))
     order = [one for one in line.ran if "systemctl" in one or " install " in one]
     assert order[0] == "systemctl stop edgeveil-inside.service edgeveil.service"
     assert " install " in order[1]
-    assert order[2] == "systemctl start edgeveil.service"
+    assert order[2:] == ["systemctl start edgeveil.service"]
 
 
 def test_a_first_flash_shows_the_runtime_the_wheels_that_travelled():
-    line = Recorded(b"0", **{"test -e": 1})
-    Board(line)._install(Payload(b"x", b"y"), Wanted(), None)
+    line = Recorded(b"0")
+    Board(line).execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
     first = next(one for one in line.ran if "edgeveil-edge.pyz install" in one)
     assert first.startswith("env PYTHONPATH=/opt/edgeveil/site python3 ")
+
+
+class Watched(Board):
+    """A board of known facts that writes down which steps it executes."""
+
+    def __init__(self, line, known):
+        self.executed, self.said, self.known = [], [], known
+        super().__init__(line, say=self.said.append)
+
+    def facts(self, accelerator=None):
+        return self.known
+
+    def _execute(self, step, progress):
+        self.executed.append(step)
+        super()._execute(step, progress)
+
+
+def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path):
+    """The same flash twice, over a line that writes down what it is asked: shown first, then done."""
+    made = bundles.make_bundle(tmp_path)
+    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
+    folder = TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase="correct horse").folder  # noqa: S106
+    inputs = read_inputs(made.path, "raspberry-pi-cpu", folder, None)
+    root = read_public_key(folder / "root.pub").key
+    new = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0"})
+    used = replace(new, edgeveil=Installed("00", 0, root, 1, (bundles.trusted().key,), service=True))
+    for facts, kinds in (
+        (new, ["trust", "upload", "install", "service", "start"]),
+        (used, ["upload", "stop", "install", "service", "start"]),
+    ):
+        board, wanted, shown = Watched(Recorded(b"0"), facts), Wanted("camera:0", ("none",)), []
+        dry = flash(inputs, board, wanted, dry_run=True, show=shown.append)
+        assert (board.transport.ran, board.executed) == ([], [])
+        done = flash(inputs, board, wanted)
+        assert [step.kind for step in board.executed] == kinds
+        assert tuple(board.executed) == dry.plan.steps == done.plan.steps
+        # What the board itself prints stands between the lines of the steps.
+        assert [text for text in board.said if text[1:2] == "/"] == "\n".join(shown).splitlines()
+        assert len(board.transport.ran) > len(kinds)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.cli.main import main
-from tests.support import emulated_boards, tiny_models
+from tests.support import tiny_models
+from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT
 from tests.support.watching_bundle import watching_bundle
 
@@ -37,7 +38,7 @@ def _edgeveil(monkeypatch, *arguments):
 
 def _middle(board, pattern):
     """Red, green, blue in the middle of what the source reads of a picture in one colour."""
-    board.put((ROOT / "tests/support/camera_probe.py").read_bytes(), "/root/camera_probe.py")
+    board.put((ROOT / "tests/support/boards/camera_probe.py").read_bytes(), "/root/camera_probe.py")
     board.run(f"v4l2-ctl -d /dev/video0 -c osd_text_mode=1 -c test_pattern={pattern}")
     sensor = json.dumps({"shape": [180, 320, 3], "dtype": "uint8", "unit_mm": None})
     path = "PYTHONPATH=/opt/edgeveil/current/edgeveil-edge.pyz:/opt/edgeveil/site"
@@ -56,7 +57,7 @@ def test_a_v4l2_camera_is_perturbed_by_the_installed_runtime(board, tmp_path, mo
     wanted = [part for wheel in WHEELS for part in ("--with", wheel)]
     _edgeveil(monkeypatch, "wheels", "raspberry-pi-cpu", *wanted, "--out", tmp_path / "wheels")
     how = ["--for", "raspberry-pi-cpu", "--trust", owner, "--wheels", tmp_path / "wheels", "--no-service"]
-    _edgeveil(monkeypatch, "flash", bundle.path, "--to", board.target, *how, *board.options())
+    _edgeveil(monkeypatch, "flash", bundle.path, "--on", board.target, *how, *board.options())
 
     edge = "cd /root && timeout 200 python3 /opt/edgeveil/current/edgeveil-edge.pyz"
     board.put(bundle.path.read_bytes(), "/root/watching.veil")

@@ -16,7 +16,8 @@ from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import zipapp_bytes
-from tests.support import bundles, sshd
+from tests.support import bundles
+from tests.support.boards import sshd
 
 WHOLE = """
 parallel = 2

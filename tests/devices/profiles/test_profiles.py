@@ -4,7 +4,7 @@ import pytest
 import tomllib
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing.plan import _within
+from edgeveil.devices.flashing.placement import within
 from edgeveil.edge_runtime.errors import BadInput
 from tests.support.checkout import ROOT
 
@@ -63,7 +63,7 @@ def test_every_shipped_profile_is_sound(name):
     for install in profile.install:
         for package, version in (one.split("==") for one in install.packages):
             backend = next((b for b in profile.backends if b.name == package), None)
-            assert package == "numpy" or (backend and _within(version, backend.versions))
+            assert package == "numpy" or (backend and within(version, backend.versions))
         assert any(one.startswith(("numpy", "python3-numpy")) for one in (*install.packages, *install.system))
     text = profile.text()
     assert profile.title in text

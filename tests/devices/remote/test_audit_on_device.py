@@ -11,16 +11,16 @@ import jsonschema
 import pytest
 
 from edgeveil.devices.agents import run_rows
-from edgeveil.devices.remote.remote_rows import Rows
+from edgeveil.devices.remote.remote_rows import RemoteRows
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.pipeline import perturber
-from tests.support import edge_tpu
+from tests.support.boards import edge_tpu
+from tests.support.boards.edge_tpu import COMPILED
 from tests.support.checkout import ROOT
-from tests.support.edge_tpu import COMPILED
 
 pytestmark = [pytest.mark.slow, edge_tpu.needed]
 
@@ -64,10 +64,10 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     x = on_board.open_target(bundle, run=run, trust=keys, artefact="auto").run.dataset().part("test").x
     with Perturber.open(str(bundle), trust=trust, device="edgetpu") as opened:
         further = [*on_board.further_outputs(subject), *board_section.draws(subject.manifest)]
-        outputs = run_rows.through(opened.manifest, opened.pipeline, x, further)
+        outputs = run_rows.through(opened.manifest.document, opened.pipeline, x, further)
         ran = {**opened.info, "edge_runtime": "0", "numpy": "2"}
     place = {"board": "a stand-in", "architecture": "x86_64", "system": None, "python": "3.11"}
-    monkeypatch.setattr(on_board, "through_board", lambda *_, **__: Rows(ran["artefact"], outputs, ran, place))
+    monkeypatch.setattr(on_board, "perturb_on_board", lambda *_, **__: RemoteRows(ran["artefact"], outputs, ran, place))
     board = type("Board", (), {"transport": None})()
     document = on_board.audit_on_board(bundle, board, run=run, trust=keys, device="edgetpu")
     schema = json.loads((ROOT / "docs/reference/schemas/audit.schema.json").read_text())
@@ -79,7 +79,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     add_column(document, folder)
     assert ExportFolder.open(folder).audit["others"][0]["on_board"]["device"] == "edgetpu"
     card = seal(folder, keys / "signing.key", tmp_path / "two.veil")
-    assert set(read_bundle(str(card), trust).manifest["privacy"]["speaks_of"]) == {"tflite-int8", COMPILED}
+    assert set(read_bundle(str(card), trust).manifest.privacy.speaks_of) == {"tflite-int8", COMPILED}
     assert f"{COMPILED} on a stand-in, its edgetpu" in inspect(card, keys).text()
     trust.policy = Policy([Demand(subject.manifest["perturber"]["sensitive"], None, True)])
     with pytest.raises(BundleRefused, match="no audit in it speaks of"):

@@ -11,7 +11,8 @@ from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import zipapp_bytes
-from tests.support import bundles, sshd
+from tests.support import bundles
+from tests.support.boards import sshd
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_a_bundle_is_timed_where_it_will_run(edgeveil, tmp_path, request):
     code, _, said = edgeveil(*bench)
     assert (code, "flash it first" in said) == (2, True), said
     code, _, said = edgeveil(
-        "flash", made.path, "--to", "BOARD", "--for", "workstation", "--trust", tmp_path / "root", "--no-service"
+        "flash", made.path, "--on", "BOARD", "--for", "workstation", "--trust", tmp_path / "root", "--no-service"
     )
     assert code == 0, said
     code, out, said = edgeveil(*bench, "--out", tmp_path / "result.json")

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +12,13 @@ import jsonschema
 import numpy as np
 import pytest
 
+from edgeveil.devices.agents import run_rows
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.remote import remote_rows as remote
-from edgeveil.devices.remote.remote_rows import Rows, through_board
-from edgeveil.devices.remote.remote_workspace import Errand
+from edgeveil.devices.remote.remote_rows import RemoteRows, perturb_on_board
+from edgeveil.devices.remote.remote_workspace import RemoteWorkspace
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.releases.trial import open_releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -24,7 +28,8 @@ from edgeveil.trainer.audit.subject import Perturbed, Subject, further_outputs
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import zipapp_bytes
-from tests.support import bundles, lossy_serial_line, sshd
+from tests.support import bundles
+from tests.support.boards import lossy_serial_line, sshd
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - only looked at
 
@@ -73,7 +78,7 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
     made, root, x = laplace
     said, put = [], []
     monkeypatch.setattr(remote, "PIECE_ROWS", 40)
-    usual = Errand.put
+    usual = RemoteWorkspace.put
 
     def broken(self, data, progress=lambda *_: None):
         put.append(len(data))
@@ -83,12 +88,12 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
         assert left(home), "nothing was there while it was needed"
         return path
 
-    monkeypatch.setattr(Errand, "put", broken)
+    monkeypatch.setattr(RemoteWorkspace, "put", broken)
 
     def ask():
         connection = Connection(str(root), running.identity, running.known_hosts)
         with connection.open(running.target, say=said.append) as board:
-            return through_board(
+            return perturb_on_board(
                 board,
                 made.path.read_bytes(),
                 x,
@@ -111,7 +116,7 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
     noise = back.outputs["draw noise"]
     assert noise.shape == x.shape
     assert len(np.unique(noise)) > 10, "no noise was drawn there"
-    pipeline = load_pipeline(made.manifest, made.members, "numpy")
+    pipeline = load_pipeline(parse(made.manifest), made.members, "numpy")
     np.testing.assert_array_equal(back.outputs["frame"], pipeline.run(x, {"noise": noise})["frame"])
     assert (back.artefact, back.ran["manifest_sha256"]) == ("numpy", (root / "current").resolve().name)
 
@@ -119,7 +124,7 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
 def test_rows_go_over_a_console_too(laplace, tmp_path):
     made, root, x = laplace
     with lossy_serial_line.board(tmp_path) as up, Connection(str(root)).open(f"serial://{up.port}") as board:
-        back = through_board(
+        back = perturb_on_board(
             board,
             made.path.read_bytes(),
             x,
@@ -128,7 +133,7 @@ def test_rows_go_over_a_console_too(laplace, tmp_path):
             kept=tmp_path / "kept",
             progress=counted,
         )
-    pipeline = load_pipeline(made.manifest, made.members, "numpy")
+    pipeline = load_pipeline(parse(made.manifest), made.members, "numpy")
     expected = pipeline.run(x, {"noise": back.outputs["draw noise"]})["frame"]
     np.testing.assert_array_equal(back.outputs["frame"], expected)
     assert left(tmp_path) == []
@@ -144,9 +149,9 @@ def test_a_line_that_is_lost_for_good_is_said_with_what_lies_there(server, lapla
         self.board.transport._client.get_transport().sock.close()
         raise DeviceFailed("the line broke")
 
-    monkeypatch.setattr(Errand, "put", lost)
+    monkeypatch.setattr(RemoteWorkspace, "put", lost)
     with connection.open(running.target, say=said.append) as board, pytest.raises(DeviceFailed, match="the line broke"):
-        through_board(
+        perturb_on_board(
             board, made.path.read_bytes(), x, artefact="auto", further=[], kept=tmp_path / "kept", progress=counted
         )
     (there,) = left(home)
@@ -159,7 +164,7 @@ def test_a_board_without_edgeveil_is_sent_nothing(server, laplace, tmp_path):
     made, _, x = laplace
     empty = Connection(str(tmp_path / "empty"), running.identity, running.known_hosts)
     with empty.open(running.target) as board, pytest.raises(BadInput, match="flash it first"):
-        through_board(
+        perturb_on_board(
             board, made.path.read_bytes(), x, artefact="auto", further=[], kept=tmp_path / "kept", progress=counted
         )
     assert left(home) == []
@@ -173,7 +178,7 @@ def compared(example, outputs, x, *, target=None):
     table = None if isinstance(funnel, str) or funnel.table is None else subject.tables()[funnel.table]
     ran = {"edge_runtime": "1", "numpy": "2"}
     board = {"board": "A Board", "architecture": "aarch64", "system": "Debian", "python": "3.11.2"}
-    there = board_section.OnBoard(Rows("numpy", outputs, ran, board), "ab" * 32)
+    there = board_section.OnBoard(RemoteRows("numpy", outputs, ran, board), "ab" * 32)
 
     class Data:
         unit = staticmethod(lambda frames: frames)
@@ -191,7 +196,7 @@ def test_codes_that_flipped_before_a_channel_are_counted_with_an_interval():
     x = np.random.default_rng(0).integers(0, 17, (400, 4)).astype(np.uint8)
     subject = Subject(manifest, members, "numpy")
     entries = [*further_outputs(subject), *board_section.draws(manifest)]
-    out = load_pipeline({**manifest, "outputs": [*manifest["outputs"], *entries]}, members, "numpy").run(x)
+    out = load_pipeline(parse({**manifest, "outputs": [*manifest["outputs"], *entries]}), members, "numpy").run(x)
     assert (out["sent"] != out["code"]).any(), "a channel that never draws another code"
     (row,) = compared((manifest, members), out, x)["compared"]
     assert (row["what"], row["differ"], row["share"], row["low"]) == ("code before the channel", 0, 0.0, 0.0)
@@ -207,7 +212,7 @@ def test_frames_are_compared_under_the_noise_that_the_board_drew():
     manifest, members = bundles.laplace_example()
     x = np.random.default_rng(0).integers(0, 17, (200, 4)).astype(np.uint8)
     entries = board_section.draws(manifest)
-    out = load_pipeline({**manifest, "outputs": [*manifest["outputs"], *entries]}, members, "numpy").run(x)
+    out = load_pipeline(parse({**manifest, "outputs": [*manifest["outputs"], *entries]}), members, "numpy").run(x)
 
     def target(frames, training):
         return frames.reshape(len(frames), -1)
@@ -284,3 +289,17 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     card = json.loads(members["privacy/privacy.json"])
     assert [("on_board" in part) for part in card["artefacts"]] == [False, True]
     assert "labels flipped: 0.00 %" in members["privacy/card.html"].decode()
+
+
+def test_a_runtime_of_before_0_2_is_named_by_the_script_that_is_sent(tmp_path):
+    """It has its package under another name, and would answer with an import that failed."""
+    (tmp_path / "current").mkdir()
+    run = [sys.executable, "-I", "-S", run_rows.__file__, str(tmp_path), "a.veil", "auto", "cpu"]
+    none = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
+    with zipfile.ZipFile(tmp_path / "current/edgeveil-edge.pyz", "w") as old:
+        old.writestr("edge_runtime/__init__.py", "")
+    before = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
+    assert (none.returncode, before.returncode) == (2, 2)
+    assert "flash the board first" in none.stderr
+    assert before.stderr.count("\n") == 1
+    assert "from before 0.2: flash a bundle sealed by 0.2 or later first" in before.stderr

@@ -25,7 +25,8 @@ from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import zipapp_bytes
-from tests.support import bundles, lossy_serial_line
+from tests.support import bundles
+from tests.support.boards import lossy_serial_line
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 OOPS = b"\r\n[ 1042.170815] brcmfmac: brcmf_cfg80211_set_power_mgmt: power save enabled\r\n"
@@ -236,8 +237,8 @@ def test_a_bundle_is_flashed_over_the_console(tmp_path, capfd, monkeypatch):
     with lossy_serial_line.board(tmp_path, password=SECRET) as board:
         target = f"serial://{board.port}?user=pi"
         common = ["--root", str(tmp_path / "opt"), "--password-file", str(tmp_path / "password")]
-        flash = ["flash", str(bundle), "--to", target, "--for", "workstation", "--trust", str(tmp_path / "root")]
-        for arguments in ([*flash, "--no-service"], ["status", target, "--json"]):
+        flash = ["flash", str(bundle), "--on", target, "--for", "workstation", "--trust", str(tmp_path / "root")]
+        for arguments in ([*flash, "--no-service"], ["status", "--on", target, "--json"]):
             monkeypatch.setattr(sys, "argv", ["edgeveil", *arguments, *common])
             with pytest.raises(SystemExit) as ended:
                 main()

@@ -29,9 +29,10 @@ from edgeveil.edge_runtime.lut import as_array
 from edgeveil.edge_runtime.outside import process_table
 from edgeveil.edge_runtime.releases import trial as board
 from edgeveil.edge_runtime.sandbox import isolation
-from tests.support import bundles, edge_tpu, tiny_models
+from tests.support import bundles, tiny_models
+from tests.support.boards import edge_tpu
+from tests.support.boards.edge_tpu import COMPILED
 from tests.support.checkout import PACKAGES
-from tests.support.edge_tpu import COMPILED
 
 
 def edge(*arguments, **environment):

@@ -13,6 +13,7 @@ from edgeveil.edge_runtime.bench import latency as series
 from edgeveil.edge_runtime.bench import power_meter, sensors
 from edgeveil.edge_runtime.bench.protocol import Clocks, Protocol, bench, synthetic_frames
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, PrivacyStop
+from edgeveil.edge_runtime.manifest.manifest import parse_input
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from tests.support import bundles
 from tests.support.checkout import ROOT
@@ -246,11 +247,11 @@ def test_a_meters_file_that_will_not_do_is_a_reason_and_no_figure(perturber, tmp
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
 def test_synthetic_frames_fill_the_range(dtype):
-    spec = {"shape": [3, 200], "dtype": dtype, "low": 2.0, "high": [9.0] * 200}
-    made = [frame._data for frame in synthetic_frames(spec)]
+    spec = {"name": "x", "shape": [3, 200], "dtype": dtype, "low": 2.0, "high": [9.0] * 200}
+    made = [frame._data for frame in synthetic_frames(parse_input(spec))]
     assert {x.dtype.name for x in made} == {dtype}
     assert all(x.min() >= 2 and x.max() <= 9 and x.min() < 3 and x.max() > 8 for x in made)
-    assert np.array_equal(made[3], synthetic_frames(spec)[3]._data)
+    assert np.array_equal(made[3], synthetic_frames(parse_input(spec))[3]._data)
     assert not np.array_equal(made[0], made[1])
 
 

@@ -17,7 +17,9 @@ import cv2
 import numpy as np
 import pytest
 
-from edgeveil.devices.flashing.flash import flash, flash_card
+from edgeveil.devices.flashing.card import flash_card
+from edgeveil.devices.flashing.flash import flash
+from edgeveil.devices.flashing.inputs import read_inputs
 from edgeveil.devices.flashing.records import Facts, Installed, Wanted
 from edgeveil.devices.flashing.service_files import CONFIG
 from edgeveil.edge_runtime.api import Perturber
@@ -33,9 +35,10 @@ from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.sealing.zipapp import build_zipapp
-from tests.support import bundles, edge_tpu, network_receivers, tiny_models
+from tests.support import bundles, network_receivers, tiny_models
+from tests.support.boards import edge_tpu
+from tests.support.boards.edge_tpu import COMPILED
 from tests.support.checkout import PACKAGES, ROOT
-from tests.support.edge_tpu import COMPILED
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 
@@ -236,9 +239,11 @@ class Coral:
     def facts(self, _accelerator):
         return self._facts
 
-    def carry_out(self, made, payload, wanted, _progress):
-        self.settings = json.loads(payload.service[CONFIG]) if CONFIG in payload.service else None
-        self.tried_on = wanted.device
+    def execute(self, plan, _progress):
+        steps = {step.kind: step for step in plan.steps}
+        files = steps["service"].files if "service" in steps else {}
+        self.settings = json.loads(files[CONFIG]) if CONFIG in files else None
+        self.tried_on = steps["install"].device
 
 
 def test_a_flash_writes_the_accelerator_into_the_settings_and_says_what_nobody_measured(made, tmp_path):
@@ -250,7 +255,8 @@ def test_a_flash_writes_the_accelerator_into_the_settings_and_says_what_nobody_m
 
     def put(coral, wanted=usual):
         said = []
-        done = flash(here.path, coral, "coral-dev-board", trust=folder, wanted=wanted, show=said.append)
+        inputs = read_inputs(here.path, "coral-dev-board", folder, None)
+        done = flash(inputs, coral, wanted, show=said.append)
         return done.plan.device, coral.settings and coral.settings.get("device"), coral.tried_on, "\n".join(said)
 
     device, settings, tried, said = put(Coral(**there))
@@ -285,9 +291,8 @@ def test_a_card_for_an_edge_tpu_needs_what_was_compiled_for_it(made, tiny, tmp_p
 
     def put(bundle):
         where = f"dir:{tmp_path}/card"
-        return flash_card(
-            bundle.path, where, "coral-dev-board", trust=folder, wanted=wanted, root="/opt/edgeveil", dry_run=True
-        )
+        inputs = read_inputs(bundle.path, "coral-dev-board", folder, None)
+        return flash_card(inputs, where, wanted, root="/opt/edgeveil", dry_run=True)
 
     assert put(made).plan.device == "edgetpu"
     with pytest.raises(BadInput, match="edgetpu_compiler on PATH"):

@@ -30,7 +30,7 @@ def test_a_good_bundle_is_read(tmp_path, example):
     made = bundles.make_bundle(tmp_path, example=example())
     for source in (made.path, str(made.path), made.path.read_bytes()):
         bundle = read_bundle(source, open_trust(made.trust))
-        assert bundle.manifest == made.manifest
+        assert bundle.manifest.document == made.manifest
         assert bundle.members == made.members
         assert bundle.key == bundles.public_hex(bundles.KEY)
         assert bundle.development is False
@@ -132,7 +132,7 @@ def test_only_verified_members_are_handed_out(tmp_path):
     bundle = read_bundle(made.path, open_trust(made.trust))
     assert "manifest.json" not in bundle.members
     assert "signature.json" not in bundle.members
-    for entry in bundle.manifest["members"]:
+    for entry in bundle.manifest.document["members"]:
         assert hashlib.sha256(bundle.members[entry["name"]]).hexdigest() == entry["sha256"]
 
 

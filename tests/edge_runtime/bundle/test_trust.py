@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
 from tests.support import bundles
 
@@ -108,23 +109,23 @@ def test_what_is_written_is_read(tmp_path_factory, name, development):
     ],
 )
 def test_policy(trust, says, reason):
-    manifest = {"security_version": 1, "audience": "", "development": False, **says}
+    manifest = {**bundles.numpy_example()[0], "security_version": 1, "audience": "", "development": False, **says}
     key = bundles.trusted()
     policy = Trust([key], **trust)
     if reason is None:
-        policy.check_claims(manifest, key)
+        policy.check_claims(parse(manifest), key)
         return
     with pytest.raises(BundleRefused) as refusal:
-        policy.check_claims(manifest, key)
+        policy.check_claims(parse(manifest), key)
     assert refusal.value.reason == reason
 
 
 def test_development_key_and_flag_must_agree():
     key = bundles.trusted(development=True)
-    manifest = {"security_version": 1, "audience": "", "development": True}
-    Trust([key]).check_claims(manifest, key)
+    manifest = {**bundles.numpy_example()[0], "development": True}
+    Trust([key]).check_claims(parse(manifest), key)
     with pytest.raises(BundleRefused, match="does not call itself one"):
-        Trust([key]).check_claims({**manifest, "development": False}, key)
+        Trust([key]).check_claims(parse({**manifest, "development": False}), key)
 
 
 def test_stranger_is_named_by_the_beginning_of_the_key():

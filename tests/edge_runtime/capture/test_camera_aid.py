@@ -1,10 +1,14 @@
 """edgeveil.edge_runtime.capture.camera_aid: coarse levels that a person can aim by, and nothing finer."""
 
+import copy
+
 import cv2
 import numpy as np
 
 from edgeveil.edge_runtime.capture.camera_aid import BOTTOM, LEFT, RIGHT, TOP, CameraAid, focus_levels
 from edgeveil.edge_runtime.ipc.focus_levels import NAMES, only_levels
+from edgeveil.edge_runtime.manifest.manifest import parse
+from tests.support import bundles
 
 
 def scene(rows=slice(150, 260), columns=slice(180, 300), background=40000, person=22000):
@@ -81,8 +85,9 @@ def test_the_camera_aid_looks_now_and_then_and_ends_by_itself():
             self[name] = level
 
     now, counters = [0.0], Counters()
-    manifest = {"capture": {"frame": {"unit_mm": 0.25}, "low": None}, "input": {"low": 0.0, "high": 1.0}}
-    aid = CameraAid(manifest, counters, clock=lambda: now[0])
+    manifest = copy.deepcopy(bundles.captured_example()[0])
+    manifest["capture"]["frame"]["unit_mm"] = 0.25
+    aid = CameraAid(parse(manifest), counters, clock=lambda: now[0])
     aid.observe(scene(background=24000))
     assert counters["level:exposure"] == 12
     aid.observe(scene(background=8000))

@@ -13,6 +13,7 @@ from edgeveil.edge_runtime.capture.crops import Capture
 from edgeveil.edge_runtime.capture.tracker import Tracker
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from tests.support import bundles
@@ -29,7 +30,7 @@ def manifest(capture=None, frame=None, crop=None, **spec):
     document["capture"]["frame"].update(frame or {})
     if document["capture"]["crop"]:
         document["capture"]["crop"].update(crop or {})
-    return {key: document[key] for key in ("input", "capture")}
+    return parse({key: document[key] for key in ("input", "capture")})
 
 
 def plain(frame, shape, dtype, capture=None, low=0.0, high=255.0):
@@ -47,7 +48,7 @@ def scene_frames(seconds, people=2, seed=5, fps=10):
 
 def test_without_capture_a_frame_is_handed_on_as_it_is():
     frame = RawFrame(np.zeros((2, 2, 1), np.uint8), 3)
-    capture = Capture({"capture": None, "input": {}})
+    capture = Capture(manifest()._replace(capture=None))
     assert capture.frames(frame) == [(0, frame)]
     assert capture.slots == 1
     assert capture.ended == []
@@ -194,7 +195,7 @@ def test_colour_becomes_gray_and_small_as_opencv_does_it():
 
 def test_access_points_are_seen_or_not():
     document = bundles.fingerprint_example()[0]
-    capture = Capture(document)
+    capture = Capture(parse(document))
     ((_, frame),) = capture.frames(RawFrame(np.array([-60, -104, 100, -105], np.int8), 0))
     assert frame._data.tolist() == [1, 1, 0, 0]
     assert frame._data.dtype == np.uint8

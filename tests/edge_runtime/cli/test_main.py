@@ -85,7 +85,7 @@ def test_verify_says_what_was_verified(made, tiny, capsys):
 
 
 def test_verify_of_the_signature_alone_opens_no_interpreter(tiny, capsys, monkeypatch):
-    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.perturber.load_pipeline", None)
+    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.choice.load_pipeline", None)
     code, out, _ = edge(capsys, "verify", tiny.path, "--trust", tiny.trust, "--signature-only", "--json")
     assert code == 0
     assert json.loads(out)["self_test"] is None
@@ -189,7 +189,7 @@ def test_version_and_help(capsys):
 
 def test_every_command_has_an_example_that_is_understood(capsys):
     (commands,) = (action.choices for action in main._parser()._actions if action.dest == "command")
-    assert len(commands) == 12
+    assert len(commands) == 13
     for command in commands:
         code, text, _ = edge(capsys, command, "--help")
         assert code == 0

@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.ipc.schedule import Schedule
 from edgeveil.edge_runtime.loop.handoff import Handoff, LatestSlot
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.lut import Flow, LutArray
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
@@ -118,7 +119,7 @@ def test_nothing_that_was_made_of_a_frame_on_its_way_is_left_in_memory(perturber
     manifest["stages"][2]["input"] = "w"
     tables = {name: np.load(io.BytesIO(members[entry["file"]])) for name, entry in manifest["tables"].items()}
     means = tables["means"].copy()
-    monkeypatch.setattr(perturber, "pipeline", Pipeline(manifest, tables=tables, runners={"g": Quantising()}))
+    monkeypatch.setattr(perturber, "pipeline", Pipeline(parse(manifest), tables=tables, runners={"g": Quantising()}))
     sent, left = [], []
 
     def keep(in_flight, last):

@@ -1,5 +1,7 @@
 """What leaves, and when: the same for a good camera, an empty scene, and every fault."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -203,9 +205,10 @@ def test_records_are_of_one_size_and_a_broken_one_is_refused():
 
 
 def test_flags_make_the_schedule_slower_at_most():
-    signed = {"capture": {"tick_hz": 10.0, "slots": 2, "on_fault": "flat", "degraded_after_s": 30}}
+    rules = SimpleNamespace(tick_hz=10.0, slots=2, on_fault="flat", degraded_after_s=30)
+    signed = SimpleNamespace(capture=rules)
     assert schedule(signed) == (0.1, 2, "flat", 30.0)
     assert schedule(signed, 4).tick_s == 0.25
     with pytest.raises(Exception, match="--fps 10 at most"):
         schedule(signed, 11)
-    assert schedule({"capture": None}, 30).tick_s == pytest.approx(1 / 30)
+    assert schedule(SimpleNamespace(capture=None), 30).tick_s == pytest.approx(1 / 30)

@@ -196,7 +196,7 @@ def test_readyz_is_red_when_frames_stop_and_the_port_is_asked_for_again(wide, tm
     [
         ("{", "strict JSON"),
         ('{"fps": 5, "fps": 6}', "strict JSON"),
-        ('{"frames-per-second": 5}', "is none"),
+        ('{"frames-per-second": 5}', "is unknown"),
         ('{"fps": "fast"}', "a number"),
         ('{"fps": 0}', "expected"),
         ('{"sink": []}', "list of texts"),

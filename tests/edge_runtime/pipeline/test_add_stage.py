@@ -5,9 +5,10 @@ import pytest
 
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.pipeline.compiler import compile_stage
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
-from edgeveil.edge_runtime.pipeline.stages import compile_stage
 from tests.support import bundles
 
 
@@ -15,7 +16,7 @@ def pipeline(change=None):
     text, _ = bundles.laplace_example()
     if change:
         change(text)
-    return Pipeline(text, tables={}, runners={})
+    return Pipeline(parse(text), tables={}, runners={})
 
 
 def test_steps_are_added_and_cut_at_the_ends_of_the_range():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BundleRefused, FrameDropped
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
 from tests.support import bundles
@@ -37,7 +38,7 @@ def pipeline(labels, codes, **changes):
         ],
         "outputs": [{"name": "code", "kind": "code", "tensor": "code", "shape": [], "dtype": "int64"}],
     }
-    return Pipeline(description, tables={}, runners={"encoder": Encoder(labels, codes)})
+    return Pipeline(parse(description), tables={}, runners={"encoder": Encoder(labels, codes)})
 
 
 def codes(labels, values, **changes):
@@ -76,7 +77,7 @@ def manifest(**changes):
 def test_the_manifest_takes_it_and_the_pipeline_runs_it():
     text, members = manifest()
     check_manifest(bundles.with_members(text, members))
-    made = load_pipeline(text, members, "numpy")
+    made = load_pipeline(parse(text), members, "numpy")
     x = np.array([[9, 1, 2, 3], [1, 2, 3, 4]], np.uint8)
     assert made.run(x)["label"].tolist() == [0, 3]
 

@@ -6,6 +6,7 @@ import pytest
 from edgeveil.edge_runtime.backends.base import Tensor
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.lut import Flow, LutArray, gather, lazy, map_values
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 
@@ -78,5 +79,5 @@ def test_a_pipeline_gives_the_same_bits_with_one_range_and_with_one_for_each_fea
         "stream": None,
     }
     x = np.random.default_rng(1).integers(0, 256, (50, 4)).astype(np.uint8)
-    out = Pipeline(description, tables={}, runners={}).run(x)["frame"]
+    out = Pipeline(parse(description), tables={}, runners={}).run(x)["frame"]
     assert np.array_equal(out, preprocess.to_raw("uint8", low, high)(preprocess.to_unit("uint8", low, high)(x)))

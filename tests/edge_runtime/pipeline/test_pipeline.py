@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.api import BadInput, FrameDropped, PerturbedFrame, Pipeline, RawFrame, load_pipeline
+from edgeveil.edge_runtime.manifest.manifest import parse, parse_table
 from edgeveil.edge_runtime.pipeline.pipeline import read_array
 from tests.support import bundles
 
@@ -44,7 +45,7 @@ def description(dtype="uint8", **changes):
 
 
 def pipeline(runner=None, dtype="uint8", **changes):
-    return Pipeline(description(dtype, **changes), tables={}, runners={"g": runner or Runner()})
+    return Pipeline(parse(description(dtype, **changes)), tables={}, runners={"g": runner or Runner()})
 
 
 def readings(n=4, dtype="uint8"):
@@ -169,7 +170,7 @@ def test_recorded_draws_stand_in_for_the_generator():
             seen.append(inputs["noise"])
             return super().run(inputs)
 
-    made = Pipeline(text, tables={}, runners={"g": Keeps()})
+    made = Pipeline(parse(text), tables={}, runners={"g": Keeps()})
     recorded = np.arange(12, dtype=np.float32).reshape(4, 3)
     made.run(readings(), {"noise": recorded})
     assert np.array_equal(seen[-1], recorded)
@@ -185,7 +186,7 @@ def test_recorded_draws_stand_in_for_the_generator():
 def test_table_synthesis_and_channel():
     for example in (bundles.numpy_example, bundles.channel_example):
         manifest, members = example()
-        made = load_pipeline(manifest, members, "numpy")
+        made = load_pipeline(parse(manifest), members, "numpy")
         draws = {name: np.load(io.BytesIO(members[file])) for name, file in manifest["golden"]["draws"].items()}
         out = made.run(np.load(io.BytesIO(members["golden/input.npy"])), draws or None)
         for name, file in manifest["golden"]["outputs"]["numpy"].items():
@@ -196,7 +197,7 @@ def test_table_synthesis_and_channel():
 
 def test_a_channel_draws_for_every_frame():
     manifest, members = bundles.channel_example()
-    made = load_pipeline(manifest, members, "numpy")
+    made = load_pipeline(parse(manifest), members, "numpy")
     x = np.tile(np.array([[9, 1, 2, 3]], np.uint8), (4000, 1))
     counts = np.bincount(made.run(x)["code"], minlength=4) / 4000
     assert np.abs(counts - np.array([10, 2, 2, 2]) / 16).max() < 0.1
@@ -208,8 +209,8 @@ def test_a_code_outside_its_table_is_dropped(code):
     stage = {"stage": "synthesis", "op": "row", "input": "code", "table": "means", "output": "v"}
     manifest["stages"] = [*manifest["stages"], stage]
     manifest["outputs"] = [{"name": "code", "kind": "code", "tensor": "v", "shape": [4], "dtype": "float32"}]
-    means, q = np.zeros((4, 4), np.float32), read_array(members, manifest["tables"]["q"])
-    made = Pipeline(manifest, tables={"means": means, "q": q}, runners={})
+    means, q = np.zeros((4, 4), np.float32), read_array(members, parse_table(manifest["tables"]["q"]))
+    made = Pipeline(parse(manifest), tables={"means": means, "q": q}, runners={})
     with pytest.raises(FrameDropped, match="code-range"):
         made.run(np.zeros((1, 4), np.uint8), {"code": np.array([code])})
 
@@ -232,22 +233,22 @@ def test_a_description_that_does_not_hold_together_is_refused(change, match):
     text = copy.deepcopy(description())
     change(text)
     with pytest.raises(BadInput, match=match):
-        Pipeline(text, tables={}, runners={"g": Runner()})
+        Pipeline(parse(text), tables={}, runners={"g": Runner()})
 
 
 def test_a_table_that_is_not_there_or_not_as_said_is_refused():
     manifest, members = bundles.numpy_example()
     with pytest.raises(BadInput, match="table 'means'"):
-        Pipeline(manifest, tables={}, runners={})
+        Pipeline(parse(manifest), tables={}, runners={})
     manifest["tables"]["means"]["shape"] = [4, 5]
     with pytest.raises(BadInput, match=r"means\.npy"):
-        load_pipeline(manifest, members, "numpy")
+        load_pipeline(parse(manifest), members, "numpy")
 
 
 def test_an_artefact_that_is_not_there_is_named():
     manifest, members = bundles.artefact_example()
     with pytest.raises(BadInput, match=r"no artefact 'onnx-int8'; it has onnx-float32, tflite-int8"):
-        load_pipeline(manifest, members, "onnx-int8")
+        load_pipeline(parse(manifest), members, "onnx-int8")
 
 
 def test_close_lets_the_runners_go():

@@ -7,13 +7,14 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import Stream, parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
 from tests.support import bundles
 
-TRACK = {"hold": "track", "votes": 3, "period_s": None, "acknowledged": None}
+TRACK = Stream("track", 3, None)
 UNDECIDED = 4
 OF = {label: np.eye(4, dtype=np.uint8)[label] * 9 for label in range(4)}  # a reading of each class
 FLAT = [8, 8, 8, 8]
@@ -107,7 +108,7 @@ def period_pipeline(clock):
     ]
     manifest["outputs"] = [{"name": "code", "kind": "code", "tensor": "kept", "shape": [], "dtype": "int64"}]
     tables = {"channel": np.full((4, 256), 1, np.uint32), "pictures": np.zeros((256, 4), np.float32)}
-    return Pipeline(manifest, tables=tables, runners={}, clock=clock)
+    return Pipeline(parse(manifest), tables=tables, runners={}, clock=clock)
 
 
 class Same:
@@ -127,7 +128,7 @@ def test_a_track_that_ended_is_gone_although_its_last_frames_have_still_to_leave
     model = {"stage": "artefact", "model": "g", "inputs": {"image": "u"}, "outputs": {"output": "w"}}
     manifest["stages"].insert(1, model)
     tables = {name: np.load(io.BytesIO(members[entry["file"]])) for name, entry in manifest["tables"].items()}
-    pipeline = Pipeline(manifest, tables=tables, runners={"g": Same()})
+    pipeline = Pipeline(parse(manifest), tables=tables, runners={"g": Same()})
 
     def inferred(label):
         batch = [pipeline.preprocess(frame) for frame in frames([label] * 3, [1] * 3)]

@@ -13,8 +13,8 @@ from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases, RolledBack, State
 from edgeveil.edge_runtime.signing import ed25519
 from tests.support import seeds
+from tests.support.boards.power_cut import Killed, Volume, WrittenDown, write_out
 from tests.support.bundles import KEY, STRANGER, make_bundle, trusted
-from tests.support.power_cut import Killed, Volume, WrittenDown, write_out
 
 
 def trust(floor):
@@ -70,7 +70,7 @@ def test_the_first_release_is_committed(old):
     state = old.state()
     assert old.current == state.committed
     assert (state.previous, state.floor, state.failed) == (None, 1, {})
-    assert old.read(old.current).manifest["name"] == "release-1"
+    assert old.read(old.current).manifest.name == "release-1"
 
 
 def test_what_runs_already_is_left_alone(old, bundles):

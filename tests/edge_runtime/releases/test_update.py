@@ -229,7 +229,7 @@ def test_a_place_that_is_none(device, place):
 
 
 def test_nobody_answers(device):
-    with pytest.raises(DeviceFailed, match=r"The line to .* broke"):
+    with pytest.raises(DeviceFailed, match=r"The connection to .* broke"):
         device.pull("http://127.0.0.1:1")
 
 
@@ -237,7 +237,7 @@ def test_an_index_names_files_beside_it_and_no_others(www, key):
     folder, _, _ = www
     strange = folder / "-v2.veil"
     shutil.copy(folder / "v2.veil", strange)
-    with pytest.raises(BundleRefused, match="no file beside it"):
+    with pytest.raises(BundleRefused, match="no file in its folder"):
         write_index([strange], key, folder / "other.json", name="hall")
     with pytest.raises(BadInput, match="is the index of hall"):
         write_index([folder / "v2.veil"], key, folder / "index.json", name="other")

@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from tests.support import emulated_boards, fakenect_recording
+from tests.support.boards import emulated_boards, fakenect_recording
 from tests.support.checkout import ROOT
 
 LIBRARIES = "usr/lib/aarch64-linux-gnu"
@@ -29,7 +29,7 @@ def board(tmp_path_factory):
 
 def test_a_kinect_v1_is_read_on_arm_by_the_same_code(board):
     shutil.copytree(ROOT / "edge_runtime", board / "opt/edge/edgeveil/edge_runtime")
-    shutil.copy(ROOT / "tests/support/camera_probe.py", board / "opt/edge")
+    shutil.copy(ROOT / "tests/support/boards/camera_probe.py", board / "opt/edge")
     depth = np.full((480, 640), 3000.0)
     depth[190:290, 200:300] = 1500.0
     fakenect_recording.write(board / "opt/recording", [depth + n % 2 for n in range(6)])

@@ -19,11 +19,12 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.support import bundles, fakenect_recording
+from tests.support import bundles
+from tests.support.boards import fakenect_recording
 from tests.support.checkout import PACKAGES as CHECKOUT
 from tests.support.checkout import ROOT
 
-PROBE = ROOT / "tests/support/camera_probe.py"
+PROBE = ROOT / "tests/support/boards/camera_probe.py"
 FAKENECT = Path("/usr/lib/x86_64-linux-gnu/fakenect")
 SYSTEM_PYTHON = "/usr/bin/python3"
 PACKAGES = Path(np.__file__).parents[1]

@@ -231,7 +231,7 @@ def test_a_list_of_times_that_is_none_is_refused_by_its_line(tmp_path, line):
 
 
 def test_only_recordings_are_played_in_real_time(tmp_path):
-    with pytest.raises(BadInput, match=r"images:.*npz: is none"):
+    with pytest.raises(BadInput, match=r"images:.*npz: is not one"):
         open_source("npz:x.npz", IMAGE, realtime=True)
 
 

@@ -231,14 +231,14 @@ def test_nothing_is_left_of_a_stopped_run(made, tmp_path):
     (tmp_path / "in.csv").write_text(text_of(vectors(30)))
     for kind in ("csv", "npz"):
         with Perturber.open(made.path, trust=made.trust) as perturber:
-            sink = open_sink(f"{kind}:{tmp_path}/out", perturber.manifest["outputs"])
+            sink = open_sink(f"{kind}:{tmp_path}/out", perturber.manifest.document["outputs"])
 
             def stop(*_):
                 raise PrivacyStop("stopped by the test")
 
             with (
                 pytest.raises(PrivacyStop),
-                open_source(f"csv:{tmp_path}/in.csv", perturber.manifest["input"]) as source,
+                open_source(f"csv:{tmp_path}/in.csv", perturber.manifest.document["input"]) as source,
             ):
                 batch.run(source, perturber, sink, progress=stop)
     assert {path.name for path in tmp_path.iterdir()} == {"test.veil", "trust", "in.csv"}
@@ -247,7 +247,7 @@ def test_nothing_is_left_of_a_stopped_run(made, tmp_path):
 def test_a_full_disk_leaves_no_half_of_a_file(made, tmp_path, monkeypatch):
     (tmp_path / "in.csv").write_text(text_of(vectors(30)))
     with Perturber.open(made.path, trust=made.trust) as perturber:
-        sink = open_sink(f"csv:{tmp_path}/out.csv", perturber.manifest["outputs"])
+        sink = open_sink(f"csv:{tmp_path}/out.csv", perturber.manifest.document["outputs"])
 
         class Full:
             def write(self, _):

@@ -128,7 +128,7 @@ def test_the_example_of_the_documentation_attacks():
     names: dict = {}
     exec(page.split("```python\n")[1].split("```")[0], names)  # noqa: S102
     family = names["Nearest"]()
-    assert plugins._wrong(family) is None
+    assert plugins._defect(family) is None
     found = attack_all(problem(), families=(family,), curve=False)
     assert found.rows[0].name == "15 nearest"
     assert found.rows[0].accuracy > 0.9

@@ -79,7 +79,7 @@ def test_screening_finds_the_bit_that_depends_on_z_given_y_not_on_y():
 
 def test_standardised_features_stay_bounded_and_constants_stay_zero():
     fitted = np.stack([np.zeros(100), np.arange(100) % 2 * 1e-3], axis=1).astype(np.float32)
-    standard = features.Standard.of(fitted)
+    standard = features.Standard.fit(fitted)
     assert standard.apply(fitted)[:, 0].tolist() == [0] * 100
     assert np.abs(standard.apply(fitted)[:, 1]) == pytest.approx(1)
     assert np.abs(standard.apply(np.full((1, 2), 1e6, np.float32))).max() <= 30

@@ -152,9 +152,9 @@ def test_one_person_who_differs_shows_in_the_spread():
     person = np.arange(400) // 100
     y, z = np.zeros(400, int), person % 2
     code = np.where(person == 0, 0, 1)  # only the first of four people has a code of its own
-    found = certificate_section.over_people(y, code, z, person, q=np.eye(2), classes=(1, 2), rng=rng)
+    found = certificate_section.people_certificate(y, code, z, person, q=np.eye(2), classes=(1, 2), rng=rng)
     assert found["learned_on_others"]["low"] < 0.3 < found["learned_on_others"]["high"]
-    assert certificate_section.over_people(y, code, z, person % 3, q=np.eye(2), classes=(1, 2), rng=rng) is None
+    assert certificate_section.people_certificate(y, code, z, person % 3, q=np.eye(2), classes=(1, 2), rng=rng) is None
 
 
 def test_too_few_subjects_are_said_with_the_number_that_is_needed():

@@ -30,7 +30,7 @@ def in_order(n=240, t=16, seed=0):
 
 
 def test_every_family_finds_a_leak_and_more_of_it_in_longer_tracks():
-    found = tracks.attacked(made(leak=0.25), classes=CLASSES, codes=CODES, trees=60)
+    found = tracks.accuracies(made(leak=0.25), classes=CLASSES, codes=CODES, trees=60)
     assert set(found["T=16"]) == set(tracks.FAMILIES)
     for name in found["T=1"]:
         assert found["T=1"][name] < found["T=4"][name] < found["T=16"][name]
@@ -39,7 +39,7 @@ def test_every_family_finds_a_leak_and_more_of_it_in_longer_tracks():
 
 
 def test_where_nothing_leaks_nothing_is_found():
-    found = tracks.attacked(made(), classes=CLASSES, codes=CODES, trees=60)
+    found = tracks.accuracies(made(), classes=CLASSES, codes=CODES, trees=60)
     assert max(found["T=16"].values()) < 0.45
     permuted = tracks.permuted(made(leak=0.5), np.random.default_rng(0))
     answers = tracks.cross_validated(permuted, classes=CLASSES, codes=CODES, trees=60)

@@ -98,7 +98,7 @@ def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys)
     assert "No certificate" in card["artefacts"][0]["certificate"]["sentence"]
     edgeveil("bundle", "inspect", work / "mine.veil", "--trust", work / "keys")
     text = capsys.readouterr().out
-    for words in ("best attack found", "the maker's own statement", "told apart from raw readings", "not tested:"):
+    for words in ("best attack found", "the maker's own statement", "told apart from raw samples", "not tested:"):
         assert words in text
     edgeveil("report", work / "mine", "--export", work / "mine-export", "--out", work / "report.html")
     assert "What else it is good for" in (work / "report.html").read_text()

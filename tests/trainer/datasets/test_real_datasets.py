@@ -146,11 +146,11 @@ def test_a_file_is_taken_with_the_right_checksum_only(tmp_path, monkeypatch):
     monkeypatch.delenv(downloads.VARIABLE, raising=False)
     wanted = {"sha256": "0" * 64, "source": "its publisher"}
     with pytest.raises(BadInput, match=r"is not set\. Get the file from its publisher"):
-        downloads.checked("a/b.npz", **wanted)
+        downloads.checked_path("a/b.npz", **wanted)
     monkeypatch.setenv(downloads.VARIABLE, str(tmp_path))
     with pytest.raises(BadInput, match="No such file"):
-        downloads.checked("a/b.npz", **wanted)
+        downloads.checked_path("a/b.npz", **wanted)
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b.npz").write_bytes(b"other")
     with pytest.raises(BadInput, match="Get it anew"):
-        downloads.checked("a/b.npz", **wanted)
+        downloads.checked_path("a/b.npz", **wanted)

@@ -41,7 +41,7 @@ VERSION = (
 COMPILES = """
 import pathlib, sys
 sys.path[:0] = [{root!r}]
-from tests.support import edge_tpu
+from tests.support.boards import edge_tpu
 folder, source = map(pathlib.Path, sys.argv[1:])
 (folder / (source.stem + "_edgetpu.tflite")).write_bytes(edge_tpu.compiled(source.read_bytes()))
 """

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.self_test import self_test
@@ -67,10 +68,10 @@ def test_it_is_read_back_with_its_run(exported, run):
 @pytest.mark.parametrize("artefact", EVERY)
 def test_reference_kernels_give_the_golden_bytes_and_production_kernels_are_within_the_tolerance(exported, artefact):
     manifest, golden = exported.manifest, numbers_of(exported.folder)
-    plain = load_pipeline(manifest, exported.members, artefact, kernels="reference")
+    plain = load_pipeline(parse(manifest), exported.members, artefact, kernels="reference")
     assert np.array_equal(plain.run(golden["input"])["frame"], golden[f"{artefact}.frame"])
-    fast = load_pipeline(manifest, exported.members, artefact)
-    worst = self_test(fast, manifest, exported.members, artefact)
+    fast = load_pipeline(parse(manifest), exported.members, artefact)
+    worst = self_test(fast, parse(manifest), exported.members, artefact)
     assert worst <= manifest["models"]["generator"]["artefacts"][artefact]["tolerance"]["max_abs"]
     assert golden[f"{artefact}.frame"].dtype == np.uint8
 
@@ -159,7 +160,12 @@ def test_label_only_ships_through_the_same_door(tmp_path):
         drawn = np.rint(means[golden[f"{artefact}.label"]] * 16).astype(np.uint8)
         assert np.array_equal(golden[f"{artefact}.frame"], drawn)
         assert folder.manifest["models"]["classifier"]["artefacts"][artefact]["tolerance"] == {"max_abs": 0.0}
-        self_test(load_pipeline(folder.manifest, folder.members, artefact), folder.manifest, folder.members, artefact)
+        self_test(
+            load_pipeline(parse(folder.manifest), folder.members, artefact),
+            parse(folder.manifest),
+            folder.members,
+            artefact,
+        )
     assert all(row["label_agreement"] > 0.95 for row in folder.report["parity"])
 
 
@@ -169,7 +175,7 @@ def test_a_noise_input_is_exported_with_recorded_draws(tmp_path):
     golden = numbers_of(tmp_path / "out")
     assert golden["draws.noise"].shape == (len(golden["input"]), 4)
     for artefact in folder.manifest["preference"]:
-        pipeline = load_pipeline(folder.manifest, folder.members, artefact, kernels="reference")
+        pipeline = load_pipeline(parse(folder.manifest), folder.members, artefact, kernels="reference")
         out = pipeline.run(golden["input"], {"noise": golden["draws.noise"]})["frame"]
         assert np.array_equal(out, golden[f"{artefact}.frame"])
         other = pipeline.run(golden["input"], {"noise": 1 - golden["draws.noise"]})["frame"]
@@ -268,6 +274,7 @@ ON_ANOTHER_PYTHON = """
 import io, json, sys
 import numpy as np
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import referenced_files
 folder, artefact = sys.argv[1:3]
 manifest = json.load(open(folder + "/manifest.json"))
@@ -276,7 +283,7 @@ x = np.load(folder + "/golden/input.npy")
 wanted = np.load(folder + "/golden/" + artefact + ".frame.npy").astype(float)
 off = {}
 for kernels in sys.argv[3:]:
-    pipeline = load_pipeline(manifest, members, artefact, kernels=kernels)
+    pipeline = load_pipeline(parse(manifest), members, artefact, kernels=kernels)
     off[kernels] = float(abs(pipeline.run(x)["frame"] - wanted).max())
     off["backend"] = list(pipeline.runners.values())[0].info()["backend"]
 print(json.dumps(off))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export.export import export
@@ -27,8 +28,8 @@ def binary(folder):
 def test_the_scale_costs_no_more_than_was_asked_for(eps, levels):
     scale = laplace.scale_for(eps, levels)
     assert scale >= Fraction(levels) / Fraction(eps)
-    assert laplace.spent(scale, levels) == pytest.approx(float(levels / scale), rel=1e-9)
-    assert 0.99 * eps <= laplace.spent(scale, levels) <= eps * (1 + 1e-9)
+    assert laplace.eps_of(scale, levels) == pytest.approx(float(levels / scale), rel=1e-9)
+    assert 0.99 * eps <= laplace.eps_of(scale, levels) <= eps * (1 + 1e-9)
 
 
 def test_whole_numbers_are_their_own_grid():
@@ -61,7 +62,7 @@ def test_it_ships_without_a_network_and_runs_as_exported(tmp_path):
     assert exported.manifest["preference"] == []
     assert exported.manifest["perturber"]["identity_allowed"] is True
     x = np.zeros((400, 20), np.uint8)
-    sent = load_pipeline(exported.manifest, exported.members, "numpy").run(x)["frame"]
+    sent = load_pipeline(parse(exported.manifest), exported.members, "numpy").run(x)["frame"]
     # A bit turns where the noise is 1 step or more: q / (1 + q) with q = exp(-eps), randomised response of eps.
     expected = np.exp(-1) / (1 + np.exp(-1))
     assert sent.mean() == pytest.approx(expected, abs=5 * np.sqrt(expected / sent.size))

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer import datasets
 from edgeveil.trainer.export.export import export
+from edgeveil.trainer.linear.linear_problem import linear_problem
 from edgeveil.trainer.linear.predictor_metrics import e_utility, promised
-from edgeveil.trainer.linear.problem import known
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import decoded
 from edgeveil.trainer.train import train
@@ -58,18 +59,18 @@ def recipe(folder: Path, *, data: str = "", perturber: str = CLEANER) -> Recipe:
 def check_promise(exported, run, limit=1e-5):
     """The theorem on every row of the data and on edge cases, for every artefact; in units of max(1, eps)."""
     dataset = run.dataset()
-    made_of = known(run.recipe.perturber, dataset.for_training())
+    problem = linear_problem(run.recipe.perturber, dataset.for_training())
     x = dataset.x.astype(np.float32)
-    near = np.tile(made_of.mean.astype(np.float32), (3, 1))
+    near = np.tile(problem.mean.astype(np.float32), (3, 1))
     near[1] += 1e-12
     near[2] += 1e-3 * x[0]
     x = np.concatenate([x, near])
-    expected = promised(made_of.a_d, x - made_of.mean, made_of.eps)
-    assert (expected < made_of.eps * 0.999).any(), "no edge case"
+    expected = promised(problem.a_d, x - problem.mean, problem.eps)
+    assert (expected < problem.eps * 0.999).any(), "no edge case"
     errors = {}
     for artefact in exported.manifest["preference"]:
-        pipeline = load_pipeline(exported.manifest, exported.members, artefact)
-        errors[artefact] = np.abs(e_utility(made_of.a_d, x, pipeline.run(x)["frame"]) - expected).max()
+        pipeline = load_pipeline(parse(exported.manifest), exported.members, artefact)
+        errors[artefact] = np.abs(e_utility(problem.a_d, x, pipeline.run(x)["frame"]) - expected).max()
         pipeline.close()
     assert max(errors.values()) <= limit, errors
     return errors
@@ -117,7 +118,7 @@ def test_exact_asks_for_no_error_at_all(folder, tmp_path):
     dataset = run.dataset()
     x = dataset.x
     out = run.perturber().perturb(x)["frame"]
-    assert e_utility(known(run.recipe.perturber, dataset.for_training()).a_d, x, out).max() < 1e-8
+    assert e_utility(linear_problem(run.recipe.perturber, dataset.for_training()).a_d, x, out).max() < 1e-8
     assert np.abs(out - x).max() > 1
 
 
@@ -128,16 +129,16 @@ def test_the_code_is_all_that_leaves_and_gives_the_vector_back(folder, tmp_path)
     assert [output["kind"] for output in code.manifest["outputs"]] == ["code"]
     assert frame.manifest["preference"] == code.manifest["preference"] == ["numpy-float32"]
     x = run.dataset().x
-    outputs = [load_pipeline(f.manifest, f.members, "numpy-float32").run(x) for f in (frame, code)]
+    outputs = [load_pipeline(parse(f.manifest), f.members, "numpy-float32").run(x) for f in (frame, code)]
     sent = outputs[1]["code"]
     assert sent.dtype == np.int16
     assert 32767 / 8.01 <= np.abs(sent.astype(int)).max() <= 32767 / 2, "a power of two with head-room of four"
     entry = code.manifest["tables"]["decoder"]
     decoder = np.load(tmp_path / "code" / entry["file"])
     assert np.abs(decoded(sent, decoder) - outputs[0]["frame"]).max() < 2e-2
-    made_of = known(run.recipe.perturber, run.dataset().for_training())
+    problem = linear_problem(run.recipe.perturber, run.dataset().for_training())
     # An int16 code keeps the error where it was promised.
-    error = e_utility(made_of.a_d, x, decoded(sent, decoder)) - promised(made_of.a_d, x - made_of.mean, made_of.eps)
+    error = e_utility(problem.a_d, x, decoded(sent, decoder)) - promised(problem.a_d, x - problem.mean, problem.eps)
     assert np.abs(error).max() < 1e-3
 
 
@@ -146,12 +147,12 @@ def test_laplace_moves_the_predictor_by_eps_on_average(folder, tmp_path):
     exported = export(run.folder, ["workstation"], tmp_path / "export")
     assert "numpy-float32" not in exported.manifest["preference"]
     dataset = run.dataset()
-    made_of = known(run.recipe.perturber, dataset.for_training())
+    problem = linear_problem(run.recipe.perturber, dataset.for_training())
     x = np.repeat(dataset.x, 40, axis=0)
     for artefact in ("onnx-float32-batch256", "tflite-float32-batch256"):
-        pipeline = load_pipeline(exported.manifest, exported.members, artefact)
+        pipeline = load_pipeline(parse(exported.manifest), exported.members, artefact)
         out = pipeline.run(x)["frame"]
-        assert e_utility(made_of.a_d, x, out).mean() == pytest.approx(made_of.eps, rel=0.05)
+        assert e_utility(problem.a_d, x, out).mean() == pytest.approx(problem.eps, rel=0.05)
         noise = (out - x).ravel()
         assert np.mean(np.abs(noise)) == pytest.approx(run.facts["noise"]["scale"], rel=0.02)
     with pytest.raises(BadInput, match="can be exported as"):
@@ -167,7 +168,7 @@ def test_a_keras_model_of_the_user_lends_its_first_layer(folder, tmp_path):
     model.save(folder / "mine.keras")
     run = train(recipe(folder, perturber=CLEANER + 'operator = "keras:mine.keras"'), tmp_path / "run")
     kernel = np.asarray(model.layers[0].kernel, np.float64)
-    a_d = known(run.recipe.perturber, run.dataset().for_training()).a_d
+    a_d = linear_problem(run.recipe.perturber, run.dataset().for_training()).a_d
     np.testing.assert_allclose(a_d @ a_d.T, kernel @ kernel.T, atol=1e-10)
 
 

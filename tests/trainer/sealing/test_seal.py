@@ -150,7 +150,7 @@ def test_sealed_bundle_is_verified_and_holds_what_was_exported(tmp_path, keys, e
     assert out == tmp_path / "b.veil"
     bundle = read_bundle(out, open_trust(keys))
     assert not bundle.development
-    assert bundle.manifest["privacy"]["speaks_of"].keys() == {"tflite-int8"}
+    assert bundle.manifest.document["privacy"]["speaks_of"].keys() == {"tflite-int8"}
     assert bundle.members["privacy/audit.json"] == (exported / "audit.json").read_bytes()
     for name, data in bundle.members.items():
         if name.startswith(("artefacts/", "golden/")):
@@ -170,7 +170,7 @@ def test_other_examples_are_sealed_too(tmp_path, keys):
     for number, example in enumerate((bundles.numpy_example, bundles.channel_example)):
         folder = bundles.export_folder(tmp_path / str(number), example())
         seal(folder, keys / "signing.key", tmp_path / "b.veil", allow_unaudited=True)
-        assert read_bundle(tmp_path / "b.veil", open_trust(keys)).manifest["privacy"]["file"] is None
+        assert read_bundle(tmp_path / "b.veil", open_trust(keys)).manifest.privacy.file is None
 
 
 def test_development_key_makes_a_development_bundle(tmp_path, exported):
@@ -191,7 +191,7 @@ def test_without_an_audit_it_refuses(tmp_path, keys, exported):
         seal(exported, keys / "signing.key", tmp_path / "b.veil")
     assert not (tmp_path / "b.veil").exists()
     out = seal(exported, keys / "signing.key", tmp_path / "b.veil", allow_unaudited=True)
-    assert read_bundle(out, open_trust(keys)).manifest["privacy"] == bundles.not_audited()
+    assert read_bundle(out, open_trust(keys)).manifest.document["privacy"] == bundles.not_audited()
     assert "not audited" in inspect(out, keys).text()
 
 
@@ -209,7 +209,7 @@ def test_an_audit_of_something_else_is_no_audit(tmp_path, keys, exported, change
     with pytest.raises(BadInput, match=message):
         seal(exported, keys / "signing.key", tmp_path / "b.veil")
     out = seal(exported, keys / "signing.key", tmp_path / "b.veil", allow_unaudited=True)
-    assert read_bundle(out, open_trust(keys)).manifest["privacy"]["file"] is None
+    assert read_bundle(out, open_trust(keys)).manifest.privacy.file is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"speaks_of": []}', '{"speaks_of": {"a": 1}}', '{"a": NaN}', "\x00"])

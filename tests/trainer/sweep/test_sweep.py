@@ -17,7 +17,7 @@ from edgeveil.trainer.datasets.base import Part
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.report.frontier import as_text, draw
-from edgeveil.trainer.sweep import engines, run
+from edgeveil.trainer.sweep import engines, sweep
 from edgeveil.trainer.sweep import point as measuring
 from edgeveil.trainer.sweep.axes import Axis, parse, points
 from edgeveil.trainer.train import train
@@ -70,7 +70,7 @@ def test_points_are_every_combination_that_a_recipe_knows():
 def test_a_wrong_key_or_value_is_refused_before_anything_starts(axis, why, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "processes", lambda *a, **k: pytest.fail("it started"))
     with pytest.raises(BadInput, match=why):
-        run.sweep([Recipe.find("digits-codebook")], [parse("seed=0"), parse(axis)], tmp_path / "out")
+        sweep.sweep([Recipe.find("digits-codebook")], [parse("seed=0"), parse(axis)], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -105,18 +105,18 @@ def test_points_that_are_done_are_not_done_again_and_label_only_stands_beside_th
     monkeypatch.setattr(engines, "processes", worked(calls, crash=["price=8"]))
     recipes, axes = [Recipe.find("digits-codebook")], [parse("perturber.price=1,8")]
     with pytest.raises(DeviceFailed, match=r"1 of 3 points .*memory.*same command"):
-        run.sweep(recipes, axes, tmp_path, budget="quick")
+        sweep.sweep(recipes, axes, tmp_path, budget="quick")
     assert len(calls) == 3
     calls.clear()
     monkeypatch.setattr(engines, "processes", worked(calls))
-    frontier = run.sweep(recipes, axes, tmp_path, budget="quick")
+    frontier = sweep.sweep(recipes, axes, tmp_path, budget="quick")
     assert [name for name in calls if "price=8" in name] == calls
     assert [row["recipe"] for row in frontier["points"]] == ["label-only", "digits-codebook", "digits-codebook"]
     assert frontier["compared"] == 2
     calls.clear()
-    run.sweep(recipes, axes, tmp_path, budget="quick")
+    sweep.sweep(recipes, axes, tmp_path, budget="quick")
     assert calls == []
-    run.sweep(recipes, [parse("perturber.price=1,2")], tmp_path, budget="quick")
+    sweep.sweep(recipes, [parse("perturber.price=1,2")], tmp_path, budget="quick")
     assert len(calls) == 1  # a further value, and the floor stays
     text = as_text(json.loads((tmp_path / "frontier.json").read_text()))
     assert "digits-codebook price=2" in text
@@ -141,7 +141,7 @@ def test_a_point_that_failed_says_why_and_the_picture_is_the_same_bytes_each_tim
 def test_ray_that_is_not_there_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DeviceFailed, match=r"pip install 'edgeveil\[ray\]'"):
-        run.sweep([Recipe.find("digits-codebook")], [], tmp_path, engine="ray")
+        sweep.sweep([Recipe.find("digits-codebook")], [], tmp_path, engine="ray")
 
 
 @pytest.fixture
@@ -191,9 +191,9 @@ def test_a_sweep_in_processes_is_interrupted_and_gone_on_with(recipe_file, tmp_p
 def test_a_sweep_on_a_ray_cluster(recipe_file, tmp_path, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(Path(run.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+        "PYTHONPATH", os.pathsep.join([str(Path(sweep.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     )
-    frontier = run.sweep([Recipe.find(recipe_file)], [], tmp_path / "out", engine="ray", jobs=1, attacks="codes")
+    frontier = sweep.sweep([Recipe.find(recipe_file)], [], tmp_path / "out", engine="ray", jobs=1, attacks="codes")
     assert [row["recipe"] for row in frontier["points"]] == ["label-only", "small-label-only"]
     assert all(row["target"]["accuracy"] > 0.9 for row in frontier["points"])
 

@@ -178,7 +178,7 @@ def test_a_perturber_that_lets_readings_through_is_said_to(allowed, said, finish
     nothing = keras.Model(vector, UnitClip(name="output")(vector))
 
     def fit(_section, dataset, **_):
-        return replace(prgan.fitted(dataset.input, nothing, kind="prgan"), identity_allowed=allowed)
+        return replace(prgan.as_perturber(dataset.input, nothing, kind="prgan"), identity_allowed=allowed)
 
     monkeypatch.setattr("edgeveil.trainer.train.fit_function", lambda _kind: fit)
     run = train(finished.recipe, tmp_path / "run", classifiers=finished.folder)

@@ -1,1 +1,1 @@
-"""One family of attacks a file; trainer/audit/registry.py lists them."""
+"""One family of attribute inference attacks a file; trainer/attacks/registry.py lists them."""

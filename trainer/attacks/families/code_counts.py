@@ -1,4 +1,4 @@
-"""An attack on releases whose outputs take few values: count z beside every one of them.
+"""Attribute inference by counting: where outputs take few values, count z for each of them.
 
 Where a code leaves (as a label, a code, or a picture that stands for one), nothing can do better than the best guess
 from P(z | y, code), so counting it is as strong as any network and takes no time. Codes with few rows lean on P(z|y).
@@ -62,9 +62,9 @@ class CodeAttack:
 
 
 class BayesKnowingChannel:
-    """Bayes' rule with the true channel: codes before it are counted on own readings, Q does the rest.
+    """Bayes' rule with the true channel: codes before it are counted on own samples, Q does the rest.
 
-    The attacker has the perturber, so knows Q and which code goes into it for readings of their own; nothing has to be
+    The attacker has the perturber, so knows Q and which code goes into it for samples of their own; nothing has to be
     learned about the noise. What it gets right is what the certificate counts as its plug-in value.
     """
 

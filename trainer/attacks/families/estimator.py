@@ -1,4 +1,4 @@
-"""What the scikit-learn families share: features in, probabilities over every z out."""
+"""Attacks by scikit-learn estimators: features in, probabilities over every z out."""
 
 from __future__ import annotations
 

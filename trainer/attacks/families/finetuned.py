@@ -1,4 +1,4 @@
-"""D_z itself, trained on with perturbed readings: what the adversary the perturber knows best becomes in a minute."""
+"""The fixed D_z, fine-tuned on perturbed samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.networks import NetworkAttack, counting_stands_in, joined_late, learn
+from edgeveil.trainer.attacks.families.networks import NetworkAttack, counting_stands_in, join_late, learn
 from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Kind
 
@@ -53,4 +53,4 @@ def _from(problem: Problem, sensitive: Any, side_width: int) -> Any:
         layer.trainable = True
     reading = keras.Input(problem.input.shape, name="reading")
     answers = copy(reading)
-    return joined_late(problem, reading, answers, side_width, answers)
+    return join_late(problem, reading, answers, side_width, answers)

@@ -1,4 +1,4 @@
-"""The paper's own measure: the sensitive classifier that the perturber was trained against, as it is."""
+"""The fixed D_z, which the perturber was trained against, unchanged: the paper's own measure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgeveil.trainer.attacks.protocol import Kind
 
 
 class Fixed:
-    """D_z on x'. It never saw a perturbed reading, and the perturber has seen all of it: no evidence of privacy."""
+    """D_z on x'. It never saw a perturbed sample, and the perturber has seen all of it: no evidence of privacy."""
 
     name = "fixed D_z"
     kind: Kind = "fixed"

@@ -1,4 +1,4 @@
-"""Undo the perturber first: a network learns x from pairs (x', x), and a recogniser of clean readings looks at that."""
+"""Reconstruction, then inference: a network learns x from pairs (x', x), and a classifier reads z from that."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Inversion:
         budget = replace(problem.budget, macs=problem.budget.macs / 2)
         problem = replace(problem.capped(problem.budget.rows), budget=budget)
         inverter = invert(problem, seed)
-        fit, stop = before(problem.fit), before(problem.stop)
+        fit, stop = original(problem.fit), original(problem.stop)
         recogniser = train(problem, trunk_for(problem), seed, fit=fit, stop=stop, rate=2e-3)
         return InversionAttack(inverter, recogniser)
 
@@ -51,7 +51,7 @@ class Inverter:
     standard: features.Standard
 
     def __call__(self, part: Released) -> np.ndarray:
-        """The reconstructed readings (n, *shape), in units of x."""
+        """The reconstructed samples (n, *shape), in units of x."""
         problem = self.problem
         u = logits(self.model, *_look(problem, self.standard, part))
         if problem.input.low is None:
@@ -84,14 +84,14 @@ def invert(problem: Problem, seed: int) -> Inverter:
     keras.utils.set_random_seed(seed)
     fit, stop = problem.fit, problem.stop
     standard = features.Standard.fit(features.unit(problem, fit))
-    goal = features.unit(problem, before(fit))
+    goal = features.unit(problem, original(fit))
     model = _network(problem, features.side(problem, fit).shape[1], goal)
     rows, epochs = affordable(model, len(fit), problem.budget)
     some = fit.take(np.arange(rows))
     descend(
         model,
         (_look(problem, standard, some), goal[:rows]),
-        (_look(problem, standard, stop), features.unit(problem, before(stop))),
+        (_look(problem, standard, stop), features.unit(problem, original(stop))),
         loss="mse",
         epochs=epochs,
         budget=problem.budget,
@@ -100,7 +100,7 @@ def invert(problem: Problem, seed: int) -> Inverter:
     return Inverter(model, problem, standard)
 
 
-def before(part: Released) -> Released:
+def original(part: Released) -> Released:
     """The rows of ``part`` as they were: x in place of x', nothing beside it."""
     return replace(part, x=cast(np.ndarray, part.raw), also=None, raw=None, codes=None)
 
@@ -110,7 +110,7 @@ def _look(problem: Problem, standard: features.Standard, part: Released) -> list
 
 
 def _network(problem: Problem, side_width: int, goal: np.ndarray) -> Any:
-    """The mean reading, plus what the whole of x' and y tell, plus, for pictures, what each neighbourhood tells."""
+    """The mean sample, plus what the whole of x' and y tell, plus, for pictures, what each neighbourhood tells."""
     import keras
     from keras import layers
 

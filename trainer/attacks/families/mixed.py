@@ -1,4 +1,4 @@
-"""Clean and perturbed readings together: what is learned from clean ones, of which anybody has plenty, helps."""
+"""A network trained on clean and on perturbed samples: clean ones are easy to get."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Mixed:
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
-        """It needs the readings behind its training rows."""
+        """It needs the samples behind its training rows."""
         return "no clean readings were given" if problem.fit.raw is None else plain_stands_in(problem)
 
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:

@@ -1,4 +1,4 @@
-"""How every neural adversary is trained: a trunk reads x', what is known beside it joins late, and it stops early.
+"""Training of neural adversaries: a trunk on x', side information joined late, early stopping.
 
 The logits start from log P(z|y), counted: the network has to learn only what x' tells beyond y, and one that learns
 nothing is exactly at chance.
@@ -152,14 +152,14 @@ def descend(
 
 
 def build(problem: Problem, trunk: Trunk, side_width: int) -> Any:
-    """Readings (batch, *shape), side (batch, k) and log P(z|y) (batch, classes) to logits (batch, classes of z)."""
+    """Samples (batch, *shape), side (batch, k) and log P(z|y) (batch, classes) to logits (batch, classes of z)."""
     import keras
 
     reading = keras.Input(problem.input.shape, name="reading")
-    return joined_late(problem, reading, trunk(reading), side_width, None)
+    return join_late(problem, reading, trunk(reading), side_width, None)
 
 
-def joined_late(problem: Problem, reading: Any, features: Any, side_width: int, already: Any) -> Any:
+def join_late(problem: Problem, reading: Any, features: Any, side_width: int, already: Any) -> Any:
     """The model whose logits are log P(z|y), plus ``already`` where given, plus what features and side tell."""
     import keras
 

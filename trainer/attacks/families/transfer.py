@@ -1,4 +1,4 @@
-"""An outsider's classifier: another architecture, trained on clean readings of the first slice, applied to x'."""
+"""An outsider's classifier: another architecture, trained on clean samples of the first slice, applied to x'."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Transfer:
         learn, stop, rest = cut(clean, seed)
         learn = joined(learn, rest).take(np.arange(min(len(learn) + len(rest), problem.budget.rows)))
         trunk = trunk_for(problem)
-        # Clean rows carry no outputs of a perturber beside the reading.
+        # Clean rows carry no outputs of a perturber beside the sample.
         bare = replace(problem, fit=learn, stop=stop)
         return TransferAttack(train(bare, trunk, seed, fit=learn, stop=stop, rate=2e-3))
 
 
 def trunk_for(problem: Problem) -> Trunk:
-    """The stronger of the trunks for the kind of reading."""
+    """The stronger of the trunks for the kind of sample."""
     return batch_norm_trunk if problem.input.kind == "image" else mlp_trunk
 
 
@@ -62,5 +62,5 @@ class TransferAttack:
         return self.network.train_samples
 
     def probabilities(self, part: Released) -> np.ndarray:
-        """P(z | x', y) of each row, as if x' were a clean reading."""
+        """P(z | x', y) of each row, as if x' were a clean sample."""
         return self.network.probabilities(replace(part, also=None))

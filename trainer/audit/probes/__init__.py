@@ -1,4 +1,4 @@
-"""Probes ask other questions than "who is z?": one file each, and each a few rows of the audit document.
+"""Probes: attacks other than attribute inference (linkage, membership, copies, codes), one file each.
 
 Every probe is a module with ``run(released, dataset, rows, budget, seed)``, where ``released`` are the rows ``rows``
 (row numbers of ``dataset``, in the order classifiers, perturber, test) as they left. It returns a list of rows

@@ -1,4 +1,4 @@
-"""How probes answer: one row with a figure, or one that says why there is none."""
+"""A probe's row in the audit document: a figure, or why there is none."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Attackers of a codebook's codes, who link T releases of one source: as strong as networks on x', and a hundredth of
 their time.
 
-Different readings with one (y, z) are put together, T = 1, 4 and 16 of them, as if an attacker knew that they belong
+Different samples with one (y, z) are put together, T = 1, 4 and 16 of them, as if an attacker knew that they belong
 together. Three attackers, all given y: *Bayes knowing the channel* sums log P(c' | y, z) with the true Q, *sum of
 log-posteriors* counts c' as it arrives, and the *forest* looks at the histogram of a track's codes and at how they
 follow each other, which no sum sees. At T = 1 the first is right as often as the certificate's plug-in value says.

@@ -1,7 +1,9 @@
-"""Does a real reading leave as it is? An average over frames hides a perturber that lets every hundredth one through.
+"""Copies: does a real sample leave unchanged?
 
-Counted, not attacked: a frame that is bit for bit a reading of the data set names whoever that reading is of. A donor
-codebook does this by design (its bundle says "substituted"), and the first row says how often it was the very reading
+An average over frames hides a perturber that lets every hundredth one through.
+
+Counted, not attacked: a frame that is bit for bit a sample of the data set names whoever that sample is of. A donor
+codebook does this by design (its bundle says "substituted"), and the first row says how often it was the very sample
 put in.
 """
 
@@ -20,7 +22,7 @@ UNCHANGED, ANY = "test frames that leave unchanged", "test frames that are some 
 
 
 def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
-    """Shares of the test rows' frames that are bit-equal to their own reading, and to any reading trained on."""
+    """Shares of the test rows' frames that are bit-equal to their own sample, and to any sample trained on."""
     del budget, seed
     frames, readings = released.x.reshape(len(rows), -1), dataset.x[rows].reshape(len(rows), -1)
     if frames.shape != readings.shape or frames.dtype != readings.dtype:

@@ -1,4 +1,4 @@
-"""Are these two releases of the same person? Asked of people whom the attacker never saw.
+"""Linkage: are two releases of the same person? Tested on people whom the attacker never saw.
 
 An attribute may be hidden well and the person not: who can tell that two releases are of one person can put all of
 theirs together. The attacker knows releases of other people with their names, learns what tells people apart (linear
@@ -175,7 +175,7 @@ def _learned(
 
 
 def _discriminants(x: np.ndarray, who: np.ndarray) -> Score:
-    """How alike two readings are in what tells people apart: the cosine between their discriminants."""
+    """How alike two samples are in what tells people apart: the cosine between their discriminants."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     reduce = _components(x)
@@ -193,19 +193,19 @@ def _discriminants(x: np.ndarray, who: np.ndarray) -> Score:
 
 
 def _trees(features: np.ndarray, fit: np.ndarray, pairs: Pairs, trees: int, rng: np.random.Generator) -> Score:
-    """Boosted trees on how far two readings are apart in each component."""
+    """Boosted trees on how far two samples are apart in each component."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
     reduce = _components(features[fit])
 
-    def apart(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    def distance(one: np.ndarray, two: np.ndarray) -> np.ndarray:
         return np.abs(reduce(one) - reduce(two))
 
     model = HistGradientBoostingClassifier(max_iter=trees, max_leaf_nodes=8, random_state=int(rng.integers(2**31)))
     with threadpool_limits(1, user_api="openmp"):
-        model.fit(apart(features[pairs.i], features[pairs.j]), pairs.same)
-    return lambda one, two: model.predict_proba(apart(one, two))[:, 1]
+        model.fit(distance(features[pairs.i], features[pairs.j]), pairs.same)
+    return lambda one, two: model.predict_proba(distance(one, two))[:, 1]
 
 
 def _components(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

@@ -1,7 +1,9 @@
-"""Was this reading among those the perturber was trained on? Who took part is itself a secret in some studies.
+"""Membership inference: was this sample among those the perturber was trained on?
+
+Who took part is itself a secret in some studies.
 
 Members are the rows of the second slice, others those of the test slice; both are strangers to the classifier that
-judges them, which learned on the other half of the units. One attacker has x' and y; the other also holds the reading
+judges them, which learned on the other half of the units. One attacker has x' and y; the other also holds the sample
 itself, so that it sees how well the perturber treats it.
 """
 
@@ -26,7 +28,7 @@ COMPONENTS = 40
 
 
 def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
-    """AUC and true positives at 1 % false ones, for an attacker without the reading and for one with it."""
+    """AUC and true positives at 1 % false ones, for an attacker without the sample and for one with it."""
     rng = np.random.default_rng([seed, 6])
     sizes = len(dataset.slices.perturber), len(dataset.slices.test)
     first = len(rows) - sum(sizes)

@@ -1,0 +1,1 @@
+"""Sections of an audit document, one file each."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.devices.remote.remote_rows import Rows
+from edgeveil.devices.remote.remote_rows import RemoteRows
 from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.attacks.families.networks import logits
 from edgeveil.trainer.audit.dataflow import SENT
@@ -45,7 +46,7 @@ _DRAWS = {"uniform": ("float32", True), "laplace": ("int64", True), "channel": (
 class OnBoard:
     """What came back from a board, and the bundle's manifest hash."""
 
-    rows: Rows
+    rows: RemoteRows
     bundle: str
 
 
@@ -99,9 +100,9 @@ def _kept(declared: Sequence[Mapping[str, Any]], perturbed: Perturbed) -> Sequen
 
 
 def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same readings through the same artefact here, with the noise that was drawn there."""
+    """The same samples through the same artefact here, with the noise that was drawn there."""
     manifest = {**subject.manifest, "outputs": [*subject.manifest["outputs"], *further_outputs(subject)]}
-    pipeline = load_pipeline(manifest, subject.members, subject.runs_here())
+    pipeline = load_pipeline(parse(manifest), subject.members, subject.runs_here())
     try:
         pieces = []
         for at in range(0, len(x), ROWS_AT_ONCE):
@@ -113,7 +114,7 @@ def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) 
 
 
 def _compared(name: str, kind: str, here: np.ndarray, there: np.ndarray, cluster: np.ndarray | None) -> dict[str, Any]:
-    """How many readings came out otherwise there, the share with its interval, and a frame's largest difference."""
+    """How many samples came out otherwise there, the share with its interval, and a frame's largest difference."""
     other = (here != there).reshape(len(here), -1).any(axis=1)
     share = interval(intervals.rate(other, cluster))
     apart = np.abs(here.astype(np.float64) - there.astype(np.float64)).max() if kind == "frame" else None

@@ -74,7 +74,7 @@ def section(
     groups = 1 if found.hidden_label else classes[0]
     halves = None
     if dataset.cluster_kind == "subject":
-        halves = over_people(test.y, sent[first:], test.z, test.cluster, q=q, classes=classes, rng=rng)
+        halves = people_certificate(test.y, sent[first:], test.z, test.cluster, q=q, classes=classes, rng=rng)
     return {
         "given": certified.sufficient,
         "sentence": certified.sentence(of),
@@ -92,14 +92,14 @@ def section(
                 for t in (RELEASES if table is not None else ())
             ]
             or [{"releases": t, "accuracy": _short(certified.plug_in)} for t in RELEASES],
-            "different_x": different_x(
+            "different_x": linked_samples(
                 dataset, released[learned], released[first:], codes=q.shape[1], classes=classes, rng=rng
             ),
         },
     }
 
 
-def different_x(
+def linked_samples(
     dataset: Dataset,
     learn: np.ndarray,
     judge: np.ndarray,
@@ -108,7 +108,7 @@ def different_x(
     classes: tuple[int, int],
     rng: np.random.Generator,
 ) -> list[dict[str, Any]]:
-    """T readings of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
+    """T samples of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
 
     ``learn`` are the codes of the second slice, which the attack learns from, ``judge`` those of the test slice.
     """
@@ -186,7 +186,7 @@ def _scope(stream: Mapping[str, Any] | None) -> str:
     return SINGLE
 
 
-def over_people(
+def people_certificate(
     y: np.ndarray,
     code: np.ndarray,
     z: np.ndarray,

@@ -1,4 +1,4 @@
-"""One page on a codebook: its certificate, what attackers of its codes reach, and what it keeps."""
+"""The figures of a codebook on one page: certificate, attacks on its codes, retained properties."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def measure(
     tried: int,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Measure ``perturb`` (raw readings to outputs ``frame``, ``label``, ``code``, and ``sent`` where a channel draws).
+    """Measure ``perturb`` (raw samples to outputs ``frame``, ``label``, ``code``, and ``sent`` where a channel draws).
 
     ``codes`` is their number over all classes, ``channel`` the shipped integers (codes, codes), None where c' = c;
     ``code`` is c', and ``sent`` c before the channel. ``strata`` (N,) are those rows of the data set within which z is
@@ -142,7 +142,7 @@ def _pooled(
     codes: int,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """Different readings of one (y, z), linked: the sum of log-posteriors on codes, and on y-hat alone beside it."""
+    """Different samples of one (y, z), linked: the sum of log-posteriors on codes, and on y-hat alone beside it."""
     found: dict[str, Any] = {"releases": length}
     for name, of in (("code", "code"), ("label_only", "label")):
         try:

@@ -9,8 +9,8 @@ import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import leace
+from edgeveil.trainer.linear.linear_problem import confidential, linear_problem, wanted
 from edgeveil.trainer.linear.predictor_metrics import BoostedRefit, LinearRefit, binary, e_utility, mean_auc, promised
-from edgeveil.trainer.linear.problem import confidential, known, wanted
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
@@ -37,23 +37,23 @@ def predictors(section: Cleaner | Noise, dataset: Dataset, sent: np.ndarray, *, 
     x, sent = dataset.x[rows].astype(np.float64), sent.astype(np.float64)
     hidden, kept = confidential(dataset, rows), wanted(dataset, rows)
     measure = _Measure(hidden, kept, first, _units(dataset), seed)
-    made_of = known(section, dataset.for_training())
-    moved = e_utility(made_of.a_d, x, sent)
-    most = promised(made_of.a_d, x - made_of.mean, made_of.eps)
+    problem = linear_problem(section, dataset.for_training())
+    moved = e_utility(problem.a_d, x, sent)
+    most = promised(problem.a_d, x - problem.mean, problem.eps)
     exact = isinstance(section, Cleaner) and section.method != "exact"
 
     known_c = LinearRefit(x[:first], hidden[:first])
     on_raw = known_c.predict(x[first:])
     erased = leace.fit(x[:first], hidden[:first]).clean(x)
     return {
-        "eps": made_of.eps,
+        "eps": problem.eps,
         "wanted": int(kept.shape[1]),
         "confidential": int(hidden.shape[1]),
         "rows": {"training": first, "test": len(rows) - first},
         "e_utility": {
             "mean": _spread(intervals.mean(moved[first:], measure.clusters)),
             "largest_error": _number(np.abs(moved - most).max()) if exact else None,
-            "below_eps": float((most[first:] < made_of.eps * (1 - 1e-9)).mean()),
+            "below_eps": float((most[first:] < problem.eps * (1 - 1e-9)).mean()),
         },
         "uncleaned": {**measure.leak(on_raw, on_raw), **measure.ranked(x)},
         "no_attack": {**measure.leak(known_c.predict(sent[first:]), on_raw)},

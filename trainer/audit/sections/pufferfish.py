@@ -2,8 +2,8 @@
 
 The theorem bounds how far the answers of a classifier D_z on x' lie from pi(z|y): gamma = sup |D_z(x')_z - pi(z|y)|,
 and calls (0, 2 gamma) a Pufferfish bound. But it bounds that classifier's answers and not the law of x', and a
-classifier that retrains undoes it. The supremum over readings is set by one confident answer and is near its largest
-value even for readings that were never perturbed; the mean is not the theorem's gamma. So both stand here, under
+classifier that retrains undoes it. The supremum over samples is set by one confident answer and is near its largest
+value even for samples that were never perturbed; the mean is not the theorem's gamma. So both stand here, under
 "model-relative diagnostic", beside the same of raw readings. What bounds the law of what leaves is the total variation
 of a channel, which is exact, and is in the certificate's section.
 """
@@ -28,7 +28,7 @@ MEANING = (
 def section(dataset: Dataset, frames: np.ndarray, sensitive: Any) -> dict[str, Any]:
     """gamma of D_z (``sensitive``, a Keras model from the unit cube to logits) on the test ``frames`` (n, ...).
 
-    ``unseen_error`` is the epsilon of Corollary B.6 estimated on raw readings: how far D_z is from the truth there.
+    ``unseen_error`` is the epsilon of Corollary B.6 estimated on raw samples: how far D_z is from the truth there.
     ``bound_mean`` and ``bound_sup`` are 2 gamma + 4 epsilon, at most 1, where 1 says nothing.
     """
     test = dataset.part("test")
@@ -53,7 +53,7 @@ def section(dataset: Dataset, frames: np.ndarray, sensitive: Any) -> dict[str, A
 
 
 def _shift(answers: np.ndarray, prior: np.ndarray) -> dict[str, float]:
-    """Mean and supremum over readings of the largest |D_z(x)_z - pi(z|y)| over z."""
+    """Mean and supremum over samples of the largest |D_z(x)_z - pi(z|y)| over z."""
     shift = np.abs(answers - prior).max(axis=1)
     return {"mean": _short(float(shift.mean())), "sup": _short(float(shift.max()))}
 

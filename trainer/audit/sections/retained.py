@@ -1,4 +1,4 @@
-"""What x' still tells of harmless properties of *this* x: what a perturber gives beyond label-only, whose answer is 0.
+"""Properties of x that x' retains: what a perturber gives beyond label-only, which retains none.
 
 Everything is taken within y: the class leaves anyway, and a property that follows the class (light from the left, many
 access points in one building) would be credited to any perturber that keeps y. What is kept of a property is leakage
@@ -21,9 +21,9 @@ from edgeveil.trainer.audit.sections.utility import (
     accuracy,
     chances,
     correlation,
+    discriminator_accuracy,
     properties,
     residual,
-    told_apart,
 )
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import intervals
@@ -65,9 +65,9 @@ def section(
 def label_only(
     dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, seed: int
 ) -> dict[str, dict[str, Any]]:
-    """The same networks on raw readings and on label-only, as its mean (``means``, frames of all rows) and as a donor.
+    """The same networks on raw samples and on label-only, as its mean (``means``, frames of all rows) and as a donor.
 
-    ``label`` (n,) is y-hat of the rows of the three slices. A donor is a random training reading of class y-hat: it
+    ``label`` (n,) is y-hat of the rows of the three slices. A donor is a random training sample of class y-hat: it
     shows how much of a row's figures is due to donors alone.
     """
     effort, known = EFFORT[budget], properties(dataset)
@@ -89,7 +89,7 @@ def correlations(dataset: Dataset, part: Part, frames: np.ndarray) -> dict[str, 
     """Correlation within y between x and x' by property, for rows ``part`` and their raw ``frames`` (n, *shape).
 
     Ink, slant and stroke are measured on images. An attribute that the data set knows is looked up where every frame is
-    a reading of the data set (donors); else it is left out, for nobody knows it of a frame that is nobody's.
+    a sample of the data set (donors); else it is left out, for nobody knows it of a frame that is nobody's.
     """
     return {name: found["correlation"] for name, found in correlations_with_intervals(dataset, part, frames).items()}
 
@@ -120,7 +120,7 @@ def _row(
 ) -> dict[str, Any]:
     clean = Shown(dataset.unit(dataset.part("test").x), dataset.slices.test)
     reader = Reader(dataset, shown["training"], known, effort, seed)
-    # Real readings to learn on are those of the first slice, and made ones are of the second: no row is seen as both.
+    # Real samples to learn on are those of the first slice, and made ones are of the second: no row is seen as both.
     first = Shown(dataset.unit(dataset.part("classifiers").x), dataset.slices.classifiers)
     half = len(clean.rows) // 2
     order = np.random.default_rng([seed, 8]).permutation(len(clean.rows))
@@ -130,7 +130,7 @@ def _row(
     return {
         "train_on_it": reader.score(clean),
         "read_from_it": reader.score(shown["test"]),
-        "told_apart": told_apart(dataset, (first, real), (shown["second"], made), effort, seed),
+        "told_apart": discriminator_accuracy(dataset, (first, real), (shown["second"], made), effort, seed),
     }
 
 

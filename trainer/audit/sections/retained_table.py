@@ -1,4 +1,4 @@
-"""The table of what perturbed data are still good for besides y, as reports and cards show it."""
+"""The table of retained properties, as reports and cards show it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS_OF_DATA = (
 )
 
 
-def useful(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def retained_table(document: Mapping[str, Any]) -> dict[str, Any] | None:
     """The table of collateral utility of an audit: attributes, and a row for each kind of data; None where none is."""
     part = document.get("collateral")
     if not part:

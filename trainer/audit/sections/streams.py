@@ -1,4 +1,4 @@
-"""The part of an audit that is about streams: what many releases of one track tell, through the artefact itself.
+"""The ``streams`` section of an audit: what many releases of one track tell, made by the artefact itself.
 
 Tracks are the recordings of the data. Attackers learn on those of the second slice and are judged on those of the test
 slice; beside them stands what the same attackers reach where people are shuffled within y, which is what chance and few
@@ -31,7 +31,7 @@ def section(
     """The document's ``streams``. ``stream`` is the manifest's.
 
     ``tried`` configurations were compared on these rows.
-    ``perturb`` takes raw readings (n, ...) and the number of each one's track (n,), in order of time, to the outputs.
+    ``perturb`` takes raw samples (n, ...) and the number of each one's track (n,), in order of time, to the outputs.
     """
     found: dict[str, Any] = dict(stream)
     if dataset.cluster is None:
@@ -77,7 +77,7 @@ def _row(length: int, slices: Mapping[str, Slice], classes: tuple[int, int], tre
     rng = np.random.default_rng(seed)
     found: dict[str, Any] = {"releases": length, "tracks": len(test)}
     for name, learn in (("right", fit), ("people_shuffled", tracks.permuted(fit, rng))):
-        answers = tracks.answers(learn, test, classes=classes, codes=codes, trees=trees, seed=seed)
+        answers = tracks.posteriors(learn, test, classes=classes, codes=codes, trees=trees, seed=seed)
         found[name] = {family: float((p.argmax(axis=1) == test.z).mean()) for family, p in answers.items()}
     prior = counted_prior(fit.y, fit.z, classes)
     found["chance"] = float((prior[test.y].argmax(axis=1) == test.z).mean())

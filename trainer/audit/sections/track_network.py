@@ -1,4 +1,4 @@
-"""A 1-D convolutional network on the codes of a track, in order: what follows what, and when.
+"""A 1-D convolutional network on the codes of a track, in order of time.
 
 Tracks are few, so it is small, starts from log P(z|y) and sees all of them in every step.
 """

@@ -31,7 +31,7 @@ FAMILIES: Mapping[str, Attack] = {
 IN_ORDER = ("forest on timed codes", "1-D CNN")  # tried on the longest tracks: of few releases there is little order
 
 
-def last(tracks: Tracks, length: int) -> Tracks:
+def last_releases(tracks: Tracks, length: int) -> Tracks:
     """The last ``length`` releases of each track: of a held one, those after its vote first."""
     return replace(tracks, code=tracks.code[:, -length:])
 
@@ -69,12 +69,12 @@ def cross_validated(
     for number in range(folds):
         fit, test = take(tracks, np.flatnonzero(fold != number)), np.flatnonzero(fold == number)
         fit = balanced(fit, classes)
-        for name, p in answers(fit, take(tracks, test), classes=classes, codes=codes, seed=seed, **options).items():
+        for name, p in posteriors(fit, take(tracks, test), classes=classes, codes=codes, seed=seed, **options).items():
             found.setdefault(name, np.empty((len(tracks), classes[1])))[test] = p
     return found
 
 
-def answers(
+def posteriors(
     fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, seed: int = 0, trees: int = 300
 ) -> dict[str, np.ndarray]:
     """P(z | y, codes), (tracks, classes of z), of ``test`` by every family that learned on ``fit``."""
@@ -91,7 +91,9 @@ def answers(
     return found
 
 
-def attacked(tracks: Tracks, *, classes: tuple[int, int], codes: int, seed: int = 0, **options: Any) -> dict[str, Any]:
+def accuracies(
+    tracks: Tracks, *, classes: tuple[int, int], codes: int, seed: int = 0, **options: Any
+) -> dict[str, Any]:
     """How often each family is right about z: ``{"T=1": {family: share}, ..., "linked": {...}}``.
 
     ``linked`` puts the family's answers for ``LINKED`` tracks of a person together, by Bayes' rule.
@@ -99,15 +101,17 @@ def attacked(tracks: Tracks, *, classes: tuple[int, int], codes: int, seed: int 
     found: dict[str, Any] = {}
     prior = sequences.prior_of(balanced(tracks, classes), classes)
     for length in LENGTHS:
-        part = last(tracks, length)
+        part = last_releases(tracks, length)
         said = cross_validated(part, classes=classes, codes=codes, seed=seed, **options)
         found[f"T={length}"] = {name: float((p.argmax(axis=1) == part.z).mean()) for name, p in said.items()}
     rng = np.random.default_rng(seed)
-    found["linked"] = {name: linked(p, tracks, prior, rng=rng) for name, p in said.items()}
+    found["linked"] = {name: linked_accuracy(p, tracks, prior, rng=rng) for name, p in said.items()}
     return found
 
 
-def linked(p: np.ndarray, tracks: Tracks, prior: np.ndarray, *, rng: np.random.Generator, times: int = 20) -> float:
+def linked_accuracy(
+    p: np.ndarray, tracks: Tracks, prior: np.ndarray, *, rng: np.random.Generator, times: int = 20
+) -> float:
     """How often z is right where ``LINKED`` tracks of a person are judged together, from answers ``p`` for each."""
     ratio = np.log(np.maximum(p, 1e-3)) - np.log(prior[tracks.y])
     hits = []

@@ -1,7 +1,7 @@
-"""What can be learned from what leaves: networks trained on x' and tried on clean x (Table 5 of paper 001), and on x'.
+"""Utility of x': networks trained on x' and tested on clean x (Table 5 of paper 001), and on x'.
 
 One small network is trained on each kind of data - raw, perturbed, label-only - to read y and every further property
-that is known of a reading. Tried on clean readings it says what the data are good for to train on; tried on what leaves
+that is known of a sample. Tried on clean samples it says what the data are good for to train on; tried on what leaves
 it says what leaves about each property, and that is leakage about it, wanted or not.
 """
 
@@ -35,7 +35,7 @@ EFFORT = {"quick": Effort(5_000, 6), "thorough": Effort(30_000, 20)}
 
 @dataclass(frozen=True)
 class Property:
-    """One thing that is known of every reading: ``values`` (N,), class numbers where ``classes`` > 0."""
+    """One thing that is known of every sample: ``values`` (N,), class numbers where ``classes`` > 0."""
 
     name: str
     values: np.ndarray
@@ -72,7 +72,7 @@ class Shown:
 
 
 class Reader:
-    """A network trained on readings that somebody was given, with y and the properties of the readings they are of."""
+    """A network trained on samples that somebody was given, with y and the properties of the samples they are of."""
 
     def __init__(self, dataset: Dataset, given: Shown, known: list[Property], effort: Effort, seed: int) -> None:
         import keras
@@ -128,10 +128,10 @@ class Reader:
         return {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
 
 
-def told_apart(
+def discriminator_accuracy(
     dataset: Dataset, real: tuple[Shown, Shown], made: tuple[Shown, Shown], effort: Effort, seed: int
 ) -> Any:
-    """How often a fresh discriminator tells ``made`` from ``real`` readings, (to learn on, to be tried on) of each.
+    """How often a fresh discriminator tells ``made`` from ``real`` samples, (to learn on, to be tried on) of each.
 
     One half is perfect; as many real ones as made ones are shown. Returns a rate with its interval.
     """

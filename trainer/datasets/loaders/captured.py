@@ -1,4 +1,4 @@
-"""Sensor frames to readings for training, through the very code that a device runs (edge_runtime/capture.py)."""
+"""Sensor frames to samples for training, by the code that a device runs (edge_runtime/capture)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.capture.crops import Capture as Runner
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.trainer.datasets.base import Labels
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.capture import Capture
@@ -21,7 +22,7 @@ def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[t
 
     A frame of several people is left out: a label is of one of them. Raises ``BadInput`` for frames of another shape.
     """
-    runner = Runner({"capture": capture.manifest(), "input": capture.input()})
+    runner = Runner(parse({"capture": capture.manifest(), "input": capture.input()}))
     for number, data in enumerate(frames):
         try:
             found = runner.frames(RawFrame(data, number))
@@ -35,7 +36,7 @@ def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[t
 
 
 def captured(readings: Readings, capture: Capture) -> Readings:
-    """Readings whose x are sensor frames, as readings of what is cut out of them.
+    """Readings whose x are sensor frames, as samples of what is cut out of them.
 
     Frames of one session are taken as one recording, in the order of their rows. Raises ``BadInput``.
     """

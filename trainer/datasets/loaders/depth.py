@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.downloads import checked
+from edgeveil.trainer.datasets.downloads import checked_path
 from edgeveil.trainer.datasets.readings import Readings
 
 FILE = "utd_mhad/utd_mhad_depth_80x64_10fps.npz"
@@ -54,7 +54,7 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, mid
     groups = TARGETS[target]
     if not people or len(set(people)) != len(people) or not set(people) <= set(PEOPLE):
         raise BadInput(f"`data.people`: expected different numbers of 1 to 8; got {list(people)}.")
-    with np.load(checked(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
+    with np.load(checked_path(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
         depth, frame = file["depth_mm"], file["frame"].astype(np.int64)
         key = np.stack([file["action"], file["subject"], file["trial"]], axis=1).astype(np.int64)
         length = {tuple(k): int(n) for k, n in zip(file["sequence_key"].tolist(), file["sequence_frames"], strict=True)}

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.downloads import checked
+from edgeveil.trainer.datasets.downloads import checked_path
 from edgeveil.trainer.datasets.readings import Readings
 
 FILE = "extended_yale_b/extended_yale_b_96x84.npz"
@@ -36,7 +36,7 @@ def load(*, target: str, sensitive: str) -> Readings:
     for key, name, known in (("target", target, "light"), ("sensitive", sensitive, "person")):
         if name != known:
             raise BadInput(f'`data.{key}`: expected "{known}"; got "{name}".')
-    with np.load(checked(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
+    with np.load(checked_path(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
         images, subject = file["images"], file["subject"]
         azimuth, elevation = file["azimuth"].astype(np.float64), file["elevation"].astype(np.float64)
     left, front, right = (azimuth > -120) & (azimuth <= -25), abs(azimuth) <= 15, (azimuth >= 25) & (azimuth < 120)

@@ -44,7 +44,7 @@ def _read(name: str, digest: str) -> bytes:
     given = os.environ.get("EDGEVEIL_DATA")
     path = Path(given) / "mnist" / name if given else None
     if path is None or not path.is_file():
-        path = _fetched(name, digest)
+        path = _fetch(name, digest)
     packed = path.read_bytes()
     found = hashlib.sha256(packed).hexdigest()
     if found != digest:
@@ -55,7 +55,7 @@ def _read(name: str, digest: str) -> bytes:
     return gzip.decompress(packed)
 
 
-def _fetched(name: str, digest: str) -> Path:
+def _fetch(name: str, digest: str) -> Path:
     import pooch
 
     cache = Path(pooch.os_cache("edgeveil")) / "mnist"

@@ -17,7 +17,7 @@ import gzip
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.downloads import checked
+from edgeveil.trainer.datasets.downloads import checked_path
 from edgeveil.trainer.datasets.readings import Readings
 
 ACCESS_POINTS = 520
@@ -79,7 +79,7 @@ def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
 
 def _rows(name: str) -> np.ndarray:
     """One file as float64 (rows, 529), its columns in the file's order."""
-    path = checked(f"ujiindoorloc/{name}", sha256=FILES[name], source=SOURCE)
+    path = checked_path(f"ujiindoorloc/{name}", sha256=FILES[name], source=SOURCE)
     with gzip.open(path, "rt") as text:
         return np.loadtxt(text, delimiter=",", skiprows=1)
 

@@ -1,0 +1,1 @@
+"""Converters from Keras to the formats that boards run."""

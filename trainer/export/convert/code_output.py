@@ -1,4 +1,4 @@
-"""What leaves a cleaner: the vector, or its code of r whole numbers, from which a receiver makes the vector."""
+"""A cleaner that sends its code, r whole numbers, from which a receiver computes the vector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST = 2**15 - 1
 def as_code(fitted: FittedPerturber, x: np.ndarray) -> FittedPerturber:
     """The same cleaner, sending its code as int16 and nothing else.
 
-    The step is a power of two, from training readings x (n, features). The table ``decoder`` (r + 1, features) has the
+    The step is a power of two, from training samples x (n, features). The table ``decoder`` (r + 1, features) has the
     step in it: x~ = [code, 1] decoder. Raises ``BadInput`` for a perturber that has no code.
     """
     if fitted.kind != "cleaner":

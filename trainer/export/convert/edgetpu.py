@@ -1,4 +1,4 @@
-"""What a board's own compiler makes of an artefact: an artefact more, beside the one that it was made of.
+"""An artefact compiled by a board's own compiler, in addition to the one it was compiled from.
 
 ``edgetpu_compiler`` (x86-64, proprietary) is called where it is on PATH. Nothing here can run what it makes, so nothing
 is measured of it: its golden outputs and its tolerance are those of the file that it was made of, and its device is

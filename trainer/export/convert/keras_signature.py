@@ -1,4 +1,4 @@
-"""A Keras model as a function of named tensors, mostly of one frame: what both converters start from."""
+"""A Keras model as a function of named tensors of a fixed batch, for both converters."""
 
 from __future__ import annotations
 

@@ -20,16 +20,18 @@ from edgeveil.trainer.perturbers.codebook import (
     channel,
     decoder,
     funnel,
-    streams,
+    stream_codes,
     synthesis,
     training,
     unseen_people_gate,
 )
 from edgeveil.trainer.perturbers.codebook.targets import Kept, fit_kept
+from edgeveil.trainer.progress import Advance, progress
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.prediction import predict
 
 Functions = dict[str, Callable[[np.ndarray], np.ndarray]]
 
@@ -59,16 +61,22 @@ def fit(
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     first, _ = fit_and_validation(dataset, "classifiers")
     second, _ = fit_and_validation(dataset, "perturber")
-    prepared = prepare(dataset, first, section, functions, rng, budget, report=_metric(log, "trunk"))
+    with progress("trunk of the codebook", total=budget.epochs) as advance:
+        report = _metric(log, "trunk", advance)
+        prepared = prepare(dataset, first, section, functions, rng, budget, report=report)
     if goal.limits.unseen_accuracy is not None:
         people = dataset.rows(np.concatenate([first.index, second.index]))
         _gate(dataset, people, section, functions, rng, budget, log)
-    stream = streams.stream(section.hold, section.acknowledge)
+    stream = stream_codes.stream(section.hold, section.acknowledge)
     if stream is not None and stream["hold"] != "frame":
         u, trunk = dataset.unit(second.x), prepared.trunk
         encoder = encoders.encoder(trunk.below, trunk.label)
         return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
-    return finish(prepared, dataset, second, section, rng=rng, report=_metric(log, "codes"))
+    reports = 1 if section.method == "residual" else funnel.reports(section.steps)
+    with progress("codes and their pictures", total=reports + 1) as advance:
+        fitted = finish(prepared, dataset, second, section, rng=rng, report=_metric(log, "codes", advance))
+        advance()
+    return fitted
 
 
 @dataclass(frozen=True)
@@ -120,12 +128,12 @@ def finish(
         encoder = training.residual_encoder(trunk, before, rows, section, classes=classes, rng=rng, report=report)
     else:
         copies, of = training.augmented(u, section, rng)
-        features = trunk.below.predict(copies, batch_size=1024, verbose=0)
+        features = predict(trunk.below, copies)
         group = of if section.copies > 1 else None
         rows = funnel.Rows(features, kept(copies, second.index[of]), second.y[of], second.z[of], group)
         head = training.code_head(rows, section, classes=classes, rng=rng, report=report)
         encoder = encoders.encoder(trunk.below, trunk.label, head)
-    logits = dict(zip(encoder.output_names, encoder.predict(u, batch_size=1024, verbose=0), strict=True))
+    logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
     _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
     table = channel_table(code, second.z, t, section, y_names=dataset.y_names, z_classes=len(dataset.z_names))
     pictures = _picture(dataset, code, t, u, second, encoder, section, rng)
@@ -184,7 +192,7 @@ def assemble(
         models={"encoder": encoder},
         tables=tables,
         substituted=section.synthesis == "donor",
-        stream=streams.stream(section.hold, section.acknowledge),
+        stream=stream_codes.stream(section.hold, section.acknowledge),
     )
 
 
@@ -210,12 +218,12 @@ def _gate(
     """Measure encoders on people whom they never saw, and record the accuracies."""
     import keras
 
-    held = streams.stream(section.hold)
+    held = stream_codes.stream(section.hold)
 
     def without(part: Part) -> Any:
         trunk = prepare(dataset, part, section, functions, rng, budget).trunk
         model = keras.Model(trunk.below.inputs, trunk.label(trunk.below.output))
-        return lambda x: model.predict(dataset.unit(x), batch_size=1024, verbose=0).argmax(axis=1)
+        return lambda x: predict(model, dataset.unit(x)).argmax(axis=1)
 
     votes = held["votes"] if held else None
     log.record(unseen_people=unseen_people_gate.leave_one_out(dataset, people, without, votes))
@@ -239,11 +247,15 @@ def _held(
     np.add.at(share, (part.y, code), 1.0)
     pictures = _picture(dataset, code, kept, u, part, encoder, section, rng)
     donor = section.synthesis == "donor"
-    return streams.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
+    return stream_codes.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
 
-def _metric(log: Log, stage: str) -> training.Report:
-    return lambda step, values: log.metric(stage=stage, step=step, **values)
+def _metric(log: Log, stage: str, advance: Advance) -> training.Report:
+    def report(step: int, values: dict[str, float]) -> None:
+        log.metric(stage=stage, step=step, **values)
+        advance(**values)
+
+    return report
 
 
 def channel_table(
@@ -292,7 +304,7 @@ def _picture(
         return synthesis.centroids(u, code, kept, codes=total, per_class=section.codes, subject=subject, fewest=fewest)
 
     def read(pictures: np.ndarray) -> np.ndarray:
-        out = encoder.predict(pictures, batch_size=1024, verbose=0)
+        out = predict(encoder, pictures)
         # A held codebook's encoder says the class alone.
         logits = out[encoder.output_names.index("label_logits")] if isinstance(out, (list, tuple)) else out
         raw = np.exp(logits - logits.max(axis=1, keepdims=True))

@@ -70,8 +70,8 @@ def learn(
 ) -> None:
     """Train ``head``, a Keras model from h (n, f) to logits (n, classes of y * codes), class by class.
 
-    ``report`` is called about ten times, with the step and its ``distortion`` and ``bits`` of the soft codes. Raises
-    ``FloatingPointError`` where the loss stops being a number.
+    ``report`` is called ``reports(steps)`` times, with the step and its ``distortion`` and ``bits`` of the soft codes.
+    Raises ``FloatingPointError`` where the loss stops being a number.
     """
     import keras
     import tensorflow as tf
@@ -130,9 +130,18 @@ def learn(
         loss, far = step(tf.constant(pick), tf.constant(lam, tf.float32), tf.constant(done < IMITATION_SHARE))
         if not np.isfinite(float(loss)):
             raise FloatingPointError("the codes' loss is no longer a number")
-        if report is not None and (number + 1) % max(1, steps // 10) == 0:
+        if report is not None and (number + 1) % _every(steps) == 0:
             soft_counts = counts.numpy().reshape(n_y, n_z, k)
             report(number + 1, {"distortion": float(far), "bits": information(soft_counts.transpose(0, 2, 1))})
+
+
+def reports(steps: int) -> int:
+    """How often ``learn`` reports in so many steps: about ten times."""
+    return steps // _every(steps)
+
+
+def _every(steps: int) -> int:
+    return max(1, steps // 10)
 
 
 def starting_codes(rows: Rows, *, codes: int, n_z: int, rng: np.random.Generator) -> np.ndarray:

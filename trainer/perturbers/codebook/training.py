@@ -12,6 +12,7 @@ from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.perturbers.codebook import augment, funnel, residual
 from edgeveil.trainer.recipe.perturber import Codebook
+from edgeveil.trainer.runs.prediction import predict
 
 Report = Callable[[int, dict[str, float]], None]
 
@@ -138,7 +139,7 @@ def residual_encoder(
     )
     h = trunk.below.output
     reader = keras.Model(trunk.below.inputs, [keras.layers.Softmax()(trunk.cells(h)), trunk.reads(h)])
-    said = reader.predict(rows.features, batch_size=1024, verbose=0)
+    said = predict(reader, rows.features)
     posterior, kept = (value.astype(np.float64) for value in said)
     settings: dict[str, Any] = {"codes": section.codes, "price": section.price, "shrinkage": section.shrinkage}
     scores = residual.learn(kept, posterior, rows.y, rows.z, normal, classes=n_y, rng=rng, **settings)

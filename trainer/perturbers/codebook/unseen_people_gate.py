@@ -13,7 +13,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, Part
-from edgeveil.trainer.perturbers.codebook.streams import majority
+from edgeveil.trainer.perturbers.codebook.stream_codes import majority
 
 FEWEST_PEOPLE = 3
 

@@ -8,17 +8,17 @@ import tomllib
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
-from edgeveil.trainer.perturbers.codebook.streams import majority, stream
+from edgeveil.trainer.perturbers.codebook.stream_codes import majority, stream
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import train_classifiers
-from scripts.reproduce.codebooks import measure
 from scripts.reproduce.codebooks import seeds as over_seeds
 from tests.support import seeds
 from tests.support.small_runs import fit_codebook
@@ -64,8 +64,8 @@ def test_a_held_codebook_says_one_word_for_a_track(tmp_path):
 def test_what_is_counted_of_a_held_codebook_is_its_word(tmp_path, monkeypatch):
     run, perturber = held(tmp_path, codes=4)
     monkeypatch.setattr(run, "perturber", lambda: perturber)
-    through = measure.pipeline(run, None, measure.KERAS)
-    found, outputs = measure.measured(run, through)
+    through = over_seeds.pipeline(run, None, over_seeds.KERAS)
+    found, outputs = over_seeds.measured(run, through)
     assert found["codes_used"] == len(run.dataset().y_names) < len(np.unique(outputs["code"]))
     assert (outputs["sent"] == outputs["label"]).all()
     again = over_seeds.same_x(run, through, run.dataset().part("test").x[:40])
@@ -79,7 +79,7 @@ def test_a_held_codebook_ships_and_holds_on_the_interpreter(tmp_path):
     export(run.folder, ["workstation"], tmp_path / "out")
     folder = ExportFolder.open(tmp_path / "out")
     assert folder.manifest["stream"]["votes"] == 3
-    pipeline = load_pipeline(folder.manifest, folder.members, "tflite-int8")
+    pipeline = load_pipeline(parse(folder.manifest), folder.members, "tflite-int8")
     test = run.dataset().part("test")
     frames = [RawFrame(x, i, track=i % 2) for i, x in enumerate(test.x[:12])]
     out = [pipeline.perturb(frame) for frame in frames]

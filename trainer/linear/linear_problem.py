@@ -1,4 +1,4 @@
-"""The problem a linear cleaner solves, from a recipe and a data set: what is wanted, what is confidential, eps."""
+"""The problem that a linear cleaner solves, from a recipe and a data set: wanted and confidential labels, eps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 
 
 @dataclass(frozen=True)
-class Known:
+class LinearProblem:
     """What a cleaner is made of. ``a_d`` (features, outputs) has full column rank, ``eps`` is per vector, ``mean``
     (features,) is what vectors are cleaned around: the training mean, or 0 in homogeneous coordinates."""
 
@@ -24,7 +24,7 @@ class Known:
     mean: np.ndarray
 
 
-def known(section: Cleaner | Noise, dataset: Dataset) -> Known:
+def linear_problem(section: Cleaner | Noise, dataset: Dataset) -> LinearProblem:
     """A_d, eps and mean as a recipe's ``[perturber]`` says, from the training slices of ``dataset`` alone."""
     rows = dataset.slices.classifiers
     x = dataset.x[rows].astype(np.float64)
@@ -42,7 +42,7 @@ def known(section: Cleaner | Noise, dataset: Dataset) -> Known:
                 "that belongs to these vectors."
             )
     eps = section.eps * (a_d.shape[1] if section.eps_per == "label" else 1)
-    return Known(operators.merged(a_d), eps, mean)
+    return LinearProblem(operators.merged(a_d), eps, mean)
 
 
 def hidden_operator(section: Cleaner | Noise, dataset: Dataset, mean: np.ndarray) -> np.ndarray:

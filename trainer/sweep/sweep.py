@@ -1,4 +1,4 @@
-"""A whole sweep: check all points, work those that are missing, and put the frontier together."""
+"""A whole sweep: check all points, measure those that are missing, and write the frontier."""
 
 from __future__ import annotations
 

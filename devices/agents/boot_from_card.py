@@ -1,0 +1,81 @@
+"""Run once on a board that came up from a card: what a flash does, without a line. Lies on the card beside its files.
+
+``files.json`` has every file's SHA-256, ``job.json`` what is to be done with them (``devices/flashing/first_boot.py``).
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any, Dict
+
+
+def main(here: str, start: bool) -> None:
+    """Check the card's files, place them, install the release and enable the service. Exits where a part fails."""
+    for name, sha in json.loads(_read(here, "files.json").decode()).items():
+        if hashlib.sha256(_read(here, name)).hexdigest() != sha:
+            sys.exit("%s is not what was written: make the card again" % name)
+    job = json.loads(_read(here, "job.json").decode())
+    root = job["root"]
+    _keep_root_key(here, root, job)
+    for user, command in job["users"]:
+        with open(os.devnull, "w") as nothing:
+            known = subprocess.call(["id", "-u", user], stdout=nothing, stderr=nothing) == 0  # noqa: S603, S607
+        if not known:
+            _run(*command)
+    os.makedirs(root, mode=0o755, exist_ok=True)
+    for name, path in sorted(job["places"].items()):
+        _place(_read(here, name), path, job["group"] if path == job["config"] else None)
+    if job["site"]:
+        unpack, archive = (os.path.join(here, name) for name in ("unpack_wheels.py", "site.zip"))
+        _run(sys.executable, unpack, archive, job["site"]["sha256"], job["site"]["place"])
+    # A release finds its wheels beside it, numpy perhaps among them; from here the runtime is shown them.
+    os.environ["PYTHONPATH"] = os.path.join(root, "site")
+    bundle, runtime = (os.path.join(here, name) for name in ("bundle.veil", "edgeveil-edge.pyz"))
+    _run(sys.executable, runtime, "install", bundle, "--root", root, *job["trial"])
+    for command in job["enabling"]:
+        _run(*command)
+    if job["units"] and start:
+        _run("systemctl", "start", "--no-block", job["units"][-1])
+    os.sync()
+    shutil.rmtree(here)
+
+
+def _keep_root_key(here: str, root: str, job: Dict[str, Any]) -> None:
+    """A board that has its trust already keeps it, and takes no card of another owner."""
+    there = os.path.join(root, "trust", "root.pub")
+    if not os.path.exists(there):
+        return
+    with open(there, "rb") as file:
+        if file.read() != _read(here, "trust/root.pub"):
+            sys.exit("this board has another root key already, and a card never changes it")
+    job["places"] = {name: path for name, path in job["places"].items() if not name.startswith("trust/")}
+
+
+def _place(data: bytes, path: str, group: Any) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    with open(path + ".tmp", "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(path + ".tmp", 0o644 if group is None else 0o640)
+    if group is not None:
+        shutil.chown(path + ".tmp", group=group)
+    os.rename(path + ".tmp", path)
+
+
+def _read(here: str, name: str) -> bytes:
+    with open(os.path.join(here, name), "rb") as file:
+        return file.read()
+
+
+def _run(*command: str) -> None:
+    code = subprocess.call(command)  # noqa: S603 - words of the job, whose hash was checked
+    if code:
+        sys.exit("%s ended with code %d" % (" ".join(command[:3]), code))
+
+
+if __name__ == "__main__":
+    main(os.path.dirname(os.path.abspath(__file__)), "--start" in sys.argv)

@@ -1,0 +1,92 @@
+"""``edgeveil flash --on image:FILE``: a card whose board flashes itself when it first comes up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from edgeveil.devices.flashing import first_boot, sd_card, service_files
+from edgeveil.devices.flashing.checks import Refused
+from edgeveil.devices.flashing.inputs import Inputs
+from edgeveil.devices.flashing.placement import compiled_artefact, possible_artefacts
+from edgeveil.devices.flashing.plan import Flashed, Plan, ServiceFiles
+from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wanted, Wheels
+from edgeveil.devices.flashing.steps import (
+    InstallRelease,
+    PushBundle,
+    StartService,
+    Step,
+    TrustKeys,
+    UnpackWheels,
+    WriteService,
+)
+from edgeveil.devices.profiles import Profile
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+
+
+def flash_card(
+    inputs: Inputs,
+    target: str,
+    wanted: Wanted,
+    *,
+    root: str,
+    dry_run: bool = False,
+    show: Callable[[str], None] = lambda _: None,
+) -> Flashed:
+    """Write a card (``image:FILE``, ``dir:FOLDER``) whose board flashes itself when it first comes up.
+
+    What only the board knows, its interpreters among it, is found out there. Raises ``EdgeVeilError``.
+    """
+    made = plan_card(
+        inputs.bundle,
+        inputs.profile,
+        wanted,
+        trust=inputs.trust,
+        wheels=inputs.wheels,
+        service_files=partial(service_files.for_board, root, inputs.profile, wanted, None),
+    )
+    inputs.check_policy(None, None)
+    tree = first_boot.tree(made, root)
+    card = sd_card.open_media(target)
+    show(f"{len(tree)} files for {card.name}, with which its board does this when it first comes up:\n{made.text()}")
+    if not dry_run:
+        for line in sd_card.write_card(card, tree):
+            show(line)
+    return Flashed(made, inputs.bundle.sha)
+
+
+def plan_card(
+    bundle: BundleFacts,
+    profile: Profile,
+    wanted: Wanted,
+    *,
+    trust: TrustFacts | None,
+    wheels: Wheels | None = None,
+    service_files: ServiceFiles = lambda _device: {},
+) -> Plan:
+    """The steps that a board with a fresh card takes by itself when it first comes up, or ``Refused``.
+
+    What only the board knows, its interpreters among it, is found out there: it runs on its processor, unless its
+    accelerator was named.
+    """
+    if trust is None:
+        raise Refused("no-trust", "A card brings the board's trust along: give the folder of edgeveil trust init.")
+    artefact = possible_artefacts(bundle, profile)[0] if bundle.artefacts else NO_MODEL
+    device = wanted.device or CPU
+    backends = [backend for backend in profile.backends if backend.device == device]
+    artefact = compiled_artefact(bundle, profile, artefact, backends[0] if backends else None, device)
+    if wheels is not None and wheels.architecture != profile.architecture:
+        raise Refused(
+            "architecture",
+            f"The wheels given are for {wheels.architecture}, and {profile.name} is {profile.architecture}.",
+        )
+    steps: list[Step] = [TrustKeys(trust)]
+    steps += [UnpackWheels(wheels)] if wheels else []
+    steps.append(PushBundle(bundle))
+    steps.append(
+        InstallRelease(bundle, artefact, device, wanted.frames, source=wanted.source, device=wanted.device, first=True)
+    )
+    if wanted.service:
+        steps += [WriteService(service_files(device), profile.service), StartService()]
+    return Plan(tuple(steps), artefact, "found out at first boot", device=device)

@@ -1,0 +1,128 @@
+"""What is refused before anything is changed on a board: by the board itself, its trust, its service and its space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, TrustFacts, Wanted
+from edgeveil.devices.flashing.steps import StartService, Step, StopService, WriteService
+from edgeveil.devices.profiles import Profile
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.errors import BadInput
+
+SPARE_BYTES = 16 * 2**20  # what must stay free: logs, a state file
+OWN_INIT = "have its init run `edgeveil-edge recover`, then `edgeveil-edge run --config ...`"
+UPDATE_UNIT = "/etc/systemd/system/edgeveil-update.service"
+
+
+class Refused(BadInput):
+    """This bundle does not go onto this board. ``reason`` is a short fixed word for the rule."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def check_board(facts: Facts, profile: Profile) -> None:
+    """The profile's processor, and a file system that can be written."""
+    if facts.architecture != profile.architecture:
+        raise Refused(
+            "architecture",
+            f"The profile {profile.name} is for {profile.architecture}; this board is {facts.architecture}. "
+            "Name the profile of this board (edgeveil devices list).",
+        )
+    if facts.read_only:
+        raise Refused("read-only", "The board's file system is read-only where EdgeVeil would lie. Make it writable.")
+
+
+def trust_in_force(there: Installed | None, trust: TrustFacts | None, wanted: Wanted, first: bool) -> TrustFacts:
+    """The trust that decides about the bundle: that of the board, or the owner's on a first flash."""
+    if not first and there is not None:
+        if trust is not None and trust.root_key != there.root_key:
+            raise Refused(
+                "other-root",
+                f"This board's root key is {str(there.root_key)[:16]}..., that of --trust is {trust.root_key[:16]}.... "
+                "A flash never changes it: name the right folder, or make the board anew from an image.",
+            )
+        return TrustFacts(
+            str(there.root_key), there.trust_version, there.keys, there.revoked, there.floor, there.audience
+        )
+    if trust is None:
+        raise Refused(
+            "no-trust",
+            "This board was never flashed and knows no keys. Give the folder of edgeveil trust init with --trust.",
+        )
+    if not wanted.trusted_channel:
+        raise Refused(
+            "untrusted-channel",
+            "The first flash puts the root key there, and the other end of this channel was not authenticated. "
+            "Use SSH with a known host key, the board's own console or an SD image.",
+        )
+    return trust
+
+
+def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
+    """A known key that was not revoked, the board's audience, and a security version that the board takes."""
+    if bundle.key in trust.revoked:
+        raise Refused("revoked-key", f"The bundle is signed by {bundle.key[:16]}..., which was revoked. Seal it again.")
+    if bundle.key not in trust.keys:
+        raise Refused(
+            "untrusted-key",
+            f"The bundle is signed by {bundle.key[:16]}..., which this board does not know. If it may sign, "
+            "edgeveil trust add it and send the board the new trust file.",
+        )
+    if bundle.audience not in ("", trust.audience):
+        raise Refused(
+            "other-audience",
+            f"The bundle is made out to {bundle.audience!r}; this board is {trust.audience or 'nobody'!r}.",
+        )
+    if bundle.security_version < trust.security_version:
+        raise Refused(
+            "rolled-back",
+            f"The bundle has security version {bundle.security_version}; this board takes {trust.security_version} or "
+            "later. Use a newer bundle.",
+        )
+
+
+def check_systemd(facts: Facts, wanted: Wanted) -> None:
+    """Systemd, where the service is wanted."""
+    if wanted.service and not facts.systemd:
+        raise Refused(
+            "no-systemd",
+            f"The service needs systemd, and this board has none: leave it out with --no-service, and {OWN_INIT}.",
+        )
+
+
+def check_root(facts: Facts, steps: Sequence[Step]) -> None:
+    """Root, where the service is to be written, stopped or started."""
+    if not facts.sudo and any(isinstance(step, WriteService | StopService | StartService) for step in steps):
+        raise Refused(
+            "no-root",
+            "The service needs root on the board, and this user may not sudo without a password. Log in as one who "
+            "may, or leave it out with --no-service and without --source.",
+        )
+
+
+def check_updates(facts: Facts, wanted: Wanted, device: str) -> None:
+    """What looks for releases on the board was told at an earlier flash which device it may open."""
+    there = facts.edgeveil
+    if there is None or UPDATE_UNIT not in there.service_files or not wanted.service or wanted.update_from:
+        return
+    if device not in (CPU, there.device):
+        raise Refused(
+            "updates-itself",
+            f"This board looks for newer releases by itself, and what does so may not open the {device} that it would "
+            "try them on: say --update-from again, as it was said then, or --device cpu.",
+        )
+
+
+def check_space(facts: Facts, size: int) -> None:
+    """Room for ``size`` bytes that travel."""
+    # The bundle lies there twice for a moment: as it came, and as a release with its runtime beside it.
+    needed = 3 * size + SPARE_BYTES
+    if size and facts.free_bytes < needed:
+        raise Refused(
+            "no-space",
+            f"{needed // 2**20 + 1} MiB free were expected on the board; there are {facts.free_bytes // 2**20}. "
+            "Remove old releases there (edgeveil releases --keep 1), or make room.",
+        )

@@ -1,0 +1,96 @@
+"""What a flash is given: the bundle, verified here; the profile, the owner's trust and policy, and wheels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeveil.devices import profiles
+from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
+from edgeveil.devices.flashing.wheels import open_wheels
+from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON, is_audited
+from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, open_policy
+from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
+from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, TRUST_FILE, open_trust, read_trust_file
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
+from edgeveil.edge_runtime.signing.keys import read_public_key
+from edgeveil.edge_runtime.storage.filesystem import read
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that the user named, read once and checked. ``trust`` is None for a folder of public keys alone."""
+
+    bundle: BundleFacts
+    profile: profiles.Profile
+    trust: TrustFacts | None
+    wheels: Wheels | None
+    policy: Policy | None
+    opened: Bundle
+
+    def check_policy(self, artefact: str | None, device: str | None) -> None:
+        """Raise ``BundleRefused`` where the owner's policy is not met by the artefact, or by none where it is None."""
+        if self.policy is not None:
+            self.policy.check(self.opened.manifest, self.opened.members, artefact, device)
+
+    def audit_notes(self, artefact: str, device: str) -> list[str]:
+        """A line where the bundle was audited, and not as it runs on this device."""
+        manifest, members = self.opened.manifest, self.opened.members
+        if device == CPU or manifest.privacy.file is None or is_audited(manifest, members, artefact, device):
+            return []
+        return ["note: " + NOT_AUDITED_ON.format(artefact=artefact, device=device)]
+
+
+def read_inputs(bundle: Path, profile: str, trust: Path, wheels: Path | None) -> Inputs:
+    """Read and verify everything once. Raises ``BadInput`` or ``BundleRefused``."""
+    data = read_file(str(bundle))
+    known = owners_trust(trust)
+    opened = read_bundle(data, open_trust(trust))
+    return Inputs(
+        _bundle_facts(data, opened),
+        profiles.load(profile),
+        known,
+        None if wheels is None else open_wheels(wheels),
+        open_policy(str(trust / POLICY_FILE)),
+        opened,
+    )
+
+
+def _bundle_facts(data: bytes, opened: Bundle) -> BundleFacts:
+    manifest = opened.manifest
+    variants = {name for model in manifest.models.values() for name in model.artefacts}
+    return BundleFacts(
+        sha=opened.manifest_sha256,
+        name=manifest.name,
+        size=len(data),
+        security_version=manifest.security_version,
+        key=opened.key,
+        audience=manifest.audience,
+        development=opened.development,
+        artefacts=tuple(name for name in manifest.preference if name in variants),
+        profiles=manifest.document["profiles"],
+        data=data,
+        runtime=opened.members[RUNTIME_MEMBER],
+    )
+
+
+def owners_trust(folder: Path) -> TrustFacts | None:
+    """What ``edgeveil trust init`` made, with the files of it that go to a board; the root's private key never does.
+
+    None for a folder of public keys alone: it will do where the board knows its keys already.
+    """
+    data = read(str(folder / TRUST_FILE))
+    if data is None:
+        return None
+    root = read_public_key(folder / ROOT_KEY)
+    file = read_trust_file(data, root)
+    files = {ROOT_KEY: (folder / ROOT_KEY).read_bytes(), TRUST_FILE: data}
+    policy = read(str(folder / POLICY_FILE))
+    if policy is not None:
+        files[POLICY_FILE] = policy
+    keys = tuple(key.key for key in file.keys if key.key not in file.revoked)
+    if not keys:
+        raise BadInput(f"{folder / TRUST_FILE} names no key that may sign: add one first (edgeveil trust add).")
+    return TrustFacts(root.key, file.version, keys, tuple(file.revoked), file.security_version, file.audience, files)

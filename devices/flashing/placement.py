@@ -1,0 +1,189 @@
+"""What of a bundle runs on a board: the artefact, the interpreter that runs it, and the device it runs on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from edgeveil.devices.flashing.checks import Refused
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted, Wheels
+from edgeveil.devices.profiles import Backend, Profile
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+
+OLDEST_PYTHON = Version("3.6")
+_UNREADABLE = Version("0")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What will run there. ``news``: whether the installed runtime has to be told of the device."""
+
+    artefact: str
+    backend: str
+    device: str = CPU
+    needs_wheels: bool = False
+    news: bool = False
+    note: str | None = None
+
+
+def place(
+    facts: Facts, bundle: BundleFacts, profile: Profile, wanted: Wanted, wheels: Wheels | None, *, settings_kept: bool
+) -> Placement:
+    """The best artefact of the bundle on this board, on its accelerator where all that it takes is there."""
+    if _version(facts.python) < OLDEST_PYTHON:
+        raise Refused("python", f"Python 3.6 or later was expected on the board; it has {facts.python}. Install one.")
+    artefact, backend, needs_wheels = _interpreter(facts, bundle, profile, wheels)
+    before = facts.edgeveil.device if facts.edgeveil else None
+    asked = _settings_device(before, wanted) if settings_kept else wanted.device
+    if asked is None:
+        artefact, device, note = _accelerated(facts, bundle, profile, artefact, backend)
+    else:
+        if asked != CPU and facts.accelerator is False:
+            raise Refused(
+                "no-accelerator",
+                f"The device {asked} was asked for, and no {backend.accelerator or 'accelerator'} is there. Plug it "
+                "in, or choose --device cpu.",
+            )
+        artefact, device, note = compiled_artefact(bundle, profile, artefact, backend, asked), asked, None
+    # A runtime of before there was a choice does not know the option: named only where it changes.
+    news = not settings_kept and (device != CPU or before not in (None, CPU))
+    return Placement(artefact, NO_MODEL if artefact == NO_MODEL else backend.name, device, needs_wheels, news, note)
+
+
+def _interpreter(
+    facts: Facts, bundle: BundleFacts, profile: Profile, wheels: Wheels | None
+) -> tuple[str, Backend, bool]:
+    """The artefact, the backend that runs it, and whether the wheels are needed for that."""
+    brought: Mapping[str, str] = wheels.interpreters if wheels is not None and _fit(wheels, facts) else {}
+    numpy_there = "numpy" in facts.interpreters
+    if not numpy_there and "numpy" not in brought:
+        raise Refused(
+            "no-numpy",
+            f"numpy was expected on the board for Python {facts.python}; there is none. Install python3-numpy "
+            f"there, or collect wheels (edgeveil wheels {profile.name} --out DIR) and give them with --wheels.",
+        )
+    if not bundle.artefacts:
+        return NO_MODEL, profile.backends[0], not numpy_there
+    possible = possible_artefacts(bundle, profile)
+    for there, interpreters in ((True, facts.interpreters), (False, brought)):
+        for artefact in possible:
+            for backend in profile.backends:
+                version = interpreters.get(backend.name)
+                if artefact in backend.artefacts and version is not None and within(version, backend.versions):
+                    return artefact, backend, not there or not numpy_there
+    _refuse_interpreters(facts, profile, possible, wheels)
+
+
+def possible_artefacts(bundle: BundleFacts, profile: Profile) -> list[str]:
+    """The artefacts of the bundle that the board can run, best first; ``Refused`` without any."""
+    possible = [name for name in profile.artefacts if name in bundle.artefacts]
+    if not possible:
+        raise Refused(
+            "no-artefact",
+            f"The profile {profile.name} runs {', '.join(profile.artefacts)}; the bundle has "
+            f"{', '.join(bundle.artefacts)}. Export the run with --for {profile.name} and seal it again.",
+        )
+    return possible
+
+
+def _settings_device(before: str | None, wanted: Wanted) -> str:
+    """The device in the settings of the board's service, which are kept."""
+    if wanted.device is not None:
+        raise Refused(
+            "settings-kept",
+            "--device goes into the settings of the board's service, which are kept as they are without --source "
+            "and --sink: give these too.",
+        )
+    if before == "":
+        raise Refused(
+            "settings-unread",
+            "The settings of the board's service say what runs the model, and cannot be read: log in as one who "
+            "may sudo without a password, or give --source and --sink for new ones.",
+        )
+    return before or CPU
+
+
+def _accelerated(
+    facts: Facts, bundle: BundleFacts, profile: Profile, artefact: str, backend: Backend
+) -> tuple[str, str, str | None]:
+    """The artefact and the accelerator, where all that it takes is there; else the processor, and why in a note."""
+    name = backend.accelerator
+    if artefact == NO_MODEL or not name:
+        return artefact, CPU, None
+    if facts.accelerator is False:
+        return artefact, CPU, f"no {name} is there: {backend.name} runs {artefact} on the processor"
+    if not facts.accelerator or backend.device is None:
+        return artefact, CPU, None
+    if backend.device not in facts.devices:
+        return artefact, CPU, f"the {name} is not used: what is installed there cannot ask for {backend.device}"
+    if profile.compiler is None:
+        return artefact, backend.device, None
+    compiled = f"{artefact}-{backend.device}"
+    if compiled not in bundle.artefacts:
+        return artefact, CPU, f"the {name} is not used: the bundle has nothing that was compiled for it ({compiled})"
+    return compiled, backend.device, None
+
+
+def compiled_artefact(
+    bundle: BundleFacts, profile: Profile, artefact: str, backend: Backend | None, device: str
+) -> str:
+    """The artefact that ``device`` runs: the one compiled for it where the profile's accelerator takes no other."""
+    compiled = f"{artefact}-{device}"
+    if compiled in bundle.artefacts:
+        return compiled
+    if profile.compiler is not None and backend is not None and device == backend.device:
+        raise Refused(
+            "not-compiled",
+            f"The {backend.accelerator or device} runs {compiled}, and the bundle has "
+            f"{', '.join(bundle.artefacts) or 'no artefacts'}. Export with {profile.compiler} on PATH and seal it "
+            "again, or choose --device cpu.",
+        )
+    return artefact
+
+
+def _refuse_interpreters(facts: Facts, profile: Profile, possible: list[str], wheels: Wheels | None) -> NoReturn:
+    wanted = [f"{b.name} {b.versions}" for b in profile.backends if set(b.artefacts) & set(possible)]
+    there = [f"{name} {version}" for name, version in facts.interpreters.items() if name != "numpy"]
+    came = f"there is {', '.join(there)}" if there else "there is none"
+    if wheels is not None and not _fit(wheels, facts):
+        came += f", and the wheels given are for {wheels.architecture} and Python {wheels.python}, not for " + (
+            f"{facts.architecture} and {facts.python}"
+        )
+    raise Refused(
+        "no-interpreter",
+        f"An interpreter was expected on the board ({' or '.join(wanted)}); {came}. Collect its wheels with "
+        f"edgeveil wheels {profile.name} --out DIR and give them with --wheels DIR.",
+    )
+
+
+def _fit(wheels: Wheels, facts: Facts) -> bool:
+    """Whether the wheels are for this processor and Python; ``Refused`` where only the board's glibc is too old."""
+    if wheels.architecture != facts.architecture:
+        return False
+    if _version(wheels.python).release[:2] != _version(facts.python).release[:2]:
+        return False
+    if wheels.glibc and facts.glibc and _version(facts.glibc) < _version(wheels.glibc):
+        raise Refused(
+            "glibc",
+            f"The wheels given need glibc {wheels.glibc} or later; the board has {facts.glibc}. Collect "
+            "older ones, or renew its system.",
+        )
+    return True
+
+
+def within(version: str, limits: str) -> bool:
+    """Whether an installed version keeps to ``limits``, as ``>=2022.3.1,<2023``; one that cannot be read does not."""
+    found = _version(version)
+    return found != _UNREADABLE and SpecifierSet(limits).contains(found, prereleases=True)
+
+
+def _version(text: str) -> Version:
+    """The release that a version begins with: what vendors put behind it (``2.5.0.post1``, ``2022.3.1-9227``) aside."""
+    match = re.match(r"\d+(\.\d+)*", text)
+    return Version(match.group()) if match else _UNREADABLE

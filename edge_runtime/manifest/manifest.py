@@ -1,0 +1,247 @@
+"""A manifest as typed records. ``edgeveil.edge_runtime.manifest.schema.check_manifest`` makes them of checked JSON.
+
+The runtime reads these. The workstation builds and reads the JSON itself: ``Manifest.document`` is that dictionary.
+"""
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+Bound = Any  # a number, a list with one for each feature, or None: no range
+Stage = Mapping[str, Any]  # every kind of stage has keys of its own, which ``manifest.dataflow`` checks
+
+
+class PerturberFacts(NamedTuple):
+    """What the perturber is for. ``identity_allowed``: it may leave a sample unchanged."""
+
+    kind: str
+    identity_allowed: bool
+    substituted: bool
+    target: str
+    sensitive: str
+    target_classes: List[str]
+
+
+class Input(NamedTuple):
+    """x: an ``image`` (height, width, channels) or a ``vector`` (features,), with its range in units of x."""
+
+    name: str
+    kind: str
+    shape: Tuple[int, ...]
+    dtype: str
+    low: Bound
+    high: Bound
+
+
+class Output(NamedTuple):
+    """What leaves under ``name``: a ``frame``, ``label`` or ``code`` of this shape, from the value ``tensor``."""
+
+    name: str
+    kind: str
+    tensor: str
+    shape: Tuple[int, ...]
+    dtype: str
+    decoder: Optional[str]  # the table by which a receiver decodes a code
+
+
+class Artefact(NamedTuple):
+    """One file of a model. ``entry`` is the whole of what the manifest says of it, for a backend."""
+
+    file: str
+    format: str
+    sha256: str
+    max_abs: float  # the tolerance of the self-test, in units of x'
+    compiled_for: Optional[str]  # the accelerator, where a vendor's compiler made the file
+    entry: Mapping[str, Any]
+
+
+class Model(NamedTuple):
+    """A network: its cost, and its artefacts by variant."""
+
+    macs: int
+    parameters: int
+    artefacts: Dict[str, Artefact]
+
+
+class Table(NamedTuple):
+    """An array of the bundle."""
+
+    file: str
+    shape: Tuple[int, ...]
+    dtype: str
+
+
+class Golden(NamedTuple):
+    """Members with the golden input, its recorded draws by stage output, and outputs by variant and name."""
+
+    input: str
+    draws: Dict[str, str]
+    outputs: Dict[str, Dict[str, str]]
+
+
+class Privacy(NamedTuple):
+    """The audit's members, None without an audit; what it speaks of, by variant; the hash of each pipeline."""
+
+    file: Optional[str]
+    speaks_of: Dict[str, Dict[str, str]]
+    pipeline: Dict[str, str]
+
+
+class Stream(NamedTuple):
+    """How the frames of a stream are held together: by ``track``, ``period`` or ``frame``."""
+
+    hold: str
+    votes: Optional[int]
+    period_s: Optional[float]
+
+
+class SensorFrame(NamedTuple):
+    """What the sensor gives; ``unit_mm`` is one step of a depth sample."""
+
+    shape: Tuple[int, ...]
+    dtype: str
+    unit_mm: Optional[float]
+
+
+class Crop(NamedTuple):
+    """How people are found and cut out of depth pictures."""
+
+    size: Tuple[int, int]
+    focal_px: float
+    least_height_mm: float
+    least_pixels: int
+    apart_mm: float
+    step_px: int
+    gone_frames: int
+    floor_frames: int
+
+
+class CaptureRules(NamedTuple):
+    """How a sensor's frames become the input, and when something leaves."""
+
+    frame: SensorFrame
+    access_points: Optional[List[str]]
+    measure: str
+    low: Optional[float]
+    high: Optional[float]
+    crop: Optional[Crop]
+    resize: Optional[str]
+    slots: int
+    tick_hz: float
+    on_fault: str
+    degraded_after_s: float
+
+
+class Member(NamedTuple):
+    """One file of a sealed bundle."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class Manifest(NamedTuple):
+    """All that a manifest says. ``members`` is empty before sealing; ``document`` is the JSON it was made of."""
+
+    name: str
+    created: str
+    development: bool
+    security_version: int
+    audience: str
+    perturber: PerturberFacts
+    input: Input
+    capture: Optional[CaptureRules]
+    stream: Optional[Stream]
+    stages: List[Stage]
+    outputs: List[Output]
+    models: Dict[str, Model]
+    preference: List[str]
+    tables: Dict[str, Table]
+    golden: Golden
+    privacy: Privacy
+    members: List[Member]
+    document: Dict[str, Any]
+
+
+def parse(document: Mapping[str, Any]) -> Manifest:
+    """The records of a manifest's JSON, which is not checked here.
+
+    In training only a part of it exists (``input``, ``stages``, ``outputs``, ``stream``): missing sections come out
+    empty. Raises ``KeyError`` for a section that lacks a key.
+    """
+    perturber, golden, privacy = (document.get(name, {}) for name in ("perturber", "golden", "privacy"))
+    return Manifest(
+        name=document.get("name", ""),
+        created=document.get("created", ""),
+        development=document.get("development", False),
+        security_version=document.get("security_version", 0),
+        audience=document.get("audience", ""),
+        perturber=PerturberFacts(
+            perturber.get("kind", ""),
+            perturber.get("identity_allowed", False),
+            perturber.get("substituted", False),
+            perturber.get("target", ""),
+            perturber.get("sensitive", ""),
+            perturber.get("target_classes", []),
+        ),
+        input=parse_input(document["input"]),
+        capture=parse_capture(document.get("capture")),
+        stream=_stream(document.get("stream")),
+        stages=list(document.get("stages", [])),
+        outputs=[_output(entry) for entry in document.get("outputs", [])],
+        models={name: _model(entry) for name, entry in document.get("models", {}).items()},
+        preference=document.get("preference", []),
+        tables={name: parse_table(entry) for name, entry in document.get("tables", {}).items()},
+        golden=Golden(golden.get("input", ""), golden.get("draws", {}), golden.get("outputs", {})),
+        privacy=Privacy(privacy.get("file"), privacy.get("speaks_of", {}), privacy.get("pipeline", {})),
+        members=[Member(one["name"], one["size"], one["sha256"]) for one in document.get("members", [])],
+        document=dict(document),
+    )
+
+
+def parse_input(entry: Mapping[str, Any]) -> Input:
+    """The record of ``input``."""
+    return Input(
+        entry["name"], entry.get("kind", ""), tuple(entry["shape"]), entry["dtype"], entry.get("low"), entry.get("high")
+    )
+
+
+def parse_table(entry: Mapping[str, Any]) -> Table:
+    """The record of one entry of ``tables``."""
+    return Table(entry["file"], tuple(entry["shape"]), entry["dtype"])
+
+
+def parse_capture(entry: Optional[Mapping[str, Any]]) -> Optional[CaptureRules]:
+    """The record of ``capture``; None where a source's frames are the input."""
+    if entry is None:
+        return None
+    frame, crop = entry["frame"], entry["crop"]
+    cut = None
+    if crop is not None:
+        cut = Crop(**dict(crop, size=tuple(crop["size"])))
+    sensor = SensorFrame(tuple(frame["shape"]), frame["dtype"], frame["unit_mm"])
+    return CaptureRules(**dict(entry, frame=sensor, crop=cut))
+
+
+def _stream(entry: Optional[Mapping[str, Any]]) -> Optional[Stream]:
+    return None if entry is None else Stream(entry["hold"], entry.get("votes"), entry.get("period_s"))
+
+
+def _output(entry: Mapping[str, Any]) -> Output:
+    shape = tuple(entry["shape"])
+    return Output(entry["name"], entry.get("kind", ""), entry["tensor"], shape, entry["dtype"], entry.get("decoder"))
+
+
+def _model(entry: Mapping[str, Any]) -> Model:
+    artefacts = {variant: _artefact(one) for variant, one in entry["artefacts"].items()}
+    return Model(entry.get("macs", 0), entry.get("parameters", 0), artefacts)
+
+
+def _artefact(entry: Mapping[str, Any]) -> Artefact:
+    compiled, tolerance = entry.get("compiled"), entry.get("tolerance", {})
+    return Artefact(
+        entry["file"],
+        entry["format"],
+        entry.get("sha256", ""),
+        tolerance.get("max_abs", 0.0),
+        None if compiled is None else compiled["for"],
+        entry,
+    )

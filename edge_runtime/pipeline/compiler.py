@@ -1,0 +1,74 @@
+"""From the stages of a manifest to functions, checked for order and split around the model."""
+
+from typing import Any, List, NamedTuple, Optional, Set, Tuple
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Stage
+from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
+from edgeveil.edge_runtime.pipeline.stages import KINDS, Run
+
+Step = Tuple[Run, Optional[Tuple[str, Tuple[int, ...]]]]  # a compiled stage; of a draw, its output and shape
+
+
+class Program(NamedTuple):
+    """Compiled stages: before the model, the model, after it; and the names of all values that they make."""
+
+    before: List[Step]
+    middle: List[Step]
+    after: List[Step]
+    made: Set[str]
+
+
+def compile_stages(manifest: Manifest, context: Any) -> Program:
+    """The stages in order; ``context`` as in ``compile_stage``. Raises ``BadInput`` where they do not fit together.
+
+    Without a model, and for a stream, all are the middle: the memory of tracks belongs to one thread, in order.
+    """
+    steps: List[Step] = []
+    known = {manifest.input.name}
+    for stage in manifest.stages:
+        reads, writes = reads_and_writes(stage)
+        missing, again = [n for n in reads if n not in known], [n for n in writes if n in known]
+        if missing or again:
+            raise BadInput(
+                "the stage {!r} {} {!r}: every value is made once, before it is used".format(
+                    stage["stage"], "uses" if missing else "makes a second", (missing or again)[0]
+                )
+            )
+        known.update(writes)
+        drawn = (stage["output"], tuple(stage.get("shape", ()))) if stage["stage"] == "draw" else None
+        steps.append((compile_stage(stage, context), drawn))
+    made = known - {manifest.input.name}
+    models = [place for place, (run, _) in enumerate(steps) if isinstance(run, ModelStage)]
+    if manifest.stream is not None or not models:
+        return Program([], steps, [], made)
+    before, middle, after = steps[: models[0]], steps[models[0] : models[-1] + 1], steps[models[-1] + 1 :]
+    model = middle[0][0]
+    if len(middle) > 1 or not isinstance(model, ModelStage):
+        return Program(before, middle, after, made)
+    # One model: what converts its tensors can run on the threads of its neighbours.
+    return Program(
+        before + [(model.preprocess, None)], [(model.infer, None)], [(model.postprocess, None)] + after, made
+    )
+
+
+def compile_stage(stage: Stage, context: Any) -> Run:
+    """One stage of the manifest as a function ``run(flow)``.
+
+    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``random_bytes``
+    and ``track_memory``. Raises ``BadInput``.
+    """
+    kind = stage.get("stage")
+    if kind not in KINDS:
+        raise BadInput("expected a stage of {}; got {!r}".format(", ".join(sorted(KINDS)), kind))
+    make, key, known = KINDS[kind]
+    if key and stage[key] not in known:
+        raise BadInput("expected {} of a {} stage to be {}; got {!r}".format(key, kind, " or ".join(known), stage[key]))
+    return make(stage, context)
+
+
+def reads_and_writes(stage: Stage) -> Tuple[List[str], List[str]]:
+    """The names a stage takes from the flow and the names it adds to it: two lists."""
+    if stage.get("stage") == "artefact":
+        return list(stage["inputs"].values()), list(stage["outputs"].values())
+    return [stage[key] for key in ("input", "group", "by", "noise") if key in stage], [stage["output"]]

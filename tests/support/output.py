@@ -1,0 +1,70 @@
+"""What commands print, line by line, against the forms that are allowed; with and without a terminal."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+from tests.support.checkout import ROOT
+
+# A title, how much is done, seconds, figures: without a terminal a line every 10 s and one at the end.
+PROGRESS = r"[\w '-]+: \d+/\d+, \d+ s(  [a-z_ ]+ -?[\d.e+-]+)*"
+# Escape sequences of a terminal: colours, and where to write.
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def command(*words, **environment):
+    """A Python module or script (``words``) to its end; the completed process with stdout and stderr as text."""
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        env=_environment(environment),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def on_terminal(*words, **environment):
+    """The same with a terminal for stderr: exit code and all that was written to the terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, *map(str, words)],
+        env=_environment({"TERM": "xterm", "COLUMNS": "120", **environment}),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # nobody has the other end any more
+            break
+        if not piece:
+            break
+        written += piece
+    os.close(ours)
+    return process.wait(), written.decode()
+
+
+def seen(written):
+    """The lines that a terminal shows of ``written``, each as it was written last."""
+    plain = _ESCAPE.sub("", written).replace("\r\n", "\n")
+    return [line.rpartition("\r")[2].rstrip() for line in plain.split("\n")]
+
+
+def strange(lines, *forms):
+    """Those of ``lines`` (a list, or a text) that are not empty and match none of the regular expressions ``forms``."""
+    lines = lines.splitlines() if isinstance(lines, str) else lines
+    allowed = re.compile("|".join(f"(?:{form})" for form in forms))
+    return [line for line in lines if line.strip() and not allowed.fullmatch(line)]
+
+
+def _environment(changes):
+    # A machine's own settings would hide what a user sees.
+    kept = {k: v for k, v in os.environ.items() if k not in ("TF_CPP_MIN_LOG_LEVEL", "PYTHONWARNINGS")}
+    return {**kept, **changes}

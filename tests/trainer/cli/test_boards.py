@@ -1,0 +1,69 @@
+"""Every command for a board takes it as ``--on``; the spellings of before are refused with the new one named."""
+
+import sys
+
+import pytest
+
+from edgeveil.trainer.cli.main import main
+
+ON = "--on ssh://pi@edgepi"
+
+
+@pytest.fixture
+def edgeveil(monkeypatch, capfd):
+    """Runs ``edgeveil`` and returns (exit code, stderr)."""
+
+    def run(line):
+        monkeypatch.setattr(sys, "argv", ["edgeveil", *line.split()])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, capfd.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize("verb", ["status", "rollback", "logs", "start", "stop", "releases", "devices probe"])
+def test_a_target_without_on_is_refused_with_the_new_spelling(edgeveil, verb):
+    code, said = edgeveil(f"{verb} ssh://pi@edgepi")
+    assert code == 2
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+    assert f"{verb} {ON}" in said
+    code, said = edgeveil(verb)
+    assert code == 2
+    assert "--on" in said
+
+
+@pytest.mark.parametrize("old", ["--to ssh://pi@edgepi", "--to=image:card.img", "--to dir:/media/rootfs"])
+def test_flash_to_is_refused_with_the_new_spelling(edgeveil, old):
+    code, said = edgeveil(f"flash mnist.veil {old} --for raspberry-pi-cpu --trust root")
+    assert code == 2
+    assert said.count("\n") == 1
+    assert "--on TARGET" in said
+
+
+def test_options_that_hold_a_place_are_no_target(edgeveil):
+    more = "--on serial:///dev/none --for raspberry-pi-cpu --trust root --update-from dir:/srv/releases"
+    code, said = edgeveil(f"flash none.veil {more}")
+    assert code == 2
+    assert "none.veil" in said, "the bundle that is not there is what is wrong, not --update-from"
+
+
+@pytest.mark.parametrize("verb", ["bench mnist.veil", "audit mnist.veil"])
+def test_bench_and_audit_take_their_board_alike(edgeveil, verb):
+    code, said = edgeveil(f"{verb} ssh://pi@edgepi")
+    assert code == 2
+    assert f"{verb.split()[0]} {ON}" in said
+
+
+def test_every_command_for_a_board_has_the_same_options(edgeveil, monkeypatch, capfd):
+    monkeypatch.setenv("COLUMNS", "200")
+    for verb in ("flash", "status", "rollback", "logs", "start", "stop", "releases", "devices probe", "bench", "audit"):
+        monkeypatch.setattr(sys, "argv", ["edgeveil", *verb.split(), "--help"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        text = capfd.readouterr().out
+        assert ended.value.code == 0
+        for option in ("--on", "--root", "--identity", "--known-hosts", "--password-file"):
+            assert option in text, (verb, option)
+        assert "Example" in text

@@ -1,0 +1,55 @@
+"""The passphrase of a key: from a file, the environment or nobody, in the same way for every command that signs."""
+
+import io
+import json
+
+import pytest
+
+from edgeveil.trainer.sealing.keys import is_encrypted
+
+
+@pytest.fixture(autouse=True)
+def _nobody_there(monkeypatch):
+    monkeypatch.delenv("EDGEVEIL_PASSPHRASE", raising=False)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+
+@pytest.fixture
+def signing(edgeveil, tmp_path):
+    assert edgeveil("keygen", tmp_path / "keys", "--no-passphrase")[0] == 0
+    return tmp_path / "keys/signing.pub"
+
+
+def test_a_root_key_without_a_passphrase_asks_for_none(edgeveil, signing, tmp_path):
+    code, out, _ = edgeveil("trust", "init", tmp_path / "root", "--key", signing, "--no-passphrase")
+    assert (code, is_encrypted(tmp_path / "root/signing.key")) == (0, False)
+    assert "version 1," in out
+    code, out, _ = edgeveil("trust", "require", tmp_path / "root", 5)
+    assert code == 0
+    assert "least security version 5" in out
+    code, out, _ = edgeveil("trust", "show", tmp_path / "root", "--json")
+    assert json.loads(out)["security_version"] == 5
+
+
+def test_a_root_key_with_a_passphrase_is_opened_by_it_alone(edgeveil, signing, tmp_path, monkeypatch):
+    words = tmp_path / "words"
+    words.write_text("tulip 7\n")
+    root = tmp_path / "root"
+    assert edgeveil("trust", "init", root, "--key", signing, "--passphrase-file", words)[0] == 0
+    assert is_encrypted(root / "signing.key")
+    code, _, err = edgeveil("trust", "require", root, 5)
+    assert code == 2
+    assert "--passphrase-file" in err
+    assert "--no-passphrase" in err
+    monkeypatch.setenv("EDGEVEIL_PASSPHRASE", "tulip 8")
+    assert "The passphrase is not the right one" in edgeveil("trust", "require", root, 5)[2]
+    assert edgeveil("trust", "require", root, 5, "--passphrase-file", words)[0] == 0
+
+
+@pytest.mark.parametrize("command", [("keygen",), ("trust", "init")])
+def test_a_passphrase_and_none_exclude_each_other(edgeveil, signing, tmp_path, command):
+    key = ("--key", signing) if command[0] == "trust" else ()
+    code, _, err = edgeveil(*command, tmp_path / "new", *key, "--passphrase-file", signing, "--no-passphrase")
+    assert code == 2
+    assert err == "error: --passphrase-file and --no-passphrase exclude each other: give one of them.\n"
+    assert not (tmp_path / "new").exists()

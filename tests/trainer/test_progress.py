@@ -1,0 +1,52 @@
+"""Progress without a terminal: a line now and then however long one piece takes, and one at the end."""
+
+import re
+import time
+
+import pytest
+
+from edgeveil.trainer import progress as module
+from edgeveil.trainer.progress import progress, transfer
+from tests.support.output import PROGRESS
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr(module, "LINE_EVERY_S", 0.02)
+
+
+def wait_for_lines(capsys, count):
+    """What was printed until it has ``count`` lines."""
+    text, limit = "", time.monotonic() + 10
+    while text.count("\n") < count:
+        assert time.monotonic() < limit, text
+        time.sleep(0.01)
+        text += capsys.readouterr().err
+    return text
+
+
+def test_one_long_piece_is_said_again_and_again(capsys):
+    with progress("export", total=2) as advance:
+        first = wait_for_lines(capsys, 2)
+        advance(acc_y=0.5)
+        wait_for_lines(capsys, 1)
+    assert set(first.splitlines()) == {"export: 0/2, 0 s"}
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(r"export: 1/2, \d s  acc y 0.5", last)
+    assert re.fullmatch(PROGRESS, last)
+
+
+def test_nothing_goes_on_after_a_failure(capsys):
+    with pytest.raises(ValueError, match="broken"), progress("export", total=2):
+        raise ValueError("broken")
+    before = capsys.readouterr().err
+    time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+    assert "1/2" not in before
+
+
+def test_a_transfer_says_bytes_and_rate(capsys):
+    with transfer("sending") as report:
+        report(500, 1000)
+        lines = wait_for_lines(capsys, 2).splitlines()
+    assert re.fullmatch(r"sending: 500 of 1000 bytes, [\d.]+ kB/s, \d+ s left", lines[-1])
