@@ -1,7 +1,7 @@
 """PR-GAN and a codebook on scikit-learn's digits, trained, exported and audited: the figures of the demo.
 
-Records docs/results/privacy/digits.json; three minutes. With --check all of it is trained anew, and the 95 % interval of
-each accuracy must overlap that of the one on record: other processors and thread counts train other networks.
+Records docs/results/privacy/digits.json; three minutes. With --check all of it is trained anew, and the 95 % interval
+of each accuracy must overlap that of the one on record: other processors and thread counts train other networks.
 """
 
 import tempfile
