@@ -277,7 +277,7 @@ def candidates(draw: st.DrawFn) -> bytes:
     """The bytes of a bundle that is spoiled in one of five ways, or good."""
     index = draw(st.integers(0, len(GOOD) - 1))
     manifest, members = GOOD[index]
-    kind = draw(st.sampled_from(["bytes", "archive", "text", "tree", "tree", "tree", "tree", "signature"]))
+    kind = draw(st.sampled_from(["bytes", "archive", "archive", "text", "tree", "tree", "tree", "tree", "signature"]))
     if kind == "bytes":
         return draw(spoiled_bytes(GOOD_BYTES[index]))
     data = json.dumps(manifest).encode()
