@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.trainer.recipe.schema import Recipe
 from tests.support.output import PROGRESS, command, on_terminal, seen, strange
 
 EDGEVEIL, EDGE = ("-m", "edgeveil.trainer.cli.main"), ("-m", "edgeveil.edge_runtime")
@@ -47,6 +48,8 @@ def made(demo, tmp_path_factory):
     """The demo's folder, for verbs that read a run, an export or a bundle; copied, so that they may write to it."""
     folder = tmp_path_factory.mktemp("verbs") / "out"
     shutil.copytree(demo[0], folder)
+    recipe = Recipe.text("digits-label-only").replace("classifier_epochs = 90", "classifier_epochs = 9")
+    (folder / "short.toml").write_text(recipe)
     np.savez(folder / "few.npz", x=np.load(folder / "frames.npz")["x"][:20])
     return folder
 
@@ -60,6 +63,7 @@ def verb(folder, *words):
 
 
 LABEL_ONLY = ("train", "digits-label-only", "--budget", "quick", "--classifiers", "OUT/prgan", "--out")
+BUNDLE = ("OUT/demo.veil", "--trust", "OUT/trust")
 VERBS = {
     "train": ((*EDGEVEIL, *LABEL_ONLY, "OUT/lo"), TRAINING, r"The run lies in \S+\. Next: edgeveil export .+"),
     "export": (
@@ -83,7 +87,7 @@ VERBS = {
         r"Sealed \S+more\.veil\. Next: edgeveil bundle verify .+",
     ),
     "sweep": (
-        (*EDGEVEIL, "sweep", "digits-label-only", "--budget", "quick", "--attacks", "codes", "--out", "OUT/sweep"),
+        (*EDGEVEIL, "sweep", "OUT/short.toml", "--budget", "quick", "--attacks", "codes", "--out", "OUT/sweep"),
         (r"\d points?, 0 of them done before; each lies in \S+", PROGRESS),
         r"All figures are in \S+\. Open \S+frontier\.svg or \S+frontier\.png",
     ),
@@ -92,25 +96,15 @@ VERBS = {
         (),
         r"Wrote the report\. Open \S+more\.html",
     ),
-    "bundle verify": ((*EDGEVEIL, "bundle", "verify", "OUT/demo.veil", "--trust", "OUT/trust"), (), None),
-    "verify": ((*EDGE, "verify", "OUT/demo.veil", "--trust", "OUT/trust"), (DEVELOPMENT,), None),
+    "bundle verify": ((*EDGEVEIL, "bundle", "verify", *BUNDLE), (), None),
+    "verify": ((*EDGE, "verify", *BUNDLE), (DEVELOPMENT,), None),
     "run": (
-        (
-            *EDGE,
-            "run",
-            "OUT/demo.veil",
-            "--trust",
-            "OUT/trust",
-            "--source",
-            "npz:OUT/few.npz",
-            "--sink",
-            "npz:OUT/o.npz",
-        ),
+        (*EDGE, "run", *BUNDLE, "--source", "npz:OUT/few.npz", "--sink", "npz:OUT/perturbed-few.npz"),
         (DEVELOPMENT,),
         None,
     ),
     "bench": (
-        (*EDGE, "bench", "OUT/demo.veil", "--trust", "OUT/trust", "--min-count", "50", "--min-seconds", "0.2"),
+        (*EDGE, "bench", *BUNDLE, "--min-count", "50", "--min-seconds", "0.2"),
         (DEVELOPMENT, INVALID),
         None,
     ),
@@ -137,8 +131,8 @@ def test_on_a_terminal_one_line_moves(made, tmp_path):
     code, written = on_terminal(*EDGEVEIL, *words)
     assert code == 0
     assert written.count("\r") > 5  # it moves
-    bar = r"export [━╸╺ ]+ (\d+)/6 [-\d:]+.*"
+    bar = r"export [━╸╺ ]+ \d+/8 [-\d:]+.*"
     lines = [line for line in seen(written) if line.strip()]
     last = r"The artefacts lie in .+"
     assert strange(lines, bar, *EXPORTED, last, r"\S+/export --artefact \S+") == []
-    assert any(re.fullmatch(bar, line) and "6/6" in line for line in lines)
+    assert any(re.fullmatch(bar, line) and "8/8" in line for line in lines)

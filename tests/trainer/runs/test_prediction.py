@@ -1,0 +1,37 @@
+"""What a model says batch after batch is what Keras' own ``predict`` says, bit for bit, and no graph is traced."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+
+from edgeveil.trainer.runs.prediction import predict
+
+
+def model(inputs, outputs):
+    """Images and numbers in, one or two outputs."""
+    given = [keras.Input((4, 4, 1)), keras.Input((3,))][:inputs]
+    h = keras.layers.Flatten()(keras.layers.Conv2D(2, 3, activation="relu")(given[0]))
+    h = keras.layers.Concatenate()([h, given[1]]) if inputs == 2 else h
+    said = [keras.layers.Dense(2 + number, name=f"out_{number}")(h) for number in range(outputs)]
+    return keras.Model(given if inputs > 1 else given[0], said if outputs > 1 else said[0])
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (1, 2), (2, 1), (2, 2)])
+def test_it_is_what_keras_predicts(inputs, outputs):
+    rng = np.random.default_rng(0)
+    values = [rng.random((10, 4, 4, 1), np.float32), rng.random((10, 3), np.float32)][:inputs]
+    network = model(inputs, outputs)
+    found = predict(network, values if inputs > 1 else values[0], batch=4)
+    expected = network.predict(values if inputs > 1 else values[0], batch_size=4, verbose=0)
+    assert isinstance(found, list) == (outputs > 1)
+    for ours, theirs in zip(*([one] if outputs == 1 else one for one in (found, expected)), strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+def test_many_models_trace_no_graphs(caplog):
+    with caplog.at_level(logging.WARNING, logger="tensorflow"):
+        for _ in range(8):
+            predict(model(1, 1), np.zeros((3, 4, 4, 1), np.float32))
+    assert caplog.messages == []
