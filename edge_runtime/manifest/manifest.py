@@ -199,9 +199,8 @@ def parse(document: Mapping[str, Any]) -> Manifest:
 
 def parse_input(entry: Mapping[str, Any]) -> Input:
     """The record of ``input``."""
-    return Input(
-        entry["name"], entry.get("kind", ""), tuple(entry["shape"]), entry["dtype"], entry.get("low"), entry.get("high")
-    )
+    name, kind = entry.get("name", ""), entry.get("kind", "")
+    return Input(name, kind, tuple(entry["shape"]), entry["dtype"], entry.get("low"), entry.get("high"))
 
 
 def parse_table(entry: Mapping[str, Any]) -> Table:
@@ -239,7 +238,7 @@ def _artefact(entry: Mapping[str, Any]) -> Artefact:
     compiled, tolerance = entry.get("compiled"), entry.get("tolerance", {})
     return Artefact(
         entry["file"],
-        entry["format"],
+        entry.get("format", ""),
         entry.get("sha256", ""),
         tolerance.get("max_abs", 0.0),
         None if compiled is None else compiled["for"],

@@ -9,6 +9,7 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.flashing.wheels import collect
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.attacks import problem
@@ -180,9 +181,9 @@ def _same_outputs(board, bundle, folder):
     there = np.load(folder / "out.npz")
     most = {}
     for artefact in ARTEFACTS:
-        tolerance = bundle.manifest.document["models"]["generator"]["artefacts"][artefact]["tolerance"]["max_abs"]
+        tolerance = bundle.manifest["models"]["generator"]["artefacts"][artefact]["tolerance"]["max_abs"]
         for kernels in ("reference", "production"):
-            pipeline = load_pipeline(bundle.manifest, bundle.members, artefact, kernels=kernels)
+            pipeline = load_pipeline(parse(bundle.manifest), bundle.members, artefact, kernels=kernels)
             here = np.stack(
                 [pipeline.run(x[n : n + 1], {"noise": noise[n : n + 1]})["frame"][0] for n in range(FRAMES)]
             )

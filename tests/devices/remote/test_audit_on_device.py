@@ -64,7 +64,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     x = on_board.open_target(bundle, run=run, trust=keys, artefact="auto").run.dataset().part("test").x
     with Perturber.open(str(bundle), trust=trust, device="edgetpu") as opened:
         further = [*on_board.further_outputs(subject), *board_section.draws(subject.manifest)]
-        outputs = run_rows.through(opened.manifest.document, opened.pipeline, x, further)
+        outputs = run_rows.perturb(opened.manifest.document, opened.pipeline, x, further)
         ran = {**opened.info, "edge_runtime": "0", "numpy": "2"}
     place = {"board": "a stand-in", "architecture": "x86_64", "system": None, "python": "3.11"}
     monkeypatch.setattr(on_board, "perturb_on_board", lambda *_, **__: RemoteRows(ran["artefact"], outputs, ran, place))

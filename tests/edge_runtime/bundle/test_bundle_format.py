@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import re
 import struct
-from pathlib import Path
 
 import jsonschema
 import pytest
 
-from edgeveil import edge_runtime
 from edgeveil.edge_runtime.bundle import archive
 from edgeveil.edge_runtime.bundle.reader import SIGNED_PREFIX
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest import dataflow, names, schema
 from tests.hostile_bundles import manifests, museum, signatures, zips  # noqa: F401 - the rooms register their exhibits
 from tests.support import bundles
+from tests.support.checkout import ROOT
 
-ROOT = Path(edge_runtime.__file__).parent.parent
 TEXT = (ROOT / "docs" / "reference" / "bundle-format.md").read_text()
 SCHEMA = json.loads((ROOT / "docs" / "reference" / "schemas" / "manifest.schema.json").read_text())
 

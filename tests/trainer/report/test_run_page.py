@@ -154,7 +154,9 @@ def test_raw_readings_are_shown_only_when_asked_for(audit, monkeypatch):
     dataset = Dataset("d", x, labels, labels, ("even", "odd"), ("a", "b"), np.full((2, 2), 0.5), spec, slices)
     pipeline = SimpleNamespace(run=lambda x: {"frame": x + 2}, close=lambda: None)
     monkeypatch.setattr("edgeveil.edge_runtime.pipeline.pipeline.load_pipeline", lambda *_, **__: pipeline)
-    folder = SimpleNamespace(manifest={"outputs": [{"name": "frame", "kind": "frame"}]}, members={})
+    frame = {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": [4, 4, 1], "dtype": "uint8"}
+    taken = {"name": "x", "kind": "image", "shape": [4, 4, 1], "dtype": "uint8", "low": 0.0, "high": 16.0}
+    folder = SimpleNamespace(manifest={"input": taken, "outputs": [frame]}, members={})
     run = SimpleNamespace(dataset=lambda: dataset)
     quiet = run_page.shown(run, folder, audit, raw=False)
     loud = run_page.shown(run, folder, audit, raw=True)
