@@ -18,7 +18,6 @@ MOST = 15  # modules in a folder
 # What may have one name in two folders of a root: what every folder has, and the two ends of one format or protocol.
 TWICE = {"__init__", "__main__", "base"}
 PAIRS = [{"edge_runtime/sources", "edge_runtime/sinks"}]
-COMMANDS = "trainer/cli"  # a module there has the name of its command
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -48,9 +47,7 @@ def test_a_folder_has_few_modules():
 def test_no_two_modules_of_a_root_share_a_name(root):
     found: dict[str, list[str]] = {}
     for path in (ROOT / root).rglob("*.py"):
-        folder = path.parent.relative_to(ROOT).as_posix()
-        if folder != COMMANDS:
-            found.setdefault(path.stem, []).append(folder)
+        found.setdefault(path.stem, []).append(path.parent.relative_to(ROOT).as_posix())
     shared = {name: where for name, where in found.items() if len(where) > 1 and name not in TWICE}
     assert {name: where for name, where in shared.items() if not _is_pair(where)} == {}
 

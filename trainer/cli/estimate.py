@@ -83,7 +83,7 @@ def _line(line: dict[str, Any]) -> str:
 def networks_of(what: Path, trust: Path | None) -> dict[str, Network]:
     """What an estimate needs to know of each artefact: the sum over the models of a pipeline."""
     from edgeveil.devices.latency.estimate import Network
-    from edgeveil.trainer.cli.cost import costs_of
+    from edgeveil.trainer.cli.cost_command import costs_of
 
     found: dict[str, Network] = {}
     for name, cost in costs_of(what, trust).items():

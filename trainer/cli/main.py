@@ -15,8 +15,7 @@ from typer.exceptions import TyperException
 
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
-from edgeveil.trainer.cli import audit, cost, estimate
-from edgeveil.trainer.cli import bench as cli_bench
+from edgeveil.trainer.cli import audit_command, bench_command, cost_command, estimate
 from edgeveil.trainer.cli import boards as cli_devices
 from edgeveil.trainer.cli.common import (
     Json,
@@ -47,10 +46,10 @@ app.add_typer(bundles, name="bundle")
 app.add_typer(boards, name="devices")
 app.add_typer(trust, name="trust")
 app.add_typer(fleet, name="fleet")
-audit.add_commands(app)
+audit_command.add_commands(app)
 cli_devices.add_commands(app, boards)
-cost.add_commands(app)
-cli_bench.add_commands(app)
+cost_command.add_commands(app)
+bench_command.add_commands(app)
 estimate.add_commands(app)
 
 

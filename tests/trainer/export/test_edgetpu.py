@@ -10,7 +10,7 @@ import pytest
 from edgeveil.devices.profiles import load
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.cli.cost import costs_of
+from edgeveil.trainer.cli.cost_command import costs_of
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.convert.edgetpu import compile_for
 from edgeveil.trainer.export.export import export
