@@ -42,7 +42,7 @@ def process_table(settings: Settings, manifest: Dict[str, Any]) -> List[Process]
 
 
 def fetch_settings(settings: Settings, manifest: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """What the fetching process is inside_settings; None where the source is on this device. Raises ``BadInput``."""
+    """The settings of the fetching process; None where the source is on this device. Raises ``BadInput``."""
     source = settings.source
     if not camera_address.on_network(source):
         return None
