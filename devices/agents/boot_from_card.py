@@ -22,7 +22,7 @@ def main(here: str, start: bool) -> None:
     _keep_root_key(here, root, job)
     for user, command in job["users"]:
         with open(os.devnull, "w") as nothing:
-            known = subprocess.call(["id", "-u", user], stdout=nothing, stderr=nothing) == 0  # noqa: S603, S607
+            known = subprocess.call(["id", "-u", user], stdout=nothing, stderr=nothing) == 0  # noqa: S603, S607 - a name of ours; found as every shell would
         if not known:
             _run(*command)
     os.makedirs(root, mode=0o755, exist_ok=True)
