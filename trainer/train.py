@@ -136,12 +136,20 @@ def score_validation(run: Run, sent: np.ndarray) -> CheckpointScore:
     )
 
 
+USES = {
+    "classifiers": "the classifiers",
+    "perturber": "the perturber",
+    "attack": "adversaries alone",
+    "test": "the test",
+}
+
+
 def _describe(dataset: Dataset) -> None:
-    parts = [len(getattr(dataset.slices, name)) for name in PARTS]
+    parts = [f"{len(dataset.part(name)):,} for {USES[name]}" for name in PARTS if len(dataset.part(name))]
     kept = f", whole {dataset.cluster_kind}s" if dataset.cluster_kind else ""
     say(
         f"{dataset.name}: {dataset.input.kind}s of shape {dataset.input.shape}, {len(dataset.y_names)} classes of y, "
-        f"{len(dataset.z_names)} of z; slices of {parts[0]}, {parts[1]} and {parts[2]} rows{kept}"
+        f"{len(dataset.z_names)} of z; rows: {', '.join(parts)}{kept}"
     )
 
 

@@ -40,14 +40,14 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     if slices is None:
         rng = np.random.default_rng([recipe.seed, 0])
         slices = slicing.cut(readings.y, readings.z, cluster=cluster, rng=rng, rows=recipe.budget.rows)
-    elif max(getattr(slices, part).max() for part in PARTS) >= len(readings.y):
+    elif slices.rows().max() >= len(readings.y):
         raise BadInput(
             f"{recipe.data.source} has {len(readings.y)} rows, fewer than when its slices were cut. Put the data back "
             "as they were, or train into another folder."
         )
     for labels, names, of in ((readings.y, readings.y_names, "y"), (readings.z, readings.z_names, "z")):
         slicing.check_classes(labels, names, of=of, slices=slices, cluster=cluster)
-    training = np.concatenate([slices.classifiers, slices.perturber])
+    training = slices.training()
     y, z = readings.y[training], readings.z[training]
     slicing.check_hidden(y, z)
     return Dataset(

@@ -10,8 +10,9 @@ import numpy as np
 
 from edgeveil.edge_runtime.pipeline.preprocess import to_raw, to_unit
 
-SliceName = Literal["classifiers", "perturber", "test"]
-PARTS: tuple[SliceName, ...] = ("classifiers", "perturber", "test")
+SliceName = Literal["classifiers", "perturber", "attack", "test"]
+PARTS: tuple[SliceName, ...] = ("classifiers", "perturber", "attack", "test")
+NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,30 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Slices:
-    """Row numbers of the three parts of section 5.3. Subjects or sessions never straddle them."""
+    """Row numbers of the three parts of section 5.3 and of a fourth. Subjects or sessions never straddle them.
+
+    A perturber leaks least on the rows that trained it, so adversaries learn on ``attack`` too, which neither the
+    classifiers nor the perturber see. It is empty where the data are too few for four slices: adversaries then learn
+    on folds of ``test``.
+    """
 
     classifiers: np.ndarray  # trains D_y and D_z
     perturber: np.ndarray  # trains the perturber
     test: np.ndarray  # reported on, once
+    attack: np.ndarray = field(default_factory=NO_ROWS.copy)  # trains adversaries alone
+
+    def training(self) -> np.ndarray:
+        """Row numbers of the two slices that the perturber comes from."""
+        return np.concatenate([self.classifiers, self.perturber])
 
     def rows(self) -> np.ndarray:
-        """Row numbers of all three, one after the other in this order."""
-        return np.concatenate([self.classifiers, self.perturber, self.test])
+        """Row numbers of all slices, one after the other in the order of ``PARTS``."""
+        return np.concatenate([getattr(self, part) for part in PARTS])
+
+    def places(self, part: SliceName) -> slice:
+        """Where the rows of a slice are in ``rows()``."""
+        first = sum(len(getattr(self, other)) for other in PARTS[: PARTS.index(part)])
+        return slice(first, first + len(getattr(self, part)))
 
 
 @dataclass(frozen=True)
@@ -98,11 +114,11 @@ class Dataset:
         return Part(self.x[index], self.y[index], self.z[index], cluster, index)
 
     def for_training(self) -> Dataset:
-        """The same data set with an empty test slice: all that ``fit`` may see."""
-        keep = np.sort(np.concatenate([self.slices.classifiers, self.slices.perturber]))
+        """The same data set with empty slices ``attack`` and ``test``: all that ``fit`` may see."""
+        keep = np.sort(self.slices.training())
         place = np.full(len(self.x), -1)
         place[keep] = np.arange(len(keep))
-        slices = Slices(place[self.slices.classifiers], place[self.slices.perturber], np.empty(0, np.int64))
+        slices = Slices(place[self.slices.classifiers], place[self.slices.perturber], NO_ROWS)
         cluster = None if self.cluster is None else self.cluster[keep]
         attributes = {name: values[keep] for name, values in self.attributes.items()}
         labels = None if self.labels is None else replace(self.labels, values=self.labels.values[keep])

@@ -1,4 +1,6 @@
-"""Three equal stratified slices (paper 001, section 5.3), cut before anything is fitted; and hold-outs within them.
+"""Equal stratified slices, cut before anything is fitted: the three of paper 001 (section 5.3), and one to attack with.
+
+Where the data are too few for four, there are three. `hold_out` cuts within a slice.
 
 Rows that belong together (one subject, one session) are never cut apart.
 """
@@ -11,9 +13,10 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Dataset, Part, SliceName, Slices
+from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, SliceName, Slices
 
-SLICES = 3
+SLICES = 3  # at least; four where the data allow
+FEWEST_TO_ATTACK = 200  # rows of a fourth slice
 FEWEST_ROWS = 5  # of each class of y and of z in each slice: below that a hold-out of it may be empty
 VALIDATION_SHARE = 0.2  # of a slice, to stop and to choose by
 FEWEST_GROUPS = 2 * SLICES  # of each class: two to a slice, so that one can be held out
@@ -49,17 +52,33 @@ def cut(
     rng: np.random.Generator,
     rows: int | None = None,
 ) -> Slices:
-    """Three slices of labels y, z (N,), equal in size and in the share of each (y, z) as far as clusters allow.
+    """Four slices of labels y, z (N,), equal in size and in the share of each (y, z) as far as clusters allow.
 
-    Every slice's rows come in random order. ``rows``: of about so many rows alone.
+    Three, where the fourth would have fewer than ``FEWEST_TO_ATTACK`` rows or too few of a class: ``attack`` is empty
+    then. Every slice's rows come in random order. ``rows``: of about so many rows alone.
     """
     stratum = y * (int(z.max()) + 1) + z
     if rows is not None and rows < len(y):
         keep = thin(stratum, rows=rows, cluster=cluster, rng=rng)
         some = cut(y[keep], z[keep], cluster=None if cluster is None else _numbered(cluster[keep]), rng=rng)
-        return Slices(keep[some.classifiers], keep[some.perturber], keep[some.test])
-    place = _deal_rows(stratum, rng) if cluster is None else _deal_clusters(stratum, cluster, rng)
-    return Slices(*(rng.permutation(np.flatnonzero(place == i)) for i in range(SLICES)))
+        return Slices(**{part: keep[getattr(some, part)] for part in PARTS})
+    names: tuple[SliceName, ...] = ("classifiers", "perturber", "test")
+    if _enough_for_four(y, z, cluster):
+        names = PARTS
+    deal = (
+        _deal_rows(stratum, rng, len(names)) if cluster is None else _deal_clusters(stratum, cluster, rng, len(names))
+    )
+    return Slices(**{name: rng.permutation(np.flatnonzero(deal == i)) for i, name in enumerate(names)})
+
+
+def _enough_for_four(y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None) -> bool:
+    """Whether a fourth slice would have enough rows, and as many of each class as ``check_classes`` asks of three."""
+    if len(y) < 4 * FEWEST_TO_ATTACK:
+        return False
+    classes = [labels == value for labels in (y, z) for value in np.unique(labels)]
+    if any(rows.sum() < 4 * FEWEST_ROWS for rows in classes):
+        return False
+    return cluster is None or all(len(np.unique(cluster[rows])) >= 4 * FEWEST_GROUPS // SLICES for rows in classes)
 
 
 def check_classes(
@@ -70,7 +89,7 @@ def check_classes(
         raise BadInput(
             f'{of} must have at least 2 classes; got {len(names)} ("{names[0]}"). There is nothing to tell apart.'
         )
-    parts = (slices.classifiers, slices.perturber, slices.test)
+    parts = [part for part in (getattr(slices, name) for name in PARTS) if len(part)]
     least = SLICES * FEWEST_ROWS
     for number, name in enumerate(names):
         rows = np.concatenate([part[labels[part] == number] for part in parts])
@@ -148,21 +167,21 @@ def _commonest(stratum: np.ndarray, unit: np.ndarray) -> np.ndarray:
     return table.argmax(axis=1)
 
 
-def _deal_rows(stratum: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _deal_rows(stratum: np.ndarray, rng: np.random.Generator, slices: int) -> np.ndarray:
     # Like cards: sorted by stratum, shuffled within, one to each slice in turn. Sizes differ by at most one.
     order = rng.permutation(len(stratum))
     order = order[np.argsort(stratum[order], kind="stable")]
     place = np.empty(len(stratum), np.int64)
-    place[order] = (np.arange(len(stratum)) + rng.integers(SLICES)) % SLICES
+    place[order] = (np.arange(len(stratum)) + rng.integers(slices)) % slices
     return place
 
 
-def _deal_clusters(stratum: np.ndarray, cluster: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    # The largest first, each to the slice that it leaves closest to a third of every stratum.
+def _deal_clusters(stratum: np.ndarray, cluster: np.ndarray, rng: np.random.Generator, slices: int) -> np.ndarray:
+    # The largest first, each to the slice that it leaves closest to its share of every stratum.
     table = np.zeros((int(cluster.max()) + 1, int(stratum.max()) + 1))
     np.add.at(table, (cluster, stratum), 1)
     weight = 1.0 / np.maximum(table.sum(axis=0), 1)  # a rare stratum counts as much as a common one
-    have = np.zeros((SLICES, table.shape[1]))
+    have = np.zeros((slices, table.shape[1]))
     of_cluster = np.empty(len(table), np.int64)
     order = rng.permutation(len(table))
     for c in order[np.argsort(-table.sum(axis=1)[order], kind="stable")]:

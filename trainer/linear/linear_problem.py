@@ -28,7 +28,7 @@ def linear_problem(section: Cleaner | Noise, dataset: Dataset) -> LinearProblem:
     """A_d, eps and mean as a recipe's ``[perturber]`` says, from the training slices of ``dataset`` alone."""
     rows = dataset.slices.classifiers
     x = dataset.x[rows].astype(np.float64)
-    training = np.concatenate([rows, dataset.slices.perturber])
+    training = dataset.slices.training()
     mean = np.zeros(x.shape[1]) if dataset.homogeneous else dataset.x[training].mean(axis=0, dtype=np.float64)
     kind, _, place = section.operator.partition(":")
     if kind == "data":
@@ -47,7 +47,7 @@ def linear_problem(section: Cleaner | Noise, dataset: Dataset) -> LinearProblem:
 
 def hidden_operator(section: Cleaner | Noise, dataset: Dataset, mean: np.ndarray) -> np.ndarray:
     """A_c (features, confidential outputs) by least squares on both training slices."""
-    rows = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    rows = dataset.slices.training()
     outputs = confidential(dataset, rows)
     x = dataset.x[rows].astype(np.float64) - mean
     return operators.least_squares(x, outputs - _centre(outputs, dataset), ridge=section.ridge)

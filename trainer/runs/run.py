@@ -216,7 +216,7 @@ class Run:
         if self._dataset is None:
             try:
                 with np.load(self.folder / "slices.npz", allow_pickle=False) as file:
-                    slices = Slices(*(file[part] for part in PARTS))
+                    slices = Slices(**{part: file[part] for part in PARTS if part in file})
             except UNREADABLE as error:
                 raise BadInput(
                     f"The slices of the run in {self.folder} cannot be read ({error}). Train anew."

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import slicing
-from edgeveil.trainer.datasets.base import Part, Slices
+from edgeveil.trainer.datasets.base import PARTS, Part, Slices
 
 
 def rng(seed=0):
@@ -15,7 +15,8 @@ def rng(seed=0):
 
 
 def parts(slices):
-    return slices.classifiers, slices.perturber, slices.test
+    """The slices that have rows."""
+    return [part for part in (getattr(slices, name) for name in PARTS) if len(part)]
 
 
 @settings(deadline=None, max_examples=50)
@@ -35,13 +36,14 @@ def test_rows_are_dealt_evenly_and_each_once(seed, n, ys, zs):
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2**31))
 def test_no_subject_is_in_two_slices(seed):
-    subject = rng(seed).integers(0, 30, 900)
+    subject = rng(seed).integers(0, 32, 900)
     z, y = subject % 2, rng(seed + 1).integers(0, 2, 900)
     cluster, kind = slicing.clusters(z, subject=subject, session=None)
     assert kind == "subject"
     cut = parts(slicing.cut(y, z, cluster=cluster, rng=rng(seed)))
     people = [set(subject[part]) for part in cut]
-    assert not people[0] & people[1] | people[0] & people[2] | people[1] & people[2]
+    assert len(cut) == 4
+    assert sum(len(each) for each in people) == len(set().union(*people))
     assert sorted(np.concatenate(cut)) == list(range(900))
     sizes = [len(part) for part in cut]
     assert max(sizes) < 1.2 * min(sizes)
@@ -127,3 +129,24 @@ def test_thinning_keeps_the_shares_and_whole_clusters():
     keep = slicing.thin(stratum, rows=200, cluster=cluster, rng=rng())
     assert len(keep) == 200
     assert len(np.unique(cluster[keep])) == 20
+
+
+def test_few_rows_give_three_slices_and_none_to_attack():
+    y = z = np.arange(4 * slicing.FEWEST_TO_ATTACK) % 2
+    assert len(slicing.cut(y, z, cluster=None, rng=rng(0)).attack) == slicing.FEWEST_TO_ATTACK
+    few = slicing.cut(y[1:], z[1:], cluster=None, rng=rng(0))
+    assert len(few.attack) == 0
+    assert len(few.rows()) == len(y) - 1
+
+
+def test_few_subjects_of_a_class_give_three_slices():
+    for subjects, slices in ((16, 4), (14, 3)):  # half of them of each z
+        subject = np.arange(1600) % subjects
+        cut = slicing.cut(np.arange(1600) // subjects % 2, subject % 2, cluster=subject, rng=rng(0))
+        assert len(parts(cut)) == slices
+
+
+def test_places_are_those_of_rows():
+    cut = slicing.cut(np.arange(1000) % 2, np.arange(1000) % 3, cluster=None, rng=rng(0))
+    for name in PARTS:
+        np.testing.assert_array_equal(cut.rows()[cut.places(name)], getattr(cut, name))

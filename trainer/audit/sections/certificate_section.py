@@ -52,7 +52,7 @@ def section(
     test = dataset.part("test")
     sent, released = outputs[SENT].astype(np.int64), outputs[RELEASED].astype(np.int64)
     first = len(sent) - len(test)
-    training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    training = dataset.slices.training()
     prior = attack_metrics.counted_prior(dataset.y[training], dataset.z[training], classes)
     certified = certificate.certify(
         test.y,

@@ -44,7 +44,7 @@ def measure(
     test, second = dataset.part("test"), dataset.part("perturber")
     out, seen = perturb(test.x), perturb(second.x)
     classes = len(dataset.y_names), len(dataset.z_names)
-    training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    training = dataset.slices.training()
     prior = attack_metrics.counted_prior(dataset.y[training], dataset.z[training], classes)
     chance = attack_metrics.chance(dataset.theta, prior, test.y, test.z)
     certified = certificate.certify(

@@ -170,7 +170,7 @@ def _spread(value: intervals.Interval) -> dict[str, Any]:
 
 def _rows_of(dataset: Dataset, frames: np.ndarray) -> np.ndarray | None:
     """The training row that each frame is, or None where some frame is none."""
-    training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    training = dataset.slices.training()
     places = {dataset.x[row].tobytes(): row for row in training}
     rows = [places.get(np.ascontiguousarray(frame).tobytes(), -1) for frame in frames]
     return None if min(rows) < 0 else np.array(rows)

@@ -196,7 +196,7 @@ def accuracy(value: Interval) -> dict[str, Any]:
 
 def chances(dataset: Dataset, known: list[Property]) -> Mapping[str, float]:
     """For every property of classes: how often the commonest of its class of y is right on the test slice."""
-    training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
+    training = dataset.slices.training()
     test = dataset.slices.test
     found = {}
     for p in known:
