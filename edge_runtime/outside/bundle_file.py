@@ -1,4 +1,4 @@
-"""The bundle of a service: its file is opened once and verified once in this process."""
+"""The bundle of a service: this process opens and verifies its file once."""
 
 import os
 from typing import NamedTuple
@@ -13,8 +13,8 @@ BundleFile = NamedTuple("BundleFile", [("handle", int), ("bundle", Bundle)])
 def open_bundle(path: str, trust: str) -> BundleFile:
     """Open and verify the bundle at ``path`` by the keys in the folder ``trust``. Raises as ``read_bundle`` does.
 
-    The inside gets the descriptor and verifies the same file for itself. Of the members only the audit is kept: the
-    models are the inside's, and need not be in memory twice.
+    The inside gets the descriptor and verifies the same file itself. Of the members only the audit is kept: the models
+    belong to the inside and need not be in memory twice.
     """
     keys = open_trust(trust)
     handle = open_file(path)

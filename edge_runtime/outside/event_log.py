@@ -1,6 +1,6 @@
-"""What happened, as events with a word and a few facts: kept in memory by default, for SD cards wear out.
+"""The log: events with a name and a few facts. By default they stay in memory, because SD cards wear out.
 
-A fact is a number or a short text of our own making; nothing that was read from a frame is ever one.
+A fact is a number or a short text of this program, never a value from a frame.
 """
 
 import collections
@@ -14,15 +14,16 @@ _LOUD = ("start", "ready", "source", "stop", "degraded", "running", "isolation",
 
 
 class Log(object):
-    """``say`` events; ``kind`` "text" or "json" writes every one to stderr, "memory" only those a person waits for."""
+    """Log events. ``kind`` "text" or "json" writes all to stderr, "memory" only those that a person waits for."""
 
     def __init__(self, kind: str = "memory", stream: Any = None, wall: Callable[[], float] = time.time) -> None:
         self._kind, self._stream, self._wall = kind, stream or sys.stderr, wall
         self._kept: Any = collections.deque(maxlen=_KEPT)
 
     def say(self, event: str, **facts: Any) -> None:
-        """One event, a word, and its facts."""
-        record = dict(facts, event=event, time=_utc(self._wall()))
+        """Log one event and its facts."""
+        time_ = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._wall()))
+        record = dict(facts, event=event, time=time_)
         self._kept.append(record)
         if self._kind == "memory" and event not in _LOUD:
             return
@@ -38,7 +39,7 @@ class Log(object):
 
 
 def as_json(record: Dict[str, Any]) -> str:
-    """One line, in ASCII, so that no text can control a terminal."""
+    """One line of ASCII, so that no text can control a terminal."""
     return json.dumps(record, sort_keys=True)
 
 
@@ -51,7 +52,3 @@ def _as_text(record: Dict[str, Any]) -> str:
 
 def _word(value: Any) -> str:
     return "{:.4g}".format(value) if isinstance(value, float) else ascii(value).strip("'")
-
-
-def _utc(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
