@@ -14,7 +14,7 @@ class ModelStage(object):
     def __init__(self, stage: Mapping[str, Any], context: Any) -> None:
         runner = context.runners.get(stage["model"])
         if runner is None:
-            raise BadInput("a stage names the model {!r}, which is not there".format(stage["model"]))
+            raise BadInput("a stage names the model {!r}, which does not exist".format(stage["model"]))
         self._inputs, self._outputs = list(stage["inputs"].items()), list(stage["outputs"].items())
         self._x = context.input
         # A network in training has real tensors: nothing to convert.
@@ -39,7 +39,7 @@ class ModelStage(object):
             flow.used += feeds
 
     def postprocess(self, flow: Flow) -> None:
-        """Convert what the interpreter returned and put it into the flow."""
+        """Convert the interpreter's tensors and put them into the flow."""
         values, flow.between = self._postprocess(flow.between), None
         n = len(flow[self._x])
         for tensor, name in self._outputs:
