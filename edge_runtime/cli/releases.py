@@ -129,10 +129,9 @@ def _try(arguments: argparse.Namespace) -> None:
 
     done = 0
     dropped: Dict[str, int] = collections.Counter()
-    with (
-        Perturber.open(arguments.bundle, trust=arguments.trust, device=arguments.device) as perturber,
-        contextlib.ExitStack() as stack,
-    ):
+    with contextlib.ExitStack() as stack:
+        opened = Perturber.open(arguments.bundle, trust=arguments.trust, device=arguments.device)
+        perturber = stack.enter_context(opened)
         manifest, capture = perturber.manifest, None
         next_frame: Callable[[], Any] = itertools.cycle(synthetic_frames(manifest.input)).__next__
         if arguments.source:

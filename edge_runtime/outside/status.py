@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, Iterator, List, Optional
 
+from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
@@ -22,8 +23,6 @@ class Status(object):
     def log_start(self) -> None:
         """Write the bundle with its warnings to stderr, and what starts to the log."""
         service = self.service
-        from edgeveil.edge_runtime.bundle.audit_scope import announce
-
         announce(service.bundle)
         self.log.say(
             "start",
@@ -68,8 +67,6 @@ class Status(object):
 
     def _audit_warning(self) -> str:
         """A warning if an accelerator runs what was audited, if at all, on a processor only; else empty."""
-        from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON
-
         info = self.service.info
         return NOT_AUDITED_ON.format(**info) if info.get("device", CPU) != CPU and not info.get("audited") else ""
 

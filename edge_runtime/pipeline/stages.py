@@ -45,8 +45,9 @@ def _draw(stage: Stage, context: Any) -> Run:
         )
     draw: Callable[..., np.ndarray] = random_draws.uniform
     if stage["distribution"] == "laplace":
-        scale = {key: stage[key] for key in ("numerator", "denominator")}
-        draw = functools.partial(random_draws.discrete_laplace, **scale)
+        draw = functools.partial(
+            random_draws.discrete_laplace, numerator=stage["numerator"], denominator=stage["denominator"]
+        )
         draw((0,))  # refuses an invalid scale before the first frame
     target, shape = stage["output"], tuple(stage["shape"])
 
