@@ -167,9 +167,9 @@ def value_of(name: str, flag: Any, file: Dict[str, Any]) -> Any:
 def merged(flags: Dict[str, Any], file: Dict[str, Any]) -> Settings:
     """Every setting: the flag's, else the file's, else its default. Raises ``BadInput`` if one is missing.
 
-    ``flags`` and ``file`` are by the flags' names, such as ``"max-latency"``.
+    ``flags`` are by their fields of ``Settings``, ``file`` by the flags' names, such as ``"max-latency"``.
     """
-    result = {name: value_of(name, flags.get(name), file) for name in SETTINGS}
+    result = {name: value_of(name, flags.get(field(name)), file) for name in SETTINGS}
     missing = [name for name in REQUIRED if not result[name]]
     if missing:
         raise BadInput(

@@ -92,7 +92,7 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     loop = _loop_rate(perturber, frames, protocol.loop_seconds)
     parity = _parity(perturber)
     drift = latency.drift(times)
-    reasons = _too_short(protocol, times) + _busy(protocol, cpu_ratio, load_before)
+    reasons = _too_short_or_busy(protocol, times, cpu_ratio, load_before)
     if abs(drift) > MOST_DRIFT:
         reasons.append("drift: the second half ran {:+.0%} of the first; let it warm up or cool down".format(drift))
     reasons += sensors.problems()
@@ -211,20 +211,16 @@ def _power(
     return {"from": "sensor", "watts": watts, "joules_a_frame": watts * (end - begin) / count}
 
 
-def _too_short(protocol: Protocol, times: latency.Times) -> List[str]:
-    passed = times.seconds() if protocol.pace_fps is None else times.began[-1] + times.took[-1]
-    if len(times.took) >= LEAST_COUNT and passed >= LEAST_SECONDS:
-        return []
-    return [
-        "too short: {} frames in {:.2f} s, and {} in {:g} s are the least".format(
-            len(times.took), times.seconds(), LEAST_COUNT, LEAST_SECONDS
-        )
-    ]
-
-
-def _busy(protocol: Protocol, cpu_ratio: float, load: Optional[float]) -> List[str]:
+def _too_short_or_busy(protocol: Protocol, times: latency.Times, cpu_ratio: float, load: Optional[float]) -> List[str]:
     cores = os.cpu_count() or 1
     reasons = []
+    passed = times.seconds() if protocol.pace_fps is None else times.began[-1] + times.took[-1]
+    if len(times.took) < LEAST_COUNT or passed < LEAST_SECONDS:
+        reasons.append(
+            "too short: {} frames in {:.2f} s; the least is {} in {:g} s".format(
+                len(times.took), times.seconds(), LEAST_COUNT, LEAST_SECONDS
+            )
+        )
     # At a camera's pace the process sleeps between frames, and has no core of its own.
     if protocol.pace_fps is None and cpu_ratio < LEAST_CPU:
         reasons.append("busy: this process had {:.0%} of a core; stop other programs".format(cpu_ratio))

@@ -46,10 +46,11 @@ def focus_levels(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
     blob &= ~dark
     edges = (blob[0], blob[:, -1], blob[-1], blob[:, 0])
     cut = sum(bit for bit, edge in zip((TOP, RIGHT, BOTTOM, LEFT), edges) if edge.mean() > 0.05)
-    shares = [_level(share.mean() + 0.99 / LEVELS) if share.mean() > 0.005 else 0 for share in (dark, bright, blob)]
-    levels = [_level(value) for value in (middle, near, far, _sharpness(raw, low, high))]
-    found = (levels[0], shares[0], shares[1], levels[1], levels[2], shares[2], cut, levels[3])
-    return dict(zip(NAMES, found))
+    levels: Dict[str, float] = {"exposure": middle, "near": near, "far": far, "focus": _sharpness(raw, low, high)}
+    for name, mask in (("dark", dark), ("bright", bright), ("blob", blob)):
+        share = mask.mean()
+        levels[name] = share + 0.99 / LEVELS if share > 0.005 else 0.0
+    return dict({name: _level(value) for name, value in levels.items()}, cut=cut)
 
 
 class CameraAid(object):

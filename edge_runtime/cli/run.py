@@ -60,8 +60,7 @@ class _Renamed(argparse.Action):
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    given = vars(arguments)
-    flags = {name: given[config.field(name)] for name in config.SETTINGS}
+    flags = vars(arguments)
     # Flags that give every required setting need no file.
     needed = any(not flags[name] for name in config.REQUIRED)
     settings = config.merged(flags, config.read(arguments.config) if arguments.config or needed else {})
@@ -84,9 +83,7 @@ def _inside(arguments: argparse.Namespace) -> int:
     from edgeveil.edge_runtime.camera_address import on_network
     from edgeveil.edge_runtime.inside import process
 
-    given = vars(arguments)
-    flags = {name: given.get(config.field(name)) for name in config.SETTINGS}
-    settings = config.merged(flags, dict({"sink": ["none"]}, **config.read(arguments.config)))
+    settings = config.merged(vars(arguments), dict({"sink": ["none"]}, **config.read(arguments.config)))
     if not settings.inside_at or on_network(settings.source):
         raise BadInput("expected --inside-at DIR, the folder of the outside, and a source on this device")
     return process.run_alone(config.for_inside(settings), settings.inside_at)
@@ -107,7 +104,7 @@ def _file_to_file(settings: Settings) -> Document:
         with open_source(settings.source, manifest["input"], manifest["capture"]) as source:
             sink = open_sinks(settings.sink, manifest["outputs"], manifest)
             with _progress(source.size) as progress:
-                report = _refusal_reporter(settings.strict)
+                report = batch.refusal_reporter(settings.strict, lambda text: sys.stderr.write(text + "\n"))
                 capture = Capture(perturber.manifest) if perturber.manifest.capture else None
                 summary = batch.run(source, perturber, sink, capture=capture, progress=progress, report=report)
         document = dict({"schema": 1}, **summary._asdict())
@@ -120,17 +117,6 @@ def _refuse_overwriting(source: str, sink: str) -> None:
     first, second = (text.partition(":")[2] for text in (source, sink))
     if first not in ("", "-") and os.path.realpath(first) == os.path.realpath(second):
         raise BadInput("expected a sink at another path than the source; both are {}".format(first))
-
-
-def _refusal_reporter(strict: bool) -> Callable[[int, str], None]:
-    """A function that reports a refused line by its number; it never prints the line's text."""
-
-    def report(number: int, problem: str) -> None:
-        if strict:
-            raise BadInput("line {}: {}. Correct it, or leave out --strict.".format(number, problem))
-        sys.stderr.write("line {} refused: {}\n".format(number, problem))
-
-    return report
 
 
 def _run_lines(document: Document) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop, describe
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, PrivacyStop, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.notes import Notes
@@ -189,12 +189,6 @@ class Inside(object):
 
     def _run_file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
         """Perturb all frames of a file, in order and without ticks; they keep their numbers."""
-
-        def refused(number: int, problem: str) -> None:
-            if self._settings.strict:
-                raise BadInput("line {}: {}. Correct it, or leave out --strict.".format(number, problem))
-            self._notes.say("fault", word="refused", message="line {} refused: {}".format(number, problem))
-
         summary = batch.perturb_all(
             source,
             perturber,
@@ -202,7 +196,9 @@ class Inside(object):
             capture=capture if perturber.manifest.capture else None,
             interrupted=lambda: self._stopping,
             progress=lambda *_: self._watchdog.beat("perturb"),
-            report=refused,
+            report=batch.refusal_reporter(
+                self._settings.strict, lambda text: self._notes.say("fault", word="refused", message=text)
+            ),
         )
         self._counters.add("frames-in", summary.frames_in)
         self._counters.add("sets-out", summary.frames_out)

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, NamedTuple
 
-from edgeveil.edge_runtime.errors import FrameDropped, PrivacyStop
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
 
 Summary = NamedTuple(
@@ -101,6 +101,17 @@ def perturb_all(
             continue
         progress(out + sum(dropped.values()), out)
     return Summary(out + sum(dropped.values()), out, dict(sorted(dropped.items())), clock() - start, stopped)
+
+
+def refusal_reporter(strict: bool, say: Callable[[str], Any]) -> Callable[[int, str], None]:
+    """A ``report`` for ``perturb_all``: a refused line ends a strict run, or ``say`` gets its number, not its text."""
+
+    def report(number: int, problem: str) -> None:
+        if strict:
+            raise BadInput("line {}: {}. Correct it, or leave out --strict.".format(number, problem))
+        say("line {} refused: {}".format(number, problem))
+
+    return report
 
 
 def run(source: Any, perturber: Any, sink: Any, **options: Any) -> Summary:

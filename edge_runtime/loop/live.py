@@ -110,7 +110,7 @@ class LiveLoop(object):
         """
         capture = threading.Thread(target=self._capture_frames, args=(source,), name="capture", daemon=True)
         send = threading.Thread(target=self._send_sets, name="send", daemon=True)
-        self._watchdog.beat("capture", self._patience_s())
+        self._beat()
         capture.start()
         send.start()
         try:
@@ -127,9 +127,9 @@ class LiveLoop(object):
         if self._failed is not None:
             raise self._failed
 
-    def _patience_s(self) -> float:
-        """The watchdog's limit: a source may take several ticks for a frame (a scan for access points: seconds)."""
-        return 3 * self._schedule.tick_s
+    def _beat(self) -> None:
+        """The heartbeat of the capturing thread: a source may need several ticks (a scan for access points does)."""
+        self._watchdog.beat("capture", 3 * self._schedule.tick_s)
 
     # capturing
 
@@ -163,7 +163,7 @@ class LiveLoop(object):
             self._latest.end()
 
     def _open(self) -> Any:
-        self._watchdog.beat("capture", self._patience_s())
+        self._beat()
         source = self._open_source()
         self._counters.add("source-opened")
         self._broken_off = True
@@ -172,7 +172,7 @@ class LiveLoop(object):
     def _drain(self, source: Any) -> bool:
         """Preprocess every frame; True at the end of the source, False after an unexpected error of its driver."""
         while not self._stopping.is_set():
-            self._watchdog.beat("capture", self._patience_s())
+            self._beat()
             if self._frames is not None and self._counters.get("frames-in") >= self._frames:
                 return True
             try:
@@ -219,7 +219,7 @@ class LiveLoop(object):
     def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds
         while not self._stopping.is_set() and self._clock() < until:
-            self._watchdog.beat("capture", self._patience_s())
+            self._beat()
             self._stopping.wait(min(_WAIT_S, max(until - self._clock(), 0.0)))
 
     # perturbing

@@ -7,7 +7,7 @@ import collections
 import json
 import sys
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 _KEPT = 500  # events in memory
 _LOUD = ("start", "ready", "source", "stop", "degraded", "running", "isolation", "port")
@@ -16,20 +16,20 @@ _LOUD = ("start", "ready", "source", "stop", "degraded", "running", "isolation",
 class Log(object):
     """Log events. ``kind`` "text" or "json" writes all to stderr, "memory" only those that a person waits for."""
 
-    def __init__(self, kind: str = "memory", stream: Any = None, wall: Callable[[], float] = time.time) -> None:
-        self._kind, self._stream, self._wall = kind, stream or sys.stderr, wall
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._kept: Any = collections.deque(maxlen=_KEPT)
 
     def say(self, event: str, **facts: Any) -> None:
         """Log one event and its facts."""
-        time_ = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._wall()))
+        time_ = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         record = dict(facts, event=event, time=time_)
         self._kept.append(record)
         if self._kind == "memory" and event not in _LOUD:
             return
         try:
-            self._stream.write((as_json if self._kind == "json" else _as_text)(record) + "\n")
-            self._stream.flush()
+            sys.stderr.write((as_json if self._kind == "json" else _as_text)(record) + "\n")
+            sys.stderr.flush()
         except (OSError, ValueError):
             pass  # a full disk or a closed terminal is no reason to stop
 

@@ -55,8 +55,8 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
 def compile_stage(stage: Stage, context: Any) -> Run:
     """One stage of the manifest as a function ``run(flow)``.
 
-    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``random_bytes``
-    and ``track_memory``. Raises ``BadInput``.
+    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)`` and
+    ``track_memory``. Raises ``BadInput``.
     """
     kind = stage.get("stage")
     if kind not in KINDS:

@@ -1,7 +1,6 @@
 """The stages of a manifest, compiled once into functions: raw samples in, perturbed outputs out."""
 
 import io
-import os
 import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
@@ -13,7 +12,6 @@ from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
 from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
-from edgeveil.edge_runtime.pipeline.random_draws import RandomBytes
 from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
 
 Draws = Mapping[str, np.ndarray]  # recorded values by the output of their draw stage
@@ -26,8 +24,8 @@ class Pipeline(object):
 
     It uses the manifest's ``input``, ``stages``, ``outputs`` and, for hold stages, ``stream``. ``tables`` maps a name
     to its array. ``runners`` maps a model's name to an object with ``run({tensor: (n, ...)})`` returning ``{tensor:
-    float32 (n, ...)}``: a backend on the board, a Keras model in training. ``random_bytes`` and ``clock`` serve tests.
-    Raises ``BadInput`` if the stages do not fit together.
+    float32 (n, ...)}``: a backend on the board, a Keras model in training. Tests inject ``clock``. Raises ``BadInput``
+    if the stages do not fit together.
     """
 
     def __init__(
@@ -36,11 +34,10 @@ class Pipeline(object):
         *,
         tables: Mapping[str, np.ndarray],
         runners: Mapping[str, Any],
-        random_bytes: RandomBytes = os.urandom,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.shape, self.dtype = manifest.input.shape, np.dtype(manifest.input.dtype)
-        self.runners, self.random_bytes, self._tables = runners, random_bytes, tables
+        self.runners, self._tables = runners, tables
         self.input = manifest.input.name
         self.track_memory = TrackMemory(manifest.stream, clock=clock)
         program = compile_stages(manifest, self)

@@ -37,12 +37,9 @@ def _preprocess(stage: Stage, context: Any) -> Run:
 
 
 def _draw(stage: Stage, context: Any) -> Run:
-    random_bytes = context.random_bytes
     if stage["distribution"] == "channel":
         channel = random_draws.Channel(context.table(stage["table"]))
-        return _from_input(
-            stage, lambda codes: channel.draw(_checked_codes(codes, channel.rows), random_bytes=random_bytes)
-        )
+        return _from_input(stage, lambda codes: channel.draw(_checked_codes(codes, channel.rows)))
     draw: Callable[..., np.ndarray] = random_draws.uniform
     if stage["distribution"] == "laplace":
         draw = functools.partial(
@@ -52,7 +49,7 @@ def _draw(stage: Stage, context: Any) -> Run:
     target, shape = stage["output"], tuple(stage["shape"])
 
     def run(flow: Flow) -> None:
-        flow[target] = draw((len(flow[context.input]),) + shape, random_bytes=random_bytes)
+        flow[target] = draw((len(flow[context.input]),) + shape)
 
     return run
 
