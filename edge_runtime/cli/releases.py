@@ -65,7 +65,7 @@ def add_commands(commands: Any) -> None:
     releases.add_argument("--keep", type=int, metavar="N", help="remove all but the newest N")
     signed = {"trust": "trust.json of edgeveil trust", "policy": "policy-signed.json of edgeveil trust policy"}
     for name, file in signed.items():
-        summary = "take a newer {}, signed by this board's root key".format(name)
+        summary = "take a newer {} file, signed by this board's root key".format(name)
         taken = command(name, _take, summary, "edgeveil-edge {} new.json".format(name))
         taken.add_argument("file", metavar="FILE", help=file)
 
