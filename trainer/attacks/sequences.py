@@ -9,6 +9,7 @@ sees that a person's codes repeat. A forest on the code at each time also sees t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -16,7 +17,7 @@ from scipy import special
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.code_counts import shrunk
 from edgeveil.trainer.attacks.families.estimator import predicted
-from edgeveil.trainer.measures.attack_metrics import counted_prior
+from edgeveil.trainer.measures.attack_metrics import accuracy, auc_within_y, counted_prior
 
 MOST_CODES_IN_PAIRS = 64
 
@@ -64,8 +65,13 @@ def cut(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, track: np.ndarray, le
 
 
 def pooled(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, length: int, rng: np.random.Generator) -> Tracks:
-    """Tracks of ``length`` random rows each with the same (y, z): different samples of one source, as if linked."""
+    """Tracks of ``length`` random rows each with the same (y, z): different samples of one source, as if linked.
+
+    Raises ``BadInput`` where no (y, z) has so many rows.
+    """
     cell = y * (int(z.max()) + 1) + z
+    if np.bincount(cell).max() < length:
+        raise BadInput(f"a slice has no {length} samples of one y and one z: give more")
     order = rng.permutation(len(y))
     return cut(code[order], y[order], z[order], track=cell[order], length=length)
 
@@ -81,6 +87,12 @@ def log_posteriors(
     np.add.at(counts, (np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t)), weighs)
     ratio = np.log(shrunk(counts, prior, weight)) - np.log(prior)[:, None, :]
     return special.softmax(np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(axis=1), axis=1)
+
+
+def summed(fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int) -> dict[str, Any]:
+    """``tracks``, ``accuracy`` and ``auc`` of the sum of log-posteriors learned on ``fit``, on the tracks ``test``."""
+    p = log_posteriors(fit, test, classes=classes, codes=codes)
+    return {"tracks": len(test), "accuracy": accuracy(p, test.z), "auc": auc_within_y(p, test.y, test.z)}
 
 
 def prior_of(tracks: Tracks, classes: tuple[int, int]) -> np.ndarray:

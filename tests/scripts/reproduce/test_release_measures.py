@@ -88,7 +88,7 @@ def test_tracks_that_cannot_be_made_are_said():
     data = dataset(120)
     found = measure(data, perturb(data, 0.0), codes=4, tried=1)["pooled"]
     assert "accuracy" in found[1]["code"]
-    assert found[2] == {"releases": 16, "not_run": "a slice has no 16 readings of one y and one z"}
+    assert found[2] == {"releases": 16, "not_run": "a slice has no 16 samples of one y and one z: give more"}
 
 
 def test_a_channel_is_certified_before_its_draw():

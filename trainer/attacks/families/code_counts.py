@@ -16,6 +16,7 @@ import numpy as np
 
 from edgeveil.trainer.attacks.problem import FEWEST_ROWS_PER_VALUE, MOST_VALUES, Codes, Problem, Released, keys
 from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.measures.certificate import count, released_counts
 
 SHRINKAGE = (0.5, 2.0, 8.0, 32.0)  # rows that P(z|y) counts for; the best by cross-entropy on held-out rows is taken
 
@@ -66,14 +67,9 @@ class BayesKnowingChannel(Adaptive):
 
     def fit(self, problem: Problem, _seed: int) -> CodeAttack:
         """Count n(y, c, z) on the training rows and send the counts through Q."""
-        from edgeveil.trainer.measures.certificate import count, released_counts
-
-        fit = problem.fit
-        codes = cast(Codes, fit.codes)  # why_not checked
+        codes = cast(Codes, problem.fit.codes)  # why_not checked
         channel, sent = cast(np.ndarray, codes.channel), cast(np.ndarray, codes.sent)
-        q = channel / channel.sum(axis=1, keepdims=True)
-        shape = (problem.theta.shape[0], len(q), problem.z_classes)
-        counts = released_counts(count(fit.y, sent, fit.z, shape=shape), q)
+        counts = through_channel(problem.fit, sent, channel, problem.theta.shape)
         return _counted(problem, counts, lambda part: cast(Codes, part.codes).received)
 
 
@@ -88,6 +84,12 @@ class CodeAttack:
     def probabilities(self, part: Released) -> np.ndarray:
         """P(z | y, code) of each row."""
         return self.table[part.y, self.code(part)]
+
+
+def through_channel(part: Released, sent: np.ndarray, channel: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """n(y, c', z) expected behind ``channel`` (R, C) for the codes ``sent`` (n,) of ``part``; ``shape`` is (Y, Z)."""
+    q = channel / channel.sum(axis=1, keepdims=True)
+    return released_counts(count(part.y, sent, part.z, shape=(shape[0], len(q), shape[1])), q)
 
 
 def shrunk(counts: np.ndarray, prior: np.ndarray, weight: float) -> np.ndarray:
