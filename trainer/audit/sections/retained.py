@@ -24,7 +24,6 @@ from edgeveil.trainer.audit.sections.utility import (
     correlation,
     discriminator_accuracy,
     properties,
-    residual,
 )
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import intervals
@@ -107,13 +106,6 @@ def correlations_with_intervals(dataset: Dataset, part: Part, frames: np.ndarray
         for name, values in dataset.attributes.items():
             found[name] = correlation(values[part.index], values[donors], part.y, part.cluster)
     return found
-
-
-def correlation_within_y(a: np.ndarray, b: np.ndarray, y: np.ndarray) -> float:
-    """Correlation of a and b (n,) after the mean of each class of y (n,) is taken off; 0 where either does not vary."""
-    a, b = residual(a, y), residual(b, y)
-    scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
-    return float((a * b).sum()) / scale if scale > 1e-12 else 0.0
 
 
 def _row(
