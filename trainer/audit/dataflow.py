@@ -1,4 +1,4 @@
-"""The dataflow of a pipeline: where all that leaves depends on one code, a bottleneck, that code can be counted."""
+"""The dataflow of a pipeline: where all outputs depend on one code, a bottleneck, that code can be counted."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SENT, RELEASED = "sent", "released"  # names of the two further outputs that an 
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """Everything that leaves is a function of ``released`` and fresh noise, and that of ``sent``.
+    """All outputs are a function of ``released`` and fresh noise, and ``released`` of ``sent`` and noise.
 
     ``sent`` names the tensor of c, numbered so that those of each y-hat are together, ``released`` that of c'.
     ``table`` names the channel between them, None where c' = c. ``rows`` are the codes c there are, None where no
-    table says so. ``hidden_label``: the channel mixes classes, so y-hat does not leave.
+    table says so. ``hidden_label``: the channel mixes classes, so y-hat is not released.
     """
 
     sent: str
@@ -35,7 +35,7 @@ class Bottleneck:
 
 
 def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) -> Bottleneck | str:
-    """The code that all outputs of ``manifest`` (its ``stages`` and ``outputs``) pass, or, in words, why there is none.
+    """The code that all outputs of ``manifest`` (its ``stages`` and ``outputs``) pass, or, as text, why there is none.
 
     ``tables`` are its arrays by name.
     """
@@ -90,6 +90,6 @@ class _Walk:
 
 
 def _keeps_class(channel: np.ndarray, groups: int) -> bool:
-    """Whether every c' (a column) can come of the codes of one class alone, so that it tells y-hat anyway."""
+    """Whether every c' (a column) comes from the codes of one class alone, so that it tells y-hat anyway."""
     reached = (channel.reshape(groups, -1, channel.shape[1]) > 0).any(axis=1)
     return bool((reached.sum(axis=0) <= 1).all())

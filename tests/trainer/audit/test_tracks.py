@@ -118,7 +118,7 @@ def test_few_tracks_of_everybody_do_not_push_attackers_below_chance():
     right = []
     for seed in range(12):
         few = Tracks(np.zeros((24, 1), int) + 4 * (cells // 3)[:, None], cells // 3, cells % 3)
-        few = tracks.take(few, np.sort(rng.permutation(24)[:20]))
+        few = few.take(np.sort(rng.permutation(24)[:20]))
         p = tracks.cross_validated(few, classes=CLASSES, codes=CODES, trees=20, seed=seed)["sum of log-posteriors"]
         best = p >= p.max(axis=1, keepdims=True) - 1e-6  # ties count their share
         right.append((best[np.arange(20), few.z] / best.sum(axis=1)).mean())

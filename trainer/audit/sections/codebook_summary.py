@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks import sequences
+from edgeveil.trainer.attacks import rows, sequences
 from edgeveil.trainer.attacks.families.code_counts import shrunk
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.datasets.base import Dataset, Part
@@ -18,7 +18,7 @@ from edgeveil.trainer.measures import attack_metrics, certificate, intervals
 
 POOLED = (1, 4, 16)
 FOLDS = 5
-WEIGHT = 4.0  # readings that the prior counts for
+WEIGHT = 4.0  # rows that the prior counts for
 SHUFFLES = 40
 
 
@@ -36,16 +36,15 @@ def measure(
 
     ``codes`` is their number over all classes, ``channel`` the shipped integers (codes, codes), None where c' = c;
     ``code`` is c', and ``sent`` c before the channel. ``strata`` (N,) are those rows of the data set within which z is
-    exchangeable by design. Everything is reported on the test slice. The attack by counts learns on the second slice,
-    on which codes were learned and tell less than elsewhere; a second one learns on the test slice itself, in folds of
+    exchangeable by design. Everything is reported on the test slice. One attack by counts learns on the second slice,
+    on which the codes were learned and tell less than elsewhere; another learns on the test slice itself, in folds of
     whole clusters. Both have 95 % intervals; ``attack`` is the stronger of them.
     """
     rng = np.random.default_rng(seed)
     test, second = dataset.part("test"), dataset.part("perturber")
     out, seen = perturb(test.x), perturb(second.x)
     classes = len(dataset.y_names), len(dataset.z_names)
-    training = np.concatenate([dataset.slices.classifiers, dataset.slices.perturber])
-    prior = attack_metrics.counted_prior(dataset.y[training], dataset.z[training], classes)
+    prior = rows.prior(dataset)
     chance = attack_metrics.chance(dataset.theta, prior, test.y, test.z)
     certified = certificate.certify(
         test.y,
@@ -85,10 +84,10 @@ def cross_validated(
 ) -> dict[str, float]:
     """Right answers and AUC of an attack on each row by counts on the other folds of the same rows.
 
-    Clusters stay whole: where frames of one recording lie in two folds, what is counted is the recording and not z. But
-    leaving a recording out takes its person from the counts, and where recordings are few even an attack with nothing
-    to be had is then right less often than a guess. So with clusters its ``accuracy`` is ``chance`` and what it gains
-    over itself with z dealt anew to whole clusters (``null``, whose spread is the interval), its AUC likewise.
+    Clusters stay whole: with frames of one recording in two folds, the recording would be counted and not z. But
+    leaving a recording out takes its person from the counts, and with few recordings an attack is then right less often
+    than a guess where there is no leak. So with clusters its ``accuracy`` is ``chance`` plus its gain over itself with
+    z shuffled over whole clusters (``null``, whose spread gives the interval), its AUC likewise.
     """
     found = _attacked(_counted_elsewhere(part, part.z, code, prior, codes, rng), part)
     if part.cluster is None:
@@ -142,19 +141,14 @@ def _pooled(
     codes: int,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """Different samples of one (y, z), linked: the sum of log-posteriors on codes, and on y-hat alone beside it."""
+    """Different samples of one (y, z), linked: the sum of log-posteriors on codes, and on y-hat alone to compare."""
     found: dict[str, Any] = {"releases": length}
     for name, of in (("code", "code"), ("label_only", "label")):
         try:
             fit, test = (
                 sequences.pooled(out[of], part.y, part.z, length=length, rng=rng) for part, out in (learn, judge)
             )
-        except BadInput:
-            return {**found, "not_run": f"a slice has no {length} readings of one y and one z"}
-        p = sequences.log_posteriors(fit, test, classes=classes, codes=codes)
-        found[name] = {
-            "tracks": len(test),
-            "accuracy": float((p.argmax(axis=1) == test.z).mean()),
-            "auc": attack_metrics.auc_within_y(p, test.y, test.z),
-        }
+        except BadInput as error:
+            return {**found, "not_run": str(error)}
+        found[name] = sequences.summed(fit, test, classes=classes, codes=codes)
     return found
