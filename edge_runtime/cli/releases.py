@@ -162,10 +162,10 @@ def _perturb_source(text: str, perturber: "Perturber", count: int) -> Tuple[int,
     from edgeveil.edge_runtime.errors import FrameDropped
     from edgeveil.edge_runtime.sources import open_source
 
-    manifest, done = perturber.manifest.document, 0
+    manifest, done = perturber.manifest, 0
     dropped: Dict[str, int] = {}
-    capture = Capture(perturber.manifest)
-    with open_source(text, manifest["input"], manifest["capture"]) as source:
+    capture = Capture(manifest)
+    with open_source(text, manifest.input, manifest.capture) as source:
         for _ in range(count):
             try:
                 frame = source.next()

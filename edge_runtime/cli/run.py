@@ -110,12 +110,12 @@ def _file_to_file(settings: Settings) -> Document:
         threads=settings.threads,
         device=settings.device,
     ) as perturber:
-        manifest = perturber.manifest.document
-        with open_source(settings.source, manifest["input"], manifest["capture"]) as source:
-            sink = open_sinks(settings.sink, manifest["outputs"], manifest)
+        manifest = perturber.manifest
+        with open_source(settings.source, manifest.input, manifest.capture) as source:
+            sink = open_sinks(settings.sink, manifest.outputs, manifest)
             with _Progress(source.size) as progress:
                 report = _refusal_reporter(settings.strict)
-                capture = Capture(perturber.manifest) if perturber.manifest.capture else None
+                capture = Capture(manifest) if manifest.capture else None
                 summary = batch.run(source, perturber, sink, capture=capture, progress=progress, report=report)
         document = dict({"schema": 1}, **summary._asdict())
         document.update(perturber.info)

@@ -6,7 +6,6 @@ The runtime reads these. The workstation builds and reads the JSON itself: ``Man
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 Bound = Any  # a number, a list with one for each feature, or None: no range
-Stage = Mapping[str, Any]  # every kind of stage has keys of its own, which ``manifest.dataflow`` checks
 
 
 class PerturberFacts(NamedTuple):
@@ -29,6 +28,35 @@ class Input(NamedTuple):
     dtype: str
     low: Bound
     high: Bound
+
+
+class Stage(NamedTuple):
+    """One step of the pipeline. A kind of ``stage`` has some of these fields, and the others are empty.
+
+    ``edgeveil.edge_runtime.manifest.dataflow`` checks which. ``inputs`` and ``outputs``: tensor of the model to value.
+    """
+
+    stage: str
+    input: str = ""
+    output: str = ""
+    model: str = ""
+    inputs: Mapping[str, str] = {}
+    outputs: Mapping[str, str] = {}
+    low: Bound = None
+    high: Bound = None
+    distribution: str = ""
+    shape: Tuple[int, ...] = ()
+    numerator: int = 0
+    denominator: int = 0
+    op: str = ""
+    table: str = ""
+    group: str = ""
+    groups: int = 0
+    by: str = ""
+    noise: str = ""
+    levels: int = 0
+    dtype: str = ""
+    scale: float = 0.0
 
 
 class Output(NamedTuple):
@@ -185,8 +213,8 @@ def parse(document: Mapping[str, Any]) -> Manifest:
         input=parse_input(document["input"]),
         capture=parse_capture(document.get("capture")),
         stream=_stream(document.get("stream")),
-        stages=list(document.get("stages", [])),
-        outputs=[_output(entry) for entry in document.get("outputs", [])],
+        stages=[parse_stage(entry) for entry in document.get("stages", [])],
+        outputs=[parse_output(entry) for entry in document.get("outputs", [])],
         models={name: _model(entry) for name, entry in document.get("models", {}).items()},
         preference=document.get("preference", []),
         tables={name: parse_table(entry) for name, entry in document.get("tables", {}).items()},
@@ -224,7 +252,13 @@ def _stream(entry: Optional[Mapping[str, Any]]) -> Optional[Stream]:
     return None if entry is None else Stream(entry["hold"], entry.get("votes"), entry.get("period_s"))
 
 
-def _output(entry: Mapping[str, Any]) -> Output:
+def parse_stage(entry: Mapping[str, Any]) -> Stage:
+    """The record of one entry of ``stages``."""
+    return Stage(**dict(entry, shape=tuple(entry.get("shape", ()))))
+
+
+def parse_output(entry: Mapping[str, Any]) -> Output:
+    """The record of one entry of ``outputs``."""
     shape = tuple(entry["shape"])
     return Output(entry["name"], entry.get("kind", ""), entry["tensor"], shape, entry["dtype"], entry.get("decoder"))
 

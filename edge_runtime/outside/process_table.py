@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.paths import zipapp
 from edgeveil.edge_runtime.sandbox import isolation
@@ -26,7 +27,7 @@ Process = NamedTuple(
 INSIDE, FETCH = "inside", "fetch"
 
 
-def process_table(settings: Settings, manifest: Dict[str, Any]) -> List[Process]:
+def process_table(settings: Settings, manifest: Manifest) -> List[Process]:
     """The inside, and before it the process that fetches its frames where the source is on a network.
 
     Raises ``BadInput`` where raw pictures would cross a network that others can read, and where there is no such user.
@@ -41,7 +42,7 @@ def process_table(settings: Settings, manifest: Dict[str, Any]) -> List[Process]
     return [Process(FETCH, command("sources.network.fetch"), user, True, False, fetched), inside]
 
 
-def fetch_settings(settings: Settings, manifest: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+def fetch_settings(settings: Settings, manifest: Manifest) -> Optional[Dict[str, Any]]:
     """The settings of the fetching process; None where the source is on this device. Raises ``BadInput``."""
     source = settings.source
     if not camera_address.on_network(source):
@@ -51,7 +52,7 @@ def fetch_settings(settings: Settings, manifest: Dict[str, Any]) -> Optional[Dic
             "raw pictures from {} would cross a network where others can read them: use a camera on this device, "
             "https://, or say --accept-raw-on-network".format(camera_address.parse(source).shown)
         )
-    return {"source": source, "sensor": expected(manifest["input"], manifest["capture"])}
+    return {"source": source, "sensor": expected(manifest.input, manifest.capture)}
 
 
 def command(module: str) -> List[str]:

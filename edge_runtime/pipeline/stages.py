@@ -19,9 +19,9 @@ Run = Callable[[Flow], None]
 
 
 def _preprocess(stage: Stage, context: Any) -> Run:
-    source, target = stage["input"], stage["output"]
-    function: Callable[[np.ndarray], Any] = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
-    one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]) or stage["low"] is None)
+    source, target = stage.input, stage.output
+    function: Callable[[np.ndarray], Any] = preprocess.to_unit(context.dtype, stage.low, stage.high)
+    one_range = not (np.ndim(stage.low) or np.ndim(stage.high) or stage.low is None)
     if context.dtype == np.uint8 and one_range:
         function = functools.partial(LutArray, function(np.arange(256, dtype=np.uint8)))
 
@@ -32,24 +32,27 @@ def _preprocess(stage: Stage, context: Any) -> Run:
 
 
 def _draw(stage: Stage, context: Any) -> Run:
-    target, random_bytes = stage["output"], context.random_bytes
-    if stage["distribution"] == "uniform":
-        shape = tuple(stage["shape"])
+    target, random_bytes = stage.output, context.random_bytes
+    if stage.distribution == "uniform":
+        shape = stage.shape
 
         def run(flow: Flow) -> None:
             flow[target] = random_draws.uniform((len(flow[context.input]),) + shape, random_bytes=random_bytes)
 
-    elif stage["distribution"] == "laplace":
-        shape, scale = tuple(stage["shape"]), {key: stage[key] for key in ("numerator", "denominator")}
-        random_draws.discrete_laplace((0,), **scale)  # a scale that is none is refused before the first frame
+    elif stage.distribution == "laplace":
+        shape = stage.shape
+        laplace = functools.partial(
+            random_draws.discrete_laplace, numerator=stage.numerator, denominator=stage.denominator
+        )
+        laplace((0,))  # a scale that is none is refused before the first frame
 
         def run(flow: Flow) -> None:
             n = len(flow[context.input])
-            flow[target] = random_draws.discrete_laplace((n,) + shape, random_bytes=random_bytes, **scale)
+            flow[target] = laplace((n,) + shape, random_bytes=random_bytes)
 
     else:
-        source = stage["input"]
-        channel = random_draws.Channel(context.table(stage["table"]))
+        source = stage.input
+        channel = random_draws.Channel(context.table(stage.table))
 
         def run(flow: Flow) -> None:
             flow[target] = channel.draw(_checked_codes(flow[source], channel.rows), random_bytes=random_bytes)
@@ -58,9 +61,9 @@ def _draw(stage: Stage, context: Any) -> Run:
 
 
 def _table(stage: Stage, _context: Any) -> Run:
-    if stage["op"] == "argmax_within":
+    if stage.op == "argmax_within":
         return _argmax_within(stage)
-    source, target = stage["input"], stage["output"]
+    source, target = stage.input, stage.output
 
     def run(flow: Flow) -> None:
         flow[target] = flow[source].reshape(len(flow[source]), -1).argmax(axis=1).astype(np.int64, copy=False)
@@ -71,7 +74,7 @@ def _table(stage: Stage, _context: Any) -> Run:
 def _argmax_within(stage: Stage) -> Run:
     """The largest of a row's values within one of ``groups`` equal groups; numbered over the whole row, so that the
     code tells its group."""
-    source, group, groups, target = stage["input"], stage["group"], stage["groups"], stage["output"]
+    source, group, groups, target = stage.input, stage.group, stage.groups, stage.output
 
     def run(flow: Flow) -> None:
         values = flow[source].reshape(len(flow[source]), -1)
@@ -86,15 +89,15 @@ def _argmax_within(stage: Stage) -> Run:
 
 
 def _hold(stage: Stage, context: Any) -> Run:
-    source, target = stage["input"], stage["output"]
-    if stage["op"] == "majority":
-        groups = stage["groups"]
+    source, target = stage.input, stage.output
+    if stage.op == "majority":
+        groups = stage.groups
 
         def run(flow: Flow) -> None:
             flow[target] = context.track_memory.majority(target, _checked_codes(flow[source], groups), groups)
 
     else:
-        by = stage["by"]
+        by = stage.by
 
         def run(flow: Flow) -> None:
             flow[target] = context.track_memory.keep(target, flow[source], flow[by])
@@ -103,7 +106,7 @@ def _hold(stage: Stage, context: Any) -> Run:
 
 
 def _synthesis(stage: Stage, context: Any) -> Run:
-    source, target, table = stage["input"], stage["output"], context.table(stage["table"])
+    source, target, table = stage.input, stage.output, context.table(stage.table)
 
     def run(flow: Flow) -> None:
         flow[target] = table[_checked_codes(flow[source], len(table))]
@@ -113,8 +116,8 @@ def _synthesis(stage: Stage, context: Any) -> Run:
 
 def _add(stage: Stage, _context: Any) -> Run:
     """Noise of whole steps on a grid of ``levels`` steps from 0 to 1; what would leave the grid stays at its end."""
-    source, noise, target = stage["input"], stage["noise"], stage["output"]
-    levels = np.int64(stage["levels"])
+    source, noise, target = stage.input, stage.noise, stage.output
+    levels = np.int64(stage.levels)
 
     def run(flow: Flow) -> None:
         steps = flow[noise]
@@ -130,9 +133,9 @@ def _add(stage: Stage, _context: Any) -> Run:
 
 
 def _output(stage: Stage, _context: Any) -> Run:
-    source, target = stage["input"], stage["output"]
-    function = preprocess.to_raw(stage["dtype"], stage["low"], stage["high"])
-    one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]))
+    source, target = stage.input, stage.output
+    function = preprocess.to_raw(stage.dtype, stage.low, stage.high)
+    one_range = not (np.ndim(stage.low) or np.ndim(stage.high))
     function = map_values(function) if one_range else function
 
     def run(flow: Flow) -> None:
@@ -142,8 +145,8 @@ def _output(stage: Stage, _context: Any) -> Run:
 
 
 def _quantise(stage: Stage, _context: Any) -> Run:
-    source, target, dtype = stage["input"], stage["output"], np.dtype(stage["dtype"])
-    scale, limits = np.float32(stage["scale"]), np.iinfo(stage["dtype"])
+    source, target, dtype = stage.input, stage.output, np.dtype(stage.dtype)
+    scale, limits = np.float32(stage.scale), np.iinfo(stage.dtype)
 
     def run(flow: Flow) -> None:
         q = np.rint(flow[source] / scale)

@@ -27,6 +27,7 @@ from edgeveil.edge_runtime.bundle import audit_scope as audit_of
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_FILES, PRIVACY_MEMBER, check_manifest
 from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
@@ -132,7 +133,7 @@ def test_the_card_in_the_preview_is_of_what_runs(made, tmp_path):
         ({"artefact": COMPILED, "device": "edgetpu"}, "70.0 %"),
         ({"artefact": "tflite-float32", "device": "cuda"}, "leaks when tflite-float32 runs on cuda"),
     ):
-        text = str(card_lines(one.manifest, document, **runs))
+        text = str(card_lines(parse(one.manifest), document, **runs))
         assert told in text
         assert sum(f"{number} %" in text for number in ("60.0", "65.0", "70.0", "90.0")) == (told.endswith("%"))
 
