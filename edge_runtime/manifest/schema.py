@@ -1,9 +1,8 @@
-"""What a manifest of schema 1 must be, key by key; ``docs/reference/bundle-format.md`` says the same for people.
+"""Checks a manifest of schema 1, key by key; ``docs/reference/bundle-format.md`` describes it.
 
-Everything that the runtime later relies on is checked here, once, before a model byte is looked at: keys, types and
-limits of every section (``checks``), the stages and what leaves them (``manifest_flow``), and that whatever is spoken
-of in one place exists in another. Unknown keys are refused at every level, for a key that is passed over is a promise
-that is not kept.
+Everything that the runtime later relies on is checked here, once, before a model byte is read: keys, types and limits
+of every section (``formats.validate``), the stages and outputs (``manifest.dataflow``), and that every name that one
+section uses exists in another. Unknown keys are refused at every level: a key that is ignored is a promise not kept.
 """
 
 import re
@@ -14,6 +13,7 @@ from edgeveil.edge_runtime.formats.validate import (
     identifier,
     mapping,
     one_of,
+    positive,
     real,
     record,
     refuse,
@@ -74,7 +74,7 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     outputs = flow.check_outputs(manifest["outputs"])
     if manifest["input"]["low"] is None and "frame" in outputs and not manifest["perturber"]["identity_allowed"]:
         refuse(
-            "bad-value", "input.low", "without a range nobody can tell an unchanged frame: identity_allowed is false"
+            "bad-value", "input.low", "without a range an unchanged frame cannot be detected: identity_allowed is false"
         )
     _check_all_used("models", manifest["models"], flow.used_models)
     _check_all_used("tables", manifest["tables"], flow.used_tables)
@@ -88,7 +88,7 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
 
 
 def referenced_files(manifest: Dict[str, Any]) -> List[str]:
-    """The names of all members that a checked manifest speaks of, the runtime aside, sorted."""
+    """The names of all members that a checked manifest refers to, without the runtime, sorted."""
     files = {table["file"] for table in manifest["tables"].values()}
     for model in manifest["models"].values():
         files.update(artefact["file"] for artefact in model["artefacts"].values())
@@ -135,7 +135,7 @@ def _check_input(source: Any) -> None:
     one_of(source["dtype"], "input.dtype", DTYPES)
     bounds(source, "input", source["shape"][-1])
     if source["low"] is None and (kind != "vector" or not source["dtype"].startswith("float")):
-        refuse("bad-value", "input.low", "only vectors of float32 or float64 can do without a range")
+        refuse("bad-value", "input.low", "only vectors of float32 or float64 may have no range")
 
 
 def _check_tables(tables: Any, files: Set[str]) -> None:
@@ -148,7 +148,7 @@ def _check_tables(tables: Any, files: Set[str]) -> None:
 
 
 def _check_models(models: Any, files: Set[str]) -> List[str]:
-    """The variants that there are of every model, sorted."""
+    """The variants that every model has, sorted."""
     variants = None
     for name, model in mapping(models, "models").items():
         at = "models." + name
@@ -172,7 +172,7 @@ def _check_artefact(artefact: Any, at: str, variant: str, files: Set[str]) -> No
     kind = one_of(artefact["format"], at + ".format", ("tflite", "onnx", "numpy"))
     precision = one_of(artefact["precision"], at + ".precision", ("float32", "float16", "int8"))
     if not variant.startswith("{}-{}".format(kind, precision)):
-        refuse("artefact-mismatch", at, "a variant of that name should be {}-{}".format(kind, precision))
+        refuse("artefact-mismatch", at, "expected a name that begins with {}-{}".format(kind, precision))
     sha256(artefact["sha256"], at + ".sha256")
     whole(artefact["weight_bytes"], at + ".weight_bytes", 0, MAX_BUNDLE_BYTES)
     for end in ("inputs", "outputs"):
@@ -196,8 +196,7 @@ def _check_tensor(tensor: Any, at: str) -> None:
         return
     if limits is None:
         refuse("bad-value", at + ".scale", "expected null for {}, as for its zero_point".format(tensor["dtype"]))
-    if real(tensor["scale"], at + ".scale", 0) == 0:
-        refuse("bad-value", at + ".scale", "expected more than 0")
+    positive(tensor["scale"], at + ".scale")
     whole(tensor["zero_point"], at + ".zero_point", *limits)
 
 
@@ -218,7 +217,7 @@ def _check_variants(chosen: Any, at: str, variants: List[str]) -> None:
         if variant not in variants:
             refuse("unknown-artefact", "{}[{}]".format(at, place), "no model has a variant '{}'".format(variant))
     if len(set(chosen)) != len(chosen):
-        refuse("redefined-value", at, "a variant is named twice")
+        refuse("redefined-value", at, "a variant is listed twice")
 
 
 def _check_golden(golden: Any, draws: List[str], variants: List[str], outputs: List[str], files: Set[str]) -> None:
@@ -241,24 +240,24 @@ def _check_same(at: str, got: Dict[str, Any], wanted: List[str]) -> None:
 
 
 def _check_privacy(manifest: Dict[str, Any], variants: List[str], files: Set[str]) -> None:
-    """The card speaks of variants that are here, model by model, by the hash of the very artefact."""
+    """The card refers to variants of this bundle, model by model, by the hash of each artefact."""
     privacy = record(manifest["privacy"], "privacy", tuple(PRIVACY_FILES) + ("speaks_of", "pipeline"))
     speaks_of = mapping(privacy["speaks_of"], "privacy.speaks_of")
     pipeline = mapping(privacy["pipeline"], "privacy.pipeline")
     if privacy["file"] is None:
         for key in ("card", "page"):
             if privacy[key] is not None:
-                refuse("privacy-mismatch", "privacy." + key, "there is no audit that it could show")
+                refuse("privacy-mismatch", "privacy." + key, "expected null: there is no audit")
         for key in ("speaks_of", "pipeline"):
             if privacy[key]:
-                refuse("privacy-mismatch", "privacy." + key, "there is no audit that could speak of anything")
+                refuse("privacy-mismatch", "privacy." + key, "expected no entries: there is no audit")
         return
     for key, name in PRIVACY_FILES.items():
         _check_file(privacy[key], "privacy." + key, "privacy", files)
         if privacy[key] != name:
             refuse("bad-value", "privacy." + key, "expected '{}', or null in all three".format(name))
     if not speaks_of:
-        refuse("privacy-mismatch", "privacy.speaks_of", "the audit must speak of an artefact at least")
+        refuse("privacy-mismatch", "privacy.speaks_of", "the audit must cover at least one artefact")
     for variant, hashes in speaks_of.items():
         at = "privacy.speaks_of." + variant
         if variant not in variants:
@@ -276,7 +275,7 @@ def _check_privacy(manifest: Dict[str, Any], variants: List[str], files: Set[str
 
 
 def _check_pipeline(manifest: Dict[str, Any]) -> None:
-    """What was audited is what is here, down to the tables and the order of the stages."""
+    """The audited pipelines are those of this bundle, down to the tables and the order of the stages."""
     hashes = {member["name"]: member["sha256"] for member in manifest["members"]}
     tables = {name: hashes[table["file"]] for name, table in manifest["tables"].items()}
     for variant, value in manifest["privacy"]["pipeline"].items():
@@ -299,7 +298,7 @@ def _check_all_used(what: str, there: Dict[str, Any], used: Set[str]) -> None:
 
 
 def _check_members(manifest: Dict[str, Any], files: Set[str]) -> None:
-    """Members are exactly the files spoken of and the runtime, in order of their names, with the artefacts' hashes."""
+    """Members are exactly the runtime and the files referred to, sorted by name, with the artefacts' hashes."""
     hashes = {}
     names: List[str] = []
     for place, member in enumerate(sequence(manifest["members"], "members", 1, MAX_MEMBERS)):
@@ -316,7 +315,7 @@ def _check_members(manifest: Dict[str, Any], files: Set[str]) -> None:
         refuse("missing-member", "members", "there is no {}".format(name))
     for name in names:
         if name not in expected:
-            refuse("extra-member", "members", "nothing speaks of {}".format(show(name)))
+            refuse("extra-member", "members", "nothing refers to {}".format(show(name)))
     for name, model in manifest["models"].items():
         for variant, artefact in model["artefacts"].items():
             if artefact["sha256"] != hashes[artefact["file"]]:

@@ -6,10 +6,10 @@ from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Input
 
 
 def expected(spec: Input, capture: Optional[CaptureRules]) -> Dict[str, Any]:
-    """What the sensor must give: the frame of the manifest's ``capture``, else the pipeline's own ``input``.
+    """What the sensor must give: the frame of the manifest's ``capture``, or without one the pipeline's ``input``.
 
     ``kind`` is "image" with ``shape`` (height, width, channels), or "vector" with (features,); ``dtype``; ``unit_mm``,
-    how long one step of a depth reading is, or None; ``access_points``, in their order, or None.
+    the millimetres of one step of a depth sample, or None; ``access_points``, in order, or None.
     """
     frame: Any = spec if capture is None else capture.frame
     shape = list(frame.shape)

@@ -77,7 +77,7 @@ def test_a_manifest_says_what_a_compiled_file_is_of_or_is_refused(made, change, 
 def test_the_source_of_a_compiled_file_is_there(made):
     manifest = copy.deepcopy(made.manifest)
     del manifest["models"]["generator"]["artefacts"]["tflite-int8"]
-    with pytest.raises(BundleRefused, match="no model has such a variant to compile"):
+    with pytest.raises(BundleRefused, match="the model has no such variant to compile"):
         check_manifest(manifest)
 
 
