@@ -84,7 +84,7 @@ def test_a_service_says_what_runs_it(made, library, tmp_path):
     assert ready["message"].startswith(COMPILED)
     assert ready["message"].endswith(", on edgetpu")
     said = next(json.loads(line) for line in done.stderr.splitlines() if '"audit"' in line)
-    assert said["message"].startswith(f"nobody has measured what leaks when {COMPILED} runs on edgetpu")
+    assert said["message"].startswith(f"no audit has measured what leaks when {COMPILED} runs on edgetpu")
 
 
 @edge_tpu.needed

@@ -113,7 +113,7 @@ def test_an_audit_speaks_of_the_device_it_was_made_on(made, library, tmp_path, c
     for one, device, expected in ((here, "cpu", True), (here, "edgetpu", False), (there, "edgetpu", True)):
         with Perturber.open(one.path, trust=one.trust, device=device) as opened:
             assert opened.info["audited"] is expected
-        assert ("nobody has measured what leaks when " in capfd.readouterr().err) is not expected
+        assert ("no audit has measured what leaks when " in capfd.readouterr().err) is not expected
     other = audited(made, tmp_path / "other", (COMPILED, "edgetpu", 0.7, "Coral Dev Board", "aarch64"))
     with Perturber.open(other.path, trust=other.trust, device="edgetpu") as opened:
         assert opened.info["audited"] is False  # by another board's Edge TPU, of another make perhaps
@@ -263,10 +263,10 @@ def test_a_flash_writes_the_accelerator_into_the_settings_and_says_what_nobody_m
     device, settings, tried, said = put(Coral(**there))
     assert (device, settings, tried) == ("edgetpu", "edgetpu", "edgetpu")
     assert f"test {COMPILED} on edgetpu" in said
-    assert f"nobody has measured what leaks when {COMPILED} runs on edgetpu" in said
+    assert f"no audit has measured what leaks when {COMPILED} runs on edgetpu" in said
     device, settings, tried, said = put(Coral(**there), dataclasses.replace(usual, device="cpu"))
     assert (device, settings, tried) == ("cpu", None, None)
-    assert "nobody has measured" not in said
+    assert "no audit has measured" not in said
     device, settings, tried, said = put(Coral(accelerator=False))
     assert (device, settings) == ("cpu", None)
     assert "no Edge TPU is there: tflite-runtime runs tflite-int8 on the processor" in said
