@@ -21,7 +21,7 @@ from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, open_policy
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.formats.validate import record, sequence, sha256, text, truth, whole
+from edgeveil.edge_runtime.formats.validate import each, fields, record, sha256, text, truth, whole
 from edgeveil.edge_runtime.signing.envelope import signed_by, unwrap
 from edgeveil.edge_runtime.signing.keys import Key, read_public_key
 from edgeveil.edge_runtime.storage.atomic import write_atomic
@@ -93,12 +93,10 @@ def read_trust_file(data: bytes, root: Key) -> TrustFile:
     """The content of ``trust.json``, signed by ``root``. Raises ``BundleRefused``."""
     payload: Dict[str, Any] = record(unwrap(KIND, data, signed_by(root, KIND)), "trust", _KEYS)
     whole(payload["schema"], "schema", 1, 1)
-    keys = [_key(entry, "keys[{}]".format(place)) for place, entry in enumerate(sequence(payload["keys"], "keys"))]
-    revoked = [sha256(key, "revoked[{}]".format(i)) for i, key in enumerate(sequence(payload["revoked"], "revoked"))]
     return TrustFile(
         whole(payload["version"], "version", 1, 2**31 - 1),
-        keys,
-        revoked,
+        each(payload["keys"], "keys", _key),
+        each(payload["revoked"], "revoked", sha256),
         whole(payload["security_version"], "security_version", 0, 2**31 - 1),
         text(payload["audience"], "audience"),
     )
@@ -152,9 +150,4 @@ def _is_newer(path: str, data: bytes, version_of: Callable[[bytes], int], advice
 
 
 def _key(entry: Any, at: str) -> Key:
-    record(entry, at, ("development", "key", "name"))
-    return Key(
-        sha256(entry["key"], at + ".key"),
-        text(entry["name"], at + ".name"),
-        truth(entry["development"], at + ".development"),
-    )
+    return Key(**fields(entry, at, key=sha256, name=text, development=truth))

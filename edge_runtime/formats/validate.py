@@ -6,7 +6,7 @@ show a value cut short and in ASCII, so that no text of a bundle can send contro
 
 import math
 import re
-from typing import Any, Dict, Iterable, List, NoReturn, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NoReturn, Tuple, TypeVar
 
 from edgeveil.edge_runtime.errors import BundleRefused
 
@@ -15,6 +15,8 @@ HEX_64 = re.compile(r"[0-9a-f]{64}")
 MAX_IDENTIFIER = 80
 MAX_ELEMENTS = 2**26  # of one array; with float32 that is the size of the largest bundle
 MAX_RANK = 6
+
+Checked = TypeVar("Checked")
 
 
 def refuse(reason: str, at: str, problem: str) -> NoReturn:
@@ -63,6 +65,18 @@ def sequence(value: Any, at: str, low: int = 0, high: int = 64) -> List[Any]:
     _check_type(value, at, (list,), "a list")
     _count(value, at, low, high)
     return value
+
+
+def each(value: Any, at: str, check: Callable[[Any, str], Checked], low: int = 0, high: int = 64) -> List[Checked]:
+    """What ``check(entry, place)`` returns for each entry of a list of ``low`` to ``high`` entries."""
+    entries = sequence(value, at, low, high)
+    return [check(entry, "{}[{}]".format(at, place)) for place, entry in enumerate(entries)]
+
+
+def fields(value: Any, at: str, **checks: Callable[[Any, str], Any]) -> Dict[str, Any]:
+    """An object with exactly these keys, each value as its ``check(value, place)`` returns it."""
+    record(value, at, checks)
+    return {key: check(value[key], "{}.{}".format(at, key)) for key, check in checks.items()}
 
 
 def _count(value: Any, at: str, low: int, high: int) -> None:
@@ -134,10 +148,9 @@ def sha256(value: Any, at: str) -> str:
 
 def shape(value: Any, at: str, low_rank: int = 1, high_rank: int = MAX_RANK) -> List[int]:
     """The shape of an array: positive whole numbers whose product is bounded."""
-    sequence(value, at, low_rank, high_rank)
     elements = 1
-    for place, size in enumerate(value):
-        elements *= whole(size, "{}[{}]".format(at, place), 1, MAX_ELEMENTS)
+    for size in each(value, at, lambda size, place: whole(size, place, 1, MAX_ELEMENTS), low_rank, high_rank):
+        elements *= size
     if elements > MAX_ELEMENTS:
         refuse("bad-value", at, "expected at most {} elements, got {}".format(MAX_ELEMENTS, elements))
     return value
@@ -155,9 +168,7 @@ def bounds(owner: Dict[str, Any], at: str, features: int) -> None:
         pairs = [(real(low, at + ".low"), real(high, at + ".high"))]
     else:
         for side, values in (("low", low), ("high", high)):
-            sequence(values, "{}.{}".format(at, side), features, features)
-            for place, number in enumerate(values):
-                real(number, "{}.{}[{}]".format(at, side, place))
+            each(values, "{}.{}".format(at, side), real, features, features)
         pairs = list(zip(low, high))
     for below, above in pairs:
         if not below < above:

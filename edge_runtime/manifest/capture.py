@@ -4,12 +4,12 @@ import re
 from typing import Any, Dict
 
 from edgeveil.edge_runtime.formats.validate import (
+    each,
     one_of,
     positive,
     real,
     record,
     refuse,
-    sequence,
     shape,
     show,
     text,
@@ -82,13 +82,15 @@ def _check_vector(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) ->
         refuse("bad-value", "capture.measure", "a vector has no depth")
     if capture["access_points"] is None:
         return
-    names = sequence(capture["access_points"], "capture.access_points", size[0], size[0])
-    for place, name in enumerate(names):
-        at = "capture.access_points[{}]".format(place)
-        if not _ADDRESS.fullmatch(text(name, at)):
-            refuse("bad-value", at, "expected an address as 00:11:22:aa:bb:cc, got {}".format(show(name)))
+    names = each(capture["access_points"], "capture.access_points", _check_address, size[0], size[0])
     if len(set(names)) != len(names):
         refuse("redefined-value", "capture.access_points", "an access point is listed twice")
+
+
+def _check_address(name: Any, at: str) -> str:
+    if not _ADDRESS.fullmatch(text(name, at)):
+        refuse("bad-value", at, "expected an address as 00:11:22:aa:bb:cc, got {}".format(show(name)))
+    return str(name)
 
 
 def _check_image(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> None:

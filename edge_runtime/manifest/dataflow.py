@@ -23,7 +23,7 @@ Where the manifest holds a stream, every output must also be *held*: made by a h
 noise.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from edgeveil.edge_runtime.formats.validate import (
     bounds,
@@ -44,17 +44,13 @@ MAX_STAGES = 64
 LARGEST_SCALE = 2**40  # as edgeveil.edge_runtime.pipeline.random_draws has it
 MOST_LEVELS = 2**20  # float32 holds every place on such a grid
 
-_STAGES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
-    "preprocess": ("", ()),
-    "artefact": ("", ()),
+_PLAIN = ("preprocess", "artefact", "add", "output", "quantise")
+_CHOICES = {
     "draw": ("distribution", ("uniform", "channel", "laplace")),
     "table": ("op", ("argmax", "argmax_within")),
     "hold": ("op", ("majority", "keep")),
     "synthesis": ("op", ("row",)),
-    "add": ("", ()),
-    "output": ("", ()),
-    "quantise": ("", ()),
-}  # and the key that picks one of several kinds of it
+}  # stages of several kinds, and the key that picks one
 
 _KEYS = {
     "preprocess": ("stage", "input", "output", "low", "high"),
@@ -128,11 +124,11 @@ class Dataflow(object):
         if "stage" not in stage:
             refuse("missing-key", at, "the key 'stage' is missing")
         kind = stage["stage"]
-        if type(kind) is not str or kind not in _STAGES:
+        if type(kind) is not str or kind not in _PLAIN + tuple(_CHOICES):
             refuse("unsupported-stage", at, "the stage {} is not known to this runtime".format(show(kind)))
-        key, options = _STAGES[kind]
-        if not key:
+        if kind in _PLAIN:
             return kind
+        key, options = _CHOICES[kind]
         if key not in stage:
             refuse("missing-key", at, "the key '{}' is missing".format(key))
         if type(stage[key]) is not str or stage[key] not in options:

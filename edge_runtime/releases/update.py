@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.formats.validate import identifier, record, sequence, sha256, text, whole
+from edgeveil.edge_runtime.formats.validate import each, fields, identifier, record, sha256, text, whole
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.signing.envelope import MAX_BYTES, unwrap
 from edgeveil.edge_runtime.storage.atomic import write_atomic
@@ -57,10 +57,7 @@ def read_index(data: bytes, trust: Trust) -> Index:
         unwrap(KIND, data, trust.key_of), "index", ("name", "releases", "schema", "version")
     )
     whole(payload["schema"], "schema", 1, 1)
-    releases = [
-        _entry(entry, "releases[{}]".format(place))
-        for place, entry in enumerate(sequence(payload["releases"], "releases", 1, 256))
-    ]
+    releases = each(payload["releases"], "releases", _entry, 1, 256)
     return Index(identifier(payload["name"], "name"), whole(payload["version"], "version", 1, 2**31 - 1), releases)
 
 
@@ -109,20 +106,22 @@ def update(
 
 
 def _entry(entry: Any, at: str) -> Entry:
-    record(entry, at, Entry._fields)
-    url = text(entry["url"], at + ".url")
-    if not _FILE.fullmatch(url):
-        raise BundleRefused(
-            "bad-value", "The index names {!a}, which is no file in its folder. Make the index again.".format(url)
-        )
-    return Entry(
-        identifier(entry["name"], at + ".name"),
-        sha256(entry["manifest_sha256"], at + ".manifest_sha256"),
-        sha256(entry["sha256"], at + ".sha256"),
-        whole(entry["size"], at + ".size", 1, MAX_BUNDLE_BYTES),
-        whole(entry["security_version"], at + ".security_version", 0, 2**31 - 1),
-        url,
+    checked = fields(
+        entry,
+        at,
+        name=identifier,
+        manifest_sha256=sha256,
+        sha256=sha256,
+        size=lambda size, place: whole(size, place, 1, MAX_BUNDLE_BYTES),
+        security_version=lambda version, place: whole(version, place, 0, 2**31 - 1),
+        url=text,
     )
+    if not _FILE.fullmatch(checked["url"]):
+        raise BundleRefused(
+            "bad-value",
+            "The index names {!a}, which is no file in its folder. Make the index again.".format(checked["url"]),
+        )
+    return Entry(**checked)
 
 
 def _fetch(folder: str, source: Any, entry: Entry, say: Callable[[str], None]) -> bytes:
