@@ -29,7 +29,7 @@ from edgeveil.edge_runtime.sources.cameras import camera
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 from edgeveil.edge_runtime.sources.cameras.lock import Claim
 from edgeveil.edge_runtime.sources.wifi import WifiSource, signals
-from tests.support.captures import capture_of
+from tests.support.bundles import capture_of
 
 RGB = Input("x", "image", (24, 32, 3), "uint8", 0, 255)
 GRAY = RGB._replace(shape=(24, 32, 1))

@@ -22,7 +22,7 @@ from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.sources import open_source
 from edgeveil.edge_runtime.sources.base import Freshness, Pace
 from edgeveil.edge_runtime.sources.images import ImagesSource
-from tests.support.captures import capture_of
+from tests.support.bundles import capture_of
 
 IMAGE = Input("x", "image", (4, 5, 1), "uint8", 0, 255)
 VECTOR = Input("x", "vector", (3,), "float32", 0, 1)
