@@ -38,16 +38,16 @@ def bench_python() -> Path:
 
 def bundle_files(bundle: Any, folder: Path) -> list[dict[str, Any]]:
     """The artefacts of a verified bundle with one model, written to ``folder``; ``BadInput`` where it has more."""
-    models = bundle.manifest.document["models"]
+    models = bundle.manifest.models
     if len(models) != 1:
         raise BadInput(f"A bundle with one network was expected to be put beside others; this one has {len(models)}.")
     (model,) = models.values()
     found = []
-    for artefact, entry in model["artefacts"].items():
-        if entry["format"] in BACKENDS and artefact in ARTEFACTS:
+    for artefact, entry in model.artefacts.items():
+        if entry.format in BACKENDS and artefact in ARTEFACTS:
             path = folder / f"bundle-{artefact}"
-            path.write_bytes(bundle.members[entry["file"]])
-            found.append(_file(bundle.manifest.name, artefact, path, entry, model["macs"]))
+            path.write_bytes(bundle.members[entry.file])
+            found.append(_file(bundle.manifest.name, artefact, path, entry.entry, model.macs))
     if not found:
         raise BadInput(f"An artefact among {', '.join(ARTEFACTS)} was expected; the bundle has none of them.")
     return found

@@ -70,7 +70,6 @@ def _bundle_facts(data: bytes, opened: Bundle) -> BundleFacts:
         audience=manifest.audience,
         development=opened.development,
         artefacts=tuple(name for name in manifest.preference if name in variants),
-        profiles=manifest.document["profiles"],
         data=data,
         runtime=opened.members[RUNTIME_MEMBER],
     )

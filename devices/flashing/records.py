@@ -82,7 +82,6 @@ class BundleFacts:
     audience: str = ""
     development: bool = False
     artefacts: tuple[str, ...] = ()
-    profiles: Mapping[str, Any] = field(default_factory=dict)
     data: bytes = field(default=b"", repr=False)
     runtime: bytes = field(default=b"", repr=False)  # the zipapp in it, which installs it on a first flash
 

@@ -50,7 +50,7 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
     widen(write)
     drain = subprocess.Popen([sys.executable, "-c", _DRAIN], stdin=read)  # noqa: S603  our own text
     os.close(read)
-    layout, pipe, counters = Layout(perturber.manifest.document["outputs"]), Pipe(write), Counters()
+    layout, pipe, counters = Layout(perturber.manifest.outputs), Pipe(write), Counters()
     begun: List[float] = []
     source = Ready(frames, lambda: bool(begun) and time.perf_counter() - begun[0] > seconds)
     live = LiveLoop(

@@ -173,7 +173,7 @@ def _interpreters(perturber: Perturber) -> Callable[[int], None]:
 
 def _runs(manifest: Manifest) -> List[str]:
     """The model of every artefact stage, in order: a model used twice costs twice."""
-    return [stage["model"] for stage in manifest.stages if stage["stage"] == "artefact"]
+    return [stage.model for stage in manifest.stages if stage.stage == "artefact"]
 
 
 def _loop_rate(perturber: Perturber, frames: List[RawFrame], seconds: float) -> Optional[Dict[str, Any]]:

@@ -135,7 +135,7 @@ def _try(arguments: argparse.Namespace) -> None:
         manifest, capture = perturber.manifest, None
         next_frame: Callable[[], Any] = itertools.cycle(synthetic_frames(manifest.input)).__next__
         if arguments.source:
-            source = open_source(arguments.source, manifest.document["input"], manifest.document["capture"])
+            source = open_source(arguments.source, manifest.input, manifest.capture)
             next_frame, capture = stack.enter_context(source).next, Capture(manifest)
         for _ in range(arguments.frames):
             try:

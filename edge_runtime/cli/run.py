@@ -100,12 +100,12 @@ def _file_to_file(settings: Settings) -> Document:
 
     hardening.no_core_dumps()
     with Perturber.open(settings.bundle, trust=settings.trust, **config.choices(settings)) as perturber:
-        manifest = perturber.manifest.document
-        with open_source(settings.source, manifest["input"], manifest["capture"]) as source:
-            sink = open_sinks(settings.sink, manifest["outputs"], manifest)
+        manifest = perturber.manifest
+        with open_source(settings.source, manifest.input, manifest.capture) as source:
+            sink = open_sinks(settings.sink, manifest.outputs, manifest)
             with _progress(source.size) as progress:
                 report = batch.refusal_reporter(settings.strict, lambda text: sys.stderr.write(text + "\n"))
-                capture = Capture(perturber.manifest) if perturber.manifest.capture else None
+                capture = Capture(manifest) if manifest.capture else None
                 summary = batch.run(source, perturber, sink, capture=capture, progress=progress, report=report)
         document = dict({"schema": 1}, **summary._asdict())
         document.update(perturber.info)

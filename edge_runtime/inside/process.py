@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
@@ -24,6 +24,7 @@ from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
 from edgeveil.edge_runtime.ipc.schedule import schedule
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.sandbox import hardening, isolation
 from edgeveil.edge_runtime.sandbox.account import Account
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog, put_off_alarm
@@ -117,7 +118,7 @@ class Inside(object):
         with Perturber.open(bundle, trust=settings.trust, **choices(settings)) as perturber:
             del bundle
             plan = schedule(perturber.manifest, settings.fps)
-            layout = Layout(perturber.manifest.document["outputs"])
+            layout = Layout(perturber.manifest.outputs)
             capture = Capture(perturber.manifest)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
             self._watchdog.beat("perturb")
@@ -125,7 +126,7 @@ class Inside(object):
             live = LiveLoop(
                 perturber,
                 plan,
-                open_source=lambda: self._open(perturber.manifest.document, frames),
+                open_source=lambda: self._open(perturber.manifest, frames),
                 capture=capture,
                 send=lambda made: self._send(layout, made, RELEASED),
                 counters=self._counters,
@@ -143,7 +144,7 @@ class Inside(object):
             self._send(layout, flat, FLAT)
             if settings.source.partition(":")[0] not in _NEEDS_FILES:
                 hardening.no_files()
-            source = self._open_first(perturber.manifest.document, frames)
+            source = self._open_first(perturber.manifest, frames)
             self._loop = live
             if self._stopping:
                 live.stop()
@@ -153,7 +154,7 @@ class Inside(object):
                 with source:
                     self._run_file(source, perturber, capture, layout)
 
-    def _open_first(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
+    def _open_first(self, manifest: Manifest, frames: Optional[int]) -> Any:
         """The source, or None if it was open before and may come back."""
         try:
             source = self._open(manifest, frames)
@@ -166,18 +167,18 @@ class Inside(object):
         self._notes.say("source", **facts)
         return source
 
-    def _open(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
+    def _open(self, manifest: Manifest, frames: Optional[int]) -> Any:
         from edgeveil.edge_runtime.sources import open_source
 
         if frames is not None:
             from edgeveil.edge_runtime.manifest.sensor import expected
             from edgeveil.edge_runtime.sources.network.from_pipe import FetchedSource
 
-            return FetchedSource(frames, self._settings.source, expected(manifest["input"], manifest["capture"]))
+            return FetchedSource(frames, self._settings.source, expected(manifest.input, manifest.capture))
         return open_source(
             self._settings.source,
-            manifest["input"],
-            manifest["capture"],
+            manifest.input,
+            manifest.capture,
             realtime=self._settings.realtime,
             repeat=self._settings.repeat,
         )

@@ -9,12 +9,13 @@ nothing and a reader always knows where the next one begins.
 import os
 import struct
 import zlib
-from typing import Any, Iterator, List, NamedTuple
+from typing import Iterator, List, NamedTuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Output
 
 RELEASED, FLAT = 0, 1
 _HEAD = struct.Struct("<4sBxHqI")
@@ -31,13 +32,13 @@ class RecordBroken(DeviceFailed):
 class Layout(object):
     """The place of each output of a manifest in a record. ``size`` is the length of every record in bytes."""
 
-    def __init__(self, outputs: List[Any]) -> None:
+    def __init__(self, outputs: List[Output]) -> None:
         self.columns = []
         offset = _HEAD.size
         for output in outputs:
-            dtype, shape = np.dtype(output["dtype"]), tuple(output["shape"])
+            dtype, shape = np.dtype(output.dtype), output.shape
             size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-            self.columns.append((output["name"], dtype, shape, offset, size))
+            self.columns.append((output.name, dtype, shape, offset, size))
             offset += size
         self.size = offset
 

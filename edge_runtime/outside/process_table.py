@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.paths import zipapp
 from edgeveil.edge_runtime.sandbox import isolation
@@ -23,7 +24,7 @@ Process = NamedTuple(
 )
 
 
-def process_table(settings: Settings, manifest: Dict[str, Any]) -> List[Process]:
+def process_table(settings: Settings, manifest: Manifest) -> List[Process]:
     """The inside, and before it the process that fetches its frames if the source is on a network.
 
     Raises ``BadInput`` if raw pictures would cross a network unencrypted, or if the user does not exist.
@@ -38,7 +39,7 @@ def process_table(settings: Settings, manifest: Dict[str, Any]) -> List[Process]
     return [Process(command("sources.network.fetch"), user, True, fetched), inside]
 
 
-def fetch_settings(settings: Settings, manifest: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+def fetch_settings(settings: Settings, manifest: Manifest) -> Optional[Dict[str, Any]]:
     """The settings of the fetching process; None for a source on this device. Raises ``BadInput``."""
     source = settings.source
     if not camera_address.on_network(source):
@@ -48,7 +49,7 @@ def fetch_settings(settings: Settings, manifest: Dict[str, Any]) -> Optional[Dic
             "raw pictures from {} would cross a network where others can read them: use a camera on this device, "
             "https://, or add --accept-raw-on-network".format(camera_address.parse(source).shown)
         )
-    return {"source": source, "sensor": expected(manifest["input"], manifest["capture"])}
+    return {"source": source, "sensor": expected(manifest.input, manifest.capture)}
 
 
 def command(module: str) -> List[str]:

@@ -59,7 +59,7 @@ class Service(object):
         self.counters = Counters()
         handle, self.bundle = open_bundle(settings.bundle, settings.trust)
         self.plan = schedule(self.bundle.manifest, settings.fps)
-        self.layout = Layout(self.bundle.manifest.document["outputs"])
+        self.layout = Layout(self.bundle.manifest.outputs)
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
         self.emission = Emission(self.plan, self.sinks, self.counters, log.say, clock=self.clock, wall=time.time)
         self.link = self._link(handle)
@@ -87,7 +87,7 @@ class Service(object):
                 raise BadInput("expected --inside-at or --inside-user, not both: set the user in the inside's own unit")
             return ExternalInside(settings.inside_at, owner)
         return Supervisor(
-            process_table(settings, self.bundle.manifest.document),
+            process_table(settings, self.bundle.manifest),
             bundle,
             owner,
             hang_after_s=settings.hang_after,
@@ -220,7 +220,7 @@ class Service(object):
         self._notifier.say("RELOADING=1", "MONOTONIC_USEC={}".format(int(self.clock() * 1e6)))
         try:
             handle, bundle = open_bundle(self.settings.bundle, self.settings.trust)
-            if Layout(bundle.manifest.document["outputs"]).columns != self.layout.columns or self.plan != schedule(
+            if Layout(bundle.manifest.outputs).columns != self.layout.columns or self.plan != schedule(
                 bundle.manifest, self.settings.fps
             ):
                 os.close(handle)
@@ -277,11 +277,11 @@ class Service(object):
         self.sinks.local(self.drops(), levels, inside.get("last-latency-us", 0) / 1e3)
 
     def _open_sinks(self) -> None:
-        manifest, audit = self.bundle.manifest.document, self.bundle.manifest.privacy.file
+        manifest, members = self.bundle.manifest, self.bundle.members
         options = {
             "say": lambda text: self.log.say("sink", message=text),
-            "privacy": None if audit is None else self.bundle.members.get(audit),
+            "privacy": None if manifest.privacy.file is None else members.get(manifest.privacy.file),
             "notes": self.status.notes(),
             "runs": {name: self.info[name] for name in ("artefact", "device") if name in self.info},
         }
-        self.sinks.sinks = open_sinks(self.settings.sink, manifest["outputs"], manifest, options).sinks
+        self.sinks.sinks = open_sinks(self.settings.sink, manifest.outputs, manifest, options).sinks

@@ -32,11 +32,11 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
         if missing or again:
             raise BadInput(
                 "the stage {!r} {} {!r}: every value is made once, before it is used".format(
-                    stage["stage"], "uses" if missing else "makes a second", (missing or again)[0]
+                    stage.stage, "uses" if missing else "makes a second", (missing or again)[0]
                 )
             )
         known.update(writes)
-        drawn = (stage["output"], tuple(stage.get("shape", ()))) if stage["stage"] == "draw" else None
+        drawn = (stage.output, stage.shape) if stage.stage == "draw" else None
         steps.append((compile_stage(stage, context), drawn))
     made = known - {manifest.input.name}
     models = [place for place, (run, _) in enumerate(steps) if isinstance(run, ModelStage)]
@@ -58,17 +58,18 @@ def compile_stage(stage: Stage, context: Any) -> Run:
     ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)`` and
     ``track_memory``. Raises ``BadInput``.
     """
-    kind = stage.get("stage")
+    kind = stage.stage
     if kind not in KINDS:
         raise BadInput("expected a stage of {}; got {!r}".format(", ".join(sorted(KINDS)), kind))
     make, key, known = KINDS[kind]
-    if key and stage[key] not in known:
-        raise BadInput("expected {} of a {} stage to be {}; got {!r}".format(key, kind, " or ".join(known), stage[key]))
+    variant = getattr(stage, key) if key else ""
+    if key and variant not in known:
+        raise BadInput("expected {} of a {} stage to be {}; got {!r}".format(key, kind, " or ".join(known), variant))
     return make(stage, context)
 
 
 def reads_and_writes(stage: Stage) -> Tuple[List[str], List[str]]:
     """The names that a stage reads from the flow, and those that it adds."""
-    if stage.get("stage") == "artefact":
-        return list(stage["inputs"].values()), list(stage["outputs"].values())
-    return [stage[key] for key in ("input", "group", "by", "noise") if key in stage], [stage["output"]]
+    if stage.stage == "artefact":
+        return list(stage.inputs.values()), list(stage.outputs.values())
+    return [name for name in (stage.input, stage.group, stage.by, stage.noise) if name], [stage.output]

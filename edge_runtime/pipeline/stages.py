@@ -20,7 +20,7 @@ Run = Callable[[Flow], None]
 
 def _from_input(stage: Stage, function: Callable[[np.ndarray], Any]) -> Run:
     """A stage whose output is ``function`` of its input."""
-    source, target = stage["input"], stage["output"]
+    source, target = stage.input, stage.output
 
     def run(flow: Flow) -> None:
         flow[target] = function(flow[source])
@@ -29,24 +29,24 @@ def _from_input(stage: Stage, function: Callable[[np.ndarray], Any]) -> Run:
 
 
 def _preprocess(stage: Stage, context: Any) -> Run:
-    function: Callable[[np.ndarray], Any] = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
-    one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]) or stage["low"] is None)
+    function: Callable[[np.ndarray], Any] = preprocess.to_unit(context.dtype, stage.low, stage.high)
+    one_range = not (np.ndim(stage.low) or np.ndim(stage.high) or stage.low is None)
     if context.dtype == np.uint8 and one_range:
         function = functools.partial(LutArray, function(np.arange(256, dtype=np.uint8)))
     return _from_input(stage, function)
 
 
 def _draw(stage: Stage, context: Any) -> Run:
-    if stage["distribution"] == "channel":
-        channel = random_draws.Channel(context.table(stage["table"]))
+    if stage.distribution == "channel":
+        channel = random_draws.Channel(context.table(stage.table))
         return _from_input(stage, lambda codes: channel.draw(_checked_codes(codes, channel.rows)))
     draw: Callable[..., np.ndarray] = random_draws.uniform
-    if stage["distribution"] == "laplace":
+    if stage.distribution == "laplace":
         draw = functools.partial(
-            random_draws.discrete_laplace, numerator=stage["numerator"], denominator=stage["denominator"]
+            random_draws.discrete_laplace, numerator=stage.numerator, denominator=stage.denominator
         )
         draw((0,))  # refuses an invalid scale before the first frame
-    target, shape = stage["output"], tuple(stage["shape"])
+    target, shape = stage.output, tuple(stage.shape)
 
     def run(flow: Flow) -> None:
         flow[target] = draw((len(flow[context.input]),) + shape)
@@ -55,7 +55,7 @@ def _draw(stage: Stage, context: Any) -> Run:
 
 
 def _table(stage: Stage, _context: Any) -> Run:
-    if stage["op"] == "argmax_within":
+    if stage.op == "argmax_within":
         return _argmax_within(stage)
     return _from_input(
         stage, lambda values: values.reshape(len(values), -1).argmax(axis=1).astype(np.int64, copy=False)
@@ -65,7 +65,7 @@ def _table(stage: Stage, _context: Any) -> Run:
 def _argmax_within(stage: Stage) -> Run:
     """The largest of a row's values within one of ``groups`` equal groups; its number counts over the whole row, so
     that the code identifies the group."""
-    source, group, groups, target = stage["input"], stage["group"], stage["groups"], stage["output"]
+    source, group, groups, target = stage.input, stage.group, stage.groups, stage.output
 
     def run(flow: Flow) -> None:
         values = flow[source].reshape(len(flow[source]), -1)
@@ -80,11 +80,11 @@ def _argmax_within(stage: Stage) -> Run:
 
 
 def _hold(stage: Stage, context: Any) -> Run:
-    source, target, memory = stage["input"], stage["output"], context.track_memory
-    if stage["op"] == "majority":
-        groups = stage["groups"]
+    source, target, memory = stage.input, stage.output, context.track_memory
+    if stage.op == "majority":
+        groups = stage.groups
         return _from_input(stage, lambda labels: memory.majority(target, _checked_codes(labels, groups), groups))
-    by = stage["by"]
+    by = stage.by
 
     def run(flow: Flow) -> None:
         flow[target] = memory.keep(target, flow[source], flow[by])
@@ -93,14 +93,14 @@ def _hold(stage: Stage, context: Any) -> Run:
 
 
 def _synthesis(stage: Stage, context: Any) -> Run:
-    table = context.table(stage["table"])
+    table = context.table(stage.table)
     return _from_input(stage, lambda codes: table[_checked_codes(codes, len(table))])
 
 
 def _add(stage: Stage, _context: Any) -> Run:
     """Noise of whole steps on a grid of ``levels`` steps from 0 to 1; sums outside the grid are clipped to its ends."""
-    source, noise, target = stage["input"], stage["noise"], stage["output"]
-    levels = np.int64(stage["levels"])
+    source, noise, target = stage.input, stage.noise, stage.output
+    levels = np.int64(stage.levels)
 
     def run(flow: Flow) -> None:
         steps = flow[noise]
@@ -116,9 +116,9 @@ def _add(stage: Stage, _context: Any) -> Run:
 
 
 def _output(stage: Stage, _context: Any) -> Run:
-    source, target = stage["input"], stage["output"]
-    function = preprocess.to_raw(stage["dtype"], stage["low"], stage["high"])
-    one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]))
+    source, target = stage.input, stage.output
+    function = preprocess.to_raw(stage.dtype, stage.low, stage.high)
+    one_range = not (np.ndim(stage.low) or np.ndim(stage.high))
     function = map_values(function) if one_range else function
 
     def run(flow: Flow) -> None:
@@ -128,7 +128,7 @@ def _output(stage: Stage, _context: Any) -> Run:
 
 
 def _quantise(stage: Stage, _context: Any) -> Run:
-    scale, limits, dtype = np.float32(stage["scale"]), np.iinfo(stage["dtype"]), np.dtype(stage["dtype"])
+    scale, limits, dtype = np.float32(stage.scale), np.iinfo(stage.dtype), np.dtype(stage.dtype)
 
     def quantise(values: np.ndarray) -> np.ndarray:
         # A code beyond the range saturates; dropping it would reveal that it was large.

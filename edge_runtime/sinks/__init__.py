@@ -4,6 +4,7 @@ import importlib
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.group import SinkGroup
 from edgeveil.edge_runtime.sinks.uri import without_secrets
@@ -28,8 +29,8 @@ _LIVE = {
 
 def open_sink(
     uri: str,
-    outputs: List[Dict[str, Any]],
-    manifest: Optional[Dict[str, Any]] = None,
+    outputs: List[Output],
+    manifest: Optional[Manifest] = None,
     options: Optional[Dict[str, Any]] = None,
 ) -> Sink:
     """The sink that ``uri`` (``KIND:WHERE``) names, for frames with ``outputs`` as the manifest lists them.
@@ -57,8 +58,8 @@ def open_sink(
 
 def open_sinks(
     uris: Sequence[str],
-    outputs: List[Dict[str, Any]],
-    manifest: Optional[Dict[str, Any]] = None,
+    outputs: List[Output],
+    manifest: Optional[Manifest] = None,
     options: Optional[Dict[str, Any]] = None,
 ) -> SinkGroup:
     """The sinks of all ``uris`` as one, named by their URIs without secrets. Opens all or none; see ``open_sink``."""
@@ -80,7 +81,7 @@ def open_sinks(
     return SinkGroup(sinks)
 
 
-def _open_file_sink(kind: str, where: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]]) -> Sink:
+def _open_file_sink(kind: str, where: str, outputs: List[Output], manifest: Optional[Manifest]) -> Sink:
     from edgeveil.edge_runtime.sinks.uri import Known, rotation, split
 
     make_sink = _load(*_FILES[kind])
@@ -91,9 +92,9 @@ def _open_file_sink(kind: str, where: str, outputs: List[Dict[str, Any]], manife
         known.update(fps=video.rate, codec=video.codec)
     path, settings = split(where, known) if known else (where, {})
     limits = settings.pop("rotate", None)
-    capture = manifest.get("capture") if manifest else None
+    capture = manifest.capture if manifest else None
     if kind == "video" and capture and "fps" not in settings:
-        settings["fps"] = capture["tick_hz"]
+        settings["fps"] = capture.tick_hz
 
     def make(part: str) -> Sink:
         return make_sink(part, outputs, **settings)

@@ -5,12 +5,13 @@ import os
 import shutil
 import tempfile
 import zipfile
-from typing import IO, Any, Dict, List, Tuple
+from typing import IO, List, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
 
@@ -30,7 +31,7 @@ class NpzSink(Sink):
     Until ``close`` the frames are in nameless files in the same folder, so memory stays small however many come.
     """
 
-    def __init__(self, path: str, outputs: List[Dict[str, Any]]) -> None:
+    def __init__(self, path: str, outputs: List[Output]) -> None:
         folder = os.path.dirname(os.path.abspath(path))
         # Found out now, not when an hour of frames waits to be written.
         if not os.path.isdir(folder) or os.path.isdir(path):
@@ -39,10 +40,10 @@ class NpzSink(Sink):
         self._count = 0
         self._columns: List[_Column] = [("index", np.dtype(np.int64), (), _scratch(path))]
         for place, output in enumerate(outputs):
-            name = output["name"] if output["name"] not in ("x", "index", "file") else "output_" + output["name"]
-            column = ("x" if place == 0 else name, np.dtype(output["dtype"]), tuple(output["shape"]))
+            name = output.name if output.name not in ("x", "index", "file") else "output_" + output.name
+            column = ("x" if place == 0 else name, np.dtype(output.dtype), output.shape)
             self._columns.append(column + (_scratch(path),))
-        self._names = [output["name"] for output in outputs]
+        self._names = [output.name for output in outputs]
 
     def _write(self, frame: PerturbedFrame) -> None:
         rows = [np.int64(frame.index)] + [frame.outputs[name] for name in self._names]

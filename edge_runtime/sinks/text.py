@@ -3,12 +3,13 @@
 import contextlib
 import os
 import sys
-from typing import IO, Any, Dict, List
+from typing import IO, List
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
 
@@ -17,14 +18,14 @@ class CsvSink(Sink):
     """As many digits as give the same number back. A file is there when the run has ended, whole; a pipe gets every
     block at once, and what a pipe got cannot be taken back."""
 
-    def __init__(self, path: str, outputs: List[Dict[str, Any]]) -> None:
+    def __init__(self, path: str, outputs: List[Output]) -> None:
         main = outputs[0]
-        if len(main["shape"]) > 1:
-            raise BadInput("lines hold vectors, and {} has the shape {}".format(main["name"], main["shape"]))
-        self._name = main["name"]
-        dtype = np.dtype(main["dtype"])
+        if len(main.shape) > 1:
+            raise BadInput("lines hold vectors, and {} has the shape {}".format(main.name, main.shape))
+        self._name = main.name
+        dtype = np.dtype(main.dtype)
         form = "%d" if dtype.kind in "iu" else "%.9g" if dtype.itemsize <= 4 else "%.17g"
-        self._form = ",".join([form] * (main["shape"][0] if main["shape"] else 1))
+        self._form = ",".join([form] * (main.shape[0] if main.shape else 1))
         self._lines: List[str] = []
         self._path, self._whole = path, contextlib.ExitStack()
         if path == "-":

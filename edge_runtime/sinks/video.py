@@ -2,12 +2,13 @@
 
 import contextlib
 import os
-from typing import Any, Dict, List
+from typing import List
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.storage import free_space
@@ -37,11 +38,11 @@ def rate(text: str) -> float:
 class VideoSink(Sink):
     """The output called ``frame`` of bundles that give uint8 images, gray or RGB, of even height and width."""
 
-    def __init__(self, path: str, outputs: List[Dict[str, Any]], *, fps: float = 10.0, codec: str = "FFV1") -> None:
-        frames = [o for o in outputs if o["kind"] == "frame" and o["dtype"] == "uint8" and len(o["shape"]) == 3]
-        if not frames or frames[0]["shape"][2] not in (1, 3):
+    def __init__(self, path: str, outputs: List[Output], *, fps: float = 10.0, codec: str = "FFV1") -> None:
+        frames = [o for o in outputs if o.kind == "frame" and o.dtype == "uint8" and len(o.shape) == 3]
+        if not frames or frames[0].shape[2] not in (1, 3):
             raise BadInput("this bundle lets no 8-bit gray or RGB images out: use npz:FILE")
-        height, width, channels = frames[0]["shape"]
+        height, width, channels = frames[0].shape
         if height % 2 or width % 2:
             # The codecs would cut a row or column off without a word.
             raise BadInput(
@@ -52,7 +53,7 @@ class VideoSink(Sink):
         if not path.lower().endswith(".avi") or not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise BadInput("expected a name ending in .avi in a folder that exists; got {}".format(path))
         self._cv2 = opencv()
-        self._name, self._path, self._count = frames[0]["name"], path, 0
+        self._name, self._path, self._count = frames[0].name, path, 0
         self._frame_bytes = height * width * channels
         free_space.require(path, self._frame_bytes)
         self._whole = contextlib.ExitStack()

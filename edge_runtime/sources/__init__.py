@@ -1,10 +1,11 @@
 """Where frames come from: ``open_source("camera:0")``, ``"kinect:"``, ``"npz:FILE"``; docs/reference/sources.md."""
 
 import importlib
-from typing import Any, Dict, Optional
+from typing import Optional
 
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Input
 from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.sources.base import Source
 
@@ -34,8 +35,8 @@ _REPLAYED = ("images", "video")  # files that can be played at the pace they wer
 
 def open_source(
     text: str,
-    spec: Dict[str, Any],
-    capture: Optional[Dict[str, Any]] = None,
+    spec: Input,
+    capture: Optional[CaptureRules] = None,
     *,
     realtime: bool = False,
     repeat: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.signing.keys import Key
 from edgeveil.trainer.report.card_text import as_lines
@@ -28,18 +29,18 @@ class View:
 
     def document(self) -> dict[str, Any]:
         """The same as ``text`` says, as one JSON document."""
-        manifest = self.bundle.manifest.document
+        manifest = self.bundle.manifest
         document = {
             "verified": True,
-            "name": manifest["name"],
+            "name": manifest.name,
             "development": self.bundle.development,
             "signer": {"key": self.bundle.key, "name": self.signer.name},
             "manifest_sha256": self.bundle.manifest_sha256,
-            "audited": sorted(manifest["privacy"]["speaks_of"]),
+            "audited": sorted(manifest.privacy.speaks_of),
             "not_audited": self._not_audited(),
         }
         if self.whole:
-            document["manifest"] = manifest
+            document["manifest"] = manifest.document
             document["audit"] = self._member("file")
             document["card"] = self._member("card")
         return document
@@ -50,39 +51,39 @@ class View:
         return "\n".join(_printable(line) for line in lines)
 
     def _head(self) -> Iterator[str]:
-        manifest, members = self.bundle.manifest.document, self.bundle.members
+        manifest, members = self.bundle.manifest, self.bundle.members
         if self.bundle.development:
             yield f"*** {DEVELOPMENT} ***"
-        yield f"{manifest['name']}: signature, manifest and all {len(members)} members verified"
+        yield f"{manifest.name}: signature, manifest and all {len(members)} members verified"
         yield f"signed by {self.signer.name}, key {self.bundle.key}"
-        if manifest["privacy"]["file"] is None:
+        if manifest.privacy.file is None:
             yield NOT_AUDITED
 
     def _body(self) -> Iterator[str]:
-        manifest = self.bundle.manifest.document
-        perturber, source, provenance = manifest["perturber"], manifest["input"], manifest["provenance"]
+        manifest = self.bundle.manifest
+        perturber, source = manifest.perturber, manifest.input
         yield ""
-        yield f"  perturber  {perturber['kind']}: keeps {perturber['target']}, hides {perturber['sensitive']}"
-        yield f"  input      {source['kind']} {_shape(source['shape'])} {source['dtype']}"
-        yield f"  stages     {' -> '.join(map(_stage, manifest['stages']))}"
-        for output in manifest["outputs"]:
-            yield f"  leaves     {output['name']} ({output['kind']}) {_shape(output['shape'])} {output['dtype']}"
-        for name, model in manifest["models"].items():
-            macs, parameters, variants = model["macs"], model["parameters"], ", ".join(model["artefacts"])
-            yield f"  model      {name}: {macs:,} MACs, {parameters:,} parameters; {variants}"
-        if manifest["preference"]:
-            yield f"  preferred  {', '.join(manifest['preference'])}"
-        for name, profile in manifest["profiles"].items():
+        yield f"  perturber  {perturber.kind}: keeps {perturber.target}, hides {perturber.sensitive}"
+        yield f"  input      {source.kind} {_shape(source.shape)} {source.dtype}"
+        yield f"  stages     {' -> '.join(map(_stage, manifest.stages))}"
+        for output in manifest.outputs:
+            yield f"  leaves     {output.name} ({output.kind}) {_shape(output.shape)} {output.dtype}"
+        for name, model in manifest.models.items():
+            variants = ", ".join(model.artefacts)
+            yield f"  model      {name}: {model.macs:,} MACs, {model.parameters:,} parameters; {variants}"
+        if manifest.preference:
+            yield f"  preferred  {', '.join(manifest.preference)}"
+        for name, profile in manifest.document["profiles"].items():
             yield f"  board      {name}: {', '.join(profile['artefacts']) or NO_MODEL}"
-        audience = f"for {manifest['audience']} alone" if manifest["audience"] else "for anyone"
-        yield f"  made       {manifest['created']} by edgeveil {provenance['edgeveil']}, {audience}"
-        yield f"  security   version {manifest['security_version']}"
+        audience = f"for {manifest.audience} alone" if manifest.audience else "for anyone"
+        yield f"  made       {manifest.created} by edgeveil {manifest.document['provenance']['edgeveil']}, {audience}"
+        yield f"  security   version {manifest.security_version}"
         yield ""
         yield from self._card()
         yield ""
         yield f"  {'bytes':>10}  {'SHA-256':64}  member"
-        for entry in manifest["members"]:
-            yield f"  {entry['size']:>10}  {entry['sha256']}  {entry['name']}"
+        for member in manifest.members:
+            yield f"  {member.size:>10}  {member.sha256}  {member.name}"
 
     def _card(self) -> Iterator[str]:
         """The adaptive number first; what a fixed adversary reaches comes last and under its own name."""
@@ -99,7 +100,7 @@ class View:
             yield f"  NOT audited: {', '.join(self._not_audited())}"
 
     def _member(self, key: str) -> Any:
-        name = self.bundle.manifest.document["privacy"][key]
+        name = getattr(self.bundle.manifest.privacy, key)
         return None if name is None else strict_json.loads(self.bundle.members[name])
 
     def _not_audited(self) -> list[str]:
@@ -124,15 +125,12 @@ def _view(path: Path, folder: Path, *, whole: bool) -> View:
     return View(bundle, trust.key_of(bundle.key), whole)
 
 
-def _shape(shape: list[int]) -> str:
+def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "one a frame"
 
 
-def _stage(stage: Mapping[str, Any]) -> str:
-    for key in ("model", "distribution", "op"):
-        if key in stage:
-            return f"{stage['stage']} {stage[key]}"
-    return str(stage["stage"])
+def _stage(stage: Stage) -> str:
+    return f"{stage.stage} {stage.model or stage.distribution or stage.op}".rstrip()
 
 
 def _printable(line: str) -> str:

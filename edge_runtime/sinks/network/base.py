@@ -11,6 +11,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.backoff import Backoff
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.network import wire
 from edgeveil.edge_runtime.sinks.network.spool import Spool
@@ -34,9 +35,7 @@ class NetworkSink(Sink):
 
     live = True
 
-    def __init__(
-        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
-    ) -> None:
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self.uri = uri
         self._format = wire.Format(outputs, manifest)
         self._say_text = settings.get("say") or (lambda text: sys.stderr.write("note: {}\n".format(text)))

@@ -8,21 +8,19 @@ import json
 import re
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.network.wire import Record
 
 
 class Labels(object):
     """The label outputs of a bundle, under ``topic``. ``prefix`` is Home Assistant's, None sends it nothing."""
 
-    def __init__(
-        self, topic: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], prefix: Optional[str]
-    ) -> None:
+    def __init__(self, topic: str, outputs: List[Output], manifest: Optional[Manifest], prefix: Optional[str]) -> None:
         self._topic, self._prefix = topic, prefix
-        self._names = [o["name"] for o in outputs if o["kind"] == "label"]
-        self._classes = list(manifest["perturber"]["target_classes"]) if manifest else []
-        self._target = manifest["perturber"]["target"] if manifest else "label"
-        capture = manifest.get("capture") if manifest else None
-        self._slots = capture["slots"] if capture else 1
+        self._names = [o.name for o in outputs if o.kind == "label"]
+        self._classes = list(manifest.perturber.target_classes) if manifest else []
+        self._target = manifest.perturber.target if manifest else "label"
+        self._slots = manifest.capture.slots if manifest and manifest.capture else 1
         self._sizes: Dict[str, int] = {}
         self.any = bool(self._names)
 
@@ -39,7 +37,7 @@ class Labels(object):
         for name in self._names:
             for slot in range(self._slots):
                 thing = "{}_{}".format(re.sub(r"[^A-Za-z0-9_-]", "_", name), slot)
-                document = {
+                document: Dict[str, Any] = {
                     "name": "{} {}".format(self._target, slot + 1) if self._slots > 1 else self._target,
                     "unique_id": "{}_{}".format(node, thing),
                     "object_id": "{}_{}".format(node, thing),

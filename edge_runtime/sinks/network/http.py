@@ -8,6 +8,7 @@ import ssl
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.network.tls import FILES, context
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
@@ -23,9 +24,7 @@ _ANSWER_BYTES = 2**16
 class HttpSink(NetworkSink):
     """Posts the format once a connection, then a record each; redirects are not followed."""
 
-    def __init__(
-        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
-    ) -> None:
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         secure = uri.startswith("https:")
         known: Known = dict(OPTIONS, authorization_file=str)
         known.update(FILES if secure else {})

@@ -7,6 +7,7 @@ import struct
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.uri import address
 
@@ -19,9 +20,7 @@ class TcpSink(NetworkSink):
     Nothing comes back over the connection, so what the system had taken when it broke may be lost, or come again.
     """
 
-    def __init__(
-        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
-    ) -> None:
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         host, port, path, options = address(uri, 0, OPTIONS)
         if not port or path not in ("", "/"):
             raise BadInput("expected tcp://HOST:PORT; got no port, or a path behind it")

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 
 MAGIC = b"EVF1"
 NO_TICK = -(2**63)
@@ -38,14 +39,18 @@ class Format(object):
     is sent before the first record; ``key``, four bytes in every record, stands for it.
     """
 
-    def __init__(self, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]] = None) -> None:
-        bundle = {name: manifest[name] for name in ("name", "created", "security_version")} if manifest else None
-        self.outputs = [{name: o[name] for name in ("name", "kind", "shape", "dtype")} for o in outputs]
+    def __init__(self, outputs: List[Output], manifest: Optional[Manifest] = None) -> None:
+        bundle: Optional[Dict[str, Any]] = None
+        if manifest:
+            bundle = {name: getattr(manifest, name) for name in ("name", "created", "security_version")}
+        self.outputs: List[Dict[str, Any]] = [
+            {"name": o.name, "kind": o.kind, "shape": list(o.shape), "dtype": o.dtype} for o in outputs
+        ]
         document = {"schema": 1, "kind": "edgeveil-format", "record": "EVF1", "outputs": self.outputs, "bundle": bundle}
         self.key = hashlib.sha256(json.dumps(document, sort_keys=True).encode("utf-8")).digest()[:4]
         self.document: Dict[str, Any] = dict(document, key=self.key.hex())
-        self._dtypes = [np.dtype(o["dtype"]).newbyteorder("<") for o in outputs]
-        counts = [int(np.prod(o["shape"], dtype=np.int64)) for o in outputs]
+        self._dtypes = [np.dtype(o.dtype).newbyteorder("<") for o in outputs]
+        counts = [int(np.prod(o.shape, dtype=np.int64)) for o in outputs]
         self._sizes = [dtype.itemsize * count for dtype, count in zip(self._dtypes, counts)]
         self.payload_bytes = sum(self._sizes)
 

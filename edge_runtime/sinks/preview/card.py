@@ -4,10 +4,11 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from edgeveil.edge_runtime.bundle.audit_scope import audits_of, current_place
 from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 
 
 def card_lines(
-    manifest: Optional[Dict[str, Any]], audit: Optional[Dict[str, Any]], *, artefact: str = "", device: str = CPU
+    manifest: Optional[Manifest], audit: Optional[Dict[str, Any]], *, artefact: str = "", device: str = CPU
 ) -> List[Tuple[str, str]]:
     """Pairs of a heading and a text. ``audit`` is the bundle's audit document, None where there is none.
 
@@ -15,14 +16,14 @@ def card_lines(
     """
     if manifest is None:
         return [("privacy card", "none: this stream came without a manifest")]
-    perturber = manifest["perturber"]
+    perturber = manifest.perturber
     lines = [
-        ("bundle", manifest["name"]),
-        ("meant to get through", perturber["target"]),
-        ("meant to be hidden", perturber["sensitive"]),
-        ("how", perturber["kind"]),
+        ("bundle", manifest.name),
+        ("meant to get through", perturber.target),
+        ("meant to be hidden", perturber.sensitive),
+        ("how", perturber.kind),
     ]
-    if manifest.get("development"):
+    if manifest.development:
         lines.append(("development bundle", "signed by a throw-away key; not for real data"))
     if audit is None:
         return lines + [("audit", "not audited: nobody has measured what it leaks")]
@@ -40,16 +41,16 @@ def card_lines(
         (
             "best attack found",
             "guesses {} rightly {} of the time (95 %: {} to {}); a stronger attack may exist".format(
-                perturber["sensitive"], _share(worst["accuracy"]), _share(worst["low"]), _share(worst["high"])
+                perturber.sensitive, _share(worst["accuracy"]), _share(worst["low"]), _share(worst["high"])
             ),
         ),
         (
             "chance",
             "who knows {} alone: {} by the public prior, {} by counting".format(
-                perturber["target"], _share(chance["prior"]), _share(chance["majority"])
+                perturber.target, _share(chance["prior"]), _share(chance["majority"])
             ),
         ),
-        ("still told rightly", "{}: {}".format(perturber["target"], _share(target["accuracy"]))),
+        ("still told rightly", "{}: {}".format(perturber.target, _share(target["accuracy"]))),
         ("what this covers", "one reading alone, and {}; see the threat model".format(covers)),
     ]
 

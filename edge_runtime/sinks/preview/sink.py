@@ -12,6 +12,7 @@ from typing import Any, Deque, Dict, List, Optional, Tuple
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats.png import encode, viewable
 from edgeveil.edge_runtime.ipc.focus_levels import only_levels
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
 from edgeveil.edge_runtime.sinks.preview.page import files
@@ -27,9 +28,7 @@ class PreviewSink(Sink):
 
     live = True
 
-    def __init__(
-        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
-    ) -> None:
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         number, options = split(uri, {"token": str, "token_file": str, "bind": str})
         if not number.isdigit() or int(number) > 65535:
             raise BadInput("expected preview:PORT, as preview:8080; got {!r}".format(number))
@@ -38,12 +37,11 @@ class PreviewSink(Sink):
             options.get("token_file"), os.environ.get("EDGEVEIL_PREVIEW_TOKEN"), "the token of the preview"
         )
         _check(bind, token)
-        self._main = outputs[0]["name"]
-        self._labels = [o["name"] for o in outputs if o["kind"] == "label"]
-        self._classes = manifest["perturber"]["target_classes"] if manifest else []
+        self._main = outputs[0].name
+        self._labels = [o.name for o in outputs if o.kind == "label"]
+        self._classes = manifest.perturber.target_classes if manifest else []
         self._range = _range(manifest)
-        capture = manifest.get("capture") if manifest else None
-        self._slots = capture["slots"] if capture else 1
+        self._slots = manifest.capture.slots if manifest and manifest.capture else 1
         audit = settings.get("privacy")
         self._files = files(
             card_lines(manifest, json.loads(audit.decode("utf-8")) if audit else None, **settings.get("runs", {})),
@@ -143,9 +141,9 @@ def _check(bind: str, token: Optional[str]) -> None:
         raise BadInput("expected a token of 16 to 128 letters, digits or -_.~: openssl rand -hex 16 makes one")
 
 
-def _range(manifest: Optional[Dict[str, Any]]) -> Tuple[float, float]:
+def _range(manifest: Optional[Manifest]) -> Tuple[float, float]:
     """Black and white: the range of the reading, the widest where each feature has its own."""
-    if manifest is None or manifest["input"]["low"] is None:
+    if manifest is None or manifest.input.low is None:
         return 0.0, 255.0
-    low, high = manifest["input"]["low"], manifest["input"]["high"]
+    low, high = manifest.input.low, manifest.input.high
     return float(min(low) if isinstance(low, list) else low), float(max(high) if isinstance(high, list) else high)
