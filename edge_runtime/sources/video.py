@@ -45,7 +45,7 @@ class VideoSource(Source):
         good, picture = self._film.read()
         if not good:
             raise BadInput("expected a film that OpenCV can read at {}; it finds no picture in it".format(path))
-        self._ahead: Optional[np.ndarray] = fits(picture, spec, "the film", self._cv2)
+        self._ahead: Optional[np.ndarray] = fits(picture, spec, "the film")
 
     def _open(self) -> None:
         self._film = self._cv2.VideoCapture(self._path, self._cv2.CAP_FFMPEG)
@@ -72,7 +72,7 @@ class VideoSource(Source):
             self._open()
             self._place = 0
             good, picture = self._film.read()
-        return fit(picture, self._spec, self._cv2) if good else None
+        return fit(picture, self._spec) if good else None
 
     def close(self) -> None:
         """Let the file go."""

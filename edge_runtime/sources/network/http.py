@@ -8,16 +8,15 @@ import base64
 import http.client
 import socket
 import ssl
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict
 
 import numpy as np
 
 from edgeveil.edge_runtime import camera_address as addresses
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, SourceFailed, Stalled, Unsupported
-from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
-from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
+from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
+from edgeveil.edge_runtime.sources.convert import OpenCVCamera, fits, need_image
 
 MAX_JPEG_BYTES = 16 * 2**20
 MAX_LINE = 1000
@@ -138,45 +137,33 @@ class Pictures(object):
             self._connection.close()
 
 
-class HttpSource(Source):
+class HttpSource(OpenCVCamera):
     """Gray or RGB uint8 pictures of a network camera at the bundle's size."""
 
-    live = True
     raw_on_network = True
     scheme = "http"
 
-    def __init__(self, place: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
+    def __init__(self, place: str, spec: Sensor) -> None:
         need_image(spec, "a network camera")
-        self._spec, self._cv2 = spec, opencv()
         self._pictures = Pictures("{}:{}".format(self.scheme, place))
-        self.name = self._pictures.name
-        self._fresh = freshness or Freshness(self.name)
-        self._next = 0
-        self._ahead: Optional[np.ndarray] = None
-        try:
-            self._ahead = fits(decode(self._pictures.next_jpeg(), self._cv2), spec, self.name, self._cv2)
-        except BaseException:
-            self.close()
-            raise
+        super(HttpSource, self).__init__(self._pictures.name, spec)
+        self._start(place)
 
-    def next(self) -> Optional[RawFrame]:
-        """The next picture, waited for at most 5 s."""
-        if self._ahead is not None:
-            picture, self._ahead = self._ahead, None
-        else:
-            picture = fit(decode(self._pictures.next_jpeg(), self._cv2), self._spec, self._cv2)
-        taken = now_ns()
-        self._fresh.check(picture)
-        index, self._next = self._next, self._next + 1
-        return RawFrame(picture, index, taken)
+    def _open(self, where: str) -> None:  # noqa: ARG002 - its address was opened before
+        self._ahead = self._read()
+        fits(self._ahead, self._spec, self.name)
+
+    def _read(self) -> np.ndarray:
+        return decode(self._pictures.next_jpeg())
 
     def close(self) -> None:
         """Close the connection."""
         self._pictures.close()
 
 
-def decode(data: bytes, cv2: Any) -> np.ndarray:
+def decode(data: bytes) -> np.ndarray:
     """The picture of a JPEG's bytes; raises ``FrameDropped`` where they are none."""
+    cv2 = opencv()
     picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
     if picture is None:
         raise FrameDropped("unreadable")
