@@ -1,7 +1,7 @@
 """``images:DIR``: the pictures of a folder, 8 or 16 bits, read by OpenCV; in real time where it has ``depth.txt``.
 
-In order of their names; or, as the TUM RGB-D recordings have it, in that of ``depth.txt`` (else ``rgb.txt``) in the
-folder, whose lines are a time in seconds and a file, ``#`` before what is not.
+The order is that of the names, or that of ``depth.txt`` (else ``rgb.txt``) in the folder, as in the TUM RGB-D
+recordings: each line is a time in seconds and a file, ``#`` begins a comment.
 """
 
 import math
@@ -23,8 +23,8 @@ FPS = 30.0  # of a folder without times
 class ImagesSource(Source):
     """One frame a picture: gray (height, width, 1), colour (height, width, 3) as RGB; ``index`` is its place.
 
-    ``realtime`` hands each out when its time has come, and the source is ``live`` then; ``repeat`` begins again at the
-    end, one mean interval later, and ``index`` continues.
+    ``realtime`` gives each at its time, and makes the source ``live``; ``repeat`` begins again at the end, one mean
+    interval later, and ``index`` continues.
     """
 
     def __init__(

@@ -16,8 +16,8 @@ DEFAULTS = {"seed": 0, "people": 2, "fps": 30.0}
 class SimulatedSource(Source):
     """Depth pictures of ``Scene`` at the bundle's size, in mm for 16 bits, 255 at the floor for 8.
 
-    ``seed`` whole, ``people`` 0 to 8 at a time, ``fps`` above 0, or 0 for as fast as they are asked for (the scene's
-    own clock is 30 a second then).
+    ``seed`` whole, ``people`` 0 to 8 at a time, ``fps`` above 0, or 0 for as fast as the loop takes them (the
+    scene's clock is then 30 a second).
     """
 
     live = True
@@ -63,7 +63,7 @@ def _options(where: str) -> Dict[str, Any]:
     if wrong or not (0 <= values["seed"] < 2**31 and 0 <= values["people"] <= 8 and 0 <= values["fps"] <= 1000):
         raise BadInput(
             "expected simulate:depth?seed=0&people=2&fps=30 with a whole seed, 0 to 8 people and at most 1000 frames "
-            "a second (0: as fast as they are asked for); got {!r}".format("simulate:" + where)
+            "a second (0: as fast as the loop takes them); got {!r}".format("simulate:" + where)
         )
     if not math.isfinite(values["fps"]):
         raise BadInput("expected a finite fps in {!r}".format("simulate:" + where))
