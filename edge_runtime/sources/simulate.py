@@ -23,7 +23,7 @@ class SimulatedSource(Source):
     live = True
     simulated = True
 
-    def __init__(self, where: str, spec: Sensor, pace: Optional[Pace] = None) -> None:
+    def __init__(self, where: str, spec: Sensor) -> None:
         options = _options(where)
         if spec["kind"] != "image" or spec["shape"][2] != 1 or spec["dtype"] not in ("uint8", "uint16"):
             raise Unsupported(
@@ -31,7 +31,7 @@ class SimulatedSource(Source):
                 "Use npz:FILE.".format(spec["dtype"], spec["shape"])
             )
         self._fps = options["fps"]
-        self._pace = (pace or Pace()) if self._fps else None
+        self._pace = Pace() if self._fps else None
         self._scene = Scene(seed=options["seed"], people=options["people"], shape=tuple(spec["shape"][:2]))
         self._scale = 255.0 / FLOOR_MM if spec["dtype"] == "uint8" else 1.0 / (spec["unit_mm"] or 1.0)
         self._dtype: np.dtype = np.dtype(spec["dtype"])
