@@ -40,9 +40,7 @@ class NetworkSink(Sink):
     ) -> None:
         self.uri = uri
         self._format = wire.Format(outputs, manifest)
-        self._say: Callable[[str], Any] = settings.get("say") or (
-            lambda text: sys.stderr.write("note: {}\n".format(text))
-        )
+        self._say: Callable[[str], None] = settings.get("say") or _note
         folder = settings.get("spool")
         self._spool = Spool(
             most_bytes=settings.get("spool_size") or (256 if folder else 16) * 10**6,
@@ -170,6 +168,10 @@ class NetworkSink(Sink):
     def _socket_now(self) -> Optional[socket.socket]:
         """The connection, where there is one."""
         raise NotImplementedError
+
+
+def _note(text: str) -> None:
+    sys.stderr.write("note: {}\n".format(text))
 
 
 def _reason(error: BaseException) -> str:
