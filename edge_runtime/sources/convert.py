@@ -10,7 +10,9 @@ from edgeveil.edge_runtime.sources.base import Camera, Sensor
 def need_image(spec: Sensor, what: str) -> None:
     """Raise ``BadInput`` where a bundle takes vectors."""
     if spec["kind"] != "image":
-        raise BadInput("this bundle perturbs vectors, and {} gives pictures: use csv:FILE or wifi:".format(what))
+        raise BadInput(
+            "this bundle perturbs vectors, and {} gives pictures: use csv:FILE, npz:FILE or wifi:".format(what)
+        )
 
 
 def need_depth(spec: Sensor, what: str) -> None:

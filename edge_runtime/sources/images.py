@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
+from edgeveil.edge_runtime.sources.convert import need_image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")
 LISTS = ("depth.txt", "rgb.txt")
@@ -36,8 +37,7 @@ class ImagesSource(Source):
         repeat: bool = False,
         pace: Optional[Pace] = None,
     ) -> None:
-        if spec["kind"] != "image":
-            raise BadInput("this bundle perturbs vectors, and a folder of images holds none: use npz:FILE")
+        need_image(spec, "a folder of images")
         self._cv2 = opencv()
         if not os.path.isdir(folder):
             raise BadInput("expected a folder of images at {}; there is none".format(folder))
@@ -80,14 +80,11 @@ def _list_by_name(folder: str) -> List[Tuple[float, str]]:
 
 def _read_list(folder: str) -> Optional[List[Tuple[float, str]]]:
     """Times and files of the folder's list, or None where it has none. Raises ``BadInput`` for a bad line."""
-    for name in LISTS:
-        path = os.path.join(folder, name)
-        if os.path.isfile(path):
-            break
-    else:
+    paths = [path for path in (os.path.join(folder, name) for name in LISTS) if os.path.isfile(path)]
+    if not paths:
         return None
     listed: List[Tuple[float, str]] = []
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(paths[0], encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             words = line.split("#")[0].split()
             if not words:
@@ -95,7 +92,7 @@ def _read_list(folder: str) -> Optional[List[Tuple[float, str]]]:
             time = _seconds(words[0])
             if len(words) != 2 or time is None or (listed and time < listed[-1][0]) or os.path.isabs(words[1]):
                 problem = "line {} of {}: expected a time in seconds, not before the last one, and a file in the folder"
-                raise BadInput(problem.format(number, path))
+                raise BadInput(problem.format(number, paths[0]))
             listed.append((time, os.path.join(folder, words[1])))
     return listed
 
