@@ -11,7 +11,7 @@ import collections
 import os
 import threading
 import time
-from typing import Callable, Deque, Dict, Optional
+from typing import Callable, Deque, Dict, List, Optional
 
 from edgeveil.edge_runtime.sinks.network.spool_disk import Segments, Stored
 
@@ -155,8 +155,7 @@ class Spool(object):
         ``waiting`` is the rest. ``unlike`` counts what an earlier bundle left, ``disk_errors`` failed writes.
         """
         with self._ready:
-            waiting = sum(not e.gone for e in self._waiting) + len(self._flying)
-            return dict(self._counts, waiting=waiting, waiting_bytes=self._bytes)
+            return dict(self._counts, waiting=len(self._left()), waiting_bytes=self._bytes)
 
     def close(self) -> None:
         """On a disk: write what still waits, for the next run. In memory: count it as lost."""
@@ -165,7 +164,7 @@ class Spool(object):
             if self._disk:
                 self._write_old(float("inf"), again=True)
                 self._disk.close()
-            for entry in list(self._flying.values()) + [e for e in self._waiting if not e.gone and not e.stored]:
+            for entry in self._left():
                 if not entry.stored:
                     self._remove_entry(entry, "lost")
 
@@ -173,13 +172,16 @@ class Spool(object):
         """Forget everything, on the disk too; ``take`` returns nothing more."""
         with self._ready:
             self._closed = True
-            for entry in list(self._flying.values()) + [e for e in self._waiting if not e.gone]:
+            for entry in self._left():
                 self._remove_entry(entry, "lost")
             self._waiting.clear()
             self._unwritten.clear()
             if self._disk:
                 self._disk.discard()
                 self._disk.close()
+
+    def _left(self) -> List[Entry]:
+        return list(self._flying.values()) + [entry for entry in self._waiting if not entry.gone]
 
     def _restore(self, disk: Segments, accept: Callable[[bytes], bool]) -> None:
         now, wall = self._clock(), self._wall()
