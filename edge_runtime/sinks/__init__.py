@@ -7,7 +7,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.group import SinkGroup
-from edgeveil.edge_runtime.sinks.uri import without_secrets
+from edgeveil.edge_runtime.sinks.uri import Known, rotation, split, without_secrets
 
 __all__ = ["Sink", "SinkGroup", "open_sink", "open_sinks"]
 
@@ -35,10 +35,7 @@ def open_sink(
 ) -> Sink:
     """The sink that ``uri`` (``KIND:WHERE``) names, for frames with ``outputs`` as the manifest lists them.
 
-    ``manifest`` is the whole verified manifest, ``options`` what the program around it brings
-    (docs/reference/sinks.md lists
-    them).
-
+    ``manifest`` is the whole verified manifest, ``options`` are of the program (docs/reference/sinks.md lists them).
     Raises ``BadInput`` for an unknown kind or a path that cannot take them, ``DeviceFailed`` where a library that the
     kind needs is not installed or the path cannot be written to.
     """
@@ -49,7 +46,7 @@ def open_sink(
         return _load("preview.sink", "PreviewSink")(where, outputs, manifest, dict(options or {}))
     if kind in _FILES and colon and where:
         return _open_file_sink(kind, where, outputs, manifest)
-    # What stands behind the colon may hold a password.
+    # The text after the colon may hold a password.
     raise BadInput(
         "expected a sink as csv:FILE, npz:FILE or images:DIR, video:FILE, mqtt://HOST/TOPIC, http://HOST/PATH, "
         "tcp://HOST:PORT or preview:PORT; got {!r}".format(kind if colon else uri)
@@ -72,7 +69,7 @@ def open_sinks(
             sinks[name] = open_sink(uri, outputs, manifest, options)
     except BaseException:
         for sink in sinks.values():
-            # What an earlier run left in a spool is still good.
+            # Records that an earlier run left in a spool are still good.
             if sink.live:
                 sink.close()
             else:
@@ -82,8 +79,6 @@ def open_sinks(
 
 
 def _open_file_sink(kind: str, where: str, outputs: List[Output], manifest: Optional[Manifest]) -> Sink:
-    from edgeveil.edge_runtime.sinks.uri import Known, rotation, split
-
     make_sink = _load(*_FILES[kind])
     known: Known = {"rotate": rotation} if kind in _ROTATING else {}
     if kind == "video":
@@ -104,7 +99,7 @@ def _open_file_sink(kind: str, where: str, outputs: List[Output], manifest: Opti
     from edgeveil.edge_runtime.sinks.network.wire import Format
     from edgeveil.edge_runtime.sinks.rotating import RotatingSink
 
-    # npz holds every output and the index; of the others the main one is most of it.
+    # npz holds every output and the index; the other kinds hold little more than the main output.
     size = Format(outputs).payload_bytes + 8
     return RotatingSink(path, make, suffix=_ROTATING[kind], limits=limits, frame_bytes=size, twice=kind == "npz")
 

@@ -19,7 +19,7 @@ class ImagesSink(Sink):
     def __init__(self, folder: str, outputs: List[Output]) -> None:
         frames = [output for output in outputs if output.kind == "frame"]
         if not frames or len(frames[0].shape) != 3 or frames[0].shape[2] not in (1, 3):
-            raise BadInput("this bundle lets no gray or RGB images out: use npz:FILE")
+            raise BadInput("this bundle has no output of gray or RGB images: use npz:FILE")
         if frames[0].dtype not in ("uint8", "uint16"):
             raise BadInput("a PNG holds uint8 or uint16; this bundle gives {}: use npz:FILE".format(frames[0].dtype))
         self._cv2 = opencv()
@@ -47,7 +47,7 @@ class ImagesSink(Sink):
         self._written.append(path)
 
     def close(self) -> None:
-        """Nothing is held back: each picture was written whole."""
+        """Each picture was already written whole."""
         self._written = []
 
     def discard(self) -> None:

@@ -10,13 +10,15 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Output
-from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.base import Sink, abandon
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
 
 
 class CsvSink(Sink):
-    """As many digits as give the same number back. A file is there when the run has ended, whole; a pipe gets every
-    block at once, and what a pipe got cannot be taken back."""
+    """Enough digits to read the same number back.
+
+    A file appears whole when the run ends; a pipe gets every block at once, and keeps it.
+    """
 
     def __init__(self, path: str, outputs: List[Output]) -> None:
         main = outputs[0]
@@ -40,7 +42,7 @@ class CsvSink(Sink):
         self._lines.append(self._form % tuple(frame.outputs[self._name].ravel().tolist()))
 
     def flush(self) -> None:
-        """Write the lines so far. Raises ``WriteFailed`` where the disk is full; nothing of the file is left then."""
+        """Write the lines so far. Raises ``WriteFailed`` where the disk is full, and removes the file."""
         if not self._lines:
             return
         self._lines.append("")
@@ -53,23 +55,17 @@ class CsvSink(Sink):
             with writing(self._path):
                 self._file.write(data)
         except WriteFailed:
-            # What is there ends somewhere in a line.
+            # The file may end in the middle of a line.
             self.discard()
             raise
 
     def close(self) -> None:
-        """Write the last lines; a file becomes what it is to be called."""
+        """Write the last lines; a file gets its name."""
         self.flush()
         with writing(self._path):
             self._whole.close()
 
     def discard(self) -> None:
-        """Forget what was not written, and the file; a pipe keeps what it got."""
+        """Forget the lines not yet written, and the file; a pipe keeps what it got."""
         self._lines = []
-        whole, self._whole = self._whole, contextlib.ExitStack()
-        with contextlib.suppress(_Discarded, OSError), whole:
-            raise _Discarded()
-
-
-class _Discarded(Exception):
-    """Goes through ``atomic_path``, so that its temporary file goes."""
+        abandon(self._whole)

@@ -23,9 +23,8 @@ from edgeveil.edge_runtime.errors import (
     Unsupported,
 )
 from edgeveil.edge_runtime.manifest.manifest import Input, SensorFrame
-from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.sources import open_source
-from edgeveil.edge_runtime.sources.cameras import camera
+from edgeveil.edge_runtime.sources.base import Freshness
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 from edgeveil.edge_runtime.sources.cameras.lock import Claim
 from edgeveil.edge_runtime.sources.wifi import WifiSource, signals
@@ -115,9 +114,8 @@ def test_an_unplugged_camera_is_told_from_one_that_hangs(plugged_in, tmp_path):
 def test_a_frozen_camera_is_stalled_after_five_seconds(plugged_in, monkeypatch):
     now = [0.0]
     same = pictures(1) * 20
-    fresh = camera.Freshness("the camera", clock=lambda: now[0])
-    place = plugged_in(Device(same)).partition(":")[2]
-    source = camera.CameraSource(place, expected(RGB, None), freshness=fresh)
+    source = open_source(plugged_in(Device(same)), RGB)
+    source.freshness = Freshness("the camera", clock=lambda: now[0])
     for now[0] in (0.0, 2.5, 4.9):
         source.next()
     now[0] = 5.0
