@@ -44,7 +44,7 @@ def collect(
     ``site.zip``, all of them unpacked, and ``site.json`` with each wheel's hash. Raises ``BadInput`` where there is no
     such wheel, or one of a folder without its pin.
     """
-    recipe = profile.recipe(python) if not requirements else Install(python or profile.python)
+    recipe = profile.recipe(python) if not requirements else Install(python=python or profile.python)
     requirements = requirements or recipe.packages
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} exists and is not empty. Name a new folder.")
