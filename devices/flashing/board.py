@@ -22,8 +22,7 @@ from edgeveil.devices.flashing.steps import (
     numbered,
 )
 from edgeveil.devices.profiles import Service
-from edgeveil.devices.transports import Transport
-from edgeveil.devices.transports.base import Completed, Progress, check, digest
+from edgeveil.devices.transports.base import Completed, Progress, Transport, check, digest
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.paths import ROOT
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 
 from edgeveil.devices.flashing.records import Wheels
 from edgeveil.devices.profiles import Install, Profile
+from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 
@@ -55,16 +55,15 @@ def collect(
             _check_pins(wheels, pins)
         archive = _pack(wheels, Path(folder) / ARCHIVE)
         out.mkdir(parents=True, exist_ok=True)
-        hashes = {wheel.name: hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels}
         document = {
             "schema": 1,
-            "name": f"site-{hashlib.sha256(archive).hexdigest()[:16]}",
+            "name": f"site-{digest(archive)[:16]}",
             "architecture": profile.architecture,
             "python": recipe.python,
             "glibc": _glibc(wheels),
             "interpreters": dict(_name_and_version(wheel) for wheel in wheels),
-            "sha256": hashlib.sha256(archive).hexdigest(),
-            "wheels": hashes,
+            "sha256": digest(archive),
+            "wheels": {wheel.name: digest(wheel.read_bytes()) for wheel in wheels},
         }
         write_atomic(str(out / ARCHIVE), archive)
         write_atomic(str(out / SITE_FILE), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
@@ -78,7 +77,7 @@ def open_wheels(folder: Path) -> Wheels:
         archive = (folder / ARCHIVE).read_bytes()
         names = ("name", "architecture", "python", "interpreters", "glibc")
         wheels = Wheels(size=len(archive), archive=archive, **{name: document[name] for name in names})
-        whole = document["sha256"] == hashlib.sha256(archive).hexdigest()
+        whole = document["sha256"] == digest(archive)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"Expected wheels of `edgeveil wheels` in {folder}: {error}. Collect them first.") from None
     if not whole:
@@ -89,7 +88,7 @@ def open_wheels(folder: Path) -> Wheels:
 def _check_pins(wheels: list[Path], pins: Sequence[str]) -> None:
     """A wheel that comes from no index is taken by its SHA-256 alone, which the user compares with its vendor's."""
     for wheel in wheels:
-        found = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        found = digest(wheel.read_bytes())
         if found not in {pin.lower() for pin in pins}:
             raise BadInput(
                 f"{wheel.name} has the SHA-256 {found}: compare that with its vendor's, then give --pin {found}."

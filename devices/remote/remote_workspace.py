@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Iterator
 
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.transports.base import Progress, check, digest, fetch, read_back
+from edgeveil.devices.transports.base import Progress, check, digest, fetch, holds
 from edgeveil.edge_runtime.errors import EdgeVeilError
 
 
@@ -29,7 +29,7 @@ class RemoteWorkspace:
     def put_bundle(self, data: bytes, progress: Progress = lambda *_: None) -> str:
         """A bundle's path there: that of the installed one where it is the same, bit for bit."""
         installed = posixpath.join(self.board.root, "current", "bundle.veil")
-        if read_back(self.board.transport, installed) == (len(data), digest(data)):
+        if holds(self.board.transport, installed, data):
             return installed
         return self.put(data, progress)
 

@@ -35,7 +35,7 @@ def contenders(spec: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[st
         (ORDER.index(backend), file, backend)
         for file in spec["files"]
         for backend in ORDER
-        if backend in _backends(file["format"]) and backend in spec.get("backends", ORDER)
+        if backend in available(file["format"]) and backend in spec.get("backends", ORDER)
     ]
     for _, file, backend in sorted(rows, key=lambda row: row[0]):
         facts = {"name": file["name"], "artefact": file["artefact"], "backend": backend, "macs": file["macs"]}
@@ -49,14 +49,10 @@ def contenders(spec: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[st
             continue
         opened.append({**facts, "version": runner.info()["version"], "call": call, "ms": []})
     for file in spec["files"]:
-        missing = [b for b in ORDER if b in file["backends"] and b not in _backends(file["format"])]
+        missing = [b for b in ORDER if b in file["backends"] and b not in available(file["format"])]
         facts = {"name": file["name"], "artefact": file["artefact"], "macs": file["macs"]}
         refused += [{**facts, "backend": backend, "refused": "not installed here"} for backend in missing]
     return opened, refused
-
-
-def _backends(file_format: str) -> list[str]:
-    return available(file_format)
 
 
 def measure(opened: list[dict[str, Any]], *, rounds: int, seconds: float, rng: random.Random) -> None:

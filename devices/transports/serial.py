@@ -22,7 +22,7 @@ import edgeveil.devices.agents.serial_agent
 import edgeveil.devices.agents.serial_link
 from edgeveil.devices.agents.serial_agent import HANG_UP, READY
 from edgeveil.devices.agents.serial_link import LineBroken, Link
-from edgeveil.devices.transports.base import Completed, Progress, digest, read_back
+from edgeveil.devices.transports.base import Completed, Progress, already_sent, digest, holds
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
 PIECE = 24 * 1024  # bytes of a file that are acknowledged together: what a reboot costs at most
@@ -41,24 +41,31 @@ class SerialTransport:
     trusted = True
 
     def __init__(
-        self, port: str, *, baud: int = 115_200, user: str = "root", password: str | None = None, say: Any = None
+        self,
+        port: str,
+        *,
+        baud: int = 115_200,
+        user: str = "root",
+        password: str | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.name, self._port_name, self._baud = port, port, baud
-        self._user, self._password = user, password
-        self._say: Callable[[str], None] = say or (lambda _: None)
+        self._user, self._password, self._say = user, password, say
         self._port: Any = None
         self._link: Link | None = None
         self._settings: Any = None
         self._open()
 
     @classmethod
-    def of(cls, url: SplitResult, *, password: str | None = None) -> SerialTransport:
-        """From ``serial:///dev/ttyUSB0?baud=115200&user=pi``. Raises ``BadInput`` for what it does not know."""
+    def of(
+        cls, url: SplitResult, *, password: str | None = None, say: Callable[[str], None] = lambda _: None
+    ) -> SerialTransport:
+        """From ``serial:///dev/ttyUSB0?baud=115200&user=pi``. Raises ``BadInput`` for an unknown option."""
         asked = {name: values[-1] for name, values in parse_qs(url.query).items()}
         user, text = asked.pop("user", "root"), asked.pop("baud", "115200")
         if asked or not text.isdigit():
             raise BadInput(f"A serial target takes ?baud=NUMBER and &user=NAME; got {url.query!r}.")
-        return cls(url.path, baud=int(text), user=user, password=password)
+        return cls(url.path, baud=int(text), user=user, password=password, say=say)
 
     def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
         """Run a command; twice, where the line was lost before its answer came.
@@ -76,31 +83,27 @@ class SerialTransport:
 
     def put(self, data: bytes, path: str, progress: Progress = lambda *_: None) -> None:
         """Make ``path`` have exactly these bytes; goes on after a lost line or a reboot. Raises ``DeviceFailed``."""
-        if read_back(self, path) == (len(data), digest(data)):
+        if holds(self, path, data):
             progress(len(data), len(data))
             return
         part = f"{path}.{digest(data)[:16]}.part"
-        size, there = read_back(self, part)
-        at = size if size <= len(data) and there == digest(data[:size]) else 0
-        while at < len(data) or not at:
+        # An empty file is one empty piece.
+        for at in range(already_sent(self, part, data), max(len(data), 1), PIECE):
             piece = data[at : at + PIECE]
-            facts, _ = self._ask(
-                {"op": "append", "path": part, "at": at},
-                piece,
-                progress=_beyond(progress, at, len(piece), len(data)),
-            )
+
+            def done(blocks: int, of: int, at: int = at, size: int = len(piece)) -> None:
+                progress(at + size * blocks // of, len(data))
+
+            facts, _ = self._ask({"op": "append", "path": part, "at": at}, piece, progress=done)
             if "error" in facts:
                 raise DeviceFailed(f"Writing {path} failed on the board: {facts['error']}.")
-            at += len(piece)
-            if not data:
-                break
-        if read_back(self, part) != (len(data), digest(data)):
+        if not holds(self, part, data):
             self.run(["rm", "-f", part])
             raise DeviceFailed(f"{path} came out different on the board: its card or its memory is bad. Try once more.")
-        done = self.run(["mv", "-f", part, path])
-        # Where the line was lost before the answer came, it is asked for twice, and the second time nothing is left.
-        if done.code and read_back(self, path) != (len(data), digest(data)):
-            raise DeviceFailed(f"Writing {path} failed on the board: {done.last_line()}.")
+        moved = self.run(["mv", "-f", part, path])
+        # If the connection was lost before the answer came, mv ran twice, and the second time found nothing.
+        if moved.code and not holds(self, path, data):
+            raise DeviceFailed(f"Writing {path} failed on the board: {moved.last_line()}.")
 
     def close(self) -> None:
         """Give the console back, and put the port's settings back."""
@@ -123,11 +126,12 @@ class SerialTransport:
                 head, _, back = self._link.receive(patience_s).partition(b"\n")
                 return json.loads(head), back
             except (LineBroken, OSError) as error:
-                self._say(f"The line to {self.name} was lost ({error or 'silence'}); logging in again.")
+                self._say(f"The connection to {self.name} was lost ({error or 'silence'}); logging in again.")
                 self._hang_up()
                 time.sleep(0.5)
         raise DeviceFailed(
-            f"{self.name} was lost {TRIES} times. Check cable, speed and power; flash again: it goes on."
+            f"The connection to {self.name} was lost {TRIES} times. Check cable, speed and power; flash again: it "
+            "resumes."
         )
 
     def _open(self) -> None:
@@ -153,7 +157,7 @@ class SerialTransport:
                 raise BadInput(f"{self._port_name} cannot be opened: {error}.") from None
         # If our program still runs there, it ends.
         self._write(_END_OF_OURS)
-        console = _Console(self._read, self._write, self._say)
+        console = _Console(self._read, self._write)
         console.log_in(self._user, self._password)
         console.type_program(_program())
         self._link = Link(self._read, self._write)
@@ -194,10 +198,8 @@ class SerialTransport:
 class _Console:
     """A login prompt or a shell, as a person at the keyboard finds it."""
 
-    def __init__(
-        self, read: Callable[[float], bytes], write: Callable[[bytes], None], say: Callable[[str], None]
-    ) -> None:
-        self._read, self._write, self._say, self._seen = read, write, say, b""
+    def __init__(self, read: Callable[[float], bytes], write: Callable[[bytes], None]) -> None:
+        self._read, self._write, self._seen = read, write, b""
 
     def log_in(self, user: str, password: str | None) -> None:
         """Get to a shell. Raises ``BadInput`` for a password that is missing or wrong, ``DeviceFailed`` for silence."""
@@ -323,11 +325,6 @@ class _Console:
     def _listen(self, seconds: float) -> bytes:
         self._seen = (self._seen + self._read(seconds))[-8192:]
         return self._seen
-
-
-def _beyond(progress: Progress, at: int, size: int, total: int) -> Progress:
-    """Blocks of one piece as bytes of the whole."""
-    return lambda there, blocks: progress(at + size * there // blocks, total)
 
 
 def _program() -> bytes:

@@ -190,9 +190,9 @@ def test_a_mounted_boot_partition_and_one_with_a_first_run_of_another(owner, tmp
 
 def test_what_came_out_different_is_seen(owner, tmp_path, monkeypatch):
     (tmp_path / "cmdline.txt").write_text("root=/dev/x\n")
-    real = sd_card.Folder.write
+    real = sd_card._Folder.write
     monkeypatch.setattr(
-        sd_card.Folder, "write", lambda self, files, **more: real(self, {n: d[:-1] for n, d in files.items()}, **more)
+        sd_card._Folder, "write", lambda self, files, **more: real(self, {n: d[:-1] for n, d in files.items()}, **more)
     )
     with pytest.raises(DeviceFailed, match="came out different"):
         write(owner, f"dir:{tmp_path}")
