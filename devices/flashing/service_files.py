@@ -63,7 +63,7 @@ def update_files(root: str, place: str, *, python: str = "/usr/bin/python3", dev
     if not _UPDATES.fullmatch(place):
         raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as --update-from; got {place!r}.")
     words = {"@ROOT@": root, "@PYTHON@": python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
-    return {UNIT_FOLDER + name: _filled(name, words) for name in (UPDATE, TIMER)}
+    return {UNIT_FOLDER + name: filled(name, words) for name in (UPDATE, TIMER)}
 
 
 def user_commands(service: Service) -> dict[str, list[str]]:
@@ -101,7 +101,7 @@ def files(root: str, source: str | None, sinks: Sequence[str], profile: Profile,
     words["@NAMESPACE@"] = "no" if hears_of_usb(device) else "yes"
     words["@GROUP@"] = " ".join(dict.fromkeys(groups))
     settings = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
-    return {CONFIG: settings} | {UNIT_FOLDER + name: _filled(name, words, dict.fromkeys(devices)) for name in UNITS}
+    return {CONFIG: settings} | {UNIT_FOLDER + name: filled(name, words, dict.fromkeys(devices)) for name in UNITS}
 
 
 def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
@@ -123,7 +123,8 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
     )
 
 
-def _filled(name: str, words: Mapping[str, str], devices: Iterable[str] = ()) -> bytes:
+def filled(name: str, words: Mapping[str, str], devices: Iterable[str] = ()) -> bytes:
+    """The unit ``name`` with its words replaced, without comments; a line with @DEVICE@ is repeated for each device."""
     text = (Path(__file__).parent / "units" / name).read_text()
     lines = []
     for line in text.splitlines():

@@ -10,7 +10,8 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from edgeveil.devices.flashing.records import Wheels
 from edgeveil.devices.profiles import Install, Profile
@@ -24,7 +25,6 @@ _PLATFORMS = {
     "armv7l": ("manylinux_2_{}_armv7l", "manylinux2014_armv7l", "linux_armv7l"),
     "x86_64": ("manylinux_2_{}_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64", "linux_x86_64"),
 }
-_WHEEL = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)-(?:\d[^-]*-)?[^-]+-[^-]+-(?P<platform>[^-]+)\.whl")
 
 
 def collect(
@@ -38,11 +38,10 @@ def collect(
 ) -> Wheels:
     """Get wheels for the profile's board into the folder ``out``: those of its recipe, or of ``requirements``.
 
-    pip chooses them for the board's Python (``python``: another one of the profile's), processor and C library; what
-    they depend on is not followed, so that nothing rides along: name all that is needed. ``find_links``: a folder of
-    wheels that only a vendor offers, and ``pins``, the SHA-256 of each that may be taken from there. Writes
-    ``site.zip``, all of them unpacked, and ``site.json`` with each wheel's hash. Raises ``BadInput`` where there is no
-    such wheel, or one of a folder without its pin.
+    pip chooses them for the board's processor, C library and Python (``python`` names another one of the profile's).
+    Dependencies are not followed: name every package that is needed. ``find_links`` is a folder of wheels that only a
+    vendor offers, and ``pins`` the SHA-256 of each that may be taken from there. Writes ``site.zip``, all of them
+    unpacked, and ``site.json`` with each wheel's hash. Raises ``BadInput`` for a missing wheel, or one without its pin.
     """
     recipe = profile.recipe(python) if not requirements else Install(python=python or profile.python)
     requirements = requirements or recipe.packages
@@ -60,8 +59,8 @@ def collect(
             "name": f"site-{digest(archive)[:16]}",
             "architecture": profile.architecture,
             "python": recipe.python,
-            "glibc": _glibc(wheels),
-            "interpreters": dict(_name_and_version(wheel) for wheel in wheels),
+            "glibc": _oldest_glibc(wheels),
+            "interpreters": _versions(wheels),
             "sha256": digest(archive),
             "wheels": {wheel.name: digest(wheel.read_bytes()) for wheel in wheels},
         }
@@ -71,7 +70,7 @@ def collect(
 
 
 def open_wheels(folder: Path) -> Wheels:
-    """What ``collect`` made, its archive included. Raises ``BadInput`` where the two files do not go together."""
+    """The result of ``collect``, with its archive. Raises ``BadInput`` if the two files do not match."""
     try:
         document = json.loads((folder / SITE_FILE).read_text())
         archive = (folder / ARCHIVE).read_bytes()
@@ -86,7 +85,7 @@ def open_wheels(folder: Path) -> Wheels:
 
 
 def _check_pins(wheels: list[Path], pins: Sequence[str]) -> None:
-    """A wheel that comes from no index is taken by its SHA-256 alone, which the user compares with its vendor's."""
+    """A wheel that is not from an index needs its SHA-256, which the user compares with the vendor's."""
     for wheel in wheels:
         found = digest(wheel.read_bytes())
         if found not in {pin.lower() for pin in pins}:
@@ -146,7 +145,7 @@ def _pack(wheels: list[Path], place: Path) -> bytes:
 
 
 def _unpacked_path(name: str) -> str:
-    """Where a wheel's file goes: what is below ``*.data/purelib`` or ``platlib`` belongs beside the packages."""
+    """Where a wheel's file goes: what is below ``*.data/purelib`` or ``platlib`` belongs next to the packages."""
     parts = name.split("/")
     if parts[0].endswith(".data") and len(parts) > 2:
         return "/".join(parts[2:])
@@ -155,20 +154,21 @@ def _unpacked_path(name: str) -> str:
     return name
 
 
-def _name_and_version(wheel: Path) -> tuple[str, str]:
-    match = _WHEEL.fullmatch(wheel.name)
-    if match is None:
-        raise BadInput(f"{wheel.name} is not named as a wheel is.")
-    return match["name"].replace("_", "-").lower(), match["version"]
+def _versions(wheels: list[Path]) -> dict[str, str]:
+    try:
+        parsed = [parse_wheel_filename(wheel.name) for wheel in wheels]
+    except InvalidWheelFilename as error:
+        raise BadInput(f"{error}. Use wheels with a valid file name.") from None
+    return {name: str(version) for name, version, _, _ in parsed}
 
 
-def _glibc(wheels: list[Path]) -> str | None:
-    """The least C library that all of them run on, as their names say."""
-    needed: list[Any] = []
+def _oldest_glibc(wheels: list[Path]) -> str | None:
+    """The oldest C library that all of them run on, from their names."""
+    needed = []
     for wheel in wheels:
-        match = _WHEEL.fullmatch(wheel.name)
-        minors = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", match["platform"])] if match else []
-        minors += [17] if match and "manylinux2014" in match["platform"] else []
+        platforms = [tag.platform for tag in parse_wheel_filename(wheel.name)[3]]
+        minors = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", " ".join(platforms))]
+        minors += [17 for platform in platforms if platform.startswith("manylinux2014")]
         if minors:
             needed.append(min(minors))
     return f"2.{max(needed)}" if needed else None

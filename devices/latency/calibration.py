@@ -17,7 +17,8 @@ from edgeveil.edge_runtime.errors import BadInput
 
 _TABLE = Path(__file__).parent / "published.csv"
 _SAME = {"resnet50_v1": "resnet50"}  # one network under two names: leaving it out must leave out both
-BENCH_SCHEMAS = (2, 3)  # what is read of them is the same in both
+BENCH_SCHEMAS = (2, 3)  # the keys used here are the same in both
+_PRECISIONS = {"float32": "fp32", "float16": "fp16"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,12 @@ def _row(line: Mapping[str, str]) -> Row:
     )
 
 
+def precision_of(artefact: str) -> str:
+    """The precision of an artefact as rows spell it: fp32 of ``onnx-float32``."""
+    name = artefact.split("-")[1]
+    return _PRECISIONS.get(name, name)
+
+
 def measured(paths: Iterable[Path]) -> list[Row]:
     """One's own results, files that ``edgeveil-edge bench --json`` wrote. Raises ``BadInput`` for what is not one.
 
@@ -118,10 +125,9 @@ def measured(paths: Iterable[Path]) -> list[Row]:
 
 def _of_result(document: Mapping[str, Any], path: Path) -> Row:
     place = document["machine"]["board"] or document["machine"]["processor"] or document["machine"]["architecture"]
-    precision = document["artefact"].split("-")[1]
     return Row(
         group=f"{place}/{document['backend']}",
-        precision={"float32": "fp32", "float16": "fp16"}.get(precision, precision),
+        precision=precision_of(document["artefact"]),
         model=document["bundle"]["name"],
         input="x".join(str(n) for n in document["input_shape"]),
         latency_ms=float(document["latency_ms"]["p50"]),

@@ -83,19 +83,3 @@ def already_sent(transport: Transport, part: str, data: bytes) -> int:
     """How many bytes of ``data`` the unfinished upload ``part`` on the board has; 0 where it has other bytes."""
     size, there = read_back(transport, part)
     return size if size <= len(data) and there == digest(data[:size]) else 0
-
-
-PIECE = 64 * 1024  # bytes that are requested again after a lost connection
-
-
-def fetch(transport: Transport, path: str) -> bytes:
-    """The bytes of the file at ``path`` on the board. Raises ``DeviceFailed`` if it changed or is missing."""
-    size, sha = read_back(transport, path)
-    pieces = []
-    for number in range(-(-size // PIECE)):
-        command = ["dd", f"if={path}", f"bs={PIECE}", f"skip={number}", "count=1"]
-        pieces.append(check(transport.run(command), f"Reading {path}"))
-    data = b"".join(pieces)
-    if not sha or (len(data), digest(data)) != (size, sha):
-        raise DeviceFailed(f"{path} is not there, or changed while it was fetched from {transport.name}. Try again.")
-    return data
