@@ -74,9 +74,10 @@ def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
             "edgeveil trust add it and send the board the new trust file.",
         )
     if bundle.audience not in ("", trust.audience):
+        own = repr(trust.audience) if trust.audience else "none"
         raise Refused(
             "other-audience",
-            f"The bundle is for the audience {bundle.audience!r}; this board has {trust.audience!r}. Seal it for "
+            f"The bundle is for the audience {bundle.audience!r}; this board has {own}. Seal it for "
             "this board's audience.",
         )
     if bundle.security_version < trust.security_version:

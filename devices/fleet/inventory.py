@@ -38,18 +38,18 @@ _Name = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "letters, di
 
 
 class _Options(Table):
-    profile: Text | None = Field(None, description="a profile's name or TOML file")
-    trust: Text | None = Field(None, description="the folder of edgeveil trust init")
-    source: Text | None = Field(None, description="what the board perturbs, such as camera:0")
-    sink: Texts = Field((), description="a list of places, such as mqtts://broker/hall")
-    device: Text | None = Field(None, description="what runs the model: cpu, edgetpu, ...")
-    wheels: Text | None = Field(None, description="a folder of edgeveil wheels")
-    service: bool = Field(Wanted.service, description="true or false")
-    frames: int = Field(Wanted.frames, ge=1, description="a number of frames, from 1")
-    root: Text = Field(Connection.root, description="EdgeVeil's folder on the board")
-    identity: Text | None = Field(None, description="a private key file")
-    known_hosts: Text | None = Field(None, description="a file of host keys")
-    password_file: Text | None = Field(None, description="a file that holds a password")
+    profile: Text | None = Field(default=None, description="a profile's name or TOML file")
+    trust: Text | None = Field(default=None, description="the folder of edgeveil trust init")
+    source: Text | None = Field(default=None, description="what the board perturbs, such as camera:0")
+    sink: Texts = Field(default=(), description="a list of places, such as mqtts://broker/hall")
+    device: Text | None = Field(default=None, description="what runs the model: cpu, edgetpu, ...")
+    wheels: Text | None = Field(default=None, description="a folder of edgeveil wheels")
+    service: bool = Field(default=Wanted.service, description="true or false")
+    frames: int = Field(default=Wanted.frames, ge=1, description="a number of frames, from 1")
+    root: Text = Field(default=Connection.root, description="EdgeVeil's folder on the board")
+    identity: Text | None = Field(default=None, description="a private key file")
+    known_hosts: Text | None = Field(default=None, description="a file of host keys")
+    password_file: Text | None = Field(default=None, description="a file that holds a password")
 
 
 class _Board(_Options):
@@ -58,9 +58,9 @@ class _Board(_Options):
 
 
 class _File(Table):
-    parallel: int = Field(4, ge=1, description="a number of boards, from 1")
-    most_failures: int = Field(0, ge=0, description="a number of boards, from 0")
-    canary: Text | None = Field(None, description="the name of a board")
+    parallel: int = Field(default=4, ge=1, description="a number of boards, from 1")
+    most_failures: int = Field(default=0, ge=0, description="a number of boards, from 0")
+    canary: Text | None = Field(default=None, description="the name of a board")
     all: _Options = _Options()
     board: Annotated[tuple[_Board, ...], Field(strict=False, min_length=1)]
 

@@ -1,7 +1,7 @@
-"""What others, and one's own boards, measured: the rows that carry an estimate.
+"""Measured latencies, published and of your own boards: the rows that an estimate is based on.
 
-``published.csv`` was written by ``scripts/reproduce/estimator/count.py``; docs/reference/benchmarks.md says what its
-columns mean, and which traps are in it.
+``published.csv`` was written by ``scripts/reproduce/estimator/count.py``; docs/reference/benchmarks.md explains its
+columns and their pitfalls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Row:
     depthwise_macs: float
     parameters: float
     input_values: float
-    threads: float  # 0 where that is no question
+    threads: float  # 0 where it does not apply
     source: str
     cost_from: str
     usb: str = ""  # "2" or "3" where the accelerator is on USB
@@ -53,7 +53,7 @@ class Row:
 
 
 def published(path: Path = _TABLE) -> list[Row]:
-    """The rows that have a latency and MACs, in the file's order. Raises ``BadInput`` for a table that is none."""
+    """The rows that have a latency and MACs, in the file's order. Raises ``BadInput`` for an invalid table."""
     rows = []
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -72,7 +72,7 @@ def published(path: Path = _TABLE) -> list[Row]:
 
 def _row(line: Mapping[str, str]) -> Row:
     cpu = line["runtime"] in ("tflite", "ncnn", "tensorflow", "framework", "tf-trt")
-    default = 4.0 if cpu else 0.0  # these boards have four cores; sources that leave it out used all of them
+    default = 4.0 if cpu else 0.0  # these boards have four cores; sources that do not name the threads used all of them
     note = line["note"] + line["published_device"]
     return Row(
         group=f"{line['device']}/{line['runtime']}",
@@ -99,10 +99,10 @@ def precision_of(artefact: str) -> str:
 
 
 def measured(paths: Iterable[Path]) -> list[Row]:
-    """One's own results, files that ``edgeveil-edge bench --json`` wrote. Raises ``BadInput`` for what is not one.
+    """Your own results, as files of ``edgeveil-edge bench --json``. Raises ``BadInput`` for any other file.
 
-    The group is the board as it calls itself, or the processor, and the backend. A result that is INVALID is refused:
-    it was not to be quoted.
+    The group is the name of the board, or of its processor, and the backend. An INVALID result is refused: it must not
+    be quoted.
     """
     rows = []
     for path in paths:
@@ -118,7 +118,9 @@ def measured(paths: Iterable[Path]) -> list[Row]:
         if document["verdict"] != "VALID":
             raise BadInput(f"{path} is INVALID ({'; '.join(document['reasons'])}); measure again before it counts.")
         if not document["macs"]:
-            raise BadInput(f"{path} is of a pipeline without networks: it says nothing about other networks.")
+            raise BadInput(
+                f"{path} is of a pipeline without networks, so it cannot be used for other networks. Leave it out."
+            )
         rows.append(_of_result(document, path))
     return rows
 

@@ -148,7 +148,7 @@ def for_profile(
     ``networks`` is by artefact name. Raises ``BadInput`` where the profile has no rows to lean on, or the bundle
     nothing for it.
     """
-    places = [(c.group, c.artefact, c.precision, c.range_only) for c in profile.calibration]
+    places = [(c.group, c.artefact, c.precision, bool(c.range_only)) for c in profile.calibration]
     places += [
         (group, artefact, precision_of(artefact), False)
         for group in dict.fromkeys(row.group for row in own)

@@ -1,6 +1,6 @@
-"""Facts of boards, one TOML file each: which artefacts a board wants, what runs them there, what it cannot read.
+"""Facts of boards, one TOML file each: the artefacts that a board runs, its interpreters, and their limits.
 
-``load("jetson-nano")`` reads a profile that ships with EdgeVeil; ``load("my-board.toml")`` reads one's own.
+``load("jetson-nano")`` reads a profile that ships with EdgeVeil; ``load("my-board.toml")`` reads your own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def names() -> list[str]:
 
 
 def load(name_or_path: str | Path) -> Profile:
-    """The profile of that name, or in that TOML file. Raises ``BadInput`` where there is none or it is not right."""
+    """The profile of that name, or in that TOML file. Raises ``BadInput`` if it is missing or invalid."""
     path = Path(name_or_path)
     if str(name_or_path) in names():
         path = _FOLDER / f"{name_or_path}.toml"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field, model_validator
@@ -32,11 +32,8 @@ def _known_sensors(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-_Artefacts = Annotated[
-    tuple[Literal["tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32"], ...],
-    Field(strict=False, min_length=1),
-    NO_REPEATS,
-]
+_Artefact = Annotated[str, matching("|".join(ARTEFACTS), " | ".join(ARTEFACTS))]
+_Artefacts = Annotated[tuple[_Artefact, ...], Field(strict=False, min_length=1), NO_REPEATS]
 _Version = Annotated[str, matching(r"\d+(\.\d+){0,3}", 'a version such as "3.11"')]
 _User = Annotated[str, matching(r"[a-z_][a-z0-9_-]{0,30}", "the name of a user")]
 _Group = Annotated[str, matching(r"[a-z_][a-z0-9_-]{0,30}", "the name of a group")]
@@ -52,7 +49,7 @@ class Backend(Table):
     ``versions`` limits its version as pip does (``"<2.12"``). ``device`` is the word of --device for ``accelerator``.
     """
 
-    name: Literal["ai-edge-litert", "tflite-runtime", "onnxruntime", "openvino"]
+    name: Annotated[str, matching("|".join(_FORMATS), " | ".join(_FORMATS))]
     versions: Annotated[str, AfterValidator(_limits)]
     artefacts: _Artefacts
     accelerator: Text | None = None
@@ -82,8 +79,8 @@ class Calibration(Table):
 
     group: Annotated[str, matching(r"[a-z0-9-]+/[a-z0-9-]+", 'as "jetson-nano/tensorrt"')]
     artefact: str
-    precision: Literal["int8", "fp16", "fp32"]
-    range_only: int = Field(0, ge=0, le=1)
+    precision: Annotated[str, matching("int8|fp16|fp32", "int8 | fp16 | fp32")]
+    range_only: int = Field(default=0, ge=0, le=1)
 
 
 class Service(Table):
