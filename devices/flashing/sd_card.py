@@ -95,7 +95,7 @@ def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
     _write_and_compare(media, placed)
     _write_and_compare(media, {"/cmdline.txt": changed})
     media.check()
-    return ["a boot partition: host keys and machine id are in the other one, and stay what they are"]
+    return ["a boot partition: host keys and machine id are in the other partition, and stay unchanged"]
 
 
 def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
@@ -111,7 +111,7 @@ def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
     left = [path for path in gone if media.read(path) is not None]
     left += sorted(set(first_boot.units(_TREE)) - set(media.names(wants)))
     if left:
-        raise DeviceFailed(f"{media.name} did not take all that was written: {', '.join(left)}.")
+        raise DeviceFailed(f"{media.name} was not written completely: {', '.join(left)}. Write the card again.")
     media.check()
     return [f"cleared: {', '.join([*gone, *first_boot.EMPTIED])}"]
 
@@ -121,7 +121,9 @@ def _write_and_compare(media: Media, files: dict[str, bytes]) -> None:
     media.write(files)
     for path, data in files.items():
         if media.read(path) != data:
-            raise DeviceFailed(f"{path} came out different in {media.name}: no space, or its disk is bad.")
+            raise DeviceFailed(
+                f"{path} differs from what was written to {media.name}: it has no space, or its disk is bad."
+            )
 
 
 class _Folder:
@@ -166,10 +168,10 @@ class _Folder:
         """It was checked when it was mounted."""
 
     def _place(self, path: str) -> Path:
-        """A path of the card on this machine: a link there that leads out of it is not followed."""
+        """A path of the card on this machine. A link that leads out of the card is refused."""
         place = self._folder / path.lstrip("/")
         if not place.parent.resolve().is_relative_to(self._folder):
-            raise BadInput(f"{path} leads out of {self.name}, through a link. That is no card to write to.")
+            raise BadInput(f"{path} leads out of {self.name} through a link. Do not use that card.")
         return place
 
 

@@ -25,7 +25,7 @@ LEAST_NETWORKS = 3
 
 @dataclass(frozen=True)
 class Network:
-    """What an estimate needs to know of an artefact: its cost, and the numbers of one frame that go in."""
+    """What an estimate needs of an artefact: its cost, and the number of input values of a frame."""
 
     name: str
     macs: float
@@ -43,9 +43,9 @@ class Network:
 class Estimate:
     """Frames a second with ``SHARE`` probability between ``fps_low`` and ``fps_high``; or why there is no estimate.
 
-    ``fps`` is None where the profile allows a range alone. ``far`` is how many times outside the MACs of the board's
-    rows the network lies, 1 inside. ``carried_by`` are the rows that weigh most, with their weights. Where a range is
-    ``refused``, ``fps_at_least`` may still be known from a costlier network, ``because`` says which (``at_least``).
+    ``fps`` is None where the profile allows a range alone. ``far`` is the factor by which the network is outside the
+    MACs of the board's rows, 1 inside. ``carried_by`` are the rows with the largest weights. Where a range is
+    ``refused``, ``fps_at_least`` may still be known from a costlier network, which ``because`` names (``at_least``).
     """
 
     group: str
@@ -71,7 +71,7 @@ class Estimate:
 def estimate(
     network: Network, group: str, precision: str, model: Regression, *, artefact: str = "", range_only: bool = False
 ) -> Estimate:
-    """What ``network`` does on ``group`` at ``precision``, from a fitted ``model``."""
+    """The estimate for ``network`` on ``group`` at ``precision``, from a fitted ``model``."""
     there = [row for row in model.rows if row.group == group]
     networks = len({row.model for row in there})
     # The runtime uses one thread by default.
@@ -116,9 +116,9 @@ def _fitted(rows: tuple[Row, ...]) -> Regression:
 def at_least(row: Row, model: Regression) -> tuple[float, str] | None:
     """Frames a second that ``row``'s network reaches with 9 in 10, because a network measured there costs more.
 
-    More in every respect that is known: MACs, depthwise ones among them, parameters and input. It takes no longer then,
-    as long as its operations run where that network's do; so the slow end of that network's range is a bound, however
-    much smaller this one is. The tightest of all such bounds with the row that it stands on, or None.
+    It costs more in MACs, depthwise MACs, parameters and input. This network then takes no longer, if its operations
+    run on the same unit; so the slow end of the other network's range is a bound, however much smaller this one is.
+    Returns the tightest bound and the row that it is based on, or None.
     """
     found: tuple[float, Row] | None = None
     for other in model.rows:
@@ -143,10 +143,10 @@ def _costs_more(other: Row, row: Row) -> bool:
 def for_profile(
     networks: dict[str, Network], profile: Profile, rows: Sequence[Row], own: Sequence[Row] = ()
 ) -> list[Estimate]:
-    """An estimate, or a refusal, for each artefact and each board of a profile, and for each board of one's own rows.
+    """An estimate, or a refusal, for each artefact and each board of a profile, and for each board of your own rows.
 
-    ``networks`` is by artefact name. Raises ``BadInput`` where the profile has no rows to lean on, or the bundle
-    nothing for it.
+    ``networks`` is by artefact name. Raises ``BadInput`` if the profile has no rows, or the bundle no
+    artefact for it.
     """
     places = [(c.group, c.artefact, c.precision, bool(c.range_only)) for c in profile.calibration]
     places += [

@@ -194,7 +194,7 @@ def test_what_came_out_different_is_seen(owner, tmp_path, monkeypatch):
     monkeypatch.setattr(
         sd_card._Folder, "write", lambda self, files, **more: real(self, {n: d[:-1] for n, d in files.items()}, **more)
     )
-    with pytest.raises(DeviceFailed, match="came out different"):
+    with pytest.raises(DeviceFailed, match="differs from what was written"):
         write(owner, f"dir:{tmp_path}")
     assert (tmp_path / "cmdline.txt").read_text() == "root=/dev/x\n"
 
