@@ -226,7 +226,7 @@ def test_the_board_flashes_itself_when_it_comes_up(owner, root_tree, tmp_path):
     data[-9] ^= 1
     good = (kept / "bundle.veil").read_bytes()
     (kept / "bundle.veil").write_bytes(data)
-    assert b"make the card again" in booted(kept).stderr
+    assert b"write the card again" in booted(kept).stderr
     (kept / "bundle.veil").write_bytes(good)
     (root / "trust" / "root.pub").write_text(public_key_line(bundles.trusted(bundles.STRANGER)))
     assert b"another root key" in booted(kept).stderr
