@@ -15,10 +15,10 @@ from edgeveil.trainer.runs.log import Log
 
 @dataclass(frozen=True)
 class Goal:
-    """What x' must keep and hide: D_y and D_z, which read it, and the recipe's limits.
+    """What x' must keep and hide: the classifiers D_y and D_z, and the recipe's limits.
 
-    ``target`` and ``sensitive`` are Keras models from the unit cube to logits, None for kinds that ask neither.
-    ``classifiers`` says how the two were trained, for a kind that trains a classifier of its own.
+    ``target`` and ``sensitive`` are Keras models from the unit cube to logits, None for kinds that use neither.
+    ``classifiers`` are the settings of their training, for a kind that trains a classifier of its own.
     """
 
     limits: Limits
@@ -28,15 +28,14 @@ class Goal:
 
 
 class Fit(Protocol):
-    """Trains one kind of perturber. A kind names the arguments that it uses and takes the others as ``**_``."""
+    """Trains one kind of perturber. A kind names the arguments that it uses and accepts the others as ``**_``."""
 
     def __call__(
         self, section: Any, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
     ) -> FittedPerturber:
-        """Fit what ``section``, the kind's own model of ``[perturber]``, says to ``dataset`` (``for_training()``).
+        """Fit the perturber of ``section``, the kind's model of ``[perturber]``, to ``dataset`` (``for_training()``).
 
-        Everything random comes from ``rng``. ``budget`` bounds the training, which goes on from the checkpoints that
-        ``log`` has. Raises ``BadInput`` where section and data do not go together, ``LimitNotMet`` where training
-        diverges.
+        Everything random comes from ``rng``. ``budget`` bounds the training, which resumes from the checkpoints of
+        ``log``. Raises ``BadInput`` where section and data do not fit, ``LimitNotMet`` where training diverges.
         """
         ...
