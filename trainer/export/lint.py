@@ -1,8 +1,8 @@
 """The lint: whether a board can run a file, read from the file itself.
 
-A converter does not say when it falls back to float, when it picks a newer version of an operation than the board
-knows, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the
-operation, the tensor, the rule and the cure, and any finding refuses the export.
+A converter gives no error when it falls back to float, when it picks a newer version of an operation than the board
+has, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the rule,
+the operation, the tensor and the cure, and any finding refuses the export.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgeveil.trainer.graphs.graph import Graph, Op, Tensor
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a board could not run, or would run wrongly."""
+    """A part of a file that a board cannot run, or would run wrongly."""
 
     rule: str
     op: str
@@ -26,13 +26,13 @@ class Finding:
     cure: str
 
     def text(self) -> str:
-        """One line for people."""
+        """One line, for a terminal."""
         where = ", ".join(part for part in (f"operation {self.op}" if self.op else "", self.tensor) if part)
         return f"{self.rule}: {where}: {self.problem}. Cure: {self.cure}."
 
 
 def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[Finding]:
-    """What is wrong with an artefact of that precision (``"int8"``), for every board and then for that one."""
+    """The findings about an artefact of that precision (``"int8"``), for every board and then for that one."""
     findings = [*_fixed_sizes(graph), *_pure(graph)]
     if graph.format == "tflite":
         findings += _one_subgraph(graph) + _one_scale_per_dense(graph)
@@ -49,7 +49,7 @@ def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[F
 
 
 def refuse(failures: Sequence[tuple[str, str, str | None, list[Finding]]]) -> None:
-    """Raise ``BadInput`` that says it all, where there are findings: (artefact, model, board or None, findings)."""
+    """Raise ``BadInput`` with all findings, if there are any: (artefact, model, board or None, findings)."""
     lines = []
     for artefact, model, board, findings in failures:
         if findings:
@@ -109,7 +109,7 @@ def _pure(graph: Graph) -> list[Finding]:
             problem = f"{op.kind} is no built-in operation of TFLite"
             found.append(Finding("built-in", op.name, out, problem, _cure(op)))
         if op.domain not in ("", "ai.onnx"):
-            problem = f"{op.kind} is of the domain {op.domain}, which ONNX itself does not define"
+            problem = f"{op.kind} is of the domain {op.domain}, which is not ONNX's own"
             found.append(Finding("built-in", op.name, out, problem, _cure(op)))
     return found
 
@@ -149,7 +149,7 @@ def _no_float_in_tflite(graph: Graph) -> list[Finding]:
 
 
 def _no_float_in_onnx(graph: Graph) -> list[Finding]:
-    """QDQ: every product reads numbers that were int8, and every result is quantised again."""
+    """QDQ: every product reads values that were int8, and every result is quantised again."""
     makers, found = graph.makers(), []
     for op in graph.ops:
         if op.kind not in ("Conv", "ConvTranspose", "MatMul", "Gemm"):

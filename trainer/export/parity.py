@@ -21,7 +21,7 @@ def compare(
 ) -> dict[str, Any]:
     """One row of the parity table from the outputs (n, ...) of both.
 
-    ``max_abs`` and ``mean_abs`` are in units of x', or of the code where no frame leaves, ``max_abs_unit`` and
+    ``max_abs`` and ``mean_abs`` are in units of x', or of the code where no frame is sent, ``max_abs_unit`` and
     ``mean_abs_unit`` in the unit cube; ``target_agreement`` is the share of samples whose arg max of D_y (``target``,
     a Keras model from the unit cube to logits) is the same, ``label_agreement`` that of a label output, null where
     there is none.
@@ -51,6 +51,6 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         agreement = f"D_y agrees on {100 * row['target_agreement']:.1f} %" if "target_agreement" in row else ""
         off = f"off by at most {row['max_abs']:g}, {row['mean_abs']:.3g} on average" if "max_abs" in row else ""
-        on = f"({row['frames']} validation readings, {row['backend']})"
+        on = f"({row['frames']} validation samples, {row['backend']})"
         lines.append(f"  {row['artefact']:16} {off}; {agreement} {on}")
     return "\n".join(lines)
