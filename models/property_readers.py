@@ -6,17 +6,16 @@ They train in seconds, many in one audit, and are the same for every kind of dat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+import keras
 
 
-def reader(shape: tuple[int, ...], outputs: Mapping[str, int], *, width: int = 16) -> Any:
+def reader(shape: tuple[int, ...], outputs: Mapping[str, int], *, width: int = 16) -> keras.Model:
     """A Keras model from samples (batch, *shape) to ``outputs``: units by name, all of them linear.
 
     Images go through two strided 3 x 3 convolutions of ``width`` and twice as many channels, vectors through a layer of
     eight times ``width``; then all outputs share 64 units.
     """
-    import keras
-
     x = h = keras.Input(shape, name="reading")
     if len(shape) == 3:
         for channels in (width, 2 * width):

@@ -28,18 +28,16 @@ def compare(
     """
     row: dict[str, Any] = {"frames": len(next(iter(keras.values())))}
     names = {output["kind"]: output["name"] for output in fitted.outputs}
-    if "frame" in names:
-        ours, theirs = artefact[names["frame"]], keras[names["frame"]]
+    compared = names.get("frame", names.get("code"))
+    if compared:
+        ours, theirs = artefact[compared], keras[compared]
         difference = np.abs(ours.astype(np.float64) - theirs)
-        unit = difference / dataset.input.span
         row |= {"max_abs": float(difference.max()), "mean_abs": float(difference.mean())}
+    if "frame" in names:
+        unit = difference / dataset.input.span
         row |= {"max_abs_unit": float(unit.max()), "mean_abs_unit": float(unit.mean())}
         labels = [predict(target, dataset.unit(x)).argmax(axis=1) for x in (ours, theirs)]
         row["target_agreement"] = float((labels[0] == labels[1]).mean())
-    elif "code" in names:
-        ours, theirs = artefact[names["code"]], keras[names["code"]]
-        difference = np.abs(ours.astype(np.float64) - theirs)
-        row |= {"max_abs": float(difference.max()), "mean_abs": float(difference.mean())}
     label = names.get("label")
     row["label_agreement"] = float((artefact[label] == keras[label]).mean()) if label else None
     return row

@@ -24,7 +24,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.graphs.graph import Graph, Op, Tensor
 from edgeveil.trainer.graphs.macs import PRODUCTS, Cost, graph_macs, keras_macs
-from edgeveil.trainer.graphs.read import read
+from edgeveil.trainer.graphs.read import read, read_keras
 
 _IN_PLACE = {
     *("BatchNormalization", "Activation", "ReLU", "LeakyReLU", "Dropout", "Reshape", "Flatten", "GaussianNoise"),
@@ -73,15 +73,7 @@ def keras_cost(model: Any) -> FullCost:
 def model_file_cost(path: Any) -> FullCost:
     """The cost of a .tflite, .onnx or .keras file by its name. Raises ``BadInput`` where it is none of these."""
     if path.suffix == ".keras":
-        import keras
-
-        import edgeveil.models.layers  # noqa: F401  its layers are registered with Keras
-
-        try:
-            return keras_cost(keras.saving.load_model(path, compile=False))
-        except (OSError, ValueError, TypeError) as error:
-            first = (str(error).strip().splitlines() or ["no message"])[0]
-            raise BadInput(f"{path} was expected to be a Keras model, and cannot be loaded: {first[:200]}.") from None
+        return keras_cost(read_keras(path))
     file_format = {".tflite": "tflite", ".onnx": "onnx"}.get(path.suffix)
     if file_format is None:
         raise BadInput(f"A .tflite, .onnx, .keras or .veil file was expected; got {path}.")

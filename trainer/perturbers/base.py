@@ -1,4 +1,4 @@
-"""The interface of every kind of perturber: a function ``fit`` in a module of its own."""
+"""The interface of every kind of perturber, a function ``fit`` in a module of its own, and the stages of a network."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.recipe.schema import Budget, Classifiers, Limits
-from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
 
 
@@ -39,3 +39,27 @@ class Fit(Protocol):
         ``log``. Raises ``BadInput`` where section and data do not fit, ``LimitNotMet`` where training diverges.
         """
         ...
+
+
+def as_perturber(
+    spec: InputSpec, network: Any, *, kind: str, model: str = "generator", identity_allowed: bool = False
+) -> FittedPerturber:
+    """A network from u to ``output`` as a perturber: preprocess, draw noise if it takes any, run, back to raw samples.
+
+    The network's first input is u, a second one uniform noise. An output ``code`` becomes the tensor ``c``.
+    """
+    first, *noise = network.inputs
+    inputs, draws = {first.name: "u"}, []
+    for drawn in noise:
+        inputs[drawn.name] = "noise"
+        draws.append({"stage": "draw", "distribution": "uniform", "output": "noise", "shape": [int(drawn.shape[1])]})
+    outputs = {"output": "v"} | ({"code": "c"} if "code" in network.output_names else {})
+    artefact = {"stage": "artefact", "model": model, "inputs": inputs, "outputs": outputs}
+    return FittedPerturber(
+        kind=kind,
+        input=spec,
+        stages=(preprocess_stage(spec), *draws, artefact, output_stage(spec)),
+        outputs=(frame_output(spec),),
+        models={model: network},
+        identity_allowed=identity_allowed,
+    )

@@ -16,6 +16,7 @@ from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook.channel import donors_within
+from edgeveil.trainer.perturbers.codebook.stages import draw_stage
 from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
 from edgeveil.trainer.recipe.perturber import LabelOnly
 from edgeveil.trainer.recipe.schema import Budget
@@ -83,7 +84,7 @@ def as_donor(
         "pictures": dataset.unit(part.x[np.concatenate(rows)]),
         "donors": donors_within(len(dataset.y_names), donors),
     }
-    draw = {"stage": "draw", "distribution": "channel", "input": "label", "table": "donors", "output": "donor"}
+    draw = draw_stage("label", "donors", "donor")
     row = {"stage": "synthesis", "op": "row", "input": "donor", "table": "pictures", "output": "v"}
     return replace(_assemble(dataset, model, (draw, row), tables), substituted=True)
 

@@ -17,13 +17,9 @@ import numpy as np
 from edgeveil.edge_runtime.pipeline.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.perturbers import adversarial_score
-from edgeveil.trainer.perturbers.base import Goal
+from edgeveil.trainer.perturbers import adversarial_score, prgan
+from edgeveil.trainer.perturbers.base import Goal, as_perturber
 from edgeveil.trainer.perturbers.prgan import (
-    adam,
-    as_perturber,
-    build_discriminator,
-    build_generator,
     descend,
     hinge_loss,
     mean_losses,
@@ -36,7 +32,6 @@ from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from edgeveil.trainer.training.epochs import Judged, run_epochs
-from edgeveil.trainer.training.straight_through import identity, straight_through
 
 
 @dataclass(frozen=True)
@@ -59,21 +54,14 @@ class Adversary:
 
 
 @dataclass(frozen=True)
-class Networks:
-    """The generator, its discriminator and adversaries with their optimisers, and D_y, which is not trained."""
+class Networks(prgan.Networks):
+    """PR-GAN's networks and the adversaries, with their optimisers."""
 
-    generator: Any
-    discriminator: Any
     adversaries: Sequence[Adversary]
-    target: Any
-    generator_optimizer: Any
-    discriminator_optimizer: Any
-    sent: Callable[[Any], Any]
 
     def trained(self) -> dict[str, Any]:
         """All that a checkpoint must hold."""
-        names = ("generator", "discriminator", "generator_optimizer", "discriminator_optimizer")
-        holders = {name: getattr(self, name) for name in names}
+        holders = super().trained()
         for number, adversary in enumerate(self.adversaries):
             holders |= {f"adversary{number}": adversary.model, f"adversary{number}_optimizer": adversary.optimizer}
         return holders
@@ -89,7 +77,7 @@ def fit(
     import tensorflow as tf
 
     seed = int(rng.integers(2**31))
-    networks = build(dataset, section, goal.target, seed=seed)
+    networks = build(dataset, section, goal.target, goal.sensitive, seed=seed)
     to_fit, to_choose = fit_and_validation(dataset, "perturber")
     u, y, z = dataset.unit(to_fit.x), tf.constant(to_fit.y, tf.int32), tf.constant(to_fit.z, tf.int32)
     u_all, chosen_u = tf.constant(u), dataset.unit(to_choose.x)
@@ -118,9 +106,14 @@ def fit(
         draw = np.random.default_rng([seed, number, 1])
         sent = dataset.as_sent(generate(networks.generator, chosen_u, section.noise, draw))
         found = score_checkpoint(
-            chosen_u, sent, to_choose.y, to_choose.z, theta=dataset.theta, target=networks.target,
-            sensitive=goal.sensitive,
-        )  # fmt: skip
+            chosen_u,
+            sent,
+            to_choose.y,
+            to_choose.z,
+            theta=dataset.theta,
+            target=networks.target,
+            sensitive=networks.sensitive,
+        )
         measured = found.as_dict()
         shown = {"acc_y": found.target_accuracy, "distance": found.distance}
         if number % section.judge_every and number != budget.epochs:
@@ -137,31 +130,20 @@ def fit(
     return as_perturber(dataset.input, networks.generator, kind="minimax")
 
 
-def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Networks:
+def build(dataset: Dataset, section: Minimax, target: Any, sensitive: Any, *, seed: int) -> Networks:
     """All networks for samples of ``dataset``. Raises ``BadInput`` where the generator does not fit them."""
     import keras
 
     from edgeveil.models import adversaries
 
-    keras.utils.set_random_seed(seed)
-    spec = dataset.input
-    generator = build_generator(spec, section.generator, noise=section.noise)
-    discriminator = build_discriminator(spec)
+    made = prgan.build(dataset.input, section, target, sensitive, seed=seed, noise=section.noise)
     learning = []
-    for make in adversaries.adversaries(spec.shape, len(dataset.z_names)):
+    for make in adversaries.adversaries(dataset.input.shape, len(dataset.z_names)):
         model = make()
         optimizer = keras.optimizers.Adam(section.adversary_learning_rate)
         optimizer.build(model.trainable_variables)
         learning.append(Adversary(make, model, optimizer, [v.numpy() for v in optimizer.variables]))
-    return Networks(
-        generator,
-        discriminator,
-        learning,
-        target,
-        adam(generator, section.learning_rate),
-        adam(discriminator, section.discriminator_learning_rate),
-        straight_through(spec) if section.straight_through else identity,
-    )
+    return Networks(**vars(made), adversaries=learning)
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> Any:

@@ -15,10 +15,10 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.perturbers.base import Goal
-from edgeveil.trainer.recipe.perturber import Generator, PrGan
+from edgeveil.trainer.perturbers.base import Goal, as_perturber
+from edgeveil.trainer.recipe.perturber import Generator, Minimax, PrGan
 from edgeveil.trainer.recipe.schema import Budget
-from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.training.checkpoint_score import score_checkpoint
@@ -85,12 +85,14 @@ def fit(
     return as_perturber(dataset.input, networks.generator, kind=section.kind)
 
 
-def build(spec: InputSpec, section: PrGan, target: Any, sensitive: Any, *, seed: int) -> Networks:
+def build(
+    spec: InputSpec, section: PrGan | Minimax, target: Any, sensitive: Any, *, seed: int, noise: int = 0
+) -> Networks:
     """All networks for samples of ``spec``. Raises ``BadInput`` where the generator does not fit them."""
     import keras
 
     keras.utils.set_random_seed(seed)
-    generator = build_generator(spec, section.generator)
+    generator = build_generator(spec, section.generator, noise=noise)
     discriminator = build_discriminator(spec)
     return Networks(
         generator,
@@ -220,23 +222,6 @@ def hinge_loss(u: Any, made: Any, c: float) -> Any:
     squared = tf.reduce_sum(tf.square(made - u), axis=list(range(1, len(u.shape))))
     # The root has no gradient at 0, where the generator starts.
     return tf.reduce_mean(tf.nn.relu(tf.sqrt(squared + 1e-12) - c))
-
-
-def as_perturber(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
-    """A generator as a perturber: preprocess, draw noise if it takes any, generate, back to raw samples."""
-    image, *noise = generator.inputs
-    inputs, draws = {image.name: "u"}, []
-    for drawn in noise:
-        inputs[drawn.name] = "noise"
-        draws.append({"stage": "draw", "distribution": "uniform", "output": "noise", "shape": [int(drawn.shape[1])]})
-    artefact = {"stage": "artefact", "model": "generator", "inputs": inputs, "outputs": {"output": "v"}}
-    return FittedPerturber(
-        kind=kind,
-        input=spec,
-        stages=(preprocess_stage(spec), *draws, artefact, output_stage(spec)),
-        outputs=(frame_output(spec),),
-        models={"generator": generator},
-    )
 
 
 def mean_losses(steps: list[dict[str, Any]]) -> dict[str, float]:

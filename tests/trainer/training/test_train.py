@@ -12,6 +12,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.perturbers import prgan
+from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import _advice, train
@@ -178,7 +179,7 @@ def test_a_perturber_that_lets_readings_through_is_said_to(allowed, said, finish
     nothing = keras.Model(vector, UnitClip(name="output")(vector))
 
     def fit(_section, dataset, **_):
-        return replace(prgan.as_perturber(dataset.input, nothing, kind="prgan"), identity_allowed=allowed)
+        return replace(as_perturber(dataset.input, nothing, kind="prgan"), identity_allowed=allowed)
 
     monkeypatch.setattr("edgeveil.trainer.train.fit_function", lambda _kind: fit)
     run = train(finished.recipe, tmp_path / "run", classifiers=finished.folder)
