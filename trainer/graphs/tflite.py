@@ -92,8 +92,8 @@ def _ends(model: Any, sub: Any, tensors: list[Tensor]) -> tuple[dict[str, Tensor
         outputs = [signature.Outputs(i) for i in range(signature.OutputsLength())]
         ins, outs = ({end.Name().decode(): tensors[end.TensorIndex()] for end in ends} for ends in (inputs, outputs))
         return ins, outs
-    inputs = (tensors[sub.Inputs(i)] for i in range(sub.InputsLength()))
-    outputs = (tensors[sub.Outputs(i)] for i in range(sub.OutputsLength()))
+    inputs = [tensors[sub.Inputs(i)] for i in range(sub.InputsLength())]
+    outputs = [tensors[sub.Outputs(i)] for i in range(sub.OutputsLength())]
     return {tensor.name: tensor for tensor in inputs}, {tensor.name: tensor for tensor in outputs}
 
 
