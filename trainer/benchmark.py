@@ -56,7 +56,7 @@ def bundle_files(bundle: Any, folder: Path) -> list[dict[str, Any]]:
 def model_file(path: Path) -> dict[str, Any]:
     """One .tflite or .onnx file; raises ``BadInput`` where it is neither, or has open sizes."""
     from edgeveil.trainer.export.manifest_entry import artefact_entry
-    from edgeveil.trainer.graphs.macs import Cost, onnx_macs, tflite_macs
+    from edgeveil.trainer.graphs.macs import graph_macs
     from edgeveil.trainer.graphs.read import read
 
     formats = {".tflite": "tflite", ".onnx": "onnx"}
@@ -74,8 +74,7 @@ def model_file(path: Path) -> dict[str, Any]:
     precision = "int8" if "int8" in dtypes else "float16" if "float16" in dtypes else "float32"
     names = {"inputs": list(graph.inputs), "outputs": list(graph.outputs)}
     entry = artefact_entry(data, graph, file=path.name, precision=precision, max_abs=0, **names)
-    cost: Cost = (tflite_macs if graph.format == "tflite" else onnx_macs)(data)
-    return _file(path.stem, f"{graph.format}-{precision}", path, entry, cost.macs)
+    return _file(path.stem, f"{graph.format}-{precision}", path, entry, graph_macs(graph).macs)
 
 
 def link_packages(folder: Path) -> Path:

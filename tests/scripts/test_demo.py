@@ -18,7 +18,7 @@ TRAINING = (DATA, PROGRESS, VALIDATION)
 EXPORTED = (
     r"digits-[a-z]+: [a-z\d, -]+",
     r"  [a-z\d-]+ +(tflite|onnx)-(int8|float\d\d) +exported[;,] .+",
-    "Beside Keras, in units of x':",
+    "Compared with Keras, in units of x':",
     r"  (tflite|onnx)-\S+ +off by at most .+",
 )
 DEVELOPMENT = r"\*\*\* DEVELOPMENT BUNDLE: .+ \*\*\*"

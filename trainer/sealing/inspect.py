@@ -1,9 +1,9 @@
-"""What a verified bundle is and what its privacy card says, for people and as JSON. Nothing unverified is shown."""
+"""A verified bundle and its privacy card, as text and as JSON. Nothing unverified is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,14 @@ DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have i
 
 @dataclass(frozen=True)
 class View:
-    """A bundle that was verified. ``whole``: show all of it, not only that it is sound."""
+    """A verified bundle. ``whole``: show all of it, not only that it is verified."""
 
     bundle: Bundle
     signer: Key
     whole: bool
 
     def document(self) -> dict[str, Any]:
-        """The same as ``text`` says, as one JSON document."""
+        """The content of ``text``, for JSON."""
         manifest = self.bundle.manifest
         document = {
             "verified": True,
@@ -46,7 +46,7 @@ class View:
         return document
 
     def text(self) -> str:
-        """For a terminal. What comes from the card is shown without control characters."""
+        """For a terminal, without control characters."""
         lines = [*self._head(), *(self._body() if self.whole else [])]
         return "\n".join(_printable(line) for line in lines)
 
@@ -86,7 +86,6 @@ class View:
             yield f"  {member.size:>10}  {member.sha256}  {member.name}"
 
     def _card(self) -> Iterator[str]:
-        """The adaptive number first; what a fixed adversary reaches comes last and under its own name."""
         card = self._member("card")
         if card is None:
             yield f"privacy card: {NOT_AUDITED}"
@@ -95,7 +94,7 @@ class View:
         try:
             yield from as_lines(card)
         except (LookupError, TypeError, ValueError, AttributeError):
-            yield "  written in a form that this version cannot show; --json has it as it is"
+            yield "  written in a form that this version cannot show; --json has it unchanged"
         if self._not_audited():
             yield f"  NOT audited: {', '.join(self._not_audited())}"
 
@@ -111,18 +110,14 @@ class View:
 
 def inspect(bundle: Path, trust: Path) -> View:
     """Verify a bundle and show all of it. Raises as ``read_bundle`` and ``open_trust`` do."""
-    return _view(bundle, trust, whole=True)
+    return replace(verify(bundle, trust), whole=True)
 
 
 def verify(bundle: Path, trust: Path) -> View:
-    """Verify a bundle and say so. Raises as ``read_bundle`` and ``open_trust`` do."""
-    return _view(bundle, trust, whole=False)
-
-
-def _view(path: Path, folder: Path, *, whole: bool) -> View:
-    trust = open_trust(folder)
-    bundle = read_bundle(path, trust)
-    return View(bundle, trust.key_of(bundle.key), whole)
+    """Verify a bundle and show that it is sound. Raises as ``read_bundle`` and ``open_trust`` do."""
+    trusted = open_trust(trust)
+    opened = read_bundle(bundle, trusted)
+    return View(opened, trusted.key_of(opened.key), whole=False)
 
 
 def _shape(shape: tuple[int, ...]) -> str:

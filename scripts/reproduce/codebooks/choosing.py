@@ -58,7 +58,7 @@ def compare(
         keras.utils.set_random_seed(fold_number)
         rng = np.random.default_rng([recipe.seed, fold_number])
         if key not in trunks:
-            trunks[key] = fit.prepare(folded, folded.part("classifiers"), section, None, rng, recipe.budget)
+            trunks[key] = fit.prepare(folded, folded.part("classifiers"), section, rng, recipe.budget)
         fitted = fit.finish(trunks[key], folded, folded.part("perturber"), section, rng=rng)
         before = {"name": "sent", "kind": "code", "tensor": "code", "shape": [], "dtype": "int64"}
         figures = measure(

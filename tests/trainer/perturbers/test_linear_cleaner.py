@@ -155,7 +155,7 @@ def test_laplace_moves_the_predictor_by_eps_on_average(folder, tmp_path):
         assert e_utility(problem.a_d, x, out).mean() == pytest.approx(problem.eps, rel=0.05)
         noise = (out - x).ravel()
         assert np.mean(np.abs(noise)) == pytest.approx(run.facts["noise"]["scale"], rel=0.02)
-    with pytest.raises(BadInput, match="can be exported as"):
+    with pytest.raises(BadInput, match="None of these boards runs an artefact"):
         export(run.folder, ["coral-dev-board"], tmp_path / "other")
     with pytest.raises(BadInput, match="has no code"):
         export(run.folder, ["workstation"], tmp_path / "other", emit="code")

@@ -12,6 +12,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.perturbers import prgan
+from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import _advice, train
@@ -178,7 +179,7 @@ def test_a_perturber_that_lets_readings_through_is_said_to(allowed, said, finish
     nothing = keras.Model(vector, UnitClip(name="output")(vector))
 
     def fit(_section, dataset, **_):
-        return replace(prgan.as_perturber(dataset.input, nothing, kind="prgan"), identity_allowed=allowed)
+        return replace(as_perturber(dataset.input, nothing, kind="prgan"), identity_allowed=allowed)
 
     monkeypatch.setattr("edgeveil.trainer.train.fit_function", lambda _kind: fit)
     run = train(finished.recipe, tmp_path / "run", classifiers=finished.folder)
@@ -192,8 +193,8 @@ def test_a_perturber_that_lets_readings_through_is_said_to(allowed, said, finish
 def test_divergence_is_said_and_the_last_good_checkpoint_kept(finished, tmp_path, monkeypatch):
     import tensorflow as tf
 
-    def failing(networks, theta, section, terms, real=prgan.training_step):
-        step, count = real(networks, theta, section, terms), [0]
+    def failing(networks, theta, section, real=prgan.training_step):
+        step, count = real(networks, theta, section), [0]
 
         def with_nan(u, y):
             count[0] += 1
