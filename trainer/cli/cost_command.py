@@ -1,4 +1,4 @@
-"""``edgeveil cost``: what networks cost to run, by counting; nothing is run."""
+"""``edgeveil cost``: count what networks cost to run, without running them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import typer
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, TrustForBundle, print_json
 
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to ``edgeveil``."""
-    app.command(epilog="Example: edgeveil cost runs/mnist/export/artefacts/generator-int8.tflite --json")(cost)
+app = typer.Typer()
 
 
+@app.command(epilog="Example: edgeveil cost runs/mnist/export/artefacts/generator-int8.tflite --json")
 def cost(
     what: Annotated[Path, typer.Argument(help="A .tflite, .onnx or .keras file, an export folder, or a .veil bundle.")],
     trust: TrustForBundle = None,

@@ -1,4 +1,4 @@
-"""``edgeveil estimate``: what a bundle would do on a board that is not at hand: a range with its provenance, or no."""
+"""``edgeveil estimate``: a bundle's frame rate on a board that is not at hand, as a range with its provenance."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from edgeveil.devices.latency.estimate import Estimate, Network
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to ``edgeveil``."""
-    app.command(epilog="Example: edgeveil estimate mnist.veil --trust trust --for jetson-nano")(estimate)
+app = typer.Typer()
 
 
+@app.command(epilog="Example: edgeveil estimate mnist.veil --trust trust --for jetson-nano")
 def estimate(
     what: Annotated[Path, typer.Argument(help="A .veil bundle, an export folder, or one .tflite or .onnx file.")],
     profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],

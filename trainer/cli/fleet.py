@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.cli.common import Json, print_json
 
 fleet = typer.Typer(
     help="Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/how-to/manage-a-fleet.md).",
     no_args_is_help=True,
 )
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Parallel = Annotated[int | None, typer.Option(min=1, help="Boards at a time; else what the file says.")]
 MostFailures = Annotated[
     int | None, typer.Option(min=0, help="Stop when more boards than that have failed; else what the file says.")
@@ -37,7 +35,7 @@ def flash(
     most_failures: MostFailures = None,
     again: Annotated[bool, typer.Option("--again", help="Even where this release failed three times.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask every board, and change nothing.")] = False,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Flash the first board alone, then the others; the same command again goes on where it ended."""
     from edgeveil.devices.fleet.commands import Record, flash_work
@@ -62,7 +60,7 @@ def flash(
 
 
 @fleet.command(epilog="Example: edgeveil fleet hall.toml status")
-def status(context: typer.Context, parallel: Parallel = None, as_json: AsJson = False) -> None:
+def status(context: typer.Context, parallel: Parallel = None, as_json: Json = False) -> None:
     """Ask every board what it runs."""
     from edgeveil.devices.fleet.commands import read_status
     from edgeveil.devices.fleet.inventory import load
@@ -77,7 +75,7 @@ def rollback(
     context: typer.Context,
     parallel: Parallel = None,
     most_failures: MostFailures = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Take the release of the last flash back from the boards that run it, the first one alone first."""
     from edgeveil.devices.fleet.commands import Record, rollback_work
@@ -111,8 +109,7 @@ def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bo
     well = sum(outcome.state in WELL for outcome in outcomes)
     left = sum(outcome.state == NOT_TRIED for outcome in outcomes)
     if as_json:
-        rows = [outcome.__dict__ for outcome in outcomes]
-        sys.stdout.write(json.dumps({"schema": 1, **facts, "boards": rows}, indent=1, sort_keys=True) + "\n")
+        print_json({"schema": 1, **facts, "boards": [vars(outcome) for outcome in outcomes]})
     more = f", {left} not tried: mend what failed, and the same command goes on" if left else ""
     say(f"{well} of {len(outcomes)} boards well{more}.")
     if code := exit_code(outcomes):
