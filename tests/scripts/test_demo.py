@@ -88,7 +88,7 @@ VERBS = {
     ),
     "sweep": (
         (*EDGEVEIL, "sweep", "OUT/short.toml", "--budget", "quick", "--attacks", "codes", "--out", "OUT/sweep"),
-        (r"\d points?, 0 of them done before; each lies in \S+", PROGRESS),
+        (r"\d points?, 0 of them done before; each is in \S+", PROGRESS),
         r"All figures are in \S+\. Open \S+frontier\.svg or \S+frontier\.png",
     ),
     "report": (

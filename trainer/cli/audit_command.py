@@ -12,6 +12,7 @@ from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli.common import Json, print_json
 from edgeveil.trainer.cli.connection import Device, OptionalOn, board_command
+from edgeveil.trainer.progress import say
 
 USUAL = "tflite-int8"
 
@@ -46,22 +47,33 @@ def audit(
 ) -> None:
     """Attack an artefact: how much does an adversary who retrains still learn? Ends with 3 over the recipe's limits."""
     from edgeveil.trainer.audit.audit import audit as run_audit
-    from edgeveil.trainer.audit.document import as_text, save
+    from edgeveil.trainer.audit.board import audit_on_board, same_export
+    from edgeveil.trainer.audit.document import add_column, as_text, save
     from edgeveil.trainer.audit.limits import sentences
-    from edgeveil.trainer.progress import say
+    from edgeveil.trainer.export.folder import ExportFolder
 
-    settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried}
     saved = None
-    if on is not None:
-        there: dict[str, Any] = {"artefact": artefact or "auto", "device": check_device(device)}
-        document = _on_board(target, on, connection, into, run, trust, there, settings)
-    elif device != CPU:
-        raise BadInput("--device says what runs the artefact on a board: name the board with --on.")
-    elif into is not None:
-        raise BadInput("--into adds the column of a board: name the board with --on.")
-    else:
+    settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried}
+    if on is None:
+        if device != CPU:
+            raise BadInput("--device says what runs the artefact on a board: name the board with --on.")
+        if into is not None:
+            raise BadInput("--into adds the column of a board: name the board with --on.")
         document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, **settings)
         saved = save(document, target) if target.is_dir() else None
+    else:
+        if target.is_dir():
+            raise BadInput("A board runs sealed bundles: seal this export, flash it, and name the .veil file.")
+        folder = None if into is None else ExportFolder.open(into)
+        run = run or (folder.run if folder else None)
+        if run is None or trust is None:
+            raise BadInput("The run's data and the keys that may sign are needed: give --run (or --into) and --trust.")
+        floor = None if folder is None else same_export(folder, target, trust, run, settings)
+        settings |= {"artefact": artefact or "auto", "device": check_device(device)}
+        with connection.open(on, say=say) as board:
+            document = audit_on_board(target, board, run=run, trust=trust, label_only=floor, **settings)
+        if into is not None:
+            say(f"Added the board's column to {add_column(document, into)}. Next: seal {into} again for the new card.")
     if as_json:
         print_json(document)
     else:
@@ -70,32 +82,3 @@ def audit(
             say(f"Wrote {saved}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
     if document["limits"]["exceeded"]:
         raise LimitNotMet(" ".join(sentences(document["limits"])))
-
-
-def _on_board(
-    bundle: Path,
-    target: str,
-    connection: Connection,
-    into: Path | None,
-    run: Path | None,
-    trust: Path | None,
-    there: dict[str, Any],
-    settings: dict[str, Any],
-) -> dict[str, Any]:
-    from edgeveil.trainer.audit.board import audit_on_board, same_export
-    from edgeveil.trainer.audit.document import add_column
-    from edgeveil.trainer.export.folder import ExportFolder
-    from edgeveil.trainer.progress import say
-
-    if bundle.is_dir():
-        raise BadInput("A board runs sealed bundles: seal this export, flash it, and name the .veil file.")
-    folder = None if into is None else ExportFolder.open(into)
-    run = run or (folder.run if folder else None)
-    if run is None or trust is None:
-        raise BadInput("The run's data and the keys that may sign are needed: give --run (or --into) and --trust.")
-    floor = None if folder is None else same_export(folder, bundle, trust, run, settings)
-    with connection.open(target, say=say) as board:
-        document = audit_on_board(bundle, board, run=run, trust=trust, label_only=floor, **there, **settings)
-    if into is not None:
-        say(f"Added the board's column to {add_column(document, into)}. Next: seal {into} again, and the card has it.")
-    return document

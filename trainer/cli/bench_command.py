@@ -10,10 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
+from edgeveil.devices import profiles
+from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.remote.remote_workspace import remote_workspace
+from edgeveil.edge_runtime.cli.bundles import bench_lines, duration
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
-from edgeveil.trainer.cli.common import Json
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer import benchmark
+from edgeveil.trainer.cli.common import Json, verified_bundle
 from edgeveil.trainer.cli.connection import Device, OptionalOn, board_command
 
 app = typer.Typer()
@@ -49,8 +55,6 @@ def bench(
     if bool(against) == bool(on):
         raise BadInput("Exactly one of --against (other networks, on this machine) and --on (a board) was expected.")
     if on:
-        from edgeveil.edge_runtime.cli.bundles import duration
-
         more = ["--threads", str(threads), "--artefact", artefact]
         more += ["--device", check_device(device)] if device != CPU else []
         more += ["--publish"] if publish else []
@@ -62,13 +66,13 @@ def bench(
     else:
         if device != CPU:
             raise BadInput("--device says what runs a bundle on a board: name the board with --on.")
-        if trust is None:
-            raise BadInput("A bundle is read only once it is verified: give the folder of keys that may sign, --trust.")
-        document = side_by_side(bundle, trust, against or [], rounds=rounds, seconds=seconds, threads=threads)
+        benchmark.bench_python()  # raises before anything is built for it
+        with tempfile.TemporaryDirectory() as name:
+            files = benchmark.bundle_files(verified_bundle(bundle, trust), Path(name))
+            files += [benchmark.model_file(Path(one)) for one in against or ()]
+            document = benchmark.run(files, rounds=rounds, seconds=seconds, threads=threads)
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     if out is not None:
-        from edgeveil.edge_runtime.storage.atomic import write_atomic
-
         write_atomic(out, text.encode())
     if as_json:
         sys.stdout.write(text)
@@ -79,26 +83,8 @@ def bench(
         raise LimitNotMet(f"these figures are INVALID: {'; '.join(document['reasons'])}")
 
 
-def side_by_side(
-    bundle: Path, trust: Path, against: list[str], *, rounds: int, seconds: float, threads: int
-) -> dict[str, Any]:
-    """The document of a bundle and model files, timed in turns."""
-    from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.trainer import benchmark
-
-    benchmark.bench_python()  # before anything is built for it
-    with tempfile.TemporaryDirectory() as name:
-        files = benchmark.bundle_files(read_bundle(bundle, open_trust(trust)), Path(name))
-        files += [benchmark.model_file(Path(one)) for one in against]
-        return benchmark.run(files, rounds=rounds, seconds=seconds, threads=threads)
-
-
-def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
+def on_board(board: Board, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
     """Send the bundle to a board, time it with the board's runtime, and remove it; the document of that benchmark."""
-    from edgeveil.devices import profiles
-    from edgeveil.devices.flashing.board import runtime_output
-    from edgeveil.devices.remote.remote_workspace import remote_workspace
     from edgeveil.edge_runtime.bench.protocol import SCHEMA
 
     sensors = dict(profiles.load(profile).sensors) if profile else {}
@@ -124,8 +110,6 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
 
 def _lines(document: dict[str, Any]) -> list[str]:
     if document.get("kind") != "side-by-side":
-        from edgeveil.edge_runtime.cli.bundles import bench_lines
-
         return list(bench_lines(document))
     lines = []
     for row in document["rows"]:

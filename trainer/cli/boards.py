@@ -6,18 +6,22 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from edgeveil.devices import profiles
+from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.flash import flash_target
+from edgeveil.devices.flashing.records import Wanted
+from edgeveil.devices.flashing.wheels import collect
+from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
 from edgeveil.trainer.cli.connection import On, board_command
-from edgeveil.trainer.progress import say
-
-if TYPE_CHECKING:
-    from edgeveil.devices.flashing.board import Board
+from edgeveil.trainer.progress import say, transfer
+from edgeveil.trainer.sealing.update_index import write_index
 
 OnCardToo = Annotated[
     str,
@@ -34,8 +38,6 @@ devices = typer.Typer(help="The boards EdgeVeil knows.", no_args_is_help=True)
 @devices.command("list", epilog="Example: edgeveil devices list")
 def list_boards() -> None:
     """Name the board profiles."""
-    from edgeveil.devices import profiles
-
     for name in profiles.names():
         print(f"{name:24} {profiles.load(name).title}")
 
@@ -43,8 +45,6 @@ def list_boards() -> None:
 @devices.command("show", epilog="Example: edgeveil devices show coral-dev-board")
 def show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")]) -> None:
     """Show the facts of one board, and what was never run on a real one."""
-    from edgeveil.devices import profiles
-
     print(profiles.load(profile).text())
 
 
@@ -85,11 +85,6 @@ def flash(
     as_json: Json = False,
 ) -> None:
     """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
-    from edgeveil.devices.flashing.flash import flash_target
-    from edgeveil.devices.flashing.records import Wanted
-    from edgeveil.edge_runtime.device import check_device
-    from edgeveil.trainer.progress import transfer
-
     wanted = Wanted(
         source,
         tuple(sink or ()),
@@ -180,8 +175,6 @@ def index(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
-    from edgeveil.trainer.sealing.update_index import write_index
-
     made = write_index(bundles, key, out, name=name, passphrase=passphrase_of(key, passphrase_file))
     say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
 
@@ -198,9 +191,6 @@ def wheels(
     pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel in that folder that may be taken.")] = None,
 ) -> None:
     """Collect wheels for a board that cannot install them itself. Nothing is compiled and nothing else is added."""
-    from edgeveil.devices import profiles
-    from edgeveil.devices.flashing.wheels import collect
-
     chosen = profiles.load(profile)
     site = collect(chosen, out, requirement or (), python=python, find_links=find_links, pins=pin or ())
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())

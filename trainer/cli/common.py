@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -34,6 +36,13 @@ def print_view(view: Any, *, as_json: bool) -> None:
         print_json(view.document())
     else:
         print(view.text())
+
+
+def verified_bundle(path: Path, trust: Path | None) -> Bundle:
+    """The bundle at ``path``, verified. Raises ``BadInput`` without a trust folder, ``BundleRefused``."""
+    if trust is None:
+        raise BadInput("A bundle must be verified before it is read: give the folder of keys that may sign, --trust.")
+    return read_bundle(path, open_trust(trust))
 
 
 def new_passphrase(file: Path | None, *, none: bool) -> str | None:

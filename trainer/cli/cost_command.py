@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, TrustForBundle, print_json
+from edgeveil.trainer.cli.common import Json, TrustForBundle, print_json, verified_bundle
 
 app = typer.Typer()
 
@@ -34,12 +34,7 @@ def costs_of(what: Path, trust: Path | None) -> dict[str, Any]:
     from edgeveil.trainer.graphs.cost import model_file_cost
 
     if what.suffix == ".veil":
-        if trust is None:
-            raise BadInput("A bundle is read only once it is verified: give the folder of keys that may sign, --trust.")
-        from edgeveil.edge_runtime.bundle.reader import read_bundle
-        from edgeveil.edge_runtime.bundle.trust_store import open_trust
-
-        bundle = read_bundle(what, open_trust(trust))
+        bundle = verified_bundle(what, trust)
         return _of_manifest(bundle.manifest.document, lambda name: bundle.members[name])
     if what.is_dir():
         try:

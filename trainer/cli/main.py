@@ -99,7 +99,7 @@ def sweep(
         list[str] | None,
         typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated."),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Points computed at a time.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Points computed at a time.")] = 1,
     engine: Annotated[
         Literal["processes", "ray"], typer.Option(help="Local processes, or a Ray cluster (RAY_ADDRESS).")
     ] = "processes",

@@ -1,30 +1,29 @@
-"""Data sets: one loader a file, one way to cut, check and describe what they load."""
+"""Data sets: one loader per file; ``load`` checks what it loads and cuts it into slices."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import prior, slicing
-from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
-from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wifi_strength, wq
+from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec, Slices
+from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wq
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
 from edgeveil.trainer.recipe.schema import Recipe
 
 LOADERS = {
-    "digits": digits,
-    "mnist": mnist,
-    "wifi": wifi,
-    "wifi-strength": wifi_strength,
-    "faces": faces,
-    "depth": depth,
+    "digits": digits.load,
+    "mnist": mnist.load,
+    "wifi": wifi.load,
+    "wifi-strength": partial(wifi.load, strength=True),
+    "faces": faces.load,
+    "depth": depth.load,
 }
-MULTI_TARGET = {"scene": scene, "wq": wq}
-
-__all__ = ["PARTS", "Dataset", "InputSpec", "Part", "Slices", "load"]
+MULTI_TARGET = {"scene": scene.load, "wq": wq.load}
 
 
 def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
@@ -73,11 +72,10 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
 def _read(recipe: Recipe) -> Readings:
     data = recipe.data
     if data.source in LOADERS:
-        return LOADERS[data.source].load(target=data.target, sensitive=data.sensitive)
+        return LOADERS[data.source](target=data.target, sensitive=data.sensitive)
     if data.source in MULTI_TARGET:
         wanted = 1 if data.wanted is None else data.wanted
-        loaded = MULTI_TARGET[data.source].load()
-        return loaded.readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
+        return MULTI_TARGET[data.source]().readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
     if data.source == "overhead":
         return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
     readings = npz.load(Path(data.source[4:]), low=data.low, high=data.high, wanted=data.wanted)

@@ -14,8 +14,8 @@ VARIABLE = "EDGEVEIL_DATA"
 def checked_path(name: str, *, sha256: str, source: str) -> Path:
     """The file ``name`` (like ``"ujiindoorloc/trainingData.csv.gz"``) below the folder that EDGEVEIL_DATA names.
 
-    ``source`` ends the sentence "get it from ..." for whoever does not have it. Raises ``BadInput`` where the variable,
-    the file or the right content is missing.
+    ``source`` ends the sentence "Get it from ..." of an error. Raises ``BadInput`` if the variable is not set, or the
+    file is missing or another one.
     """
     folder = os.environ.get(VARIABLE)
     if not folder:

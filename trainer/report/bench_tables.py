@@ -1,4 +1,4 @@
-"""Recorded benchmarks as Markdown tables, one function a kind. Pure: documents in, text out."""
+"""Recorded benchmarks as Markdown tables, one function per kind. Pure: documents in, text out."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def start_table(document: Any) -> str:
 
 
 def flag(document: Any) -> str:
-    """What stands behind a record's first line where it is not to be quoted."""
+    """The mark of an invalid record, with its reasons; empty for a valid one."""
     return "" if document["verdict"] == "VALID" else f" **INVALID: {'; '.join(document['reasons'])}.**"
 
 

@@ -10,10 +10,10 @@ from edgeveil.trainer.sweep.engines import Task
 
 
 def main() -> None:
-    """Work and print."""
+    """Compute the point and print its document."""
     task = Task(**json.loads(sys.argv[2]))
     answer = sys.stdout
-    sys.stdout = sys.stderr  # whatever a library prints is no part of the document
+    sys.stdout = sys.stderr  # output of libraries is not part of the document
     json.dump(task.run(Path(sys.argv[1])), answer, allow_nan=False)
 
 

@@ -59,7 +59,7 @@ def test_digits_that_changed_are_refused(monkeypatch):
 
 
 def test_an_attribute_that_digits_lack_is_refused():
-    with pytest.raises(BadInput, match=r'`data.target`: expected one of parity, less-than-five, digit; got "prime"'):
+    with pytest.raises(BadInput, match=r'`data.target`: expected "parity" or "less-than-five" or "digit"; got "prime"'):
         digits.load(target="prime", sensitive="parity")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.downloads import checked_path
-from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.readings import Readings, check_attributes
 
 FILE = "utd_mhad/utd_mhad_depth_80x64_10fps.npz"
 SHA256 = "d599f2522d90fecbf10326c892c5bec6dba8fc529bc12dcb9987b08d8f04ad35"
@@ -48,9 +48,7 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, mid
     The rows of a recording follow each other in time, 10 a second. The attributes are ``action`` (the number of 27) and
     ``frame`` (of the recording, at 30 a second). Raises ``BadInput``.
     """
-    for which, name, known in (("target", target, tuple(TARGETS)), ("sensitive", sensitive, ("person",))):
-        if name not in known:
-            raise BadInput(f"`data.{which}`: expected " + " or ".join(f'"{one}"' for one in known) + f'; got "{name}".')
+    check_attributes(target, sensitive, targets=TARGETS, others=["person"])
     groups = TARGETS[target]
     if not people or len(set(people)) != len(people) or not set(people) <= set(PEOPLE):
         raise BadInput(f"`data.people`: expected different numbers of 1 to 8; got {list(people)}.")
