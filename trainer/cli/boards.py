@@ -123,7 +123,7 @@ def status(connection: Connection, on: On, as_json: Json = False) -> None:
 
 @board_command(app, "Example: edgeveil rollback --on ssh://pi@edgepi")
 def rollback(connection: Connection, on: On) -> None:
-    """Have a board run its previous release again; refused where that lies below its floor."""
+    """Have a board run its previous release again; refused if that is below the board's floor."""
     with connection.open(on) as board:
         print(board.rollback())
 

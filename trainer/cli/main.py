@@ -311,7 +311,7 @@ def main() -> None:
         say("Interrupted.")
         code = 130
     except KeyboardInterrupt:
-        say("Interrupted. What was finished is kept; train goes on with --resume.")
+        say("Interrupted. What was finished is kept; continue a training with --resume.")
         code = 130
     except BrokenPipeError:
         code = 0

@@ -27,10 +27,10 @@ MULTI_TARGET = {"scene": scene.load, "wq": wq.load}
 
 
 def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
-    """The data set that a recipe names, cut into slices by the recipe's seed, with its prior completed to MED.
+    """The data set of a recipe, cut into slices by the recipe's seed, with its prior completed to MED.
 
-    ``slices`` are those of an earlier load, instead of a new cut. Raises ``BadInput`` in one sentence: no such data,
-    a wrong checksum, NaN, wrong shapes, too few rows of a class, an impossible prior.
+    ``slices`` are those of an earlier load, instead of a new cut. Raises ``BadInput``: no such data, a wrong checksum,
+    NaN, wrong shapes, too few rows of a class, an impossible prior.
     """
     readings = _read(recipe)
     if recipe.perturber.unbounded:
@@ -91,19 +91,18 @@ def _input(readings: Readings, training: np.ndarray) -> InputSpec:
     low: float | tuple[float, ...]
     high: float | tuple[float, ...]
     if readings.kind == "vector":
-        # Of the training slices alone: the test slice has no say in anything that is fitted.
+        # From the training slices alone: nothing is fitted on the test slice.
         lows, highs = x[training].min(axis=0).astype(np.float64), x[training].max(axis=0).astype(np.float64)
         highs = np.where(highs > lows, highs, lows + 1)  # a feature that never varies
         low, high = tuple(lows.tolist()), tuple(highs.tolist())
     else:
-        whole = x.dtype.kind in "iu"
         low = readings.low if readings.low is not None else float(min(0, x[training].min()))
         high = readings.high if readings.high is not None else float(x[training].max())
         if not high > low:
             raise BadInput(
                 f"`data.high` must be above `data.low`; got {high:g} and {low:g}. Set them to the range of x."
             )
-        if whole and not (np.iinfo(x.dtype).min <= low and high <= np.iinfo(x.dtype).max):
+        if x.dtype.kind in "iu" and not (np.iinfo(x.dtype).min <= low and high <= np.iinfo(x.dtype).max):
             raise BadInput(
                 f"`data.low` and `data.high` must be values that {x.dtype} can hold; got {low:g} and {high:g}."
             )

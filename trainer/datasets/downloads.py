@@ -31,5 +31,5 @@ def checked_path(name: str, *, sha256: str, source: str) -> Path:
             f"Expected {name} in the folder of {VARIABLE}; got {error.strerror or error}. Get it from {source}."
         ) from None
     if found != sha256:
-        raise BadInput(f"Expected {name} with SHA-256 {sha256}; got {found}. Get it anew from {source}.")
+        raise BadInput(f"Expected {name} with SHA-256 {sha256}; got {found}. Get it again from {source}.")
     return path

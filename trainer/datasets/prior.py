@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.recipe.schema import CountedPrior, TablePrior, UniformPrior
+from edgeveil.trainer.recipe.schema import TablePrior, TrainingPrior
 
 # Probabilities are written in decimals: 1/3 three times over may miss 1 by this much.
 TOLERANCE = 1e-3
 
 
 def theta(
-    prior: TablePrior | CountedPrior | UniformPrior,
+    prior: TablePrior | TrainingPrior,
     y: np.ndarray,
     z: np.ndarray,
     *,
@@ -25,10 +25,8 @@ def theta(
     Raises ``BadInput`` for a prior that is impossible, or that excludes a pair of the training rows.
     """
     classes = len(names[0]), len(names[1])
-    if prior.kind == "counted":
-        return counted(y, z, classes=classes)
-    if prior.kind == "uniform":
-        return even_over_seen(y, z, classes=classes)
+    if isinstance(prior, TrainingPrior):
+        return (counted if prior.kind == "counted" else even_over_seen)(y, z, classes=classes)
     completed = med(prior.table, y_names=names[0], z_names=names[1])
     check_possible(completed, y, z, names=names)
     return completed

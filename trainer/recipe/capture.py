@@ -104,7 +104,7 @@ class Capture(Section):
         return self
 
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says of it (docs/reference/bundle-format.md)."""
+        """The section as the manifest has it (docs/reference/bundle-format.md)."""
         keys = ["access_points", "measure", "low", "high", "slots", "tick_hz", "on_fault", "degraded_after_s"]
         return {
             **{key: getattr(self, key) for key in keys},
@@ -114,7 +114,7 @@ class Capture(Section):
         }
 
     def input(self) -> dict[str, Any]:
-        """``kind``, ``shape``, ``dtype``, ``low`` and ``high`` of a sample; both last None where unknown."""
+        """``kind``, ``shape``, ``dtype``, ``low`` and ``high`` of a sample; the last two None if unknown."""
         shape, dtype = list(self.frame.shape), self.dtype or self.frame.dtype
         if len(shape) > 1:
             size = self.size or (self.crop.size if self.crop else shape[:2])

@@ -50,7 +50,7 @@ class Generator(Section):
     @classmethod
     def _clips(cls, clip: str | None, info: ValidationInfo) -> str | None:
         if clip is not None and info.data.get("latent") is not None:
-            raise ValueError("no such key beside `latent`, where nothing is clipped")
+            raise ValueError("no such key with `latent`, where nothing is clipped")
         return clip
 
 
@@ -101,7 +101,9 @@ class Minimax(_Generated):
     adversary_steps: int = Field(
         default=2, ge=1, le=20, description="Steps of every adversary per step of the generator."
     )
-    renew: int = Field(default=4, ge=1, description="Epochs after which the next adversary, in turn, starts anew.")
+    renew: int = Field(
+        default=4, ge=1, description="Epochs after which the next adversary, in turn, is reinitialised."
+    )
     judge_every: int = Field(
         default=5,
         ge=1,
@@ -110,7 +112,7 @@ class Minimax(_Generated):
 
 
 class LabelOnly(Section):
-    """The floor: the predicted y alone leaves, drawn as that class's mean training sample or as a donor's."""
+    """The floor: only the predicted y is sent, drawn as that class's mean training sample or as a donor's."""
 
     kind: Literal["label-only"] = Field(description="The predicted label is sent and nothing else.")
     network: Literal["target", "small", "table1-wifi"] = Field(
@@ -126,7 +128,7 @@ class LabelOnly(Section):
         default=256, ge=1, le=4096, description="donor: samples of each class to draw from, a power of two."
     )
     public_data: bool = Field(
-        default=False, description="donor: the data set is public, so its samples may be shown to whoever receives x'."
+        default=False, description="donor: the data set is public, so its samples may be shown to every receiver of x'."
     )
 
 
@@ -186,7 +188,7 @@ class Codebook(Section):
     decoder_steps: int = Field(default=1500, ge=1, le=1_000_000, description="decoder: steps of its training.")
     latent: int = Field(default=8, ge=1, le=256, description="decoder: random numbers behind each picture.")
     public_data: bool = Field(
-        default=False, description="donor: the data set is public, so its samples may be shown to whoever receives x'."
+        default=False, description="donor: the data set is public, so its samples may be shown to every receiver of x'."
     )
     copies: int = Field(
         default=1,
@@ -224,10 +226,10 @@ class Codebook(Section):
         if hold == "frame" and not info.data.get("acknowledge"):
             raise ValueError(
                 '"track:7" or "period:600s", since a code for every frame of a stream tells who it is within seconds '
-                '(docs/explanation/streams.md); or, beside it, acknowledge = "code-per-frame leaks"'
+                '(docs/explanation/streams.md); or `hold = "frame"` with acknowledge = "code-per-frame leaks"'
             )
         if hold != "frame" and info.data.get("acknowledge"):
-            raise ValueError('"frame" beside `acknowledge`, which is about nothing else')
+            raise ValueError('"frame" with `acknowledge`, which is for that value only')
         if hold.startswith(("track", "period")) and info.data.get("channel") != "independent":
             raise ValueError('"none" or "frame" with this `channel`: what is held is drawn by "independent" alone')
         return hold
@@ -259,7 +261,7 @@ class _Linear(Section):
 
 
 class Cleaner(_Linear):
-    """A linear cleaner (paper 000): what the predictor's operator does not need of a vector does not leave."""
+    """A linear cleaner (paper 000): removes from a vector what the predictor's operator does not need."""
 
     kind: Literal["cleaner"] = Field(description="A linear cleaner.")
     method: Literal["exact", "approximate", "algorithm1"] = Field(

@@ -93,7 +93,7 @@ def harness_table(document: Any) -> str:
 
 
 def repeat_table(document: Any) -> str:
-    """Two quick runs and the one beside hogs."""
+    """Two quiet runs and the one next to busy processes."""
     runs = [*(("quiet", one) for one in document["quiet"]), ("beside hogs", document["beside_hogs"])]
     rows = [
         [name, f"{one['latency_ms']['p50']:.4f}", f"{one['cpu_ratio']:.0%}", one["verdict"], "; ".join(one["reasons"])]
@@ -104,7 +104,7 @@ def repeat_table(document: Any) -> str:
 
 
 def start_table(document: Any) -> str:
-    """Import, open and first frame beside the bare interpreter; int8 over float32."""
+    """Import, open and first frame, against the bare interpreter; int8 over float32."""
     rows = []
     for row in document["rows"]:
         facts = [row["artefact"], row["backend"]]

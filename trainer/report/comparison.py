@@ -83,7 +83,7 @@ def draw(spec: InputSpec, rows: Sequence[Row], *, target: str, sensitive: str, r
         grid[0][-1].set_title(f"{sensitive} read right, % (95 % interval)", loc="left", fontsize=9)
         marks = [
             ("o", "white", GREY, "fixed: trained against (non-adaptive)"),
-            ("o", GREY, GREY, "best attack found: retrained on what leaves"),
+            ("o", GREY, GREY, "best attack found: trained on perturbed samples"),
             ("|", INKS[0], INKS[0], f"chance, knowing {target}"),
         ]
         handles = [

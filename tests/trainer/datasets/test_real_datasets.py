@@ -152,5 +152,5 @@ def test_a_file_is_taken_with_the_right_checksum_only(tmp_path, monkeypatch):
         downloads.checked_path("a/b.npz", **wanted)
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b.npz").write_bytes(b"other")
-    with pytest.raises(BadInput, match="Get it anew"):
+    with pytest.raises(BadInput, match="Get it again"):
         downloads.checked_path("a/b.npz", **wanted)

@@ -3,7 +3,7 @@
 Source: A. Georghiades, P. Belhumeur and D. Kriegman, "From Few to Many: Illumination Cone Models for Face Recognition
 under Variable Lighting and Pose", IEEE PAMI 23(6), 2001, and K.-C. Lee, J. Ho and D. Kriegman, "Acquiring Linear
 Subspaces for Face Recognition under Variable Lighting", IEEE PAMI 27(5), 2005 (the cropped pictures). Free for
-research with acknowledgement of both papers; not to be passed on in a product. Wanted is one file,
+research with acknowledgement of both papers; not to be passed on in a product. Needed is one file,
 ``extended_yale_b/extended_yale_b_96x84.npz``, as ``SOURCE`` says how to make.
 
 y is where the light comes from (left: azimuth -110 to -25 degrees, front: at most 15 off, right), z the person.

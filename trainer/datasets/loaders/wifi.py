@@ -25,7 +25,7 @@ REGIONS = 8  # of each floor
 STARTS = 12  # of k-means: the best is taken whose regions all have
 FEWEST_ROWS = 30
 NOT_SEEN = 100  # value in the files for an access point out of range; the others are -104 to 0 dBm
-UNHEARD_DBM = -105.0  # stands for the strongest of none
+UNHEARD_DBM = -105.0  # used if no access point was heard
 
 FILES = {
     "trainingData.csv.gz": "b1935492d3a790369e52263eb5893d1fc75a6b09303d2939ac322c39c0bd6599",
