@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
 from edgeveil.trainer.recipe.schema import Recipe
 
-LOADERS = {
+LOADERS: dict[str, Callable[..., Readings]] = {
     "digits": digits.load,
     "mnist": mnist.load,
     "wifi": wifi.load,

@@ -83,7 +83,7 @@ def sweep(
     return frontier
 
 
-def _floors(asked: Sequence[Point], budget: str, attacks: str) -> list[tuple[Point, Task]]:
+def _floors(asked: Sequence[Point], budget: str, attacks: Attacks) -> list[tuple[Point, Task]]:
     """Label-only once for each set of data, prior, classifiers, seed and budget."""
     found: dict[str, tuple[Point, Task]] = {}
     for point in asked:
@@ -100,7 +100,7 @@ def _floors(asked: Sequence[Point], budget: str, attacks: str) -> list[tuple[Poi
     return list(found.values())
 
 
-def _task(point: Point, budget: str, attacks: str, *, floor: bool = False) -> Task:
+def _task(point: Point, budget: str, attacks: Attacks, *, floor: bool = False) -> Task:
     name = f"{point.name}-{budget}-{attacks}"
     return Task(name, point.recipe.toml(), floor, budget, attacks)
 
