@@ -85,7 +85,7 @@ def _started(task: Task, out: Path, environment: dict[str, str]) -> _Child:
     answer = tempfile.TemporaryFile()  # noqa: SIM115 - its reader closes it
     with (out / "logs" / f"{task.name}.log").open("w") as log:
         process = subprocess.Popen(  # noqa: S603 - this very program
-            [sys.executable, "-m", "edgeveil.trainer.sweep.worker", str(out), json.dumps(vars(task))],
+            [sys.executable, "-m", "edgeveil.trainer.sweep.engines", str(out), json.dumps(vars(task))],
             stdin=subprocess.DEVNULL,
             stdout=answer,
             stderr=log,
@@ -132,3 +132,14 @@ def _on_node(task: dict[str, Any], out: str) -> dict[str, Any]:
         return Task(**task).run(Path(out))
     with tempfile.TemporaryDirectory() as folder:
         return Task(**task).run(Path(folder))
+
+
+def main() -> None:
+    """Compute one point: folder and task (JSON) are the arguments, its document is printed as JSON."""
+    answer = sys.stdout
+    sys.stdout = sys.stderr  # output of libraries is not part of the document
+    json.dump(Task(**json.loads(sys.argv[2])).run(Path(sys.argv[1])), answer, allow_nan=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -165,7 +165,7 @@ def test_a_quick_trial_only_says_that_it_missed(tmp_path, capsys):
     run = train(small_recipe(path, floor=0.99), tmp_path / "run", budget="quick")
     assert run.facts["limit_met"] is False
     assert len(run.metrics("perturber")) == 3
-    assert "it is a trial" in capsys.readouterr().err
+    assert "The quick budget is a trial" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("allowed", "said"), [(False, True), (True, False)])
