@@ -176,7 +176,7 @@ MUSEUM = {
     "short-session": ({"session": np.arange(3)}, "`session` must have one value"),
     "missing": ({"z": None}, "the array `z` is missing; there is x, y"),
     "slip": ({"sesion": np.arange(N)}, r'`sesion` is not a known array \(did you mean "session"\?\)'),
-    "consent-slip": ({"concent": np.ones(N, int)}, r'is known here \(did you mean "consent"\?\)'),
+    "consent-slip": ({"concent": np.ones(N, int)}, r'is not a known array \(did you mean "consent"\?\)'),
     "consent-of-text": (
         {"consent": np.array(["yes"] * N)},
         "`consent` must be 1 \\(true\\) or 0 \\(false\\) for each of the 90",
