@@ -106,7 +106,7 @@ def test_every_artefact_keeps_the_promise(folder, tmp_path, data, perturber):
 @pytest.mark.parametrize(("name", "wanted"), [("scene", n) for n in (1, 3, 5)] + [("wq", n) for n in (1, 7, 13)])
 def test_exported_graphs_keep_the_promise_on_all_of_scene_and_wq(data_folder, tmp_path, name, wanted):
     found = Recipe.find(name)
-    hidden = datasets.MULTI_TARGET[name].load().label_names[wanted].lower()
+    hidden = datasets.MULTI_TARGET[name]().label_names[wanted].lower()
     found = found.model_copy(update={"data": found.data.model_copy(update={"wanted": wanted, "sensitive": hidden})})
     run = train(found, tmp_path / "run")
     exported = export(run.folder, ["workstation"], tmp_path / "export")
