@@ -24,7 +24,7 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit.audit import examine, raw_rates
 from edgeveil.trainer.audit.document import environment, interval
-from edgeveil.trainer.audit.sections.codebook_summary import cross_validated
+from edgeveil.trainer.audit.sections.crossed_counts import cross_validated
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.audit.subject import perturb_with
 from edgeveil.trainer.datasets.base import Dataset, Part

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.audit.sections.codebook_summary import measure
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, Slices
 from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Recipe
+from scripts.reproduce.codebooks.codebook_summary import measure
 
 SHARE = 0.2  # of each training slice, as runs hold out
 OF_CODES = {  # settings that the trunk does not depend on

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.audit.sections.codebook_summary import cross_validated, measure
+from edgeveil.trainer.audit.sections.crossed_counts import cross_validated
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.audit.sections.utility import correlation
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part, Slices
+from scripts.reproduce.codebooks.codebook_summary import measure
 
 
 def dataset(n: int = 3000) -> Dataset:
