@@ -1,8 +1,8 @@
-"""What runs on the board: a signed bundle in, raw frames in, perturbed frames out, and nothing else.
+"""The runtime for the board: it takes a signed bundle and raw frames, and emits only perturbed frames.
 
-Needs the standard library and numpy; an interpreter, a source or a sink brings its own library when it is asked for.
-What a program of yours imports stands in ``edgeveil.edge_runtime.api``. Nothing is imported here: the process that
-has the network must not load the code that sees raw frames.
+It needs the standard library and numpy; interpreters, sources and sinks import their own libraries when they are
+opened. Import from ``edgeveil.edge_runtime.api`` in your programs. This module imports nothing: the process with the
+network must not load the code that sees raw frames.
 """
 
 __version__ = "0.2.0"

@@ -1,11 +1,11 @@
-"""What runs on the board: a signed bundle in, raw frames in, perturbed frames out, and nothing else.
+"""The public interface of the runtime: it takes a signed bundle and raw frames, and emits only perturbed frames.
 
     from edgeveil.edge_runtime.api import Perturber, RawFrame
 
     with Perturber.open("demo.veil", trust="trust") as perturber:
         out = perturber.perturb(RawFrame(picture, index=0))
 
-Needs the standard library and numpy; an interpreter, a source or a sink brings its own library when it is asked for.
+It needs the standard library and numpy; interpreters, sources and sinks import their own libraries when opened.
 """
 
 from edgeveil.edge_runtime.errors import (

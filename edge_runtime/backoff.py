@@ -1,4 +1,4 @@
-"""How long to wait before trying again: longer each time, and never twice the same."""
+"""Exponential backoff with jitter."""
 
 import random
 from typing import Callable
@@ -7,16 +7,10 @@ from typing import Callable
 class Backoff(object):
     """Waits of ``first_s``, twice that, ... up to ``most_s``, each drawn between half of it and all of it.
 
-    Drawn, so that a hundred devices do not all come back in the second in which their broker does.
+    The draw keeps a hundred devices from reconnecting in the same second when their broker comes back.
     """
 
-    def __init__(
-        self,
-        *,
-        first_s: float = 0.5,
-        most_s: float = 60.0,
-        rng: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, *, first_s: float = 0.5, most_s: float = 60.0, rng: Callable[[], float] = random.random) -> None:
         self._first_s, self._most_s, self._rng = first_s, most_s, rng
         self._tries = 0  # since the last success
 
@@ -27,5 +21,5 @@ class Backoff(object):
         return whole * (0.5 + 0.5 * self._rng())
 
     def reset(self) -> None:
-        """Begin again with short waits: the last try succeeded."""
+        """Start again with short waits, after a success."""
         self._tries = 0

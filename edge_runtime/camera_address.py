@@ -1,4 +1,4 @@
-"""Addresses of cameras on a network: taken apart once, shown without credentials, safe for raw pictures or not."""
+"""Addresses of cameras on a network: their parts, a form without credentials, and whether raw pictures are safe."""
 
 import ipaddress
 from typing import NamedTuple, Optional
@@ -6,6 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from edgeveil.edge_runtime.errors import BadInput
 
+# The kinds of sources on a network, with their default ports.
 PORTS = {"http": 80, "https": 443, "rtsp": 554}
 
 Address = NamedTuple(
@@ -23,7 +24,7 @@ Address = NamedTuple(
 
 
 def parse(text: str) -> Address:
-    """The ``Address`` of an http://, https:// or rtsp:// URL. Raises ``BadInput``, which shows none of it."""
+    """The ``Address`` of an http://, https:// or rtsp:// URL. Raises ``BadInput``, which does not quote the URL."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
@@ -45,11 +46,9 @@ def parse(text: str) -> Address:
 
 
 def is_private(text: str) -> bool:
-    """Whether raw pictures from this address travel where no one else can read them: this machine, or checked TLS."""
+    """Whether others cannot read raw pictures from this address: it is on this machine, or uses checked TLS."""
     address = parse(text)
-    if address.scheme == "https":
-        return True
-    if address.host == "localhost":
+    if address.scheme == "https" or address.host == "localhost":
         return True
     try:
         return ipaddress.ip_address(address.host).is_loopback
@@ -57,9 +56,6 @@ def is_private(text: str) -> bool:
         return False
 
 
-ON_NETWORK = ("http", "https", "rtsp")
-
-
 def on_network(text: str) -> bool:
-    """Whether raw frames of the source that ``text`` names come over a network: another process fetches those."""
-    return text.partition(":")[0] in ON_NETWORK
+    """Whether raw frames of the source ``text`` come over a network; then another process fetches them."""
+    return text.partition(":")[0] in PORTS

@@ -1,9 +1,9 @@
-"""The settings of ``edgeveil-edge run``: flags, and a file of the same names that is read first; flags win.
+"""The settings of ``edgeveil-edge run``: flags, and a file with the same names; flags win.
 
     {"bundle": "/var/lib/edgeveil/hall.veil", "trust": "/etc/edgeveil/trust", "source": "camera:0",
      "sink": ["mqtts://broker/hall"], "max-latency": 0.5}
 
-What may leave, how often, and of which size, is signed in the bundle; no setting here can make it more.
+The bundle signs what may be emitted, how often and of which size; no setting here can make it more.
 """
 
 import os
@@ -18,9 +18,10 @@ from edgeveil.edge_runtime.paths import DEFAULT_PATH
 _MOST_BYTES = 1 << 20
 REQUIRED = ("bundle", "trust", "source", "sink")
 LOG_KINDS = ("memory", "text", "json")
-# Each lets something of the raw picture go further than usual: only a person at the device may set them, as a flag.
+# Each lets something of the raw picture go further than usual: only a person at the device may set it, as a flag.
 FLAGS_ALONE = ("camera-aid", "accept-raw-on-network")
 RENAMED = {"aim": "camera-aid"}  # names of earlier versions
+CHOICES = ("artefact", "backend", "device", "threads")  # what runs the models; options of ``Perturber.open``
 _FILES = ("npz", "csv", "arff", "images", "video")  # kinds of sources and sinks that are files; all others are live
 
 
@@ -53,59 +54,51 @@ class Settings(NamedTuple):
     accept_raw_on_network: bool
 
 
-Setting = NamedTuple(
-    "Setting",
-    [
-        ("kind", Any),  # str, int, float, bool, or list (of str)
-        ("default", Any),
-        ("metavar", str),
-        ("help", str),
-        ("low", float),
-        ("high", float),
-    ],
-)
+class Setting(NamedTuple):
+    """The type, default and help of one setting; ``low`` and ``high`` are the limits of a number."""
 
-
-def _number(kind: Any, default: Any, metavar: str, text: str, low: float, high: float) -> Setting:
-    return Setting(kind, default, metavar, text, low, high)
-
-
-def _other(kind: Any, default: Any, metavar: str, text: str) -> Setting:
-    return Setting(kind, default, metavar, text, 0, 0)
+    kind: Any  # str, int, float, bool, or list (of str)
+    default: Any
+    metavar: str
+    help: str
+    low: float = 0
+    high: float = 0
 
 
 SETTINGS = {
-    "bundle": _other(str, None, "BUNDLE", "the .veil file"),
-    "trust": _other(str, None, "DIR", "folder of public keys that may sign (*.pub)"),
-    "source": _other(str, None, "KIND:WHERE", "csv:FILE (- for stdin), arff:FILE, npz:FILE, images:DIR, camera:N, ..."),
-    "sink": _other(list, None, "KIND:WHERE", "csv:FILE (- for stdout), npz:FILE, images:DIR, mqtt:..., or several"),
-    "artefact": _other(str, "auto", "NAME", "such as tflite-int8 (auto: the preferred)"),
-    "backend": _other(str, "auto", "NAME", "such as onnxruntime (auto: the first here)"),
-    "device": _other(str, "cpu", "WORD", "what runs the model: {} (cpu)".format(" | ".join(WORDS))),
-    "threads": _number(int, 1, "N", "for the interpreter (1)", 1, 1024),
-    "strict": _other(bool, False, "", "stop at the first line that is refused, with exit code 2"),
-    "realtime": _other(bool, False, "", "play a recording at its own pace, as if it were live"),
-    "repeat": _other(bool, False, "", "begin a recording again at its end"),
-    "fps": _number(float, None, "N", "ticks a second, at most what the bundle signs (10 if it signs none)", 1e-4, 1e3),
-    "max-latency": _number(float, 1.0, "S", "discard what was perturbed later than this after it came (1)", 0.001, 60),
-    "duration": _number(float, None, "S", "end after so many seconds", 0.001, 1e9),
-    "frames": _number(int, None, "N", "end after so many frames of a live source", 1, 2**53),
-    "recheck": _number(float, 60.0, "S", "how often the golden self-test is run again (60)", 0.05, 3600),
-    "hang-after": _number(float, 10.0, "S", "end the inside when it has not moved for so long (10)", 0.2, 600),
-    "restarts": _number(int, 20, "N", "how often in an hour the inside may be started again (20)", 0, 10000),
-    "health": _other(str, "127.0.0.1:9464", "HOST:PORT", "where /livez /readyz /metrics are (127.0.0.1:9464), or off"),
-    "log": _other(str, "memory", "KIND", "memory (the last 500 events, at /logs), text or json (on stderr too)"),
-    "inside-at": _other(str, None, "DIR", "the inside is a unit of its own (edgeveil-edge inside), and meets us here"),
-    "inside-user": _other(str, None, "NAME", "run the process with the camera as this user (ours); needs root"),
-    "camera-aid": _other(bool, False, "", "for 15 minutes, show coarse levels of the raw picture on the preview page"),
-    "accept-raw-on-network": _other(bool, False, "", "read a camera over a network that may be listened to"),
+    "bundle": Setting(str, None, "BUNDLE", "the .veil file"),
+    "trust": Setting(str, None, "DIR", "folder of public keys that may sign (*.pub)"),
+    "source": Setting(str, None, "KIND:WHERE", "csv:FILE (- for stdin), arff:FILE, npz:FILE, images:DIR, camera:N ..."),
+    "sink": Setting(list, None, "KIND:WHERE", "csv:FILE (- for stdout), npz:FILE, images:DIR, mqtt:..., or several"),
+    "artefact": Setting(str, "auto", "NAME", "such as tflite-int8 (auto: the preferred)"),
+    "backend": Setting(str, "auto", "NAME", "such as onnxruntime (auto: the first here)"),
+    "device": Setting(str, "cpu", "WORD", "what runs the model: {} (cpu)".format(" | ".join(WORDS))),
+    "threads": Setting(int, 1, "N", "for the interpreter (1)", 1, 1024),
+    "strict": Setting(bool, False, "", "stop at the first refused line, with exit code 2"),
+    "realtime": Setting(bool, False, "", "play a recording at its own pace, as if it were live"),
+    "repeat": Setting(bool, False, "", "repeat a recording from its start at its end"),
+    "fps": Setting(float, None, "N", "ticks a second, at most what the bundle signs (10 if it signs none)", 1e-4, 1e3),
+    "max-latency": Setting(float, 1.0, "S", "drop a frame that was not perturbed within this time (1)", 0.001, 60),
+    "duration": Setting(float, None, "S", "end after this many seconds", 0.001, 1e9),
+    "frames": Setting(int, None, "N", "end after this many frames of a live source", 1, 2**53),
+    "recheck": Setting(float, 60.0, "S", "time between two golden self-tests (60)", 0.05, 3600),
+    "hang-after": Setting(float, 10.0, "S", "kill the inside when it has hung for this long (10)", 0.2, 600),
+    "restarts": Setting(int, 20, "N", "most restarts of the inside in an hour (20)", 0, 10000),
+    "health": Setting(
+        str, "127.0.0.1:9464", "HOST:PORT", "address of /livez /readyz /metrics (127.0.0.1:9464), or off"
+    ),
+    "log": Setting(str, "memory", "KIND", "memory (the last 500 events, at /logs), text or json (on stderr too)"),
+    "inside-at": Setting(str, None, "DIR", "folder to meet an inside that is its own unit (edgeveil-edge inside)"),
+    "inside-user": Setting(str, None, "NAME", "run the process with the camera as this user (that of run); needs root"),
+    "camera-aid": Setting(bool, False, "", "for 15 minutes, show coarse levels of the raw picture on the preview page"),
+    "accept-raw-on-network": Setting(bool, False, "", "read a camera over a network where others can read it"),
 }
 
 
 def read(path: Optional[str]) -> Dict[str, Any]:
-    """The settings of the file at ``path``, checked; of ``/etc/edgeveil/edge.json``, if it is there, for None.
+    """The checked settings of the file at ``path``; for None, of ``/etc/edgeveil/edge.json`` if that exists.
 
-    Raises ``BadInput`` for a file that cannot be read, is no strict JSON, or has a wrong key or value.
+    Raises ``BadInput`` for a file that cannot be read, is not strict JSON, or has a wrong key or value.
     """
     if path is None:
         path = DEFAULT_PATH
@@ -123,7 +116,7 @@ def read(path: Optional[str]) -> Dict[str, Any]:
     try:
         document = strict_json.loads(data)
     except strict_json.BadJson as error:
-        raise BadInput("the configuration {} is no strict JSON: {}. Correct it.".format(path, error)) from None
+        raise BadInput("the configuration {} is not strict JSON: {}. Correct it.".format(path, error)) from None
     if type(document) is not dict:
         raise BadInput("expected an object of settings in {}; got something else".format(path))
     for name in sorted(document):
@@ -141,7 +134,7 @@ def read(path: Optional[str]) -> Dict[str, Any]:
 
 
 def check(name: str, value: Any, where: str) -> Any:
-    """``value`` as the setting ``name`` has it; raises ``BadInput``. ``where`` is for the message."""
+    """The checked ``value`` of the setting ``name``; raises ``BadInput``. ``where`` is for the message."""
     setting = SETTINGS[name]
     if setting.kind is list:
         value = [value] if type(value) is str else value
@@ -164,17 +157,19 @@ def check(name: str, value: Any, where: str) -> Any:
     return value
 
 
-def merged(flags: Dict[str, Any], file: Dict[str, Any]) -> Settings:
-    """Every setting: the flag's, else the file's, else its default. Raises ``BadInput`` where one is missing.
+def value_of(name: str, flag: Any, file: Dict[str, Any]) -> Any:
+    """One setting: the flag's value, else the file's, else the default. Raises ``BadInput``."""
+    if flag is not None:
+        return check(name, flag, "on the command line")
+    return file.get(name, SETTINGS[name].default)
 
-    ``flags`` and ``file`` are by the flags' names, such as ``"max-latency"``.
+
+def merged(flags: Dict[str, Any], file: Dict[str, Any]) -> Settings:
+    """Every setting: the flag's, else the file's, else its default. Raises ``BadInput`` if one is missing.
+
+    ``flags`` are by their fields of ``Settings``, ``file`` by the flags' names, such as ``"max-latency"``.
     """
-    result = {}
-    for name, setting in SETTINGS.items():
-        if flags.get(name) is not None:
-            result[name] = check(name, flags[name], "on the command line")
-        else:
-            result[name] = file.get(name, setting.default)
+    result = {name: value_of(name, flags.get(field(name)), file) for name in SETTINGS}
     missing = [name for name in REQUIRED if not result[name]]
     if missing:
         raise BadInput(
@@ -186,19 +181,24 @@ def merged(flags: Dict[str, Any], file: Dict[str, Any]) -> Settings:
 
 
 def field(name: str) -> str:
-    """The field of ``Settings`` that holds the setting of that flag."""
+    """The field of ``Settings`` for a flag."""
     return name.replace("-", "_")
 
 
+def choices(settings: Settings) -> Dict[str, Any]:
+    """The options of ``Perturber.open`` that choose what runs the models."""
+    return {name: getattr(settings, name) for name in CHOICES}
+
+
 def needs_service(settings: Settings) -> bool:
-    """Whether these settings ask for the service of two processes; else one process goes from file to file."""
+    """Whether these settings need the service of two processes; else one process perturbs file to file."""
     if settings.inside_at or settings.inside_user or settings.realtime or settings.repeat:
         return True
     return any(text.partition(":")[0] not in _FILES for text in [settings.source] + settings.sink)
 
 
 def for_inside(settings: Settings) -> Settings:
-    """The settings that the inside gets: no sinks, and no camera credentials, which only the fetching process needs."""
+    """The settings for the inside: no sinks, and no camera credentials, which only the fetching process needs."""
     return settings._replace(
         source=parse(settings.source).shown if on_network(settings.source) else settings.source,
         trust=os.path.abspath(settings.trust),

@@ -1,4 +1,4 @@
-"""What runs an artefact, by name: the processor, or the one accelerator that was asked for, and nothing in its place.
+"""The devices that run an artefact, by name: the processor, or one accelerator, without a fallback.
 
 ============================ ================= ===================================================================
 word                         interpreter       what runs the operations
@@ -24,7 +24,7 @@ CPU, EDGETPU, MYRIAD, CUDA, TENSORRT = "cpu", "edgetpu", "myriad", "cuda", "tens
 AND_CPU = ",cpu"
 OPENVINO = "openvino:"
 WORDS = (CPU, EDGETPU, MYRIAD, MYRIAD + AND_CPU, CUDA, CUDA + AND_CPU, TENSORRT, TENSORRT + AND_CPU)
-# accelerator -> format -> the backends that bring that format to it; a format that is not there it does not run
+# accelerator -> format -> the backends that run that format on it; it does not run other formats
 _BACKENDS: Dict[str, Dict[str, Tuple[str, ...]]] = {
     EDGETPU: {"tflite": ("ai-edge-litert", "tflite-runtime")},
     MYRIAD: {"onnx": ("openvino",)},  # OpenVINO reads TFLite from 2023 on, when the stick's plugin was gone
@@ -33,16 +33,16 @@ _BACKENDS: Dict[str, Dict[str, Tuple[str, ...]]] = {
     OPENVINO: {"onnx": ("openvino",), "tflite": ("openvino",)},
 }
 _OPENVINO_WORDS = re.compile(r"[A-Z][A-Za-z0-9_.:,()-]{0,79}")
-# The one operation that edgetpu_compiler leaves of all that it took; only libedgetpu knows what is in it.
+# The one operation into which edgetpu_compiler puts all that it compiles; only libedgetpu can read it.
 EDGETPU_OPERATION = b"edgetpu-custom-op"
 
 
 class NoDevice(DeviceFailed):
-    """The device that was asked for cannot be had here; nothing ran on another one instead. Exit code 4."""
+    """The requested device is not available here; nothing ran on another one instead. Exit code 4."""
 
 
 def check_device(text: str) -> str:
-    """``text`` where it names a device; raises ``BadInput``."""
+    """``text`` if it names a device; raises ``BadInput``."""
     if text in WORDS or (text.startswith(OPENVINO) and _OPENVINO_WORDS.fullmatch(text[len(OPENVINO) :])):
         return text
     raise BadInput(
@@ -51,26 +51,26 @@ def check_device(text: str) -> str:
 
 
 def backends_on(device: str, format: str) -> Optional[Tuple[str, ...]]:
-    """The names of the backends that run a format on a device; None for the processor, where all that know it do."""
+    """The names of the backends that run a format on a device; None for the processor: all that know the format."""
     if device == CPU:
         return None
     return _BACKENDS[OPENVINO if device.startswith(OPENVINO) else accelerator(device)].get(format, ())
 
 
 def accelerator(device: str) -> str:
-    """The device without the processor that may help it: ``cuda`` of ``cuda,cpu``."""
+    """The device without its ``,cpu``: ``cuda`` of ``cuda,cpu``."""
     return device[: -len(AND_CPU)] if device.endswith(AND_CPU) and device in WORDS else device
 
 
 def may_use_cpu(device: str) -> bool:
-    """Whether operations may run on the processor where the accelerator cannot take them."""
+    """Whether operations that the accelerator cannot run may run on the processor."""
     return device == CPU or device.endswith(AND_CPU)
 
 
 def hears_of_usb(device: str) -> bool:
-    """Whether its driver must be told that a USB device came back under another number, as the Compute Stick does.
+    """Whether its driver needs udev to announce a USB device that came back under another number: the Compute Stick.
 
-    It is told by udev, in the network namespace of the system alone. libedgetpu looks for its stick itself.
+    udev announces only in the network namespace of the system. libedgetpu looks for its stick itself.
     """
     return accelerator(device) == MYRIAD or (device.startswith(OPENVINO) and "MYRIAD" in device)
 
@@ -83,11 +83,11 @@ def suits(artefact: Any, device: str) -> bool:
 
 
 def check_compiled(model: bytes, device: str) -> None:
-    """Raise ``BadInput`` where a TFLite file was not compiled for the Edge TPU and is to run there, or the reverse."""
+    """Raise ``BadInput`` if a TFLite file for the Edge TPU would run elsewhere, or another one on it."""
     compiled = EDGETPU_OPERATION in model
     if device == EDGETPU and not compiled:
         raise BadInput(
-            "this artefact was not compiled for the Edge TPU, which would take none of it: export with "
+            "this artefact was not compiled for the Edge TPU, which would run none of it: export with "
             "edgetpu_compiler on PATH and seal that, or choose --device cpu"
         )
     if compiled and device != EDGETPU:

@@ -1,7 +1,7 @@
-"""The privacy boundary is a type: a ``RawFrame`` goes in, and only a ``PerturbedFrame`` can go out.
+"""The privacy boundary as types: a ``RawFrame`` goes in, and only a ``PerturbedFrame`` can go out.
 
-Python cannot keep a determined programmer from memory. These types keep an honest one from a slip: a raw frame
-refuses to be pickled, copied, printed or turned into an array, and a sink takes nothing but a perturbed one.
+Python cannot keep a determined programmer from memory. These types prevent mistakes: a raw frame refuses to be pickled,
+copied, printed or turned into an array, and a sink accepts only a perturbed one.
 """
 
 import types
@@ -23,11 +23,11 @@ def _refuse(what: str) -> Callable[..., NoReturn]:
 
 
 class RawFrame(object):
-    """One sensor reading as it came. Shows its shape and type, never a value.
+    """One unchanged frame of a sensor. Shows its shape and type, never a value.
 
-    ``data`` is an ndarray, ``index`` the source's number of the frame, ``captured_ns`` when it was taken
-    (nanoseconds of the source's clock) or None, ``track`` the number of the person or thing it follows through a
-    stream (0 where nothing is followed: the whole camera is one track).
+    ``data`` is an ndarray, ``index`` the source's number of the frame, ``captured_ns`` the capture time (nanoseconds of
+    the source's clock) or None, ``track`` the number of its track in a stream (0 without tracking: the whole camera is
+    one track).
     """
 
     __slots__ = ("_data", "captured_ns", "index", "track")
@@ -39,7 +39,7 @@ class RawFrame(object):
         self.track = track
 
     def erase(self) -> None:
-        """Make the reading zeros, where its memory is ours to write to; for whoever has used it up."""
+        """Overwrite the samples with zeros after use, if their memory is writable."""
         if self._data.flags.writeable:
             self._data.fill(0)
 
@@ -53,12 +53,11 @@ class RawFrame(object):
 
 
 class PerturbedFrame(object):
-    """One frame that may leave. Only a ``Pipeline`` can make one; its arrays are its own and cannot be written to.
+    """One frame that may be emitted. Only a ``Pipeline`` can make one; its arrays are read-only copies.
 
-    ``index`` is the source's number of the frame it came from (of a live source: the tick's), ``outputs`` the arrays by
-    name in the manifest's order, ``data`` the first of them, ``slot`` which of a tick's fixed number of places it
-    fills, ``tick_ns`` the time of the tick (nanoseconds since 1970) or None. It carries no capture time: when a frame
-    leaves is not for it to say.
+    ``index`` is the source's number of its frame (for a live source, that of the tick), ``outputs`` the arrays by name
+    in the manifest's order, ``data`` the first of them, ``slot`` its slot in the tick, ``tick_ns`` the time of the tick
+    (nanoseconds since 1970) or None. It has no capture time, so that it cannot decide when it is emitted.
     """
 
     __slots__ = ("data", "index", "outputs", "slot", "tick_ns")
@@ -87,7 +86,7 @@ class PerturbedFrame(object):
         object.__setattr__(self, "tick_ns", tick_ns)
 
     def at(self, index: int, tick_ns: Optional[int], slot: Optional[int] = None) -> "PerturbedFrame":
-        """The same outputs as they leave at a tick (``index`` is its number, ``tick_ns`` its time), or in a slot."""
+        """The same outputs for the tick with this number and time, or for another slot."""
         moved = object.__new__(PerturbedFrame)
         slot = self.slot if slot is None else slot
         values = {"index": index, "outputs": self.outputs, "data": self.data, "slot": slot, "tick_ns": tick_ns}

@@ -1,4 +1,4 @@
-"""Arrays that stay one-byte codes and a lookup table (LUT) of 256 values, until a stage needs the values.
+"""Arrays kept as one-byte codes and a lookup table (LUT) of 256 values until a stage needs the values.
 
 A picture of one-byte samples has at most 256 different values. An elementwise function can be applied to the table
 instead of the picture, with the same bits: scaling and quantising then take one pass over bytes, not ten over floats.
@@ -50,8 +50,8 @@ class Flow(collections.abc.Mapping):
 
     def __init__(self, held: Dict[str, Any]) -> None:
         self._held = held
-        self.between: Any = None  # what the parts of a model stage hand to each other
-        self.used: List[np.ndarray] = []  # such values that no part needs any more, until they are erased
+        self.between: Any = None  # passed between the parts of a model stage
+        self.used: List[np.ndarray] = []  # such values after use, until they are erased
 
     def __getitem__(self, name: str) -> np.ndarray:
         return as_array(self._held[name])
@@ -70,7 +70,7 @@ class Flow(collections.abc.Mapping):
         return self._held[name]
 
     def erase(self) -> None:
-        """Overwrite every writable array of the flow with zeros, once nothing needs it any more."""
+        """Overwrite every writable array of the flow with zeros, after use."""
         between = self.between if isinstance(self.between, list) else []
         for value in [*self._held.values(), *between, *self.used]:
             if type(value) is LutArray:
@@ -97,7 +97,7 @@ def map_values(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], 
         if type(values) is not LutArray:
             return function(values)
         found = done.get(id(values.table))
-        # The table is kept with its result, so that its number is not given to another.
+        # The table is kept with its result, so that no other table gets its id.
         if found is None:
             found = done[id(values.table)] = (values.table, gather(function(values.table)))
         return found[1](values.codes)
@@ -110,7 +110,7 @@ def gather(table: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     if table.dtype.itemsize == 1 and table.dtype.kind in "iu":
         first = table.view(np.uint8)[0]
         every = np.arange(256, dtype=np.uint8)
-        # A table that only shifts its codes is a sum, ten times as fast as a lookup.
+        # For a table that only shifts its codes, a sum is ten times as fast as a lookup.
         if np.array_equal(table.view(np.uint8), every + first):
             return lambda codes: np.add(codes, first).view(table.dtype)
     return table.take

@@ -1,4 +1,4 @@
-"""Facts of the machine a figure was measured on: its kind and its state, never its name."""
+"""Facts of the machine that a figure was measured on: its kind and state, never its name."""
 
 import os
 import platform
@@ -8,25 +8,22 @@ from typing import Any, Dict, Optional
 
 
 def peak_rss_bytes() -> int:
-    """The most memory this process has had resident, in bytes."""
-    for line in _lines("/proc/self/status"):
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
+    """The peak resident memory of this process, in bytes."""
+    found = _bytes("/proc/self/status", "VmHWM")
+    if found is not None:
+        return found
     # Where there is no /proc. On Linux this figure would include the parent's, from before the program was loaded.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def rss_bytes() -> Optional[int]:
-    """The memory this process has resident now, in bytes; None where the system does not say."""
-    for line in _lines("/proc/self/status"):
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    return None
+    """The resident memory of this process now, in bytes; None if the system does not report it."""
+    return _bytes("/proc/self/status", "VmRSS")
 
 
 def load() -> Optional[float]:
-    """Runnable tasks, averaged over the last minute; None where the system does not say."""
+    """Runnable tasks, averaged over the last minute; None if the system does not report it."""
     try:
         return os.getloadavg()[0]
     except OSError:
@@ -34,22 +31,22 @@ def load() -> Optional[float]:
 
 
 def facts() -> Dict[str, Any]:
-    """Board or processor, cores, memory, system and Python, as far as the system tells."""
+    """Board or processor, cores, memory, system and Python, as far as the system reports them."""
     return {
         "board": (_lines("/proc/device-tree/model") or [None])[0],
         "processor": _field("/proc/cpuinfo", ("model name", "Model", "Hardware")) or platform.processor() or None,
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
-        "memory_bytes": _memory(),
+        "memory_bytes": _bytes("/proc/meminfo", "MemTotal"),
         "governor": (_lines("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or [None])[0],
-        # The version alone: what distributors and sites append to it says more than a figure needs.
+        # Only the version: what distributors and sites append to it reveals more than a figure needs.
         "system": "{} {}".format(platform.system(), platform.release().partition("-")[0]),
         "python": platform.python_version(),
     }
 
 
-def _memory() -> Optional[int]:
-    kib = _field("/proc/meminfo", ("MemTotal",))
+def _bytes(path: str, name: str) -> Optional[int]:
+    kib = _field(path, (name,))
     return int(kib.split()[0]) * 1024 if kib else None
 
 

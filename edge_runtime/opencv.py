@@ -1,4 +1,4 @@
-"""OpenCV, imported when something needs it."""
+"""OpenCV, imported on demand."""
 
 import importlib
 from typing import Any
@@ -11,5 +11,5 @@ def opencv() -> Any:
     try:
         return importlib.import_module("cv2")
     except ImportError:
-        problem = "images are read and written by OpenCV, which is not here: pip install opencv-python-headless"
+        problem = "images need OpenCV, which is not installed: pip install opencv-python-headless"
     raise Missing(problem)

@@ -1,4 +1,4 @@
-"""Where things lie on a board, and where this code does."""
+"""Paths on a board, and the path of this code."""
 
 import os
 from typing import Optional

@@ -1,5 +1,5 @@
-"""Adversaries that a generator is trained against: from the unit cube to logits of z. Three for every kind of reading,
-each of another architecture, for a generator soon learns to please a single one. They never ship."""
+"""Adversaries that a generator is trained against: from the unit cube to logits of z. Three for every kind of sample,
+each of another architecture, because a generator soon learns to deceive a single one. They never ship."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from keras import layers
 
 from edgeveil.models.classifiers import small
 
-MOMENTUM = 0.9  # of BatchNorm: what it has seen must follow a generator that changes
+MOMENTUM = 0.9  # of BatchNorm: its averages must follow a generator that changes
 
 
 def adversaries(shape: tuple[int, ...], classes: int) -> list[Callable[[], keras.Model]]:
-    """Makers of fresh networks for readings (n, *shape): images (height, width, channels), or vectors (features,)."""
+    """Makers of fresh networks for samples (n, *shape): images (height, width, channels), or vectors (features,)."""
     if len(shape) == 1:
         return [
             lambda: mlp(shape, classes, widths=(256, 128), batch_norm=False),

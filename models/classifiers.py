@@ -1,10 +1,12 @@
-"""Classifiers D_y and D_z: from the unit cube to logits. Table 1 of paper 001, and small ones beside it."""
+"""Classifiers D_y and D_z: from the unit cube to logits. Table 1 of paper 001, and small ones."""
 
 from __future__ import annotations
 
 import keras
 import numpy as np
 from keras import layers
+
+from edgeveil.models.layers import fixed_dense
 
 
 def table1_mnist(shape: tuple[int, int, int], classes: int) -> keras.Model:
@@ -36,7 +38,7 @@ def table1_wifi(features: int, classes: int) -> keras.Model:
 def small(shape: tuple[int, int, int], classes: int, *, width: int = 32) -> keras.Model:
     """A small network for any image: convolutions of stride 2 down to about 4 x 4, then FC(128), FC(classes).
 
-    Stands in where Table 1 has VGG16, and for pictures too small for its MNIST column. ``shape`` (height, width,
+    Used in place of Table 1's VGG16, and for pictures too small for its MNIST column. ``shape`` (height, width,
     channels); ``width`` is the number of channels of the first layer, doubled once.
     """
     image = keras.Input(shape, name="image")
@@ -57,20 +59,13 @@ def small(shape: tuple[int, int, int], classes: int, *, width: int = 32) -> kera
 def linear(weights: np.ndarray, bias: np.ndarray, operator: np.ndarray | None = None) -> keras.Model:
     """Vectors (features,) to logits (classes,), in closed form: ``weights`` (k, classes), ``bias`` (classes,).
 
-    ``operator`` (features, k), where there is one, stands before them: the predictor sees operator^T x alone.
+    ``operator`` (features, k), where there is one, comes first: the predictor sees operator^T x alone.
     """
     first = weights if operator is None else operator
     value = x = keras.Input((first.shape[0],), name="features")
     if operator is not None:
-        value = _fixed(operator, np.zeros(operator.shape[1]), "operator")(value)
-    return keras.Model(x, _fixed(weights, bias, "logits")(value))
-
-
-def _fixed(matrix: np.ndarray, bias: np.ndarray, name: str) -> keras.layers.Layer:
-    layer = keras.layers.Dense(matrix.shape[1], name=name)
-    layer.build((None, matrix.shape[0]))
-    layer.set_weights([np.asarray(matrix, np.float32), np.asarray(bias, np.float32)])
-    return layer
+        value = fixed_dense(operator, "operator")(value)
+    return keras.Model(x, fixed_dense(weights, "logits", bias=bias)(value))
 
 
 def track_network(length: int, width: int, classes: int, *, channels: int = 24) -> keras.Model:

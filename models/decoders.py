@@ -1,6 +1,6 @@
-"""Decoders of a codebook: from what is known of a code, and noise, to a picture of it.
+"""Decoders of a codebook: from a code's description, and noise, to a picture of it.
 
-They stay on the workstation: what ships is the table of what they drew.
+They stay on the workstation: the table of the pictures that they drew ships.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from keras import layers
 
 
 def decoder(condition: int, latent: int, shape: tuple[int, ...], *, width: int = 256) -> keras.Model:
-    """Inputs ``condition`` (condition,) and ``noise`` (latent,), normal; out come logits of a reading (*shape)."""
+    """Inputs ``condition`` (condition,) and ``noise`` (latent,), normal; output: logits of a sample (*shape)."""
     known, noise = keras.Input((condition,), name="condition"), keras.Input((latent,), name="noise")
     x = layers.Concatenate()([known, noise])
     for _ in range(2):
@@ -22,7 +22,7 @@ def decoder(condition: int, latent: int, shape: tuple[int, ...], *, width: int =
 
 
 def recogniser(condition: int, latent: int, shape: tuple[int, ...], *, width: int = 256) -> keras.Model:
-    """A reading (*shape) and ``condition`` to the mean and log-variance (2 latent,) of the noise that it came from.
+    """A sample (*shape) and ``condition`` to the mean and log-variance (2 latent,) of the noise that it came from.
 
     For training a decoder alone (Kingma and Welling, "Auto-Encoding Variational Bayes", 2014).
     """

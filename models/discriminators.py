@@ -1,4 +1,4 @@
-"""Discriminators D of PR-GAN: is this a reading or a perturbed one? One logit, high for readings. They never ship."""
+"""Discriminators D of PR-GAN: is this sample raw or perturbed? One logit, high for raw ones. They never ship."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Encoders of a codebook: from the unit cube to two rows of logits, the class y and, class by class, one of K codes.
 
 No normalisation across rows: an encoder may later be trained with differential privacy. No softmax, no draw: argmax and
-channel are tables of the runtime, so that what is certified is what is shipped.
+channel are tables of the runtime, so that what ships is what is certified.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import keras
 import numpy as np
 from keras import layers
+
+from edgeveil.models.layers import fixed_dense
 
 
 def image_trunk(shape: tuple[int, int, int], *, width: int = 16, features: int = 128) -> keras.Model:
@@ -72,17 +74,10 @@ def residual_encoder(
     (d * codes) columns and summed by a fixed product, so that every operation has an int8 kernel on every board.
     """
     n, d, codes = slope.shape
-    posterior, said = layers.Softmax(name="posterior")(cells(trunk.output)), kept(trunk.output)
-    slopes = _fixed(slope.reshape(n, d * codes), "slopes")(posterior)
-    spread = _fixed(np.repeat(np.eye(d), codes, axis=1), "spread")(said)
-    product = _fixed(np.tile(np.eye(codes), (d, 1)), "gather")(layers.Multiply(name="product")([slopes, spread]))
-    scores = layers.Add(name="code_logits")([product, _fixed(offset, "offsets")(posterior)])
+    posterior, predicted = layers.Softmax(name="posterior")(cells(trunk.output)), kept(trunk.output)
+    slopes = fixed_dense(slope.reshape(n, d * codes), "slopes")(posterior)
+    spread = fixed_dense(np.repeat(np.eye(d), codes, axis=1), "spread")(predicted)
+    product = fixed_dense(np.tile(np.eye(codes), (d, 1)), "gather")(layers.Multiply(name="product")([slopes, spread]))
+    scores = layers.Add(name="code_logits")([product, fixed_dense(offset, "offsets")(posterior)])
     label = label_head.layers[1](trunk.output)
     return keras.Model(trunk.inputs[0], [label, scores], name="encoder")
-
-
-def _fixed(kernel: np.ndarray, name: str) -> layers.Dense:
-    layer = layers.Dense(kernel.shape[1], use_bias=False, trainable=False, name=name)
-    layer.build((None, kernel.shape[0]))
-    layer.set_weights([kernel.astype(np.float32)])
-    return layer

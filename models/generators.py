@@ -15,18 +15,18 @@ NOISE_CHANNELS = 4  # that a noise input adds to a conv generator where its reso
 def conv_generator(
     shape: tuple[int, int, int], *, width: int, halvings: int, blocks: int, noise: int = 0, returns: bool = False
 ) -> keras.Model:
-    """Encoder, residual blocks at low resolution, decoder; what it makes is added to the input and clipped to [0, 1].
+    """Encoder, residual blocks at low resolution, decoder; its output is added to the input and clipped to [0, 1].
 
     ``shape`` (height, width, channels). The last convolution starts near zero, so that training starts from the
-    identity: Acc(D_y) is high at once, and what has to be found is a change that hides z (section 5.1). With ``noise``
-    there is a second input of that name, (noise,), uniform in [0, 1), which joins before the blocks. ``returns`` is
-    ``UnitClip``'s.
+    identity: Acc(D_y) is high at once, and training only has to find a change that hides z (section 5.1). With
+    ``noise`` there is a second input of that name, (noise,), uniform in [0, 1), which joins before the blocks.
+    ``returns`` is ``UnitClip``'s.
     """
     image = keras.Input(shape, name="image")
     sizes = [shape[:2]]
     x = image
     for step in range(halvings):
-        # Few channels at high resolution: that is where the multiply-adds are.
+        # Few channels at high resolution, where most multiply-adds are.
         channels = max(4, width >> (halvings - 1 - step))
         x = layers.Conv2D(channels, 3, strides=2, padding="same", name=f"down{step}")(x)
         x = layers.ReLU(6.0, name=f"down{step}_relu")(x)
@@ -58,10 +58,10 @@ def mlp_generator(
 ) -> keras.Model:
     """Dense layers on a vector of ``features``.
 
-    Without ``latent`` what they make is added to the input and clipped to [0, 1]. With it nothing of the input goes
-    past the layers: they narrow to ``latent`` numbers, and what is made of these ends in a sigmoid, which has a slope
-    everywhere, where a clipped bit would never turn again. With ``noise`` there is a second input of that name,
-    (noise,), uniform in [0, 1); it joins at the narrowest place. ``returns`` is ``UnitClip``'s.
+    Without ``latent`` their output is added to the input and clipped to [0, 1]. With it nothing of the input bypasses
+    the layers: they narrow to ``latent`` numbers, and the output is a sigmoid, which has a gradient everywhere, while a
+    clipped bit would never change again. With ``noise`` there is a second input of that name, (noise,), uniform in
+    [0, 1), which joins at the narrowest place. ``returns`` is ``UnitClip``'s.
     """
     vector = keras.Input((features,), name="features")
     drawn = keras.Input((noise,), name="noise") if noise else None

@@ -1,11 +1,20 @@
-"""Layers that Keras lacks and every board's converter knows."""
+"""Layers that Keras lacks and every board's converter supports, and layers with given weights."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
+
+
+def fixed_dense(matrix: np.ndarray, name: str, *, bias: np.ndarray | None = None) -> keras.layers.Dense:
+    """A Dense layer that is not trained: x (n, inputs) to x ``matrix`` (inputs, outputs) + ``bias`` (outputs,)."""
+    layer = keras.layers.Dense(matrix.shape[1], use_bias=bias is not None, trainable=False, name=name)
+    layer.build((None, matrix.shape[0]))
+    layer.set_weights([np.asarray(part, np.float32) for part in (matrix, bias) if part is not None])
+    return layer
 
 
 @keras.saving.register_keras_serializable(package="edgeveil")
@@ -37,9 +46,9 @@ class ResizeNearest(keras.layers.Layer):
 class UnitClip(keras.layers.Layer):
     """min(relu(x), 1): into the unit cube with two operations that every int8 runtime has.
 
-    What was clipped has no slope, and a generator that has once made everything black learns nothing any more. With
-    ``returns`` a step that leads back into the cube has the slope it would have inside; only in training, so that what
-    is exported is the same.
+    A clipped value has no gradient, so a generator that has made everything black cannot recover. With ``returns`` a
+    step that leads back into the cube has the gradient it would have inside. That is in training alone: the exported
+    network is the same.
     """
 
     def __init__(self, *, returns: bool = False, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Noise mechanisms as networks: what is drawn comes from the device's own generator, by a draw stage."""
+"""Noise mechanisms as networks: a draw stage draws their noise from the device's own generator."""
 
 from __future__ import annotations
 

@@ -1,22 +1,21 @@
-"""Small networks that read several properties of a reading at once: what somebody would train on data they were given.
+"""Small networks that predict several properties of a sample at once, as a recipient of the data would train.
 
-They are meant to be trained in seconds, many in one audit, and to be the same for every kind of data they are shown.
+They train in seconds, many in one audit, and are the same for every kind of data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+import keras
 
 
-def reader(shape: tuple[int, ...], outputs: Mapping[str, int], *, width: int = 16) -> Any:
-    """A Keras model from readings (batch, *shape) to ``outputs``: units by name, all of them linear.
+def reader(shape: tuple[int, ...], outputs: Mapping[str, int], *, width: int = 16) -> keras.Model:
+    """A Keras model from samples (batch, *shape) to ``outputs``: units by name, all of them linear.
 
     Images go through two strided 3 x 3 convolutions of ``width`` and twice as many channels, vectors through a layer of
     eight times ``width``; then all outputs share 64 units.
     """
-    import keras
-
     x = h = keras.Input(shape, name="reading")
     if len(shape) == 3:
         for channels in (width, 2 * width):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from edgeveil import devices, edge_runtime
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.trainer.progress import say
 
 ARTEFACTS = ("tflite-float32", "tflite-int8", "onnx-float32", "onnx-int8")
 BACKENDS = {
@@ -23,7 +23,7 @@ LIMIT_S = 3600
 
 
 def bench_python() -> Path:
-    """The interpreter of the environment with all four; raises ``BadInput`` where there is none."""
+    """The Python of the environment with all four interpreters. Raises ``BadInput`` if there is none."""
     named = os.environ.get("EDGEVEIL_BENCH_PYTHON")
     root = Path(__file__).resolve().parent.parent
     folder = Path(os.environ.get("EDGEVEIL_VENVS", root / ".venvs"))
@@ -37,36 +37,35 @@ def bench_python() -> Path:
 
 
 def bundle_files(bundle: Any, folder: Path) -> list[dict[str, Any]]:
-    """The artefacts of a verified bundle with one model, written to ``folder``; ``BadInput`` where it has more."""
-    models = bundle.manifest.document["models"]
+    """The artefacts of a verified bundle, written to ``folder``. Raises ``BadInput`` if it has several models."""
+    models = bundle.manifest.models
     if len(models) != 1:
-        raise BadInput(f"A bundle with one network was expected to be put beside others; this one has {len(models)}.")
+        raise BadInput(f"A bundle with one network was expected for a comparison; this one has {len(models)}.")
     (model,) = models.values()
     found = []
-    for artefact, entry in model["artefacts"].items():
-        if entry["format"] in BACKENDS and artefact in ARTEFACTS:
+    for artefact, entry in model.artefacts.items():
+        if entry.format in BACKENDS and artefact in ARTEFACTS:
             path = folder / f"bundle-{artefact}"
-            path.write_bytes(bundle.members[entry["file"]])
-            found.append(_file(bundle.manifest.name, artefact, path, entry, model["macs"]))
+            path.write_bytes(bundle.members[entry.file])
+            found.append(_file(bundle.manifest.name, artefact, path, entry.entry, model.macs))
     if not found:
         raise BadInput(f"An artefact among {', '.join(ARTEFACTS)} was expected; the bundle has none of them.")
     return found
 
 
 def model_file(path: Path) -> dict[str, Any]:
-    """One .tflite or .onnx file; raises ``BadInput`` where it is neither, or has open sizes."""
+    """One .tflite or .onnx file. Raises ``BadInput`` for another file, or one with open sizes."""
     from edgeveil.trainer.export.manifest_entry import artefact_entry
-    from edgeveil.trainer.graphs.macs import Cost, onnx_macs, tflite_macs
+    from edgeveil.trainer.graphs.macs import graph_macs
     from edgeveil.trainer.graphs.read import read
 
-    formats = {".tflite": "tflite", ".onnx": "onnx"}
-    if path.suffix not in formats:
+    if path.suffix not in (".tflite", ".onnx"):
         raise BadInput(f"A .tflite or .onnx file was expected; got {path}.")
     try:
         data = path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}.") from None
-    graph = read(data, formats[path.suffix])
+    graph = read(data, path.suffix[1:])
     shapes = [t.shape for t in (*graph.inputs.values(), *graph.outputs.values())]
     if any(size < 1 for shape in shapes for size in shape):
         raise BadInput(f"{path} leaves sizes open ({shapes}); export it for one frame at a time.")
@@ -74,12 +73,11 @@ def model_file(path: Path) -> dict[str, Any]:
     precision = "int8" if "int8" in dtypes else "float16" if "float16" in dtypes else "float32"
     names = {"inputs": list(graph.inputs), "outputs": list(graph.outputs)}
     entry = artefact_entry(data, graph, file=path.name, precision=precision, max_abs=0, **names)
-    cost: Cost = (tflite_macs if graph.format == "tflite" else onnx_macs)(data)
-    return _file(path.stem, f"{graph.format}-{precision}", path, entry, cost.macs)
+    return _file(path.stem, f"{graph.format}-{precision}", path, entry, graph_macs(graph).macs)
 
 
 def link_packages(folder: Path) -> Path:
-    """Make ``folder`` what another interpreter finds ``edgeveil.devices`` and ``edgeveil.edge_runtime`` in."""
+    """Make ``folder`` a place from which another Python imports ``edgeveil.devices`` and ``edgeveil.edge_runtime``."""
     (folder / "edgeveil").mkdir()
     for package in (devices, edge_runtime):
         path = Path(str(package.__file__)).parent
@@ -87,38 +85,26 @@ def link_packages(folder: Path) -> Path:
     return folder
 
 
-def _suffix(artefact: str) -> str:
-    return "." + artefact.partition("-")[0]
-
-
 def _file(name: str, artefact: str, path: Path, entry: Any, macs: int) -> dict[str, Any]:
-    kind = entry["format"]
     return {
         "name": name,
         "artefact": artefact,
-        "format": kind,
+        "format": entry["format"],
         "path": str(path.resolve()),
         "entry": entry,
         "macs": macs,
-        "backends": list(BACKENDS[kind]),
+        "backends": list(BACKENDS[entry["format"]]),
     }
 
 
-def run(
-    files: Sequence[dict[str, Any]], *, rounds: int, seconds: float, threads: int = 1, backends: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Time them in turns and return ``devices.timing.compare``'s document; raises ``DeviceFailed`` where that fails."""
+def run(files: Sequence[dict[str, Any]], *, rounds: int, seconds: float, threads: int = 1) -> dict[str, Any]:
+    """Time the files in turns: the document of ``devices.timing.compare``. Raises ``DeviceFailed`` if that fails."""
     if rounds < 3 or seconds <= 0 or threads < 1:
         raise BadInput(f"3 rounds and a time above 0 s were expected at least; got {rounds} and {seconds:g} s.")
     python = bench_python()
     spec = {"files": list(files), "rounds": rounds, "seconds": seconds, "threads": threads}
-    if backends:
-        spec["backends"] = list(backends)
-    turns = sum(len([b for b in file["backends"] if not backends or b in backends]) for file in files)
-    print(
-        f"timing {len(files)} artefacts on their interpreters: about {turns * seconds * (rounds + 1):.0f} s",
-        file=sys.stderr,
-    )
+    turns = sum(len(file["backends"]) for file in files)
+    say(f"timing {len(files)} artefacts on their interpreters: about {turns * seconds * (rounds + 1):.0f} s")
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, PYTHONPATH=str(link_packages(Path(folder))), OMP_NUM_THREADS=str(threads))
         path = Path(folder) / "spec.json"
@@ -128,6 +114,6 @@ def run(
             command, cwd=folder, env=environment, capture_output=True, timeout=LIMIT_S, check=False
         )
     if done.returncode:
-        last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no error message"])[-1]
         raise DeviceFailed(f"Timing side by side ended with code {done.returncode}: {last[:300]}.")
     return json.loads(done.stdout.splitlines()[-1])

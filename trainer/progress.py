@@ -1,4 +1,4 @@
-"""Progress on stderr: one line that moves on a terminal, a line every 10 s where there is none."""
+"""Progress on stderr: a live bar on a terminal, else a line every 10 s."""
 
 from __future__ import annotations
 
@@ -16,45 +16,38 @@ Advance = Callable[..., None]
 
 @contextmanager
 def progress(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
-    """Yield ``advance(**figures)``: one more of ``total`` is done, with numbers worth showing."""
+    """Yield ``advance(**figures)``, which counts one more of ``total`` and shows the figures."""
     shown = _bar(title, total, done) if sys.stderr.isatty() else _counted(title, total, done)
     with shown as advance:
         yield advance
 
 
 def say(text: str) -> None:
-    """One line of prose on stderr."""
+    """Print a line to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def transfer(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield ``report(bytes there, bytes in all)``: rate and time left, on stderr."""
+    """Yield ``report(bytes sent, bytes in all)``, which shows rate and remaining time on stderr."""
     if sys.stderr.isatty():
-        from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+        from rich.progress import DownloadColumn, TransferSpeedColumn
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
-        with _moving(*columns) as bar:
+        with _moving(DownloadColumn(), TransferSpeedColumn()) as bar:
             task = bar.add_task(title, total=None)
             yield lambda there, total: bar.update(task, completed=there, total=total)
         return
-    state = [0, 0]
+    there = total = 0
     begun = time.monotonic()
 
     def line() -> str:
-        there, total = state
         rate = max(there, 1) / max(time.monotonic() - begun, 1e-9)
         left = f", {(total - there) / rate:.0f} s left" if there else ""
         return f"{title}: {there} of {total} bytes, {rate / 1000:.1f} kB/s{left}"
 
-    def report(there: int, total: int) -> None:
-        state[:] = there, total
+    def report(sent: int, size: int) -> None:
+        nonlocal there, total
+        there, total = sent, size
 
     with _lines(line):
         yield report
@@ -66,23 +59,17 @@ def _figures(figures: dict[str, float]) -> str:
 
 def _moving(*columns: Any) -> Any:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    return Progress(*columns, console=Console(stderr=True))
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn())
+    return Progress(*shown, console=Console(stderr=True))
 
 
 @contextmanager
 def _bar(title: str, total: int, done: int) -> Iterator[Advance]:
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TextColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[figures]}"),
-    )
-    with _moving(*columns) as bar:
+    with _moving(MofNCompleteColumn(), TextColumn("{task.fields[figures]}")) as bar:
         task = bar.add_task(title, total=total, completed=done, figures="")
 
         def advance(**figures: float) -> None:
@@ -110,7 +97,7 @@ def _counted(title: str, total: int, done: int) -> Iterator[Advance]:
 
 @contextmanager
 def _lines(line: Callable[[], str]) -> Iterator[None]:
-    """``line()`` on stderr every ``LINE_EVERY_S``, however long one piece of the work takes."""
+    """Print ``line()`` to stderr every ``LINE_EVERY_S``, also while one piece of the work runs."""
     ended = threading.Event()
 
     def beat() -> None:

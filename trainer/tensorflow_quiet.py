@@ -1,4 +1,4 @@
-"""Keep a command's output for what it has to say: TensorFlow and the converters print, from Python and C++ alike."""
+"""Keep the output of TensorFlow and the converters, from Python and C++, out of a command's own output."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from collections.abc import Iterator
 
 SHOWN_BYTES = 2000
 
-# A failed assertion in C++ ends this process at once. This one, beside it, then shows what was said before.
+# A failed assertion in C++ ends this process at once. A second process then shows the output from before.
 _IF_CRASHED = f'read -r ended || tail -c {SHOWN_BYTES} "$0" >&2; rm -f "$0"'
 
 
 def quiet_process() -> None:
-    """Set up a command's process: TensorFlow logs nothing, and Python shows no warnings, which are for programmers.
+    """Set up a command's process: no TensorFlow log, and no Python warnings, which are for programmers.
 
     ``TF_CPP_MIN_LOG_LEVEL`` and ``PYTHONWARNINGS`` in the environment take precedence.
     """
@@ -30,10 +30,9 @@ def quiet_process() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Send what is printed, to stdout or stderr, to a temporary file; show its end on stderr where the block fails.
+    """Redirect stdout and stderr to a temporary file; show its end on stderr if the block fails or ends the process.
 
-    It is shown as well where the block ends the process. ``sys.stdout`` alone would not do: TensorFlow's converter
-    writes from C++, to the file descriptors.
+    Redirecting ``sys.stdout`` is not enough: TensorFlow's converter writes to the file descriptors, from C++.
     """
     _flush()
     kept = [os.dup(1), os.dup(2)]
@@ -58,12 +57,12 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _spill() -> Iterator[int]:
-    """A temporary file's descriptor, and a process that shows the file's end if this one dies before the block ends."""
+    """A temporary file's descriptor; another process shows the file's end if this one dies within the block."""
     descriptor, path = tempfile.mkstemp()
     watch = subprocess.Popen(  # noqa: S603
         ["/bin/sh", "-c", _IF_CRASHED, path],
         stdin=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is not for it
+        start_new_session=True,  # Ctrl-C must not end it
     )
     try:
         yield descriptor
@@ -73,7 +72,7 @@ def _spill() -> Iterator[int]:
 
 
 def load_tensorflow() -> None:
-    """Import TensorFlow without its notice, which it prints on stderr whatever its log level."""
+    """Import TensorFlow without the notice that it prints to stderr at every log level."""
     if "tensorflow" not in sys.modules:
         with quiet():
             importlib.import_module("tensorflow")

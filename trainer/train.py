@@ -1,4 +1,4 @@
-"""From a recipe to a run: load the data, train D_y and D_z, fit the perturber, judge it on validation, save it."""
+"""From a recipe to a run: load the data, train D_y and D_z, fit the perturber, validate it, save it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ from edgeveil.trainer.training.linear_classifiers import train_linear
 def train(
     recipe: Recipe, out: Path, *, budget: str = "full", resume: bool = False, classifiers: Path | None = None
 ) -> Run:
-    """Do all that ``recipe`` asks for in the folder ``out``; the test slice is not touched.
+    """Train ``recipe`` in the folder ``out``; the test slice is not used.
 
-    ``classifiers`` is another run's folder whose D_y and D_z this one takes: the same data, slices and seed.
-
-    ``budget`` is ``full`` or ``quick`` (``[budget.quick]`` of the recipe). Interrupted by Ctrl-C, the run keeps its
-    last checkpoint and ``resume`` goes on from it. Raises ``BadInput`` in one sentence, and ``LimitNotMet`` where no
-    checkpoint reaches the recipe's Acc(D_y) (under ``quick`` it is said and no more): the run is complete then, with
-    the best one by Acc(D_y).
+    ``classifiers`` is the folder of a run whose D_y and D_z to take: the same data, slices and seed. ``budget`` is
+    ``full`` or ``quick`` (``[budget.quick]`` of the recipe). After Ctrl-C the run keeps its last checkpoint, and
+    ``resume`` continues from it. Raises ``BadInput``, and ``LimitNotMet`` if no checkpoint reaches the recipe's
+    Acc(D_y): the run is then complete, with the checkpoint best by Acc(D_y). Under ``quick`` that is only a message.
     """
     load_tensorflow()
-    # Opened first: a run that is not there must leave no folder behind.
+    # Opened first: if it is missing, no folder must be left behind.
     other = None if classifiers is None else Run.open(classifiers)
     run = Run.create(out, recipe, budget=budget, resume=resume)
     if other is not None:
@@ -48,7 +46,7 @@ def train(
         return _train(run)
     except KeyboardInterrupt:
         run.record(state="interrupted")
-        say(f"Interrupted. The last checkpoint lies in {run.folder}; the same command with --resume goes on from it.")
+        say(f"Interrupted. The last checkpoint is in {run.folder}; the same command with --resume continues from it.")
         raise
 
 
@@ -69,43 +67,49 @@ def _train(run: Run) -> Run:
         )
     part = run.validation()
     sent = fitted.perturb(part.x)["frame"]
-    score = score_validation(run, sent)
+    score = score_checkpoint(
+        dataset.unit(part.x), dataset.unit(sent), part.y, part.z, theta=dataset.theta, **run.classifiers()
+    )
     missed = _unmet(run, score)
     run.save_perturber(fitted)
     through = int(unchanged(dataset.input, part.x, sent).sum())
     facts = {**score.as_dict(), "rows": len(part), "unchanged": through}
     run.record(state="finished", limit_met=not missed, validation=facts)
-    say(_result(score))
+    say(
+        f"On validation: Acc(D_y) {score.target_accuracy:.3f}, mean distance {score.distance:.2f}, "
+        f"Acc(D_z) {score.sensitive_accuracy:.3f} against the fixed adversary of its training (non-adaptive; "
+        "`edgeveil audit` trains adversaries on the output)."
+    )
     if not fitted.identity_allowed and through * 2 > (telling := int((~constant(part.x)).sum())):
         say(
-            f"{through} of {telling} validation samples come out as they went in: this perturber hides nothing, and "
+            f"{through} of {telling} validation samples come out unchanged: this perturber hides nothing, and "
             f"`edgeveil export` will refuse it. {HIDES_NOTHING}"
         )
     if not missed:
         return run
     if run.facts["budget"] == "quick":
-        say(f"{missed} Under the quick budget that ends nothing: it is a trial.")
+        say(f"{missed} The quick budget is a trial, so this is not an error.")
         return run
     target_missed = score.target_accuracy < recipe.limits.target_accuracy
     raise LimitNotMet(f"{missed} {_advice(recipe, target_missed=target_missed)}")
 
 
 def _unmet(run: Run, score: CheckpointScore) -> str:
-    """What the recipe's limits asked for and did not get, in sentences; empty where all were met."""
-    limits, said = run.recipe.limits, []
+    """The recipe's limits that were not met, in sentences; empty if all were met."""
+    limits, missed = run.recipe.limits, []
     if score.target_accuracy < limits.target_accuracy:
-        said.append(
+        missed.append(
             f"No checkpoint reached the recipe's Acc(D_y) of {limits.target_accuracy:.3f} on validation; the best has "
             f"{score.target_accuracy:.3f} and is kept in {run.folder}."
         )
     unseen = run.facts.get("unseen_people")
     if unseen and limits.unseen_accuracy is not None and unseen["worst"] < limits.unseen_accuracy:
-        said.append(
-            f"On the worst of {unseen['people']} people, each left out of training in turn, y-hat is right "
-            f"{unseen['worst']:.3f} of the time, and the recipe asks for {limits.unseen_accuracy:.3f}: on streams of "
-            "people it never saw its errors tell who they are. Add people, more `perturber.copies`, or merge classes."
+        missed.append(
+            f"On the worst of {unseen['people']} people, each left out of training in turn, the accuracy of y-hat is "
+            f"{unseen['worst']:.3f}, and the recipe requires {limits.unseen_accuracy:.3f}: on streams of unseen people "
+            "its errors identify them. Add people, more `perturber.copies`, or merge classes."
         )
-    return " ".join(said)
+    return " ".join(missed)
 
 
 def _advice(recipe: Recipe, *, target_missed: bool) -> str:
@@ -124,16 +128,8 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     if changes:
         *others, last = changes
         ways.append("in another folder, take " + (f"{', '.join(others)} or {last}" if others else last))
-    said = "; or, ".join(ways)
-    return f"{said[:1].upper()}{said[1:]}."
-
-
-def score_validation(run: Run, sent: np.ndarray) -> CheckpointScore:
-    """Score ``sent`` (n, ...), what really leaves of the validation rows of the second slice, rounding included."""
-    dataset, part = run.dataset(), run.validation()
-    return score_checkpoint(
-        dataset.unit(part.x), dataset.unit(sent), part.y, part.z, theta=dataset.theta, **run.classifiers()
-    )
+    advice = "; or, ".join(ways)
+    return f"{advice[:1].upper()}{advice[1:]}."
 
 
 USES = {
@@ -150,12 +146,4 @@ def _describe(dataset: Dataset) -> None:
     say(
         f"{dataset.name}: {dataset.input.kind}s of shape {dataset.input.shape}, {len(dataset.y_names)} classes of y, "
         f"{len(dataset.z_names)} of z; rows: {', '.join(parts)}{kept}"
-    )
-
-
-def _result(score: CheckpointScore) -> str:
-    return (
-        f"On validation: Acc(D_y) {score.target_accuracy:.3f}, mean distance {score.distance:.2f}, "
-        f"Acc(D_z) {score.sensitive_accuracy:.3f} against the fixed adversary of its training (non-adaptive; "
-        "`edgeveil audit` attacks it in earnest)."
     )

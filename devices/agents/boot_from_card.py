@@ -1,6 +1,6 @@
-"""Run once on a board that came up from a card: what a flash does, without a line. Lies on the card beside its files.
+"""Runs once on a board that booted from a card: a flash without a connection. It is on the card with its files.
 
-``files.json`` has every file's SHA-256, ``job.json`` what is to be done with them (``devices/flashing/first_boot.py``).
+``files.json`` has every file's SHA-256, ``job.json`` what to do with them (``devices/flashing/first_boot.py``).
 """
 
 import hashlib
@@ -13,10 +13,10 @@ from typing import Any, Dict
 
 
 def main(here: str, start: bool) -> None:
-    """Check the card's files, place them, install the release and enable the service. Exits where a part fails."""
+    """Check the card's files, place them, install the release and enable the service. Exits if a part fails."""
     for name, sha in json.loads(_read(here, "files.json").decode()).items():
         if hashlib.sha256(_read(here, name)).hexdigest() != sha:
-            sys.exit("%s is not what was written: make the card again" % name)
+            sys.exit("%s differs from what was written: write the card again" % name)
     job = json.loads(_read(here, "job.json").decode())
     root = job["root"]
     _keep_root_key(here, root, job)
@@ -31,7 +31,7 @@ def main(here: str, start: bool) -> None:
     if job["site"]:
         unpack, archive = (os.path.join(here, name) for name in ("unpack_wheels.py", "site.zip"))
         _run(sys.executable, unpack, archive, job["site"]["sha256"], job["site"]["place"])
-    # A release finds its wheels beside it, numpy perhaps among them; from here the runtime is shown them.
+    # An installed release finds its wheels next to it; this runtime needs their path (numpy may be one).
     os.environ["PYTHONPATH"] = os.path.join(root, "site")
     bundle, runtime = (os.path.join(here, name) for name in ("bundle.veil", "edgeveil-edge.pyz"))
     _run(sys.executable, runtime, "install", bundle, "--root", root, *job["trial"])
@@ -44,7 +44,7 @@ def main(here: str, start: bool) -> None:
 
 
 def _keep_root_key(here: str, root: str, job: Dict[str, Any]) -> None:
-    """A board that has its trust already keeps it, and takes no card of another owner."""
+    """A board that already has a root key keeps it, and refuses the card of another owner."""
     there = os.path.join(root, "trust", "root.pub")
     if not os.path.exists(there):
         return
@@ -72,7 +72,7 @@ def _read(here: str, name: str) -> bytes:
 
 
 def _run(*command: str) -> None:
-    code = subprocess.call(command)  # noqa: S603 - words of the job, whose hash was checked
+    code = subprocess.call(command)  # noqa: S603 - from the job, whose hash was checked
     if code:
         sys.exit("%s ended with code %d" % (" ".join(command[:3]), code))
 

@@ -1,4 +1,4 @@
-"""What a board is: gathered on the board itself, printed as JSON, decided about on the workstation.
+"""The facts of a board: gathered on the board, printed as JSON, evaluated on the workstation.
 
 This file is also sent alone to a board that has no EdgeVeil yet, so it imports the standard library and nothing else.
 """
@@ -30,9 +30,9 @@ INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "
 
 
 def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = ()) -> Dict[str, Any]:
-    """A dict of facts. ``root``: where EdgeVeil lies or would; ``accelerator``: the path that shows there is one.
+    """A dict of facts. ``root``: EdgeVeil's folder; ``accelerator``: the path that shows that there is one.
 
-    ``paths`` are put in front of ``sys.path`` (unpacked wheels). What cannot be found out is None.
+    ``paths`` are put in front of ``sys.path`` (unpacked wheels). Unknown facts are None.
     """
     sys.path[:0] = list(paths)
     place = root
@@ -61,13 +61,13 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
 
 
 def _architecture() -> str:
-    """What programs here are made for: a 32-bit system may run on a 64-bit kernel, which tells its own name."""
+    """The architecture of the programs here: a 32-bit system may run on a 64-bit kernel, which reports its own."""
     machine = platform.machine()
     return "armv7l" if machine == "aarch64" and BITS == 32 else machine
 
 
 def _present(accelerator: str) -> bool:
-    """Whether a device file is there, or for ``usb:1a6e:089a,18d1:9302`` one of these USB devices."""
+    """Whether a device file exists, or for ``usb:1a6e:089a,18d1:9302`` one of these USB devices."""
     if not accelerator.startswith("usb:"):
         return os.path.exists(accelerator)
     wanted = accelerator[len("usb:") :].split(",")
@@ -77,31 +77,31 @@ def _present(accelerator: str) -> bool:
 
 
 def _devices() -> List[str]:
-    """The accelerators that what is installed here can ask for, by the words of ``--device``."""
+    """The accelerators that the installed interpreters can use, as words of ``--device``."""
     found = []
     try:
         ctypes.CDLL("libedgetpu.so.1")
         found.append("edgetpu")
     except OSError:
         pass
-    # Of these, some cannot be loaded here, and older ones do not know the question.
+    # Some versions cannot be loaded here, and older ones lack this function.
     try:
         providers = importlib.import_module("onnxruntime").get_available_providers()
         words = (("CUDAExecutionProvider", "cuda"), ("TensorrtExecutionProvider", "tensorrt"))
         found += [word for name, word in words if name in providers]
-    except Exception:  # noqa: S110 - then it cannot be asked for
+    except Exception:  # noqa: S110 - then it cannot be used
         pass
     try:
         library = importlib.import_module("openvino")
         library = library if hasattr(library, "Core") else importlib.import_module("openvino.runtime")
         found += ["myriad"] if any(name.startswith("MYRIAD") for name in library.Core().available_devices) else []
-    except Exception:  # noqa: S110 - then it cannot be asked for
+    except Exception:  # noqa: S110 - then it cannot be used
         pass
     return found
 
 
 def _settings_device() -> Optional[str]:
-    """What the service's settings have run the model; None where there are none, "" where they cannot be read."""
+    """The device in the service's settings; None without settings, "" if they cannot be read."""
     path = SETTINGS
     if not os.path.exists(path):
         return None
@@ -112,7 +112,7 @@ def _settings_device() -> Optional[str]:
 
 
 def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
-    """What runs there: None where nothing was ever flashed."""
+    """The installed EdgeVeil; None if the board was never flashed."""
     state = _json(os.path.join(root, "state.json"))
     folder = os.path.join(root, "trust")
     file = _json(os.path.join(folder, "trust.json"))
@@ -140,7 +140,7 @@ def _versions() -> Iterator[Tuple[str, Optional[str]]]:
     for name in INTERPRETERS:
         try:
             yield name, getattr(importlib.import_module(name), "__version__", "unknown")
-        except Exception:  # an interpreter that is there and cannot be loaded is not there
+        except Exception:  # an interpreter that cannot be loaded counts as missing
             yield name, None
 
 
@@ -156,28 +156,28 @@ def _writable(place: str) -> bool:
 def _runs(command: List[str]) -> bool:
     try:
         with open(os.devnull, "r+b") as nothing:
-            return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603 - words of ours
+            return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603 - fixed commands
     except OSError:
         return False
 
 
 def _sha256(path: str) -> Optional[str]:
-    """None where neither we nor root by sudo can read it."""
+    """None if neither this user nor root can read it."""
     try:
         with open(path, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
         pass
-    said = _as_root(["sha256sum", path])
-    return said.split()[0] if said else None
+    line = _as_root(["sha256sum", path])
+    return line.split()[0] if line else None
 
 
 def _as_root(command: List[str]) -> Optional[str]:
-    """What a command prints as root by sudo; None where that cannot be had."""
+    """The output of a command as root, by sudo; None if that fails."""
     try:
         with open(os.devnull, "r+b") as nothing:
-            said = subprocess.check_output(["sudo", "-n"] + command, stdin=nothing, stderr=nothing)  # noqa: S603 - ours
-        return said.decode("utf-8", "replace")
+            output = subprocess.check_output(["sudo", "-n"] + command, stdin=nothing, stderr=nothing)  # noqa: S603 - ours
+        return output.decode("utf-8", "replace")
     except (OSError, subprocess.CalledProcessError):
         return None
 

@@ -1,13 +1,13 @@
-"""Perturbs readings with a bundle on the board that will run it: sent along by ``edgeveil audit --on``, not kept there.
+"""Perturbs samples with a bundle on the board that will run it. Sent by ``edgeveil audit --on``, and not kept there.
 
-The runtime that is installed there verifies the bundle and runs it, one reading at a time as it does with a camera's.
-This is no command of that runtime: what it hands out for an audit (a code before its channel, the noise that was
-drawn) never leaves a board that works.
+The runtime that is installed there verifies the bundle and runs it, one sample at a time as with a camera.
+This is not a command of that runtime: the outputs of an audit (a code before its channel, the drawn noise) must never
+leave a board in use.
 
-    python3 - ROOT BUNDLE ARTEFACT DEVICE                       says what would run
+    python3 - ROOT BUNDLE ARTEFACT DEVICE                       prints what would run
     python3 - ROOT BUNDLE ARTEFACT DEVICE ROWS OUT FURTHER      ROWS.npz (``x``) through it into OUT.npz
 
-FURTHER is JSON: entries of outputs as in a manifest, for what is handed out as well. One JSON document is printed.
+FURTHER is JSON: entries of outputs as in a manifest, for what is returned as well. One JSON document is printed.
 The board's keys decide and its owner's policy does not: an audit is how a bundle comes to meet that policy.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, Dict, List
 
 
 def main(root: str, bundle: str, artefact: str, device: str, *rest: str) -> int:
-    """Do one of the two; returns an exit code as ``edgeveil-edge`` does. Nothing of a reading is ever printed."""
+    """Do one of the two; returns an exit code as ``edgeveil-edge`` does. No part of a sample is ever printed."""
     # As edgeveil-edge.pyz has it: wheels that a flash brought along come first.
     sys.path[:0] = [os.path.join(root, "site"), os.path.join(root, "current", "edgeveil-edge.pyz")]
     try:
@@ -68,10 +68,10 @@ def _done(
 
 
 def perturb(manifest: Dict[str, Any], opened: Any, x: Any, further: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Raw readings x (n, ...) one at a time; every output, the ``further`` ones too, by name, each (n, ...).
+    """Perturb raw samples x (n, ...) one at a time; every output, the ``further`` ones too, by name, each (n, ...).
 
     ``opened`` is the manifest's pipeline, whose tables and interpreters are used. Raises ``DeviceFailed`` where a
-    reading is dropped.
+    sample is dropped.
     """
     import numpy as np
 
@@ -89,7 +89,7 @@ def perturb(manifest: Dict[str, Any], opened: Any, x: Any, further: List[Dict[st
     except FrameDropped as drop:
         reason = drop.reason
     if reason:
-        raise DeviceFailed("reading {} was dropped ({}), so this board cannot be audited".format(len(made), reason))
+        raise DeviceFailed("sample {} was dropped ({}), so this board cannot be audited".format(len(made), reason))
     return {name: np.concatenate([one[name] for one in made]) for name in made[0]}
 
 

@@ -1,7 +1,7 @@
 """The board's end of a serial console: takes requests as messages, runs commands, puts files, answers.
 
 A request or answer is one line of JSON and then bytes. ``run`` runs a command with the bytes on its stdin; ``append``
-puts them into a file from a place on. Sent along by ``devices/transports/serial.py``, right behind the
+writes them into a file from an offset on. Sent by ``devices/transports/serial.py``, right behind the
 source of ``serial_link``, without its import.
 """
 
@@ -15,17 +15,17 @@ from typing import Any, Dict, Tuple
 
 from edgeveil.devices.agents.serial_link import LineBroken, Link
 
-SILENCE_S = 90  # then the other end has gone, and the console is given back
+SILENCE_S = 90  # after this the other end is gone, and the console is given back
 READY = b"edgeveil-serial-ready"
-HANG_UP = b"edgeveil-hang-up"  # as plain text: what asks for it may not know whether we or a shell are there
+HANG_UP = b"edgeveil-hang-up"  # plain text: the sender may not know whether this program or a shell is there
 
 
 def answer(request: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """What one request comes to: (facts, bytes)."""
+    """Execute one request; returns (facts, bytes)."""
     head, _, data = request.partition(b"\n")
     ask = json.loads(head.decode("utf-8"))
     if ask["op"] == "run":
-        process = subprocess.Popen(  # noqa: S603 - who holds the console may do this anyway
+        process = subprocess.Popen(  # noqa: S603 - a user of the console may do this anyway
             ask["command"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         try:
@@ -59,7 +59,7 @@ def serve(link: Link) -> None:
 
 
 def main() -> None:
-    """Serve on the terminal this runs in, and leave it as it was."""
+    """Serve on this terminal, and restore its settings at the end."""
     before = termios.tcgetattr(0)
 
     def read(seconds: float) -> bytes:

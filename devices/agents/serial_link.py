@@ -1,11 +1,11 @@
 """Whole messages over a line that flips, drops and inserts bytes: small frames, CRC-32, selective resend.
 
-Both ends of a serial console run this file; the board's copy is typed into its shell, so it stands alone and is small.
+Both ends of a serial console run this file; the board's copy is typed into its shell, so it is small and stands alone.
 
 A frame is ``kind, message number, block number, number of blocks, payload``, all of it with a CRC-32 behind, COBS-coded
-and between zero bytes: whatever comes in between - a kernel message, half a frame - spoils at most the frames it
-touches. ``B`` carries a block, ``A`` says which blocks of a message have come: all before a number, and a bitmap of
-those after it. A message is in whole or not at all; the last one received is acknowledged again when it is repeated.
+and between zero bytes: anything in between, such as a kernel message or half a frame, damages at most the frames it
+touches. ``B`` carries a block, ``A`` acknowledges blocks of a message: all before a number, and a bitmap of those after
+it. A message arrives completely or not at all; the last one received is acknowledged again when it is repeated.
 """
 
 import os
@@ -17,12 +17,12 @@ from typing import Any, Callable, Container, Dict, List, Optional, Tuple
 BLOCK = 192  # payload bytes: at one bad byte in 1,500 six frames of seven still arrive
 WINDOW = 48  # blocks under way
 HEAD = struct.Struct(">cHII")
-QUIET_S = 0.12  # without a byte for so long, say what has come
+QUIET_S = 0.12  # after this long without a byte, acknowledge what has come
 LIMIT = 4 * 2**20  # of one message
 
 
 class LineBroken(Exception):
-    """Nothing has come for too long."""
+    """The other end has been silent for too long."""
 
 
 def cobs(data: bytes) -> bytes:
@@ -37,7 +37,7 @@ def cobs(data: bytes) -> bytes:
 
 
 def uncobs(data: bytes) -> Optional[bytes]:
-    """What ``cobs`` was given, or None where it gave no such thing."""
+    """The input of ``cobs``, or None if ``data`` is not an output of it."""
     out, at = bytearray(), 0
     while at < len(data):
         size = data[at]
@@ -115,9 +115,9 @@ class Link(object):
 
     def receive(self, patience_s: float = 20.0) -> bytes:
         """The next message. Raises ``LineBroken`` after ``patience_s`` without a good frame."""
-        number, blocks, unsaid = None, 0, 0
+        number, blocks, pending = None, 0, 0
         parts: Dict[int, bytes] = {}
-        heard = said = self.clock()
+        heard = acknowledged = self.clock()
         while True:
             frames = self.frames(QUIET_S)
             for kind, came, block, rest in frames:
@@ -133,20 +133,20 @@ class Link(object):
                 if came != number:
                     number, parts, blocks = came, {}, total
                 parts[block] = payload
-                unsaid += 1
+                pending += 1
                 if len(parts) == blocks:
                     self.done = (number, blocks)
                     self.acknowledge(number, blocks, {})
                     return b"".join(parts[at] for at in range(blocks))
-            if number is not None and (unsaid >= 8 or (unsaid and not frames) or self.clock() - said > 0.5):
+            if number is not None and (pending >= 8 or (pending and not frames) or self.clock() - acknowledged > 0.5):
                 base = next(at for at in range(blocks) if at not in parts)
                 self.acknowledge(number, base, parts)
-                unsaid, said = 0, self.clock()
+                pending, acknowledged = 0, self.clock()
             if self.clock() - heard > patience_s:
                 raise LineBroken()
 
     def acknowledge(self, number: int, base: int, parts: Container[int]) -> None:
-        """Say that all blocks before ``base`` have come, and which of the next ones."""
+        """Acknowledge all blocks before ``base``, and those of the next ones that have come."""
         bits = bytearray(WINDOW // 8 + 1)
         for at in range(8 * len(bits)):
             if base + at in parts:

@@ -1,4 +1,4 @@
-"""Unpacks the wheels of a flash into a folder beside the releases, and has the link ``site`` name it.
+"""Unpacks the wheels of a flash into a folder next to the releases, and points the link ``site`` at it.
 
 python3 - ARCHIVE SHA256 FOLDER
 """
@@ -11,10 +11,10 @@ import zipfile
 
 
 def unpack(archive: str, sha: str, folder: str) -> None:
-    """Unpack beside the folder's name and rename: that name is never the name of a part. Exits where a byte differs."""
+    """Unpack into a temporary folder, then rename it: ``folder`` is always complete. Exits if the archive differs."""
     with open(archive, "rb") as file:
         if hashlib.sha256(file.read()).hexdigest() != sha:
-            sys.exit("the wheels came out different on the board")
+            sys.exit("the wheels on the board differ from those that were sent: flash again")
     shutil.rmtree(folder + ".new", ignore_errors=True)
     with zipfile.ZipFile(archive) as opened:
         opened.extractall(folder + ".new")

@@ -1,4 +1,4 @@
-"""A board at the other end of a transport, and what executes a plan there: every decision was made in ``plan``."""
+"""A board at the other end of a transport, which executes a plan: every decision was made in ``plan``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from edgeveil.devices.flashing.steps import (
     numbered,
 )
 from edgeveil.devices.profiles import Service
-from edgeveil.devices.transports import Transport
-from edgeveil.devices.transports.base import Completed, Progress, check, digest
+from edgeveil.devices.transports.base import Completed, Progress, Transport, check, digest
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.paths import ROOT
 
@@ -33,7 +32,7 @@ Say = Callable[[str], None]
 
 
 class Board:
-    """A board at the other end of a transport; ``root`` is where EdgeVeil lies there."""
+    """A board at the other end of a transport; ``root`` is EdgeVeil's folder there."""
 
     def __init__(self, transport: Transport, *, root: str = ROOT, say: Say = lambda _: None) -> None:
         self.transport, self.root, self.say = transport, root, say
@@ -47,11 +46,11 @@ class Board:
         self.transport.close()
 
     def facts(self, accelerator: str | None = None) -> Facts:
-        """What the board is, found out by a script that is sent along. Raises ``DeviceFailed``."""
+        """The board's facts, from a script that is sent there. Raises ``DeviceFailed``."""
         return Facts.of(self.facts_document(accelerator))
 
     def facts_document(self, accelerator: str | None = None) -> dict:
-        """The same as it was printed there."""
+        """The facts as the script printed them."""
         site = posixpath.join(self.root, "site")
         command = [self.transport.python, "-", self.root, accelerator or "", site]
         done = self.transport.run(command, data=read_agent("gather_facts"), timeout_s=180)
@@ -65,7 +64,7 @@ class Board:
             raise DeviceFailed(f"The board's answer is not its facts: {done.last_line()}") from None
 
     def edge(self, *arguments: str, timeout_s: float = 120) -> Completed:
-        """A command of the installed runtime, as root where that is possible. Raises ``BadInput`` where none is."""
+        """Run a command of the installed runtime, as root if possible. Raises ``BadInput`` if none is installed."""
         runtime = posixpath.join(self.root, "current", "edgeveil-edge.pyz")
         done = self._root([self.transport.python, runtime, *arguments], timeout_s=timeout_s)
         if done.code in (126, 127) or b"can't open file" in done.err:
@@ -73,13 +72,13 @@ class Board:
         return done
 
     def run_agent(self, name: str, *arguments: str, timeout_s: float = 120) -> Completed:
-        """A program of ``devices/agents`` that is sent along, as root where that is possible."""
+        """Send a program of ``devices/agents`` and run it, as root if possible."""
         return self._root([self.transport.python, "-", *arguments], data=read_agent(name), timeout_s=timeout_s)
 
     def execute(self, plan: Plan, progress: Progress = lambda *_: None) -> None:
-        """Every step in order. Raises at the first that fails; what was uploaded stays for the next try.
+        """Execute every step in order. Raises at the first that fails; uploads stay for the next try.
 
-        A service that was stopped for the trial is started again whatever becomes of it.
+        A service that was stopped for the trial is started again even if the trial fails.
         """
         stopped = False
         try:
@@ -131,7 +130,7 @@ class Board:
             # The runtime comes over the same authenticated channel as the root key.
             runtime = posixpath.join(self._incoming_folder(), "edgeveil-edge.pyz")
             self.transport.put(step.bundle.runtime, runtime)
-            # A release finds its wheels beside it, numpy perhaps among them; from there it is shown them.
+            # An installed release finds its wheels next to it; this runtime needs their path (numpy may be one).
             wheels = "PYTHONPATH=" + posixpath.join(self.root, "site")
             done = self._root(["env", wheels, self.transport.python, runtime, *arguments], timeout_s=TRIAL_S)
         else:
@@ -144,20 +143,20 @@ class Board:
                 check(self._sudoed(command), f"Making the user {user}")
 
     def rollback(self) -> str:
-        """Have it run its previous release again, its service too; returns what it said. Raises as it did there."""
-        said = runtime_output(self.edge("rollback", "--root", self.root))
+        """Go back to the previous release and restart the service; returns the output. Raises the board's own error."""
+        output = runtime_output(self.edge("rollback", "--root", self.root))
         if self.has_service():
             self.control("restart")
-        return said.decode("utf-8", "replace").strip()
+        return output.decode("utf-8", "replace").strip()
 
     def control(self, what: str) -> None:
-        """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` where that is not done."""
-        # What prepares the place of both halves stays up, and is done again for units that may be others now.
+        """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` if that fails."""
+        # The recover unit, which prepares the sockets' folder, keeps running; a restart runs it again for new units.
         units = {"stop": service.UNITS[-2:], "restart": [service.RECOVER, service.MAIN]}.get(what, [service.MAIN])
         check(self._sudoed(["systemctl", what, *units], timeout_s=240), f"systemctl {what}")
 
     def logs(self, lines: int) -> bytes:
-        """The last lines that the service's units said. Raises ``DeviceFailed``."""
+        """The last lines of the service units' logs. Raises ``DeviceFailed``."""
         which = [part for unit in service.UNITS for part in ("-u", unit)]
         return check(self._sudoed(["journalctl", "--no-pager", "-n", str(lines), *which]), "journalctl")
 
@@ -166,7 +165,7 @@ class Board:
         return self.transport.run(["test", "-e", service.UNIT_FOLDER + service.MAIN]).code == 0
 
     def _place(self, data: bytes, path: str, mode: str, owner: Sequence[str] = ()) -> None:
-        """A file that belongs to root, by way of one that does not."""
+        """Upload a file as the user, then install it as root."""
         incoming = posixpath.join(self._incoming_folder(), digest(data))
         self.transport.put(data, incoming)
         run = self._sudoed if path.startswith("/etc/") else self._root
@@ -192,7 +191,7 @@ class Board:
         return self.transport.run([*self._sudo, *command], data=data, timeout_s=timeout_s)
 
     def _sudoed(self, command: Sequence[str], *, timeout_s: float = 120) -> Completed:
-        """As root in any case: for files of the system."""
+        """Run as root: for system files."""
         prefix = [] if self._is_root() else ["sudo", "-n"]
         return self.transport.run([*prefix, *command], timeout_s=timeout_s)
 
@@ -200,12 +199,12 @@ class Board:
         return check(self.transport.run(["id", "-u"]), "id").strip() == b"0"
 
     def _may_write(self) -> bool:
-        """Whether the user owns the place itself: then nothing needs root but the service."""
+        """Whether the user may write the folder itself: then only the service needs root."""
         return self.transport.run(["test", "-w", self.root]).code == 0
 
 
 def runtime_output(done: Completed, *, accepted: Sequence[int] = (0,)) -> bytes:
-    """What the runtime printed on the board. Raises its own error where it ended with a code that is not accepted."""
+    """The runtime's output on the board. Raises its own error if its exit code is not accepted."""
     if done.code in accepted:
         return done.out
     text = done.last_line()

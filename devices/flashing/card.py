@@ -1,4 +1,4 @@
-"""``edgeveil flash --on image:FILE``: a card whose board flashes itself when it first comes up."""
+"""``edgeveil flash --on image:FILE``: a card whose board flashes itself at its first boot."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def flash_card(
     dry_run: bool = False,
     show: Callable[[str], None] = lambda _: None,
 ) -> Flashed:
-    """Write a card (``image:FILE``, ``dir:FOLDER``) whose board flashes itself when it first comes up.
+    """Write a card (``image:FILE``, ``dir:FOLDER``) whose board flashes itself at its first boot.
 
-    What only the board knows, its interpreters among it, is found out there. Raises ``EdgeVeilError``.
+    What only the board knows, such as its interpreters, is checked there. Raises ``EdgeVeilError``.
     """
     made = plan_card(
         inputs.bundle,
@@ -49,7 +49,7 @@ def flash_card(
     inputs.check_policy(None, None)
     tree = first_boot.tree(made, root)
     card = sd_card.open_media(target)
-    show(f"{len(tree)} files for {card.name}, with which its board does this when it first comes up:\n{made.text()}")
+    show(f"{len(tree)} files for {card.name}; at its first boot the board does this:\n{made.text()}")
     if not dry_run:
         for line in sd_card.write_card(card, tree):
             show(line)
@@ -65,13 +65,13 @@ def plan_card(
     wheels: Wheels | None = None,
     service_files: ServiceFiles = lambda _device: {},
 ) -> Plan:
-    """The steps that a board with a fresh card takes by itself when it first comes up, or ``Refused``.
+    """The steps that a board with a new card takes by itself at its first boot. Raises ``Refused``.
 
-    What only the board knows, its interpreters among it, is found out there: it runs on its processor, unless its
+    What only the board knows, such as its interpreters, is checked there. The model runs on the processor unless an
     accelerator was named.
     """
     if trust is None:
-        raise Refused("no-trust", "A card brings the board's trust along: give the folder of edgeveil trust init.")
+        raise Refused("no-trust", "A card needs the board's trust: give the folder of edgeveil trust init.")
     artefact = possible_artefacts(bundle, profile)[0] if bundle.artefacts else NO_MODEL
     device = wanted.device or CPU
     backends = [backend for backend in profile.backends if backend.device == device]

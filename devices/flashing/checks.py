@@ -1,4 +1,4 @@
-"""What is refused before anything is changed on a board: by the board itself, its trust, its service and its space."""
+"""Checks before anything is changed on a board: of the board itself, its trust, its service and its space."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UPDATE_UNIT = "/etc/systemd/system/edgeveil-update.service"
 
 
 class Refused(BadInput):
-    """This bundle does not go onto this board. ``reason`` is a short fixed word for the rule."""
+    """This bundle cannot be installed on this board. ``reason`` is the fixed name of the rule."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class Refused(BadInput):
 
 
 def check_board(facts: Facts, profile: Profile) -> None:
-    """The profile's processor, and a file system that can be written."""
+    """Check for the profile's processor and a writable file system."""
     if facts.architecture != profile.architecture:
         raise Refused(
             "architecture",
@@ -34,17 +34,17 @@ def check_board(facts: Facts, profile: Profile) -> None:
             "Name the profile of this board (edgeveil devices list).",
         )
     if facts.read_only:
-        raise Refused("read-only", "The board's file system is read-only where EdgeVeil would lie. Make it writable.")
+        raise Refused("read-only", "The file system of EdgeVeil's folder on the board is read-only. Make it writable.")
 
 
 def trust_in_force(there: Installed | None, trust: TrustFacts | None, wanted: Wanted, first: bool) -> TrustFacts:
-    """The trust that decides about the bundle: that of the board, or the owner's on a first flash."""
+    """The trust that the bundle is checked against: the board's, or the owner's on a first flash."""
     if not first and there is not None:
         if trust is not None and trust.root_key != there.root_key:
             raise Refused(
                 "other-root",
                 f"This board's root key is {str(there.root_key)[:16]}..., that of --trust is {trust.root_key[:16]}.... "
-                "A flash never changes it: name the right folder, or make the board anew from an image.",
+                "A flash never changes it: name the right folder, or set the board up again from an image.",
             )
         return TrustFacts(
             str(there.root_key), there.trust_version, there.keys, there.revoked, there.floor, there.audience
@@ -64,7 +64,7 @@ def trust_in_force(there: Installed | None, trust: TrustFacts | None, wanted: Wa
 
 
 def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
-    """A known key that was not revoked, the board's audience, and a security version that the board takes."""
+    """Check for a known key that was not revoked, the board's audience, and a security version the board accepts."""
     if bundle.key in trust.revoked:
         raise Refused("revoked-key", f"The bundle is signed by {bundle.key[:16]}..., which was revoked. Seal it again.")
     if bundle.key not in trust.keys:
@@ -74,9 +74,11 @@ def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
             "edgeveil trust add it and send the board the new trust file.",
         )
     if bundle.audience not in ("", trust.audience):
+        own = repr(trust.audience) if trust.audience else "none"
         raise Refused(
             "other-audience",
-            f"The bundle is made out to {bundle.audience!r}; this board is {trust.audience or 'nobody'!r}.",
+            f"The bundle is for the audience {bundle.audience!r}; this board has {own}. Seal it for "
+            "this board's audience.",
         )
     if bundle.security_version < trust.security_version:
         raise Refused(
@@ -87,7 +89,7 @@ def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
 
 
 def check_systemd(facts: Facts, wanted: Wanted) -> None:
-    """Systemd, where the service is wanted."""
+    """Check for systemd if the service is wanted."""
     if wanted.service and not facts.systemd:
         raise Refused(
             "no-systemd",
@@ -96,31 +98,31 @@ def check_systemd(facts: Facts, wanted: Wanted) -> None:
 
 
 def check_root(facts: Facts, steps: Sequence[Step]) -> None:
-    """Root, where the service is to be written, stopped or started."""
+    """Check for root if the service is written, stopped or started."""
     if not facts.sudo and any(isinstance(step, WriteService | StopService | StartService) for step in steps):
         raise Refused(
             "no-root",
-            "The service needs root on the board, and this user may not sudo without a password. Log in as one who "
-            "may, or leave it out with --no-service and without --source.",
+            "The service needs root on the board, and this user cannot sudo without a password. Log in as a "
+            "user who can, or leave it out with --no-service and without --source.",
         )
 
 
 def check_updates(facts: Facts, wanted: Wanted, device: str) -> None:
-    """What looks for releases on the board was told at an earlier flash which device it may open."""
+    """The update unit on the board may only open the device that an earlier flash named."""
     there = facts.edgeveil
     if there is None or UPDATE_UNIT not in there.service_files or not wanted.service or wanted.update_from:
         return
     if device not in (CPU, there.device):
         raise Refused(
             "updates-itself",
-            f"This board looks for newer releases by itself, and what does so may not open the {device} that it would "
-            "try them on: say --update-from again, as it was said then, or --device cpu.",
+            f"This board updates itself, and its update unit may not open the {device} that it would try releases on. "
+            "Repeat --update-from with the same place as before, or use --device cpu.",
         )
 
 
 def check_space(facts: Facts, size: int) -> None:
-    """Room for ``size`` bytes that travel."""
-    # The bundle lies there twice for a moment: as it came, and as a release with its runtime beside it.
+    """Check for space for ``size`` bytes that are sent."""
+    # The bundle is there twice for a moment: as it was sent, and as a release with its runtime next to it.
     needed = 3 * size + SPARE_BYTES
     if size and facts.free_bytes < needed:
         raise Refused(

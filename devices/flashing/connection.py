@@ -1,4 +1,4 @@
-"""How a board is reached: where EdgeVeil lies there, and how to log in."""
+"""How to reach a board: EdgeVeil's folder on it, and the login."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Connection:
     def open(self, target: str, *, say: Callable[[str], None] = lambda _: None) -> Board:
         """The board at ``target``; close it, or use it as a context manager.
 
-        Raises ``BadInput`` for a target that is none or refuses the login, ``DeviceFailed`` where there is no answer.
+        Raises ``BadInput`` for an invalid target or a refused login, ``DeviceFailed`` if there is no answer.
         """
         from edgeveil.devices.flashing.board import Board
         from edgeveil.devices.transports import open_transport
@@ -37,5 +37,7 @@ class Connection:
                 password = self.password_file.read_text().rstrip("\r\n")
             except OSError as error:
                 raise BadInput(f"The password was expected in {self.password_file}: {error.strerror}.") from None
-        transport = open_transport(target, identity=self.identity, known_hosts=self.known_hosts, password=password)
+        transport = open_transport(
+            target, identity=self.identity, known_hosts=self.known_hosts, password=password, say=say
+        )
         return Board(transport, root=self.root, say=say)

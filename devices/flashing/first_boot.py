@@ -1,7 +1,7 @@
-"""The files of an SD card whose board flashes itself when it first comes up; a pure function of the plan's steps.
+"""The files of an SD card whose board flashes itself at its first boot; a pure function of the plan's steps.
 
-The board does then what a flash over a line does: the runtime that came along verifies the bundle, tries it and commits
-it. ``files.json`` has every file's SHA-256, and a card that lost a bit is seen before anything is done.
+The board then does what a flash over a connection does: the runtime on the card verifies the bundle, tries it and
+commits it. ``files.json`` has every file's SHA-256, so a damaged card is found before anything is changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RUN = (
     f"systemd.run=/boot/firmware/{TREE}/run.sh systemd.run_success_action=reboot "
     "systemd.unit=kernel-command-line.target"
 )
-# A root file system that is copied to many boards must not give them all one identity.
+# Boards that share a copied root file system must not share an identity.
 EMPTIED = ("/etc/machine-id",)
 REMOVED = ("/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret")
 HOST_KEYS = "/etc/ssh"  # and in it ssh_host_*
@@ -61,12 +61,12 @@ def tree(plan: Plan, root: str) -> dict[str, bytes]:
 
 
 def units(folder: str) -> dict[str, bytes]:
-    """The units of a root file system, by name: new host keys before sshd starts, then what has it flash itself."""
-    return {KEYS_UNIT: _KEYS_UNIT.encode(), UNIT: _UNIT.format(folder=folder).encode()}
+    """The units of a root file system, by name: new host keys before sshd starts, then the first boot."""
+    return {name: service_files.filled(name, {"@FOLDER@": folder}) for name in (KEYS_UNIT, UNIT)}
 
 
 def with_run(cmdline: bytes) -> bytes | None:
-    """The kernel's command line with the first run added; None where another first run stands there already."""
+    """The kernel's command line with the first run added; None if it has another first run already."""
     line = cmdline.decode("utf-8", "replace").strip()
     if RUN in line:
         return cmdline
@@ -75,39 +75,8 @@ def with_run(cmdline: bytes) -> bytes | None:
     return f"{line} {RUN}\n".encode()
 
 
-_UNIT = """[Unit]
-Description=EdgeVeil, what this card brought
-ConditionPathExists={folder}/files.json
-After=local-fs.target
-Before=edgeveil-recover.service edgeveil.service
-
-[Service]
-Type=oneshot
-ExecStart=/usr/bin/python3 {folder}/first_boot.py --start
-TimeoutStartSec=900
-
-[Install]
-WantedBy=multi-user.target
-"""
-
-# Not in the script: sshd starts beside it, fails without keys, and gives up before the script is through.
-_KEYS_UNIT = """[Unit]
-Description=EdgeVeil, host keys of this board's own
-ConditionPathExists=/usr/bin/ssh-keygen
-ConditionPathExists=!/etc/ssh/ssh_host_ed25519_key
-After=local-fs.target
-Before=ssh.service sshd.service
-
-[Service]
-Type=oneshot
-ExecStart=/usr/bin/ssh-keygen -A
-
-[Install]
-WantedBy=multi-user.target
-"""
-
 _RUN_SH = f"""#!/bin/sh
-# Run once by systemd.run= in cmdline.txt, which is mended whatever happens, so that the board boots as ever.
+# Run once by systemd.run= in cmdline.txt, which is restored in any case, so that the board boots as usual.
 here=/boot/firmware/{TREE}
 /usr/bin/python3 $here/first_boot.py > /boot/firmware/{TREE}.log 2>&1
 echo "ended with code $?" >> /boot/firmware/{TREE}.log

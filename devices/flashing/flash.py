@@ -1,4 +1,4 @@
-"""``edgeveil flash``: a sealed bundle to a board or a card, by way of a plan that is made once and then executed."""
+"""``edgeveil flash``: a sealed bundle to a board or a card, by a plan that is made once and then executed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def flash_target(
     show: Say = lambda _: None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Flashed:
-    """Bring ``bundle`` to whatever ``target`` names, a board or a card. Raises ``EdgeVeilError``."""
+    """Install ``bundle`` on the board or card that ``target`` names. Raises ``EdgeVeilError``."""
     inputs = read_inputs(bundle, profile, trust, wheels)
     if target.startswith(sd_card.KINDS):
         return flash_card(inputs, target, wanted, root=connection.root, dry_run=dry_run, show=show)

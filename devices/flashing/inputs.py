@@ -1,4 +1,4 @@
-"""What a flash is given: the bundle, verified here; the profile, the owner's trust and policy, and wheels."""
+"""The inputs of a flash: the bundle, verified here; the profile, the owner's trust and policy, and wheels."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Inputs:
     opened: Bundle
 
     def check_policy(self, artefact: str | None, device: str | None) -> None:
-        """Raise ``BundleRefused`` where the owner's policy is not met by the artefact, or by none where it is None."""
+        """Raise ``BundleRefused`` if the artefact (any one, for None) does not meet the owner's policy."""
         if self.policy is not None:
             self.policy.check(self.opened.manifest, self.opened.members, artefact, device)
 
     def audit_notes(self, artefact: str, device: str) -> list[str]:
-        """A line where the bundle was audited, and not as it runs on this device."""
+        """A line if the bundle was audited, but not as it runs on this device."""
         manifest, members = self.opened.manifest, self.opened.members
         if device == CPU or manifest.privacy.file is None or is_audited(manifest, members, artefact, device):
             return []
@@ -70,16 +70,15 @@ def _bundle_facts(data: bytes, opened: Bundle) -> BundleFacts:
         audience=manifest.audience,
         development=opened.development,
         artefacts=tuple(name for name in manifest.preference if name in variants),
-        profiles=manifest.document["profiles"],
         data=data,
         runtime=opened.members[RUNTIME_MEMBER],
     )
 
 
 def owners_trust(folder: Path) -> TrustFacts | None:
-    """What ``edgeveil trust init`` made, with the files of it that go to a board; the root's private key never does.
+    """The folder of ``edgeveil trust init``, with its files that are sent to a board: never the root's private key.
 
-    None for a folder of public keys alone: it will do where the board knows its keys already.
+    None for a folder that only has public keys, which is enough for a board that knows its keys already.
     """
     data = read(str(folder / TRUST_FILE))
     if data is None:

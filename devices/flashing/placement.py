@@ -1,4 +1,4 @@
-"""What of a bundle runs on a board: the artefact, the interpreter that runs it, and the device it runs on."""
+"""Which artefact of a bundle runs on a board, by which interpreter and on which device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNREADABLE = Version("0")
 
 @dataclass(frozen=True)
 class Placement:
-    """What will run there. ``news``: whether the installed runtime has to be told of the device."""
+    """What will run there. ``news``: whether the installed runtime must be given the device."""
 
     artefact: str
     backend: str
@@ -35,7 +35,7 @@ class Placement:
 def place(
     facts: Facts, bundle: BundleFacts, profile: Profile, wanted: Wanted, wheels: Wheels | None, *, settings_kept: bool
 ) -> Placement:
-    """The best artefact of the bundle on this board, on its accelerator where all that it takes is there."""
+    """The best artefact of the bundle on this board, on its accelerator if everything for it is there."""
     if _version(facts.python) < OLDEST_PYTHON:
         raise Refused("python", f"Python 3.6 or later was expected on the board; it has {facts.python}. Install one.")
     artefact, backend, needs_wheels = _interpreter(facts, bundle, profile, wheels)
@@ -51,7 +51,7 @@ def place(
                 "in, or choose --device cpu.",
             )
         artefact, device, note = compiled_artefact(bundle, profile, artefact, backend, asked), asked, None
-    # A runtime of before there was a choice does not know the option: named only where it changes.
+    # Older runtimes do not know the option: it is given only where the device changes.
     news = not settings_kept and (device != CPU or before not in (None, CPU))
     return Placement(artefact, NO_MODEL if artefact == NO_MODEL else backend.name, device, needs_wheels, news, note)
 
@@ -59,7 +59,7 @@ def place(
 def _interpreter(
     facts: Facts, bundle: BundleFacts, profile: Profile, wheels: Wheels | None
 ) -> tuple[str, Backend, bool]:
-    """The artefact, the backend that runs it, and whether the wheels are needed for that."""
+    """The artefact, the backend that runs it, and whether that needs the wheels."""
     brought: Mapping[str, str] = wheels.interpreters if wheels is not None and _fit(wheels, facts) else {}
     numpy_there = "numpy" in facts.interpreters
     if not numpy_there and "numpy" not in brought:
@@ -103,8 +103,8 @@ def _settings_device(before: str | None, wanted: Wanted) -> str:
     if before == "":
         raise Refused(
             "settings-unread",
-            "The settings of the board's service say what runs the model, and cannot be read: log in as one who "
-            "may sudo without a password, or give --source and --sink for new ones.",
+            "The settings of the board's service say what runs the model, and cannot be read: log in as a user "
+            "who can sudo without a password, or give --source and --sink for new ones.",
         )
     return before or CPU
 
@@ -112,7 +112,7 @@ def _settings_device(before: str | None, wanted: Wanted) -> str:
 def _accelerated(
     facts: Facts, bundle: BundleFacts, profile: Profile, artefact: str, backend: Backend
 ) -> tuple[str, str, str | None]:
-    """The artefact and the accelerator, where all that it takes is there; else the processor, and why in a note."""
+    """The artefact and the accelerator if everything for it is there; else the processor, with the reason as a note."""
     name = backend.accelerator
     if artefact == NO_MODEL or not name:
         return artefact, CPU, None
@@ -133,7 +133,7 @@ def _accelerated(
 def compiled_artefact(
     bundle: BundleFacts, profile: Profile, artefact: str, backend: Backend | None, device: str
 ) -> str:
-    """The artefact that ``device`` runs: the one compiled for it where the profile's accelerator takes no other."""
+    """The artefact that ``device`` runs: the one compiled for it if the profile's accelerator takes no other."""
     compiled = f"{artefact}-{device}"
     if compiled in bundle.artefacts:
         return compiled
@@ -172,18 +172,18 @@ def _fit(wheels: Wheels, facts: Facts) -> bool:
         raise Refused(
             "glibc",
             f"The wheels given need glibc {wheels.glibc} or later; the board has {facts.glibc}. Collect "
-            "older ones, or renew its system.",
+            "older ones, or upgrade its system.",
         )
     return True
 
 
 def within(version: str, limits: str) -> bool:
-    """Whether an installed version keeps to ``limits``, as ``>=2022.3.1,<2023``; one that cannot be read does not."""
+    """Whether an installed version is within ``limits`` (``>=2022.3.1,<2023``); an unreadable version is not."""
     found = _version(version)
     return found != _UNREADABLE and SpecifierSet(limits).contains(found, prereleases=True)
 
 
 def _version(text: str) -> Version:
-    """The release that a version begins with: what vendors put behind it (``2.5.0.post1``, ``2022.3.1-9227``) aside."""
+    """The release part of a version, without what vendors add (``2.5.0.post1``, ``2022.3.1-9227``)."""
     match = re.match(r"\d+(\.\d+)*", text)
     return Version(match.group()) if match else _UNREADABLE

@@ -1,4 +1,4 @@
-"""From facts to steps: a pure function. Whatever would fail half-way is refused here, before anything is changed."""
+"""From facts to steps: a pure function. What would fail half-way is refused here, before anything changes."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from edgeveil.devices.flashing.steps import (
     UnpackWheels,
     WriteService,
     numbered,
+    sent_bytes,
 )
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.device import CPU
@@ -36,7 +37,7 @@ ServiceFiles = Callable[[str], Mapping[str, bytes]]  # by the device that runs t
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done, and on what the bundle will run there. Without steps there is nothing to do."""
+    """The steps, and what will run the bundle on the board. Without steps there is nothing to do."""
 
     steps: tuple[Step, ...]
     artefact: str
@@ -46,8 +47,8 @@ class Plan:
 
     @property
     def size(self) -> int:
-        """Bytes of the bundle and of wheels that travel."""
-        return sum(step.size for step in self.steps)
+        """Bytes of the bundle and of wheels that are sent."""
+        return sent_bytes(self.steps)
 
     def text(self) -> str:
         """The plan for people, a line for each step."""
@@ -64,7 +65,7 @@ class Flashed:
 
     @property
     def root_key(self) -> str | None:
-        """The root key that the board trusts from now on; None where it did before."""
+        """The root key that the board trusts from now on; None where it trusted one before."""
         return next((step.trust.root_key for step in self.plan.steps if isinstance(step, TrustKeys)), None)
 
 
@@ -80,9 +81,9 @@ def plan(
 ) -> Plan:
     """The steps that put ``bundle`` onto the board, or ``Refused``.
 
-    ``trust`` is the owner's trust folder: only a first flash takes it to the board. ``wheels`` could travel.
-    ``service_files(device)`` are the files of the wanted service; none where the board keeps those it has. Raises
-    ``Refused`` with one sentence that says what was expected, what came and what to do.
+    ``trust`` is the owner's trust folder, which only a first flash sends to the board. ``wheels`` are sent where they
+    are needed. ``service_files(device)`` are the files of the wanted service; none where the board keeps its own.
+    Raises ``Refused`` with one sentence that says what was expected, what came and what to do.
     """
     wanted, there = wanted or Wanted(), facts.edgeveil
     kept = wanted.keeps_settings(facts)
@@ -97,7 +98,7 @@ def plan(
         steps.append(UnpackWheels(wheels))
     if there is None or there.committed != bundle.sha:
         steps.append(PushBundle(bundle))
-        # Two cannot have one camera.
+        # Only one program can open a camera.
         steps += [StopService()] if wanted.source and there and there.service else []
         steps.append(
             InstallRelease(
@@ -119,7 +120,7 @@ def plan(
         steps.append(StartService())
     check_updates(facts, wanted, runs.device)
     check_root(facts, steps)
-    check_space(facts, sum(step.size for step in steps))
+    check_space(facts, sent_bytes(steps))
     notes = [runs.note] if runs.note else []
     notes += [] if facts.systemd else [f"this board has no systemd: {OWN_INIT}"]
     return Plan(tuple(steps), runs.artefact, runs.backend, tuple(notes), runs.device)

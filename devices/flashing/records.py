@@ -1,4 +1,4 @@
-"""What the planner knows of a board, of a bundle and of what else could travel; plain records, no input or output."""
+"""What the planner knows of a board, of a bundle and of what else can be sent; plain records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.errors import BadInput
 
 @dataclass(frozen=True)
 class Installed:
-    """What EdgeVeil there says of itself: ``committed`` is the manifest hash of what was committed, or None."""
+    """The EdgeVeil on the board: ``committed`` is the manifest hash of its committed release, or None."""
 
     committed: str | None = None
     floor: int = 0
@@ -21,15 +21,15 @@ class Installed:
     keys: tuple[str, ...] = ()
     revoked: tuple[str, ...] = ()
     audience: str = ""
-    wheels: tuple[str, ...] = ()  # the names of those that lie there
+    wheels: tuple[str, ...] = ()  # names of the unpacked ones
     runtime: bool = True  # whether an installed runtime can take the next bundle
     service: bool = False
     service_files: Mapping[str, str | None] = field(default_factory=dict)  # path -> SHA-256
     service_active: bool = True
-    device: str | None = None  # what the settings of its service have run the model; "": they cannot be read
+    device: str | None = None  # the device in its service's settings; "": they cannot be read
 
     def serves(self, files: Mapping[str, bytes]) -> bool:
-        """Whether the service is there with these files, and up."""
+        """Whether the service has these files and is active."""
         same = all(self.service_files.get(path) == digest(content) for path, content in files.items())
         return self.service and self.service_active and same
 
@@ -50,12 +50,12 @@ class Facts:
     system: str | None = None
     interpreters: Mapping[str, str] = field(default_factory=dict)
     accelerator: bool | None = None
-    devices: tuple[str, ...] = ()  # accelerators that what is installed there can ask for, as --device has them
+    devices: tuple[str, ...] = ()  # accelerators that the installed interpreters can use, as words of --device
     edgeveil: Installed | None = None
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Facts:
-        """From the JSON that a board printed. Raises ``BadInput`` where it is not that."""
+        """From the JSON that a board printed. Raises ``BadInput`` if it is invalid."""
         try:
             known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
             known["devices"] = tuple(known.get("devices", ()))
@@ -66,7 +66,7 @@ class Facts:
             return cls(**known)
         except (TypeError, KeyError, AttributeError) as error:
             raise BadInput(
-                f"The board's answer is not its facts ({error}). Is Python 3.6 or later there, and is it this tool's?"
+                f"The board's answer is not its facts ({error}). Check that it has Python 3.6 or later."
             ) from None
 
 
@@ -82,14 +82,13 @@ class BundleFacts:
     audience: str = ""
     development: bool = False
     artefacts: tuple[str, ...] = ()
-    profiles: Mapping[str, Any] = field(default_factory=dict)
     data: bytes = field(default=b"", repr=False)
     runtime: bytes = field(default=b"", repr=False)  # the zipapp in it, which installs it on a first flash
 
 
 @dataclass(frozen=True)
 class TrustFacts:
-    """The owner's trust folder, for a first flash: by hash of its root key, and the files of it that go to a board."""
+    """The owner's trust folder, for a first flash: its root key's hash, and the files that are sent to a board."""
 
     root_key: str
     version: int
@@ -102,7 +101,7 @@ class TrustFacts:
 
 @dataclass(frozen=True)
 class Wheels:
-    """Unpacked wheels for boards that cannot install: what ``edgeveil wheels`` collected."""
+    """Unpacked wheels of ``edgeveil wheels``, for boards that cannot install packages."""
 
     name: str  # site-<hash>
     size: int

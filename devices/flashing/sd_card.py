@@ -2,7 +2,7 @@
 
 A root file system (ext4 in an image, by debugfs; a mounted one) gets the tree of ``first_boot`` and a unit that runs
 it, and loses what must not be the same on two boards. A boot partition (FAT, by mtools; a mounted one) gets the tree
-and a first run in its ``cmdline.txt``. What sets it going is written last: a card pulled out half-way does nothing.
+and a first run in its ``cmdline.txt``. What starts it is written last: a half-written card does nothing.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ class Media(Protocol):
     is_root: bool  # a root file system, not a boot partition
 
     def free_bytes(self) -> int:
-        """How much there is place for."""
+        """Free space."""
         ...
 
     def read(self, path: str) -> bytes | None:
-        """A file's bytes, None where there is none."""
+        """A file's bytes, or None if there is no such file."""
         ...
 
     def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
-        """Write files and symbolic links, with the folders that they need."""
+        """Write files, then symbolic links, and create their folders."""
         ...
 
     def remove(self, paths: list[str]) -> None:
-        """Remove files that may be there."""
+        """Remove files; one that does not exist is no error."""
         ...
 
     def names(self, folder: str) -> list[str]:
-        """What lies in a folder."""
+        """The names in a folder."""
         ...
 
     def check(self) -> None:
-        """Raise ``BadInput`` or ``DeviceFailed`` where the file system is not whole."""
+        """Raise ``BadInput`` or ``DeviceFailed`` if the file system is damaged."""
         ...
 
 
@@ -63,24 +63,25 @@ def open_media(target: str) -> Media:
     if kind == "dir":
         if not path.is_dir():
             raise BadInput(f"Expected the folder of a mounted card at {place}; there is none.")
-        return Folder(path)
+        return _Folder(path)
     if not path.is_file():
         raise BadInput(f"Expected an image of a card at {place}; there is no such file.")
     ext, fat = _partitions(path)
     if ext is not None:
-        return Ext(path, ext)
+        return _Ext(path, ext)
     if fat is not None:
-        return Fat(path, fat)
+        return _Fat(path, fat)
     raise BadInput(f"Expected an ext4 or FAT file system in {place}, at its beginning or by its table; there is none.")
 
 
 def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
-    """Write the tree ``files`` and set it going; returns what should be said. Raises ``BadInput``, ``DeviceFailed``."""
+    """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``."""
     media.check()
     needed, free = sum(map(len, files.values())) + SPARE_BYTES, media.free_bytes()
     if free < needed:
-        problem = f"{needed >> 20} MiB free were expected in {media.name}; there are {free >> 20}."
-        raise BadInput(f"{problem} Make room there.")
+        raise BadInput(
+            f"{needed >> 20} MiB free were expected in {media.name}; there are {free >> 20}. Make room there."
+        )
     if media.is_root:
         return _write_root(media, files)
     cmdline = media.read("/cmdline.txt")
@@ -94,7 +95,7 @@ def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
     _write_and_compare(media, placed)
     _write_and_compare(media, {"/cmdline.txt": changed})
     media.check()
-    return ["a boot partition: host keys and machine id are in the other one, and stay what they are"]
+    return ["a boot partition: host keys and machine id are in the other partition, and stay unchanged"]
 
 
 def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
@@ -110,7 +111,7 @@ def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
     left = [path for path in gone if media.read(path) is not None]
     left += sorted(set(first_boot.units(_TREE)) - set(media.names(wants)))
     if left:
-        raise DeviceFailed(f"{media.name} did not take all that was written: {', '.join(left)}.")
+        raise DeviceFailed(f"{media.name} was not written completely: {', '.join(left)}. Write the card again.")
     media.check()
     return [f"cleared: {', '.join([*gone, *first_boot.EMPTIED])}"]
 
@@ -120,10 +121,12 @@ def _write_and_compare(media: Media, files: dict[str, bytes]) -> None:
     media.write(files)
     for path, data in files.items():
         if media.read(path) != data:
-            raise DeviceFailed(f"{path} came out different in {media.name}: no space, or its disk is bad.")
+            raise DeviceFailed(
+                f"{path} differs from what was written to {media.name}: it has no space, or its disk is bad."
+            )
 
 
-class Folder:
+class _Folder:
     """A file system that is mounted: ``dir:/media/rootfs`` or ``dir:/media/bootfs``."""
 
     def __init__(self, folder: Path) -> None:
@@ -131,16 +134,13 @@ class Folder:
         self.is_root = (folder / "etc").is_dir() and (folder / "usr").is_dir()
 
     def free_bytes(self) -> int:
-        """Bytes there is place for."""
         return shutil.disk_usage(self._folder).free
 
     def read(self, path: str) -> bytes | None:
-        """A file's bytes, or None."""
         place = self._place(path)
         return place.read_bytes() if place.is_file() else None
 
     def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
-        """Files, then links, with the folders that they need."""
         try:
             for path, data in files.items():
                 place = self._place(path)
@@ -157,12 +157,10 @@ class Folder:
             raise DeviceFailed(f"{self.name} cannot be written: {error.strerror}.") from None
 
     def remove(self, paths: list[str]) -> None:
-        """Remove what is there of these."""
         for path in paths:
             self._place(path).unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
-        """What lies in a folder."""
         place = self._place(folder)
         return sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
 
@@ -170,14 +168,14 @@ class Folder:
         """It was checked when it was mounted."""
 
     def _place(self, path: str) -> Path:
-        """A path of the card on this machine: a link there that leads out of it is not followed."""
+        """A path of the card on this machine. A link that leads out of the card is refused."""
         place = self._folder / path.lstrip("/")
         if not place.parent.resolve().is_relative_to(self._folder):
-            raise BadInput(f"{path} leads out of {self.name}, through a link. That is no card to write to.")
+            raise BadInput(f"{path} leads out of {self.name} through a link. Do not use that card.")
         return place
 
 
-class Ext:
+class _Ext:
     """An ext4 file system in a file, from byte ``offset``, by debugfs."""
 
     is_root = True
@@ -187,13 +185,11 @@ class Ext:
         self._image = f"{image}?offset={offset}"
 
     def free_bytes(self) -> int:
-        """Bytes there is place for."""
         text = _run(["dumpe2fs", "-h", self._image]).stdout.decode("utf-8", "replace")
         found = {key: int(value) for key, value in re.findall(r"(Free blocks|Block size):\s+(\d+)", text)}
         return found["Free blocks"] * found["Block size"]
 
     def read(self, path: str) -> bytes | None:
-        """A file's bytes, or None."""
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder, "out")
             self._debugfs([f'dump {path} "{place}"'], write=False)
@@ -202,7 +198,6 @@ class Ext:
             return place.read_bytes()
 
     def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
-        """Files, then links, with the folders that they need."""
         folders = {str(parent): None for path in (*files, *(links or {})) for parent in reversed(Path(path).parents)}
         # Where one is there already, debugfs's mkdir leaves a stray inode behind.
         commands = [f"mkdir {f}" for f in folders if "Type: dir" not in self._debugfs([f"stat {f}"], write=False)]
@@ -217,22 +212,19 @@ class Ext:
             self._debugfs(commands, write=True)
 
     def remove(self, paths: list[str]) -> None:
-        """Remove what is there of these."""
         self._debugfs([f"rm {path}" for path in paths], write=True)
 
     def names(self, folder: str) -> list[str]:
-        """What lies in a folder."""
         text = self._debugfs([f"ls -p {folder}"], write=False)
         return sorted(line.split("/")[5] for line in text.splitlines() if line.count("/") >= 6)
 
     def check(self) -> None:
-        """Raise ``BadInput`` where it is not clean."""
         done = _run(["e2fsck", "-fn", self._image], codes=range(256))
         if done.returncode:
             raise BadInput(f"The ext4 file system in {self.name} is not clean: run e2fsck on it, or use a fresh image.")
 
     def _debugfs(self, commands: list[str], *, write: bool) -> str:
-        # What fails there is seen when it is read back: debugfs itself always ends with code 0.
+        # A failure is found when the file is read back: debugfs itself always ends with code 0.
         with tempfile.NamedTemporaryFile("w", suffix=".debugfs") as script:
             script.write("\n".join(commands) + "\n")
             script.flush()
@@ -240,7 +232,7 @@ class Ext:
         return done.stdout.decode("utf-8", "replace")
 
 
-class Fat:
+class _Fat:
     """A FAT file system in a file, from byte ``offset``, by mtools."""
 
     is_root = False
@@ -250,18 +242,15 @@ class Fat:
         self._image = f"{image}@@{offset}"
 
     def free_bytes(self) -> int:
-        """Bytes there is place for."""
         text = _run(["mdir", "-i", self._image, "::"]).stdout.decode("utf-8", "replace")
         found = re.search(r"([\d ]+) bytes free", text)
         return int(found.group(1).replace(" ", "")) if found else 0
 
     def read(self, path: str) -> bytes | None:
-        """A file's bytes, or None."""
         done = _run(["mtype", "-i", self._image, "::" + path], codes=range(256))
         return done.stdout if done.returncode == 0 else None
 
     def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
-        """Files, then links, with the folders that they need."""
         if links:
             raise BadInput("A FAT file system has no links.")
         folders = {str(parent): None for path in files for parent in reversed(Path(path).parents)}
@@ -275,12 +264,10 @@ class Fat:
                 _run(["mcopy", "-i", self._image, "-o", str(place), "::" + path], codes=(0, 1))
 
     def remove(self, paths: list[str]) -> None:
-        """Remove what is there of these."""
         for path in paths:
             _run(["mdel", "-i", self._image, "::" + path], codes=(0, 1))
 
     def names(self, folder: str) -> list[str]:
-        """What lies in a folder."""
         done = _run(["mdir", "-i", self._image, "-b", "::" + folder], codes=(0, 1))
         return sorted(line.rstrip("/").rsplit("/", 1)[1] for line in done.stdout.decode().splitlines() if "/" in line)
 
@@ -297,8 +284,8 @@ def _run(command: list[str], *, codes: range | tuple[int, ...] = (0,)) -> subpro
     except FileNotFoundError:
         raise BadInput(f"{command[0]} was expected on this machine: apt-get install e2fsprogs mtools.") from None
     if done.returncode not in codes:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
-        raise DeviceFailed(f"{command[0]} failed with code {done.returncode}: {said[0][:200]}")
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+        raise DeviceFailed(f"{command[0]} failed with code {done.returncode}: {last[0][:200]}")
     return done
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from edgeveil.devices.flashing.records import Facts, Wanted
@@ -35,7 +35,7 @@ _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
 
 def enable_commands(files: Mapping[str, bytes]) -> list[list[str]]:
-    """The commands that have these files of a service be started at boot."""
+    """The commands that have systemd start these units at boot."""
     units = [name for name in UNITS if UNIT_FOLDER + name in files]
     commands = [["systemctl", "enable", *units]] if units else []
     commands += [["systemctl", "enable", "--now", TIMER]] if UNIT_FOLDER + TIMER in files else []
@@ -43,23 +43,13 @@ def enable_commands(files: Mapping[str, bytes]) -> list[list[str]]:
 
 
 def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, device: str) -> dict[str, bytes]:
-    """The files that a flash writes for a model on ``device``; none where the board keeps the settings it has.
+    """The files that a flash writes for a model on ``device``; none where the board keeps its settings.
 
-    ``facts``: the board's, None for a card. Raises ``BadInput`` where no service can be made of what is wanted.
+    ``facts`` are None for a card. Raises ``BadInput`` where no service can be made of what is wanted.
     """
     made: dict[str, bytes] = {}
     if facts is None or not wanted.keeps_settings(facts):
-        made |= files(
-            root,
-            wanted.source,
-            wanted.sinks,
-            profile.accelerator_path,
-            device=device,
-            accelerator_devices=profile.accelerator_devices,
-            accelerator_group=profile.accelerator_group,
-            service=profile.service,
-            camera=profile.camera,
-        )
+        made |= files(root, wanted.source, wanted.sinks, profile, device)
     if wanted.update_from:
         made |= update_files(root, wanted.update_from, python=profile.service.python, device=device)
     return made
@@ -68,57 +58,40 @@ def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, 
 def update_files(root: str, place: str, *, python: str = "/usr/bin/python3", device: str = CPU) -> dict[str, bytes]:
     """The units that look for a newer release at ``place`` every six hours, by their paths on the board.
 
-    ``device``: what a release is tried on. Raises ``BadInput`` where ``place`` is none.
+    ``device`` is what a release is tried on. Raises ``BadInput`` for a ``place`` that is not valid.
     """
     if not _UPDATES.fullmatch(place):
         raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as --update-from; got {place!r}.")
     words = {"@ROOT@": root, "@PYTHON@": python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
-    return {UNIT_FOLDER + name: _filled(name, words, ()) for name in (UPDATE, TIMER)}
+    return {UNIT_FOLDER + name: filled(name, words) for name in (UPDATE, TIMER)}
 
 
 def user_commands(service: Service) -> dict[str, list[str]]:
-    """The commands that make the service's users; one after the other: the second is of the first one's group."""
+    """The commands that make the service's users, in order: the second user is in the first one's group."""
     return {
         service.user: [*_ADD, "--user-group", service.user],
         service.inside_user: [*_ADD, "-g", service.user, service.inside_user],
     }
 
 
-def files(
-    root: str,
-    source: str | None,
-    sinks: Sequence[str],
-    accelerator: str | None = None,
-    *,
-    device: str = CPU,
-    accelerator_devices: Sequence[str] = (),
-    accelerator_group: str | None = None,
-    service: Service | None = None,
-    camera: Camera | None = None,
-) -> dict[str, bytes]:
+def files(root: str, source: str | None, sinks: Sequence[str], profile: Profile, device: str = CPU) -> dict[str, bytes]:
     """The service's files by their paths on the board.
 
-    ``root``: where EdgeVeil lies there; ``source``, ``sinks``, ``device``: as ``edgeveil-edge run`` has them;
-    ``accelerator``: its device file or ``usb:`` and its numbers, ``accelerator_devices``: what else is opened for it,
-    ``accelerator_group``, ``service`` and ``camera``: all as the profile has them, for a ``device`` that is not the
-    processor. Raises ``BadInput`` where no service can be made of them.
+    ``root`` is EdgeVeil's folder there; ``source``, ``sinks`` and ``device`` are those of ``edgeveil-edge run``. Raises
+    ``BadInput`` where no service can be made of them.
     """
     if not source or not sinks:
-        raise BadInput(
-            "The service must know what to perturb and where it goes: give --source and --sink, or --no-service."
-        )
+        raise BadInput("The service needs a source and a sink: give --source and --sink, or --no-service.")
     if not _ROOT.fullmatch(root):
         raise BadInput(f"Expected a plain path as --root for a service; got {root!r}. Leave it at /opt/edgeveil.")
-    service, camera = service or Service(), camera or Camera()
+    service, camera, accelerator = profile.service, profile.camera, profile.accelerator_path
     devices, groups = _devices(source, camera)
-    if device == CPU:
-        accelerator, accelerator_devices = None, ()
-    if accelerator is not None and accelerator.startswith("usb:"):
-        devices = tuple(dict.fromkeys((*devices, "char-usb_device")))
-        groups = " ".join(dict.fromkeys([*groups.split(), camera.usb_group]))
-    elif accelerator is not None and _PLACE.fullmatch(accelerator):
-        devices = tuple(dict.fromkeys((*devices, accelerator, *accelerator_devices)))
-        groups = " ".join(dict.fromkeys([*groups.split(), *([accelerator_group] if accelerator_group else [])]))
+    if device != CPU and accelerator is not None and accelerator.startswith("usb:"):
+        devices += ("char-usb_device",)
+        groups.append(camera.usb_group)
+    elif device != CPU and accelerator is not None and _PLACE.fullmatch(accelerator):
+        devices += (accelerator, *profile.accelerator_devices)
+        groups += [profile.accelerator_group] if profile.accelerator_group else []
     document: dict[str, object] = {"bundle": f"{root}/current/bundle.veil", "trust": f"{root}/trust"}
     document |= {"source": source, "sink": list(sinks)}
     if device != CPU:
@@ -126,36 +99,37 @@ def files(
     config.merged({}, {name: config.check(name, value, "as --" + name) for name, value in document.items()})
     words = {"@ROOT@": root, "@USER@": service.user, "@INSIDE@": service.inside_user, "@PYTHON@": service.python}
     words["@NAMESPACE@"] = "no" if hears_of_usb(device) else "yes"
-    words["@GROUP@"] = groups
+    words["@GROUP@"] = " ".join(dict.fromkeys(groups))
     settings = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
-    return {CONFIG: settings} | {UNIT_FOLDER + name: _filled(name, words, devices) for name in UNITS}
+    return {CONFIG: settings} | {UNIT_FOLDER + name: filled(name, words, dict.fromkeys(devices)) for name in UNITS}
 
 
-def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], str]:
-    """What the inside may open for a source, and its groups."""
+def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
+    """The devices that the inside may open for a source, and the groups it needs for them."""
     kind, _, place = source.partition(":")
     if kind == "camera":
         path = f"/dev/video{place}" if place.isdigit() else place
         if not _PLACE.fullmatch(path) or ".." in path:
             raise BadInput(f"Expected camera:0 or camera:/dev/video0; got {source!r}.")
-        return (path,), camera.group
+        return (path,), [camera.group]
     if kind in _DEVICES:
         devices, groups = _DEVICES[kind]
-        return devices, groups.format(camera)
+        return devices, groups.format(camera).split()
     if kind in _NO_DEVICE:
-        return (), ""
+        return (), []
     raise BadInput(
         f"The units give the inside no network, and {kind}: needs one: flash with --no-service and have one unit of "
         "your own run edgeveil-edge run, which starts the inside by itself (docs/how-to/run-the-capture-loop.md)."
     )
 
 
-def _filled(name: str, words: dict[str, str], devices: Sequence[str]) -> bytes:
+def filled(name: str, words: Mapping[str, str], devices: Iterable[str] = ()) -> bytes:
+    """The unit ``name`` with its words replaced, without comments; a line with @DEVICE@ is repeated for each device."""
     text = (Path(__file__).parent / "units" / name).read_text()
     lines = []
     for line in text.splitlines():
         if line.startswith("#"):
-            continue  # they speak of what is filled in here
+            continue  # a comment about what is filled in here
         if "@DEVICE@" in line:
             lines += [line.replace("@DEVICE@", device) for device in devices]
         elif "@GROUP@" not in line or words.get("@GROUP@"):

@@ -1,11 +1,8 @@
-"""The steps of a flash: seven kinds, each a record with all that it takes.
-
-``kind`` is its word in JSON, ``text`` what a person reads, ``size`` the bytes of the bundle or of wheels that travel.
-"""
+"""The steps of a flash: seven kinds, each a record with all that it takes. ``kind`` is its word in JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,15 +13,10 @@ from edgeveil.edge_runtime.paths import DEFAULT_PATH as SETTINGS
 
 @dataclass(frozen=True)
 class TrustKeys:
-    """Put the owner's root key, trust file and policy there: on a first flash alone."""
+    """Put the owner's root key, trust file and policy on the board: only on a first flash."""
 
     kind: ClassVar[str] = "trust"
-    size: ClassVar[int] = 0
     trust: TrustFacts
-
-    @property
-    def text(self) -> str:
-        return f"put the root key {self.trust.root_key[:16]}... and version {self.trust.version} of its trust there"
 
 
 @dataclass(frozen=True)
@@ -34,14 +26,6 @@ class UnpackWheels:
     kind: ClassVar[str] = "wheels"
     wheels: Wheels
 
-    @property
-    def size(self) -> int:
-        return self.wheels.size
-
-    @property
-    def text(self) -> str:
-        return f"put {', '.join(self.wheels.interpreters)} there, as {self.wheels.name} ({self.size} bytes)"
-
 
 @dataclass(frozen=True)
 class PushBundle:
@@ -50,34 +34,22 @@ class PushBundle:
     kind: ClassVar[str] = "upload"
     bundle: BundleFacts
 
-    @property
-    def size(self) -> int:
-        return self.bundle.size
-
-    @property
-    def text(self) -> str:
-        return f"send {self.bundle.name} ({self.size} bytes), and read it back"
-
 
 @dataclass(frozen=True)
 class StopService:
-    """Stop the service, which has the camera that the trial needs; it is started again whatever comes of that."""
+    """Stop the service, which uses the camera that the trial needs. It is started again even if the trial fails."""
 
     kind: ClassVar[str] = "stop"
-    size: ClassVar[int] = 0
-    text: ClassVar[str] = "stop the service, which has the camera that the trial needs"
 
 
 @dataclass(frozen=True)
 class InstallRelease:
-    """Have the board verify the bundle, switch to it and try it; it goes back by itself where that fails.
+    """Have the board verify the bundle, switch to it and try it. The board rolls back if the trial fails.
 
-    ``device`` is named to the board where it changes alone. ``first``: there is no runtime yet, and the bundle's own is
-    sent along.
+    ``device`` is set only where it changes. ``first``: the board has no runtime yet, and the bundle's own is sent.
     """
 
     kind: ClassVar[str] = "install"
-    size: ClassVar[int] = 0
     bundle: BundleFacts
     artefact: str
     runs_on: str
@@ -89,50 +61,66 @@ class InstallRelease:
 
     @property
     def options(self) -> list[str]:
-        """The words of ``edgeveil-edge install`` behind the bundle and the root folder."""
+        """The options of ``edgeveil-edge install``, after the bundle and the root folder."""
         options = ["--frames", str(self.frames)]
         options += ["--source", self.source] if self.source else []
         options += ["--device", self.device] if self.device else []
         return options + (["--again"] if self.again else [])
 
-    @property
-    def text(self) -> str:
-        frames = f"{self.frames} frames of {self.source}" if self.source else f"{self.frames} synthetic frames"
-        runtime = "send its runtime, " if self.first else ""
-        return (
-            f"{runtime}have it verified there, switch to it, test {self.artefact} on {self.runs_on} and run {frames}; "
-            "back if that fails"
-        )
-
 
 @dataclass(frozen=True)
 class WriteService:
-    """Make the service's users where they are missing, write its files and have it start at boot."""
+    """Create the service's users where they are missing, write its files and have it start at boot."""
 
     kind: ClassVar[str] = "service"
-    size: ClassVar[int] = 0
     files: Mapping[str, bytes]  # by path on the board
     owner: Service
-
-    @property
-    def text(self) -> str:
-        names = ", ".join(path.rsplit("/", 1)[1] for path in sorted(self.files))
-        users = f" for the users {self.owner.user} and {self.owner.inside_user}" if SETTINGS in self.files else ""
-        return f"write {names}{users}, and have the service start at boot"
 
 
 @dataclass(frozen=True)
 class StartService:
-    """Start the service, or start it again."""
+    """Start or restart the service."""
 
     kind: ClassVar[str] = "start"
-    size: ClassVar[int] = 0
-    text: ClassVar[str] = "start the service, and wait until something new has left it"
 
 
 Step = TrustKeys | UnpackWheels | PushBundle | StopService | InstallRelease | WriteService | StartService
 
 
+def sent_bytes(steps: Iterable[Step]) -> int:
+    """Bytes of the bundle and of wheels that these steps send."""
+    return sum(
+        step.wheels.size if isinstance(step, UnpackWheels) else step.bundle.size
+        for step in steps
+        if isinstance(step, UnpackWheels | PushBundle)
+    )
+
+
 def numbered(steps: tuple[Step, ...]) -> list[str]:
-    """A line for each step, the same before it is done and when it is done."""
-    return [f"{number}/{len(steps)} {step.text}" for number, step in enumerate(steps, 1)]
+    """A line for each step, the same in the plan and during the flash."""
+    return [f"{number}/{len(steps)} {_text(step)}" for number, step in enumerate(steps, 1)]
+
+
+def _text(step: Step) -> str:
+    match step:
+        case TrustKeys(trust):
+            return f"put the root key {trust.root_key[:16]}... and version {trust.version} of its trust there"
+        case UnpackWheels(wheels):
+            return f"put {', '.join(wheels.interpreters)} there, as {wheels.name} ({wheels.size} bytes)"
+        case PushBundle(bundle):
+            return f"send {bundle.name} ({bundle.size} bytes), and read it back"
+        case StopService():
+            return "stop the service, which uses the camera that the trial needs"
+        case InstallRelease():
+            runtime = "send its runtime, " if step.first else ""
+            frames = f"{step.frames} frames of {step.source}" if step.source else f"{step.frames} synthetic frames"
+            return (
+                f"{runtime}have it verified there, switch to it, test {step.artefact} on {step.runs_on} and run "
+                f"{frames}; back if that fails"
+            )
+        case WriteService(files, owner):
+            names = ", ".join(path.rsplit("/", 1)[1] for path in sorted(files))
+            users = f" for the users {owner.user} and {owner.inside_user}" if SETTINGS in files else ""
+            return f"write {names}{users}, and have the service start at boot"
+        case StartService():
+            return "start the service, and wait until it sends something new"

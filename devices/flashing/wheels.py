@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import subprocess
@@ -11,10 +10,12 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from edgeveil.devices.flashing.records import Wheels
 from edgeveil.devices.profiles import Install, Profile
+from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 
@@ -24,7 +25,6 @@ _PLATFORMS = {
     "armv7l": ("manylinux_2_{}_armv7l", "manylinux2014_armv7l", "linux_armv7l"),
     "x86_64": ("manylinux_2_{}_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64", "linux_x86_64"),
 }
-_WHEEL = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)-(?:\d[^-]*-)?[^-]+-[^-]+-(?P<platform>[^-]+)\.whl")
 
 
 def collect(
@@ -38,13 +38,12 @@ def collect(
 ) -> Wheels:
     """Get wheels for the profile's board into the folder ``out``: those of its recipe, or of ``requirements``.
 
-    pip chooses them for the board's Python (``python``: another one of the profile's), processor and C library; what
-    they depend on is not followed, so that nothing rides along: name all that is needed. ``find_links``: a folder of
-    wheels that only a vendor offers, and ``pins``, the SHA-256 of each that may be taken from there. Writes
-    ``site.zip``, all of them unpacked, and ``site.json`` with each wheel's hash. Raises ``BadInput`` where there is no
-    such wheel, or one of a folder without its pin.
+    pip chooses them for the board's processor, C library and Python (``python`` names another one of the profile's).
+    Dependencies are not followed: name every package that is needed. ``find_links`` is a folder of wheels that only a
+    vendor offers, and ``pins`` the SHA-256 of each that may be taken from there. Writes ``site.zip``, all of them
+    unpacked, and ``site.json`` with each wheel's hash. Raises ``BadInput`` for a missing wheel, or one without its pin.
     """
-    recipe = profile.recipe(python) if not requirements else Install(python or profile.python)
+    recipe = profile.recipe(python) if not requirements else Install(python=python or profile.python)
     requirements = requirements or recipe.packages
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} exists and is not empty. Name a new folder.")
@@ -55,16 +54,15 @@ def collect(
             _check_pins(wheels, pins)
         archive = _pack(wheels, Path(folder) / ARCHIVE)
         out.mkdir(parents=True, exist_ok=True)
-        hashes = {wheel.name: hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels}
         document = {
             "schema": 1,
-            "name": f"site-{hashlib.sha256(archive).hexdigest()[:16]}",
+            "name": f"site-{digest(archive)[:16]}",
             "architecture": profile.architecture,
             "python": recipe.python,
-            "glibc": _glibc(wheels),
-            "interpreters": dict(_name_and_version(wheel) for wheel in wheels),
-            "sha256": hashlib.sha256(archive).hexdigest(),
-            "wheels": hashes,
+            "glibc": _oldest_glibc(wheels),
+            "interpreters": _versions(wheels),
+            "sha256": digest(archive),
+            "wheels": {wheel.name: digest(wheel.read_bytes()) for wheel in wheels},
         }
         write_atomic(str(out / ARCHIVE), archive)
         write_atomic(str(out / SITE_FILE), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
@@ -72,13 +70,13 @@ def collect(
 
 
 def open_wheels(folder: Path) -> Wheels:
-    """What ``collect`` made, its archive included. Raises ``BadInput`` where the two files do not go together."""
+    """The result of ``collect``, with its archive. Raises ``BadInput`` if the two files do not match."""
     try:
         document = json.loads((folder / SITE_FILE).read_text())
         archive = (folder / ARCHIVE).read_bytes()
         names = ("name", "architecture", "python", "interpreters", "glibc")
         wheels = Wheels(size=len(archive), archive=archive, **{name: document[name] for name in names})
-        whole = document["sha256"] == hashlib.sha256(archive).hexdigest()
+        whole = document["sha256"] == digest(archive)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"Expected wheels of `edgeveil wheels` in {folder}: {error}. Collect them first.") from None
     if not whole:
@@ -87,9 +85,9 @@ def open_wheels(folder: Path) -> Wheels:
 
 
 def _check_pins(wheels: list[Path], pins: Sequence[str]) -> None:
-    """A wheel that comes from no index is taken by its SHA-256 alone, which the user compares with its vendor's."""
+    """A wheel that is not from an index needs its SHA-256, which the user compares with the vendor's."""
     for wheel in wheels:
-        found = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        found = digest(wheel.read_bytes())
         if found not in {pin.lower() for pin in pins}:
             raise BadInput(
                 f"{wheel.name} has the SHA-256 {found}: compare that with its vendor's, then give --pin {found}."
@@ -147,7 +145,7 @@ def _pack(wheels: list[Path], place: Path) -> bytes:
 
 
 def _unpacked_path(name: str) -> str:
-    """Where a wheel's file goes: what is below ``*.data/purelib`` or ``platlib`` belongs beside the packages."""
+    """Where a wheel's file goes: what is below ``*.data/purelib`` or ``platlib`` belongs next to the packages."""
     parts = name.split("/")
     if parts[0].endswith(".data") and len(parts) > 2:
         return "/".join(parts[2:])
@@ -156,20 +154,21 @@ def _unpacked_path(name: str) -> str:
     return name
 
 
-def _name_and_version(wheel: Path) -> tuple[str, str]:
-    match = _WHEEL.fullmatch(wheel.name)
-    if match is None:
-        raise BadInput(f"{wheel.name} is not named as a wheel is.")
-    return match["name"].replace("_", "-").lower(), match["version"]
+def _versions(wheels: list[Path]) -> dict[str, str]:
+    try:
+        parsed = [parse_wheel_filename(wheel.name) for wheel in wheels]
+    except InvalidWheelFilename as error:
+        raise BadInput(f"{error}. Use wheels with a valid file name.") from None
+    return {name: str(version) for name, version, _, _ in parsed}
 
 
-def _glibc(wheels: list[Path]) -> str | None:
-    """The least C library that all of them run on, as their names say."""
-    needed: list[Any] = []
+def _oldest_glibc(wheels: list[Path]) -> str | None:
+    """The oldest C library that all of them run on, from their names."""
+    needed = []
     for wheel in wheels:
-        match = _WHEEL.fullmatch(wheel.name)
-        minors = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", match["platform"])] if match else []
-        minors += [17] if match and "manylinux2014" in match["platform"] else []
+        platforms = [tag.platform for tag in parse_wheel_filename(wheel.name)[3]]
+        minors = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", " ".join(platforms))]
+        minors += [17 for platform in platforms if platform.startswith("manylinux2014")]
         if minors:
             needed.append(min(minors))
     return f"2.{max(needed)}" if needed else None

@@ -1,4 +1,4 @@
-"""What is done with the boards of a fleet - flash, status, rollback - and the file that remembers how far it came."""
+"""The work on the boards of a fleet (flash, status, rollback), and the file that records a roll-out."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _KEYS = {"schema", "release", "boards"}
 
 @dataclass
 class Record:
-    """The last roll-out of a fleet: the release's manifest hash, and the outcome of each board that had its turn.
+    """The last roll-out of a fleet: the release's manifest hash, and the outcome of each board so far.
 
-    What a board runs is always asked of the board itself; this says who comes first when it is gone on with, and which
-    release a rollback takes back.
+    What a board runs is always asked of the board itself. This file decides which boards come first when a roll-out is
+    resumed, and which release a rollback takes back.
     """
 
     path: Path
@@ -35,7 +35,7 @@ class Record:
 
     @classmethod
     def of(cls, fleet: Path) -> Record:
-        """That of a fleet's file, beside it. Raises ``BadInput`` for one that is none."""
+        """The record next to a fleet's file. Raises ``BadInput`` for an invalid one."""
         path = fleet.with_suffix(".state.json")
         try:
             document = json.loads(path.read_bytes())
@@ -44,23 +44,25 @@ class Record:
         except FileNotFoundError:
             return cls(path)
         except (OSError, ValueError, TypeError) as error:
-            raise BadInput(f"{path} cannot be gone on with ({error}). Remove it: the boards are asked anew.") from None
+            raise BadInput(
+                f"{path} is not a record of a roll-out ({error}). Remove it: the boards are asked again."
+            ) from None
         return cls(path, document["release"], document["boards"])
 
     def begin(self, release: str) -> None:
-        """Another release begins with no board done."""
+        """Start a release: a new one has no outcomes yet."""
         if release != self.release:
             self.release, self.boards = release, {}
             self._write()
 
     def keep(self, outcome: Outcome) -> None:
-        """Remember what became of a board, on the disk."""
+        """Record a board's outcome, on the disk."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.boards[outcome.board] = {"state": outcome.state, "said": outcome.said, "at": now}
         self._write()
 
     def ordered(self, boards: Sequence[FleetBoard]) -> list[FleetBoard]:
-        """The canary, then those that did not have their turn or failed, then those that are done."""
+        """The canary, then the boards that failed or are open, then those that are done."""
         first, *rest = boards
         return [first, *sorted(rest, key=lambda board: self.boards.get(board.name, {}).get("state") in WELL)]
 
@@ -70,7 +72,7 @@ class Record:
 
 
 def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBoard, Say], tuple[str, str]]:
-    """Work that brings ``bundle`` to a board."""
+    """Work that installs ``bundle`` on a board."""
 
     def work(board: FleetBoard, say: Say) -> tuple[str, str]:
         last = time.monotonic()
@@ -94,7 +96,7 @@ def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBo
             progress=progress,
         )
         if not done.plan.steps:
-            return ALREADY, f"runs {done.sha:.12} already"
+            return ALREADY, f"already runs {done.sha:.12}"
         if dry_run:
             return WOULD, f"would {', '.join(step.kind for step in done.plan.steps)}: {done.plan.size} bytes"
         new = f"; trusts the root key {done.root_key:.16}... from now on" if done.root_key else ""
@@ -112,7 +114,7 @@ def read_status(board: FleetBoard, say: Say) -> tuple[str, str]:
 
 
 def rollback_work(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
-    """Work that takes ``release`` back from a board that runs it; another board is left alone."""
+    """Work that rolls back a board that runs ``release``; other boards are left alone."""
 
     def work(board: FleetBoard, say: Say) -> tuple[str, str]:
         with _open(board, say) as there:
@@ -126,7 +128,7 @@ def rollback_work(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
 
 def _open(board: FleetBoard, say: Say) -> Board:
     if board.target.startswith(sd_card.KINDS):
-        raise BadInput(f"{board.target} is a card: it can be flashed, and its board asked when it is up.")
+        raise BadInput(f"{board.target} is a card, which can only be flashed. Use its board's address once it runs.")
     return board.connection.open(board.target, say=say)
 
 
@@ -136,4 +138,4 @@ def _status(there: Board) -> Mapping[str, Any]:
         found = json.loads(printed)
         return {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")}
     except (ValueError, LookupError, TypeError):
-        raise DeviceFailed(f"{there.transport.name} answers with something that is not its status.") from None
+        raise DeviceFailed(f"{there.transport.name} did not answer with its status. Flash it again.") from None

@@ -2,11 +2,11 @@
 
 ::
 
-    parallel = 4                 # boards at a time, once the first one runs it
-    most_failures = 0            # more than so many stop the rest
-    canary = "hall-1"            # the one that goes first, and alone; else the first
+    parallel = 4                 # boards at a time, once the canary runs the release
+    most_failures = 0            # more failures than this stop the roll-out
+    canary = "hall-1"            # the board that goes first, and alone; left out: the first one
 
-    [all]                        # for every board that does not say otherwise
+    [all]                        # defaults for every board
     profile = "raspberry-pi-cpu"
     trust = "root"
     source = "camera:0"
@@ -16,58 +16,58 @@
     name = "hall-1"
     target = "ssh://pi@10.0.0.11"
 
-Paths are taken from the file's own folder; ``{name}`` in a source or sink is the board's name.
+Paths are relative to the file's folder; ``{name}`` in a source or sink is the board's name.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import tomllib
+from pydantic import Field
 
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.records import Wanted
+from edgeveil.devices.toml_tables import Table, Text, Texts, checked, matching, read_toml
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_USUAL = Wanted()
-# key of a board -> its type, and what is said of it
-_OPTIONS: dict[str, tuple[type, str]] = {
-    "profile": (str, "a profile's name or TOML file"),
-    "trust": (str, "the folder of edgeveil trust init"),
-    "source": (str, "what the board perturbs, such as camera:0"),
-    "sink": (list, "a list of places, such as mqtts://broker/hall"),
-    "device": (str, "what runs the model: cpu, edgetpu, ..."),
-    "wheels": (str, "a folder of edgeveil wheels"),
-    "service": (bool, "true or false"),
-    "frames": (int, "a number of frames, from 1"),
-    "root": (str, "where EdgeVeil lies there"),
-    "identity": (str, "a private key file"),
-    "known_hosts": (str, "a file of host keys"),
-    "password_file": (str, "a file that holds a password"),
-}
-_OF_A_BOARD = {
-    "name": (str, "letters, digits, '.', '_' and '-'"),
-    "target": (str, "ssh://pi@host or serial:///dev/..."),
-}
-_OF_ALL = {
-    "parallel": (int, "a number of boards, from 1"),
-    "most_failures": (int, "a number of boards, from 0"),
-    "canary": (str, "the name of a board"),
-    "all": (dict, "a table"),
-    "board": (list, "a list of [[board]]"),
-}
+PAGE = "docs/how-to/manage-a-fleet.md"
+_Name = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "letters, digits, '.', '_' and '-'")]
+
+
+class _Options(Table):
+    profile: Text | None = Field(default=None, description="a profile's name or TOML file")
+    trust: Text | None = Field(default=None, description="the folder of edgeveil trust init")
+    source: Text | None = Field(default=None, description="what the board perturbs, such as camera:0")
+    sink: Texts = Field(default=(), description="a list of places, such as mqtts://broker/hall")
+    device: Text | None = Field(default=None, description="what runs the model: cpu, edgetpu, ...")
+    wheels: Text | None = Field(default=None, description="a folder of edgeveil wheels")
+    service: bool = Field(default=Wanted.service, description="true or false")
+    frames: int = Field(default=Wanted.frames, ge=1, description="a number of frames, from 1")
+    root: Text = Field(default=Connection.root, description="EdgeVeil's folder on the board")
+    identity: Text | None = Field(default=None, description="a private key file")
+    known_hosts: Text | None = Field(default=None, description="a file of host keys")
+    password_file: Text | None = Field(default=None, description="a file that holds a password")
+
+
+class _Board(_Options):
+    name: _Name
+    target: Text = Field(description="ssh://pi@host or serial:///dev/...")
+
+
+class _File(Table):
+    parallel: int = Field(default=4, ge=1, description="a number of boards, from 1")
+    most_failures: int = Field(default=0, ge=0, description="a number of boards, from 0")
+    canary: Text | None = Field(default=None, description="the name of a board")
+    all: _Options = _Options()
+    board: Annotated[tuple[_Board, ...], Field(strict=False, min_length=1)]
 
 
 @dataclass(frozen=True)
 class FleetBoard:
-    """One board: where it is, how it is reached, and what it is to run."""
+    """One board: its address, the login, and what it should run."""
 
     name: str
     target: str
@@ -80,7 +80,7 @@ class FleetBoard:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The boards in the order in which they are taken, the canary first."""
+    """The boards in the order of the roll-out, the canary first."""
 
     boards: tuple[FleetBoard, ...]
     parallel: int
@@ -88,23 +88,9 @@ class Fleet:
 
 
 def load(path: Path) -> Fleet:
-    """The fleet that a TOML file describes. Raises ``BadInput`` where anything in it is not as it must be."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise BadInput(f"A fleet was expected in {path}: {reason}. docs/how-to/manage-a-fleet.md shows one.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path} is not TOML: {error}. docs/how-to/manage-a-fleet.md shows a fleet.") from None
-    top = _checked(document, _OF_ALL, str(path), "")
-    parallel, most = top.get("parallel", 4), top.get("most_failures", 0)
-    if parallel < 1 or most < 0:
-        raise BadInput(f"{path}: parallel is a number from 1 and most_failures one from 0; got {parallel} and {most}.")
-    common = _checked(top.get("all", {}), _OPTIONS, str(path), "all")
-    tables = top.get("board", [])
-    if not tables:
-        raise BadInput(f"{path}: at least one [[board]] was expected; there is none.")
-    boards = [_board(table, common, path, number) for number, table in enumerate(tables)]
+    """The fleet that a TOML file describes. Raises ``BadInput`` for a file that is not valid."""
+    file = checked(_File, read_toml(path, "fleet", PAGE), str(path), PAGE)
+    boards = [_board(board, file.all, path, number) for number, board in enumerate(file.board)]
     for what, found in (
         ("name", [b.name for b in boards]),
         ("target", [(b.target, b.connection.root) for b in boards]),
@@ -112,69 +98,38 @@ def load(path: Path) -> Fleet:
         twice = [value for number, value in enumerate(found) if value in found[:number]]
         if twice:
             raise BadInput(f"{path}: two boards have the {what} {twice[0]!r}. Each must have its own.")
-    first = top.get("canary", boards[0].name)
+    first = file.canary or boards[0].name
     if first not in [board.name for board in boards]:
         raise BadInput(f"{path}: the canary {first!r} is none of the boards ({', '.join(b.name for b in boards)}).")
-    return Fleet(tuple(sorted(boards, key=lambda board: board.name != first)), parallel, most)
+    return Fleet(tuple(sorted(boards, key=lambda board: board.name != first)), file.parallel, file.most_failures)
 
 
-def _board(table: Any, common: Mapping[str, Any], path: Path, number: int) -> FleetBoard:
-    where = f"board[{number}]"
-    own = _checked(table, {**_OF_A_BOARD, **_OPTIONS}, str(path), where)
-    found = {**common, **own}
-    for key in ("name", "target", "profile", "trust"):
-        if key not in found:
-            more = "" if key in _OF_A_BOARD else ", there or in [all]"
-            raise BadInput(f"{path}: {where}.{key} is missing{more}; see docs/how-to/manage-a-fleet.md.")
-    name = found["name"]
-    if not _NAME.fullmatch(name):
-        raise BadInput(f"{path}: {where}.name must be letters, digits, '.', '_' and '-'; got {name!r}.")
-    if found.get("frames", 1) < 1 or not all(isinstance(sink, str) for sink in found.get("sink", [])):
-        raise BadInput(f"{path}: {where} ({name}): frames is a number from 1, and sink a list of texts.")
+def _board(own: _Board, common: _Options, path: Path, number: int) -> FleetBoard:
+    board = _Board(**{**common.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)})
+    if board.profile is None or board.trust is None:
+        missing = "profile" if board.profile is None else "trust"
+        raise BadInput(f"{path}: board[{number}].{missing} is missing, there or in [all]; see {PAGE}.")
 
-    def at(name: str) -> Path:
-        return path.parent / Path(name).expanduser()
+    def at(place: str | None) -> Path | None:
+        return None if place is None else path.parent / Path(place).expanduser()
 
-    def place(key: str) -> Path | None:
-        return at(found[key]) if key in found else None
-
-    def filled(text: str | None) -> str | None:
-        return None if text is None else text.replace("{name}", name)
-
-    profile = found["profile"]
     return FleetBoard(
-        name=name,
-        target=found["target"],
-        profile=str(path.parent / profile) if profile.endswith(".toml") else profile,
-        trust=at(found["trust"]),
+        name=board.name,
+        target=board.target,
+        profile=str(path.parent / board.profile) if board.profile.endswith(".toml") else board.profile,
+        trust=path.parent / Path(board.trust).expanduser(),
         wanted=Wanted(
-            source=filled(found.get("source")),
-            sinks=tuple(sink.replace("{name}", name) for sink in found.get("sink", [])),
-            service=found.get("service", _USUAL.service),
-            frames=found.get("frames", _USUAL.frames),
-            device=check_device(found["device"]) if "device" in found else None,
+            source=board.source and board.source.replace("{name}", board.name),
+            sinks=tuple(sink.replace("{name}", board.name) for sink in board.sink),
+            service=board.service,
+            frames=board.frames,
+            device=board.device and check_device(board.device),
         ),
-        wheels=place("wheels"),
+        wheels=at(board.wheels),
         connection=Connection(
-            root=found.get("root", Connection.root),
-            identity=place("identity"),
-            known_hosts=place("known_hosts"),
-            password_file=place("password_file"),
+            root=board.root,
+            identity=at(board.identity),
+            known_hosts=at(board.known_hosts),
+            password_file=at(board.password_file),
         ),
     )
-
-
-def _checked(table: Any, known: Mapping[str, tuple[type, str]], source: str, where: str) -> dict[str, Any]:
-    """The table, if every key of it is known and of its type."""
-    if not isinstance(table, dict):
-        raise BadInput(f"{source}: {where} must be a table, and is {table!r}.")
-    for key, value in table.items():
-        at = f"{where}.{key}" if where else key
-        if key not in known:
-            near = difflib.get_close_matches(key, list(known), n=1)
-            hint = f" Did you mean {near[0]}?" if near else f" Known here are {', '.join(known)}."
-            raise BadInput(f"{source}: {at} is not a known key.{hint}")
-        kind, expected = known[key]
-        if type(value) is not kind or (kind is str and not str(value).strip()):
-            raise BadInput(f"{source}: {at} must be {expected}, and is {value!r}.")
-    return table

@@ -11,14 +11,14 @@ from edgeveil.devices.fleet.inventory import FleetBoard
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
 
 WAITING, IN_PROGRESS = "waiting", "in progress"
-DONE, ALREADY, WOULD = "done", "already", "would"  # it worked; nothing was to do; a dry run
+DONE, ALREADY, WOULD = "done", "already", "would"  # success; nothing to do; a dry run
 REFUSED, FAILED, NOT_TRIED = "refused", "failed", "not tried"
 WELL = (DONE, ALREADY, WOULD)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one board, in a word and in a sentence."""
+    """The result for one board, as a word and as a sentence."""
 
     board: str
     state: str
@@ -43,8 +43,8 @@ def roll_out(
     """Do ``work(board, say)``, which returns a state and a sentence, on every board; outcomes in the boards' order.
 
     With ``canary`` the first board goes alone, and where it fails no other is tried. Then ``parallel`` go at a time;
-    once more than ``most_failures`` have failed no other is begun, and those under way are finished. ``keep`` is called
-    with each outcome as it comes, one at a time. Ctrl-C begins no other, finishes those under way, and is raised then.
+    once more than ``most_failures`` have failed, no other is started, and the running ones finish. ``keep`` is called
+    with each outcome, one at a time. Ctrl-C starts no other, waits for the running ones and is then raised.
     """
     run = _Run(boards, work, tell, keep)
     first = run.next(0) if canary else None
@@ -55,7 +55,7 @@ def roll_out(
         threading.Thread(target=run.run_queue, args=(most_failures, event), daemon=True).start()
     interrupted = False
     for event in ended:
-        # Not by joining: a join that Ctrl-C interrupts takes its thread for one that has ended.
+        # Not by join(): an interrupted join takes its thread for one that has ended.
         while not event.is_set():
             try:
                 event.wait(0.2)
@@ -69,13 +69,13 @@ def roll_out(
         raise KeyboardInterrupt
     left = [board for board in boards if board.name not in run.outcomes]
     for board in left:
-        run.outcomes[board.name] = Outcome(board.name, NOT_TRIED, "others had failed before its turn came")
+        run.outcomes[board.name] = Outcome(board.name, NOT_TRIED, "too many others failed before its turn")
         tell(board.name, NOT_TRIED, run.outcomes[board.name].said)
     return [run.outcomes[board.name] for board in boards]
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """0 where all went well; 4 where a board or its line failed; 2 where boards only refused."""
+    """0 if all succeeded; 4 if a board or its connection failed; 2 if boards only refused."""
     states = {outcome.state for outcome in outcomes}
     if FAILED in states:
         return DeviceFailed.exit_code
@@ -83,7 +83,7 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
 
 
 class _Run:
-    """What the threads share."""
+    """The state that the threads share."""
 
     def __init__(self, boards: Sequence[FleetBoard], work: Work, tell: Tell, keep: Callable[[Outcome], None]) -> None:
         self.outcomes: dict[str, Outcome] = {}
@@ -93,7 +93,7 @@ class _Run:
         self._lock = threading.Lock()
 
     def next(self, most_failures: int) -> FleetBoard | None:
-        """The board whose turn it is; None where there is none, or too many have failed."""
+        """The next board; None if there is none, or if too many have failed."""
         with self._lock:
             failed = sum(outcome.state not in WELL for outcome in self.outcomes.values())
             self.stop = self.stop or failed > most_failures
@@ -104,13 +104,13 @@ class _Run:
         try:
             while (board := self.next(most_failures)) is not None:
                 self.run_board(board)
-        except BaseException as error:  # a slip of ours: nothing else is begun, and the caller gets it
+        except BaseException as error:  # a bug: nothing else is started, and the caller gets it
             self.broken, self.stop = error, True
         finally:
             ended.set()
 
     def run_board(self, board: FleetBoard) -> bool:
-        """Do the work on a board; whether it went well."""
+        """Do the work on a board; returns whether it succeeded."""
         begin = time.monotonic()
         self._tell(board.name, IN_PROGRESS, "begins")
         try:

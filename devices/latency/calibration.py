@@ -1,7 +1,7 @@
-"""What others, and one's own boards, measured: the rows that carry an estimate.
+"""Measured latencies, published and of your own boards: the rows that an estimate is based on.
 
-``published.csv`` was written by ``scripts/reproduce/estimator/count.py``; docs/reference/benchmarks.md says what its
-columns mean, and which traps are in it.
+``published.csv`` was written by ``scripts/reproduce/estimator/count.py``; docs/reference/benchmarks.md explains its
+columns and their pitfalls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from edgeveil.edge_runtime.errors import BadInput
 
 _TABLE = Path(__file__).parent / "published.csv"
 _SAME = {"resnet50_v1": "resnet50"}  # one network under two names: leaving it out must leave out both
-BENCH_SCHEMAS = (2, 3)  # what is read of them is the same in both
+BENCH_SCHEMAS = (2, 3)  # the keys used here are the same in both
+_PRECISIONS = {"float32": "fp32", "float16": "fp16"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Row:
     depthwise_macs: float
     parameters: float
     input_values: float
-    threads: float  # 0 where that is no question
+    threads: float  # 0 where it does not apply
     source: str
     cost_from: str
     usb: str = ""  # "2" or "3" where the accelerator is on USB
@@ -52,7 +53,7 @@ class Row:
 
 
 def published(path: Path = _TABLE) -> list[Row]:
-    """The rows that have a latency and MACs, in the file's order. Raises ``BadInput`` for a table that is none."""
+    """The rows that have a latency and MACs, in the file's order. Raises ``BadInput`` for an invalid table."""
     rows = []
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -71,7 +72,7 @@ def published(path: Path = _TABLE) -> list[Row]:
 
 def _row(line: Mapping[str, str]) -> Row:
     cpu = line["runtime"] in ("tflite", "ncnn", "tensorflow", "framework", "tf-trt")
-    default = 4.0 if cpu else 0.0  # these boards have four cores; sources that leave it out used all of them
+    default = 4.0 if cpu else 0.0  # these boards have four cores; sources that do not name the threads used all of them
     note = line["note"] + line["published_device"]
     return Row(
         group=f"{line['device']}/{line['runtime']}",
@@ -91,11 +92,17 @@ def _row(line: Mapping[str, str]) -> Row:
     )
 
 
-def measured(paths: Iterable[Path]) -> list[Row]:
-    """One's own results, files that ``edgeveil-edge bench --json`` wrote. Raises ``BadInput`` for what is not one.
+def precision_of(artefact: str) -> str:
+    """The precision of an artefact as rows spell it: fp32 of ``onnx-float32``."""
+    name = artefact.split("-")[1]
+    return _PRECISIONS.get(name, name)
 
-    The group is the board as it calls itself, or the processor, and the backend. A result that is INVALID is refused:
-    it was not to be quoted.
+
+def measured(paths: Iterable[Path]) -> list[Row]:
+    """Your own results, as files of ``edgeveil-edge bench --json``. Raises ``BadInput`` for any other file.
+
+    The group is the name of the board, or of its processor, and the backend. An INVALID result is refused: it must not
+    be quoted.
     """
     rows = []
     for path in paths:
@@ -111,17 +118,18 @@ def measured(paths: Iterable[Path]) -> list[Row]:
         if document["verdict"] != "VALID":
             raise BadInput(f"{path} is INVALID ({'; '.join(document['reasons'])}); measure again before it counts.")
         if not document["macs"]:
-            raise BadInput(f"{path} is of a pipeline without networks: it says nothing about other networks.")
+            raise BadInput(
+                f"{path} is of a pipeline without networks, so it cannot be used for other networks. Leave it out."
+            )
         rows.append(_of_result(document, path))
     return rows
 
 
 def _of_result(document: Mapping[str, Any], path: Path) -> Row:
     place = document["machine"]["board"] or document["machine"]["processor"] or document["machine"]["architecture"]
-    precision = document["artefact"].split("-")[1]
     return Row(
         group=f"{place}/{document['backend']}",
-        precision={"float32": "fp32", "float16": "fp16"}.get(precision, precision),
+        precision=precision_of(document["artefact"]),
         model=document["bundle"]["name"],
         input="x".join(str(n) for n in document["input_shape"]),
         latency_ms=float(document["latency_ms"]["p50"]),

@@ -1,4 +1,4 @@
-"""Frames a second on a board that is not at hand: a range, the rows that carried it, or a refusal. Pure.
+"""Estimated frames per second on a board: a range, the rows that carried it, or a refusal. Pure functions.
 
 Two methods. ``estimate`` is ours (``latency.regression``). ``by_reference`` is that of the paper's Table 4: a straight
 line from latencies on one reference machine to those on the board, through the networks that were measured on both.
@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.devices.latency.calibration import Row
+from edgeveil.devices.latency.calibration import Row, precision_of
 from edgeveil.devices.latency.regression import Regression
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.errors import BadInput
 
-SHARE = 0.8  # of what may come, inside the range
-FARTHEST = 4.0  # times outside the MACs that the board's rows span: beyond, nothing shown here says the line goes on
+SHARE = 0.8  # the probability that the value lies inside the range
+FARTHEST = 4.0  # times outside the MACs that the board's rows span: nothing shows that the line continues beyond
 LEAST_NETWORKS = 3
 
 
 @dataclass(frozen=True)
 class Network:
-    """What an estimate needs to know of an artefact: its cost, and the numbers of one frame that go in."""
+    """What an estimate needs of an artefact: its cost, and the number of input values of a frame."""
 
     name: str
     macs: float
@@ -35,29 +35,17 @@ class Network:
 
     def on(self, group: str, precision: str, threads: float) -> Row:
         """As a row without a latency."""
-        return Row(
-            group,
-            precision,
-            self.name,
-            "",
-            float("nan"),
-            self.macs,
-            self.depthwise_macs,
-            self.parameters,
-            self.input_values,
-            threads,
-            "",
-            "counted",
-        )
+        cost = (self.macs, self.depthwise_macs, self.parameters, self.input_values)
+        return Row(group, precision, self.name, "", float("nan"), *cost, threads, "", "counted")
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Frames a second with ``SHARE`` probability between ``fps_low`` and ``fps_high``; or why there is no estimate.
 
-    ``fps`` is None where the profile allows a range alone. ``far`` is how many times outside the MACs of the board's
-    rows the network lies, 1 inside. ``carried_by`` are the rows that weigh most, with their weights. Where a range is
-    ``refused``, ``fps_at_least`` may still be known from a costlier network, ``because`` says which (``at_least``).
+    ``fps`` is None where the profile allows a range alone. ``far`` is the factor by which the network is outside the
+    MACs of the board's rows, 1 inside. ``carried_by`` are the rows with the largest weights. Where a range is
+    ``refused``, ``fps_at_least`` may still be known from a costlier network, which ``because`` names (``at_least``).
     """
 
     group: str
@@ -83,31 +71,28 @@ class Estimate:
 def estimate(
     network: Network, group: str, precision: str, model: Regression, *, artefact: str = "", range_only: bool = False
 ) -> Estimate:
-    """What ``network`` does on ``group`` at ``precision``, from a fitted ``model``."""
-    # One thread is what the runtime uses unless told otherwise.
-    threads = 1.0 if any(row.threads for row in model.rows if row.group == group) else 0.0
-    row = network.on(group, precision, threads)
-    bound = at_least(row, model)
-    blank = Estimate(group, artefact, precision)
-    if bound is not None:
-        blank = replace(blank, fps_at_least=bound[0], because=bound[1])
+    """The estimate for ``network`` on ``group`` at ``precision``, from a fitted ``model``."""
     there = [row for row in model.rows if row.group == group]
     networks = len({row.model for row in there})
+    # The runtime uses one thread by default.
+    row = network.on(group, precision, 1.0 if any(row.threads for row in there) else 0.0)
+    blank = Estimate(group, artefact, precision, rows=len(there), networks=networks)
+    bound = at_least(row, model)
+    if bound is not None:
+        blank = replace(blank, fps_at_least=bound[0], because=bound[1])
     if networks < LEAST_NETWORKS:
         return replace(
             blank,
-            rows=len(there),
-            networks=networks,
             refused=f"{LEAST_NETWORKS} networks measured there were expected; the table has {networks}",
         )
     low, high = min(row.macs for row in there), max(row.macs for row in there)
     far = max(low / network.macs, network.macs / high, 1.0)
-    blank = replace(blank, far=far, rows=len(there), networks=networks, macs_range=(low, high))
+    blank = replace(blank, far=far, macs_range=(low, high))
     if far > FARTHEST:
         return replace(
             blank,
             refused=f"{network.macs / 1e6:.3g} M MACs lie {far:.3g} times outside what was measured there "
-            f"({low / 1e6:.3g} to {high / 1e6:.3g} M); beyond {FARTHEST:g} times nothing is said",
+            f"({low / 1e6:.3g} to {high / 1e6:.3g} M); beyond {FARTHEST:g} times no estimate is given",
         )
     found = model.predict(row)
     fast, slow = found.range_ms(SHARE)
@@ -131,9 +116,9 @@ def _fitted(rows: tuple[Row, ...]) -> Regression:
 def at_least(row: Row, model: Regression) -> tuple[float, str] | None:
     """Frames a second that ``row``'s network reaches with 9 in 10, because a network measured there costs more.
 
-    More in every respect that is known: MACs, depthwise ones among them, parameters and input. It takes no longer then,
-    as long as its operations run where that network's do; so the slow end of that network's range is a bound, however
-    much smaller this one is. The tightest of all such bounds with the row that it stands on, or None.
+    It costs more in MACs, depthwise MACs, parameters and input. This network then takes no longer, if its operations
+    run on the same unit; so the slow end of the other network's range is a bound, however much smaller this one is.
+    Returns the tightest bound and the row that it is based on, or None.
     """
     found: tuple[float, Row] | None = None
     for other in model.rows:
@@ -158,14 +143,14 @@ def _costs_more(other: Row, row: Row) -> bool:
 def for_profile(
     networks: dict[str, Network], profile: Profile, rows: Sequence[Row], own: Sequence[Row] = ()
 ) -> list[Estimate]:
-    """An estimate, or a refusal, for each artefact and each board of a profile, and for each board of one's own rows.
+    """An estimate, or a refusal, for each artefact and each board of a profile, and for each board of your own rows.
 
-    ``networks`` is by artefact name. Raises ``BadInput`` where the profile has no rows to lean on, or the bundle
-    nothing for it.
+    ``networks`` is by artefact name. Raises ``BadInput`` if the profile has no rows, or the bundle no
+    artefact for it.
     """
-    places = [(c.group, c.artefact, c.precision, c.range_only) for c in profile.calibration]
+    places = [(c.group, c.artefact, c.precision, bool(c.range_only)) for c in profile.calibration]
     places += [
-        (group, artefact, _precision(artefact), False)
+        (group, artefact, precision_of(artefact), False)
         for group in dict.fromkeys(row.group for row in own)
         for artefact in profile.artefacts
     ]
@@ -193,7 +178,7 @@ def by_reference(
     """Milliseconds on the board (lower, middle, upper) from ``reference_ms`` on the reference machine, as in Table 4.
 
     ``pairs`` are (reference, board) milliseconds of other networks: ordinary least squares with its t range for a new
-    point. None with fewer than three pairs. The lower end can lie below 0: the line knows no better.
+    point. None with fewer than three pairs. The lower end can lie below 0.
     """
     from scipy.stats import t
 
@@ -224,10 +209,10 @@ def line_for(rows: Sequence[Row], reference: str, reference_ms: float, group: st
         raise BadInput(f"A reference machine of the table was expected ({names}); got {reference!r}.")
     here = {(r.model, r.input): r.latency_ms for r in reversed(rows) if (r.group, r.precision) == (group, precision)}
     pairs = [(there[key], ms) for key, ms in here.items() if key in there]
-    said = by_reference(pairs, reference_ms)
-    if said is None:
+    found = by_reference(pairs, reference_ms)
+    if found is None:
         return {"refused": f"3 networks measured on both were expected; the table has {len(pairs)}"}
-    low, middle, high = said
+    low, middle, high = found
     if high <= 0:
         return {"refused": "the line lies below 0 ms there"}
     ends = {"fps_low": 1000 / high, "fps": 1000 / middle if middle > 0 else None}
@@ -237,8 +222,3 @@ def line_for(rows: Sequence[Row], reference: str, reference_ms: float, group: st
 def _carriers(model: Regression, weights: np.ndarray, count: int = 5) -> tuple[tuple[str, float], ...]:
     order = np.argsort(-np.abs(weights))[:count]
     return tuple((model.rows[i].describe(), round(float(weights[i]), 3)) for i in order)
-
-
-def _precision(artefact: str) -> str:
-    name = artefact.split("-")[1]
-    return {"float32": "fp32", "float16": "fp16"}.get(name, name)

@@ -1,13 +1,13 @@
-"""Latency as a sum of terms (``latency.terms``) whose costs boards share as far as they are alike: partial pooling.
+"""Latency as a sum of terms (``latency.terms``) whose costs similar boards share: partial pooling.
 
     log ms = log(sum of terms) + effects of runtime, board, precision, threads, network + noise
 
 The logarithm of each term's cost is usual + kind + runtime + board, and every effect has a normal prior around 0 whose
 spread is fitted by maximal posterior (weak half-normal priors): a board with few rows leans on the others, one with
 many on itself. The sum is made linear around the fit (Gauss and Newton), where each cost counts by its term's share of
-the row. What is left over has a spread of its own for each kind of runtime: networks differ far more on an Edge TPU
-than on a processor; odd networks count less (t effects, by EM). Ranges are Student's t, its degrees of freedom one less
-than the board has networks. Numbers in, numbers out; nothing is read here.
+the row. The residual has its own spread for each kind of runtime: networks differ far more on an Edge TPU than on
+a processor. Unusual networks count less (t effects, by EM). Ranges are Student's t, its degrees of freedom one less
+than the board has networks. Nothing is read from disk here.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ COST_KEYS: tuple[tuple[str, Key], ...] = (
     ("runtime", lambda r: r.runtime),
     ("board", lambda r: r.group),
 )
-CALIBRATED = 0.8  # the share that calibrated ranges are to hold
+CALIBRATED = 0.8  # the share that calibrated ranges must contain
 # Chosen among nine by leaving networks out (scripts/reproduce/estimator): "stiffer boards, calibrated by kind".
 COSTS = (0.6, 0.3, 0.15)  # the priors' scales of kind, runtime and board in the logarithm of a term's cost
-FREEDOM = 4.0  # of the t distribution of networks' own effects: the smaller, the less an odd network counts
+FREEDOM = 4.0  # of the t distribution of networks' own effects: the smaller, the less an unusual network counts
 _ROUNDS, _STEPS, _STEP = 6, 5, 0.7
 _JITTER = 1e-8
-_ALIKE = 20.0  # networks' worth of trust that kinds of chips are alike in how far ranges are off
+_ALIKE = 20.0  # the weight, in networks, of the assumption that all kinds of chips need the same factor
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Prediction:
     weights: np.ndarray
 
     def range_ms(self, share: float) -> tuple[float, float]:
-        """Lower and upper milliseconds that hold ``share`` of what may come."""
+        """Lower and upper milliseconds that contain the value with probability ``share``."""
         from scipy.stats import t
 
         reach = float(t.ppf((1 + share) / 2, self.freedom)) * self.spread
@@ -99,7 +99,7 @@ class Prediction:
 class Regression:
     """Fitted to rows once; ``predict`` for any network and board.
 
-    Ranges are stretched so that as many of the networks at hand lie in theirs, each left out, as are said to.
+    Ranges are stretched until they contain the stated share of the known networks, each left out in turn.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Regression:
         self.spreads = 0.7 * self._scales
         self._odd = np.ones(len(rows))  # how much wider each network's own effects are
         self._costs = np.zeros_like(self._logs)  # of each row's board, as logarithms of factors of the usual ones
-        # Matrices of some hundred rows: more threads wait for each other longer than they work.
+        # Matrices of a few hundred rows: more threads only wait for each other.
         with threadpool_limits(limits=1):
             for turn in range(_ROUNDS):
                 self._linearise()
@@ -135,7 +135,7 @@ class Regression:
         return np.concatenate([costs, flat])
 
     def _linearise(self) -> None:
-        """Move the costs to where the linear model around them puts them, until they stay."""
+        """Move the costs to the solution of the linear model around them, repeatedly."""
         for step in range(_STEPS + 1):
             self._shares, total = terms.shares(self._logs + self._costs)
             self._target = self._y - total + (self._shares * self._costs).sum(axis=1)
@@ -155,7 +155,7 @@ class Regression:
         return np.tensordot(self.spreads**2, parts, 1) + _JITTER * np.eye(len(self.rows))
 
     def _widen(self, freedom: float) -> None:
-        """Each network's own effects to be one of a t distribution (EM's E-step)."""
+        """Give each network's own effects a t distribution (EM's E-step)."""
         names = [row.model for row in self.rows]
         parts = self._parts()
         mine = np.concatenate([np.zeros(3 * len(TERMS)), self._mine])
@@ -194,7 +194,7 @@ class Regression:
         return np.exp(found.x)
 
     def predict(self, row: Row) -> Prediction:
-        """For a network on a board, ``row.latency_ms`` aside."""
+        """The prediction for a network on a board; ``row.latency_ms`` is not used."""
         alike = np.stack([_same(key, [row], self.rows) for _, key in COST_KEYS])
         costs = self._costs_like(alike)
         share, total = terms.shares(terms.logarithms([row]) + costs)
@@ -216,7 +216,7 @@ class Regression:
     def left_out(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """For each network its rows, how far the linear model without them is off, and the spread it then has.
 
-        All other spreads stay as fitted: no network is fitted anew for it.
+        All other spreads stay as fitted: nothing is fitted again.
         """
         names = np.array([row.model for row in self.rows])
         own = np.tensordot((self.spreads[3 * len(TERMS) :] ** 2)[self._mine], self._flat[self._mine], 1)
@@ -225,21 +225,21 @@ class Regression:
             at = np.flatnonzero(names == name)
             within = np.linalg.inv(self._inverse[np.ix_(at, at)])
             off = within @ self._pull[at]
-            # That it is an odd one would not be known.
+            # For a new network it would be unknown that it is unusual.
             variance = np.diag(within) - (self._odd[at] ** 2 - 1) * np.diag(own)[at]
             found.append((at, np.abs(off), np.sqrt(np.maximum(variance, 1e-6))))
         return found
 
     def reach(self, at: np.ndarray, share: float) -> np.ndarray:
-        """How many spreads a range of ``share`` reaches to either side, for the rows ``at``, left out."""
+        """Half the width of a range of ``share``, in spreads, for the rows ``at``, left out."""
         from scipy.stats import t
 
         return t.ppf((1 + share) / 2, [max(self._freedom(self.rows[i]) - 1, 2.0) for i in at])
 
     def ratios(self, share: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of every row, left out: how far it is off in reaches, its weight, and the kind of its chip.
+        """Of every row, left out: its error in reaches, its weight, and the kind of its chip.
 
-        A network weighs 1 on each board.
+        A network has weight 1 on each board.
         """
         ratios, weights, kinds = [], [], []
         for at, off, spread in self.left_out():
@@ -250,9 +250,9 @@ class Regression:
         return np.array(ratios), np.array(weights), np.array(kinds)
 
     def _stretched(self, share: float) -> dict[str, float]:
-        """By how much ranges of ``share`` are to be wider to hold it, for each kind of chip.
+        """The factor by which ranges must be wider to contain ``share``, for each kind of chip.
 
-        Each is drawn to what holds for all kinds by as much as ``_ALIKE`` networks would.
+        Each factor is shrunk towards that of all kinds with the weight of ``_ALIKE`` networks.
         """
         ratios, weights, kinds = self.ratios(share)
         everywhere = quantile(ratios, weights, share)
@@ -266,7 +266,7 @@ class Regression:
 
 
 def quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
-    """The weighted conformal quantile: one more may come."""
+    """The weighted conformal quantile, for one more value."""
     order = np.argsort(values)
     below = np.cumsum(weights[order]) / (np.sum(weights) + 1)
     return float(values[order][min(int(np.searchsorted(below, share)), len(order) - 1)])

@@ -1,10 +1,10 @@
-"""What a frame's time is made of: terms that add up, each with a cost that a board has its own figure for.
+"""The time of a frame as a sum of terms, each with a cost that differs by board.
 
     ms = dense MACs * a + depthwise MACs * b + weights * c + input * d + e (+ f where boxes are decoded)
 
-The usual costs below are where a fit begins, from what such chips do: a Jetson Nano's 236 GMAC/s at fp16, an Edge TPU's
-2 TMAC/s and a few hundred MB/s for the weights that its 8 MB do not hold, a Cortex-A's ten GMAC/s. A fit may leave
-them by factors (``edgeveil.devices.latency.regression``); nothing here was fitted.
+The usual costs below are the start of a fit, from the known speed of such chips: a Jetson Nano's 236 GMAC/s at fp16, an
+Edge TPU's 2 TMAC/s and a few hundred MB/s for the weights that its 8 MB do not hold, a Cortex-A's ten GMAC/s. A fit may
+leave them by factors (``edgeveil.devices.latency.regression``); nothing here was fitted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 
 from edgeveil.devices.latency.calibration import Row
 
-# What counts as one kind, where it comes to what things cost and to how much networks of the same size differ.
+# Kinds of chips: they share costs, and how much networks of the same size differ.
 KINDS = {"edgetpu": "edgetpu", "tensorrt": "gpu", "tf-trt": "gpu", "myriad": "vpu"}
-# An Edge TPU holds 8 MB of weights; what is beyond travels at every frame (coral.ai, "Edge TPU Compiler").
+# An Edge TPU holds 8 MB of weights; the rest is sent for every frame (coral.ai, "Edge TPU Compiler").
 _ON_CHIP_BYTES = 8e6
 _WEIGHT_BYTES = {"int8": 1.0, "fp16": 2.0}
-_LEAST = 1e-9  # of what is not there at all
+_LEAST = 1e-9  # instead of zero, which has no logarithm
 
 
 def kind(row: Row) -> str:

@@ -1,6 +1,6 @@
-"""Facts of boards, one TOML file each: which artefacts a board wants, what runs them there, what it cannot read.
+"""Facts of boards, one TOML file each: the artefacts that a board runs, its interpreters, and their limits.
 
-``load("jetson-nano")`` reads a profile that ships with EdgeVeil; ``load("my-board.toml")`` reads one's own.
+``load("jetson-nano")`` reads a profile that ships with EdgeVeil; ``load("my-board.toml")`` reads your own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from edgeveil.devices.profiles.profile import (
     ARTEFACTS,
+    PAGE,
     Backend,
     Calibration,
     Camera,
@@ -19,6 +20,7 @@ from edgeveil.devices.profiles.profile import (
     TfliteLimits,
     parse,
 )
+from edgeveil.devices.toml_tables import read_toml
 from edgeveil.edge_runtime.errors import BadInput
 
 __all__ = [
@@ -45,7 +47,7 @@ def names() -> list[str]:
 
 
 def load(name_or_path: str | Path) -> Profile:
-    """The profile of that name, or in that TOML file. Raises ``BadInput`` where there is none or it is not right."""
+    """The profile of that name, or in that TOML file. Raises ``BadInput`` if it is missing or invalid."""
     path = Path(name_or_path)
     if str(name_or_path) in names():
         path = _FOLDER / f"{name_or_path}.toml"
@@ -53,13 +55,4 @@ def load(name_or_path: str | Path) -> Profile:
         raise BadInput(
             f"there is no profile {str(name_or_path)!r}: choose one of {', '.join(names())}, or name a .toml file."
         )
-    import tomllib  # Python 3.11: the workstation's; a board reads JSON and never comes here
-
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise BadInput(f"cannot read the profile {path}: {reason}. The known ones are {', '.join(names())}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"the profile {path} is not TOML: {error}. docs/reference/boards.md shows one.") from None
-    return parse(document, source=str(path))
+    return parse(read_toml(path, "profile", PAGE), source=str(path))

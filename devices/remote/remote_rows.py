@@ -21,8 +21,8 @@ from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 
-PIECE_ROWS, PIECE_BYTES = 512, 2 * 2**20  # of readings that travel together
-PIECE_S = 1800  # longest that a piece may take there
+PIECE_ROWS, PIECE_BYTES = 512, 2 * 2**20  # samples that are sent together
+PIECE_S = 1800  # the longest time for a piece
 OPEN_S = 600
 
 Advance = Callable[..., None]
@@ -49,12 +49,12 @@ def perturb_on_board(
     kept: Path,
     progress: Callable[[int], contextlib.AbstractContextManager[Advance]],
 ) -> RemoteRows:
-    """Perturb raw readings x (n, ...) by ``bundle`` on ``board``, with the runtime that is installed there.
+    """Perturb raw samples x (n, ...) by ``bundle`` on ``board``, with the runtime that is installed there.
 
     ``artefact`` is a name, or ``auto`` for what the board would run on ``device``. ``further`` are entries of outputs
-    that are handed out as well. ``kept`` is a folder here: pieces that came back lie in it, and are not run again after
-    a lost line; remove it when all is done. ``progress(pieces)`` shows how far it is. Raises ``BadInput`` where the
-    board refuses the bundle, ``DeviceFailed`` where the board or the line fails.
+    that are returned as well. ``kept`` is a local folder for the pieces that came back, which are not run again after a
+    lost connection; remove it at the end. ``progress(pieces)`` shows the progress. Raises ``BadInput`` where the
+    board refuses the bundle, ``DeviceFailed`` if the board or the connection fails.
     """
     facts = board.facts_document()
     if not (facts["edgeveil"] or {}).get("committed"):
@@ -96,7 +96,7 @@ def _run(
         Path(temporary).write_bytes(there.fetch(made))
         for name, value in _read(Path(temporary)).items():
             if len(value) != len(x):
-                raise DeviceFailed(f"The board answered {len(x)} readings with {len(value)} of {name}.")
+                raise DeviceFailed(f"The board answered {len(x)} samples with {len(value)} of {name}.")
     there.remove(rows, made)
     return len(x) / max(float(ran["seconds"]), 1e-9)
 
@@ -114,7 +114,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (ValueError, OSError) as error:
-        raise BadInput(f"{path} is not what a board made ({error}): remove it, and do this again.") from None
+        raise BadInput(f"{path} is not a result of a board ({error}): remove it, and repeat the command.") from None
 
 
 def _file(kept: Path, number: int) -> Path:
@@ -124,7 +124,7 @@ def _file(kept: Path, number: int) -> Path:
 def _key(
     board: Board, bundle: bytes, ran: Mapping[str, Any], x: np.ndarray, further: Sequence[Mapping[str, Any]]
 ) -> str:
-    """One board, one bundle on one interpreter, these readings: only then is a piece the same piece."""
+    """Pieces are reused only for the same board, bundle, interpreter and samples."""
     described = {
         "board": [board.transport.name, board.root],
         "bundle": digest(bundle),
@@ -139,6 +139,6 @@ def _notice(board: Board, there: RemoteWorkspace, rows: int, x: np.ndarray) -> s
     where = "into its memory" if there.in_memory else "onto its card, which may keep what is deleted from it,"
     size = rows * x[:1].nbytes / 2**20
     return (
-        f"{rows:,} raw readings of the test slice ({size:.1f} MB) go to {board.transport.name}, {where} and are "
+        f"{rows:,} raw samples of the test slice ({size:.1f} MB) go to {board.transport.name}, {where} and are "
         "removed there at the end."
     )

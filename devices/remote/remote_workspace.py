@@ -1,6 +1,6 @@
-"""A folder on a board for the length of one task: files are put there, used, fetched, and removed at the end.
+"""A temporary folder on a board: files are put there, used, fetched, and removed at the end.
 
-It lies in the board's memory where there is room (``/dev/shm``): a card may keep what was deleted from it.
+It is in the board's memory (``/dev/shm``) if there is room: a card may keep what was deleted from it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import posixpath
 from collections.abc import Iterator
 
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.transports.base import Progress, check, digest, fetch, read_back
-from edgeveil.edge_runtime.errors import EdgeVeilError
+from edgeveil.devices.transports.base import check, digest, holds, read_back
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
+
+PIECE = 64 * 1024  # bytes that are requested again after a lost connection
 
 
 class RemoteWorkspace:
@@ -20,22 +22,30 @@ class RemoteWorkspace:
     def __init__(self, board: Board, folder: str, in_memory: bool) -> None:
         self.board, self.folder, self.in_memory = board, folder, in_memory
 
-    def put(self, data: bytes, progress: Progress = lambda *_: None) -> str:
-        """Bytes as a file there; what is there already is not sent again. Returns its path."""
+    def put(self, data: bytes) -> str:
+        """Write bytes to a file there and return its path. Bytes that are there already are not sent again."""
         path = posixpath.join(self.folder, digest(data))
-        self.board.transport.put(data, path, progress)
+        self.board.transport.put(data, path)
         return path
 
-    def put_bundle(self, data: bytes, progress: Progress = lambda *_: None) -> str:
-        """A bundle's path there: that of the installed one where it is the same, bit for bit."""
+    def put_bundle(self, data: bytes) -> str:
+        """A bundle's path there: that of the installed bundle if it is the same, bit for bit."""
         installed = posixpath.join(self.board.root, "current", "bundle.veil")
-        if read_back(self.board.transport, installed) == (len(data), digest(data)):
+        if holds(self.board.transport, installed, data):
             return installed
-        return self.put(data, progress)
+        return self.put(data)
 
     def fetch(self, path: str) -> bytes:
-        """The bytes of a file there, by hash."""
-        return fetch(self.board.transport, path)
+        """The bytes of a file there. Raises ``DeviceFailed`` if it is missing, or changed meanwhile."""
+        transport, pieces = self.board.transport, []
+        size, sha = read_back(transport, path)
+        for number in range(-(-size // PIECE)):
+            command = ["dd", f"if={path}", f"bs={PIECE}", f"skip={number}", "count=1"]
+            pieces.append(check(transport.run(command), f"Reading {path}"))
+        data = b"".join(pieces)
+        if not sha or (len(data), digest(data)) != (size, sha):
+            raise DeviceFailed(f"{path} is missing, or changed while it was fetched from {transport.name}. Try again.")
+        return data
 
     def remove(self, *paths: str) -> None:
         """Remove files that are no longer needed."""
@@ -44,10 +54,10 @@ class RemoteWorkspace:
 
 @contextlib.contextmanager
 def remote_workspace(board: Board, key: str, *, size_bytes: int = 0) -> Iterator[RemoteWorkspace]:
-    """A ``RemoteWorkspace`` until the block ends; then nothing of it is left, and where that fails it is said.
+    """A ``RemoteWorkspace`` that is removed when the block ends; a failure to remove it is reported.
 
-    ``key`` (letters and digits) names it, so that it is gone on with after a lost line. ``size_bytes`` is the most
-    that will lie there at a time.
+    ``key`` (letters and digits) names it, so that it is found again after a lost connection. ``size_bytes`` is the most
+    that it will hold at a time.
     """
     transport = board.transport
     command = [transport.python, "-c", _FOLDER, f"edgeveil-{key[:32]}", str(size_bytes)]
@@ -70,7 +80,7 @@ def _remove(board: Board, folder: str) -> None:
     check(board.transport.run(["rm", "-rf", folder]), f"Removing {folder}")
 
 
-# A folder of that name which is another's, or a link, or open to others, is not taken.
+# A folder of that name that another user owns, or that is a link or open to others, is not used.
 _FOLDER = """
 import os, stat, sys
 name, room = sys.argv[1], int(sys.argv[2])

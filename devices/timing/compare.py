@@ -2,9 +2,9 @@
 
     python -m edgeveil.devices.timing.compare spec.json > result.json
 
-Runs in the ``bench`` environment, which holds all four interpreters, and needs nothing but numpy and them: what is to
-be timed was prepared before (``trainer/benchmark.py``). In every round each contender has one short series, in an
-order that is drawn anew; ratios are taken within rounds, and their interval is a bootstrap over rounds.
+Runs in the ``bench`` environment, which has all four interpreters, and needs only numpy and them: the files to time
+were prepared before (``trainer/benchmark.py``). In every round each contender has one short series, in a
+new random order; ratios are taken within rounds, and their interval is a bootstrap over rounds.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.backends import available, open_backend
 from edgeveil.edge_runtime.errors import EdgeVeilError
 
-# tflite_runtime first: it does not start where another library of TensorFlow's has been loaded.
+# tflite_runtime first: it does not start once another library of TensorFlow's has been loaded.
 ORDER = ("tflite-runtime", "ai-edge-litert", "onnxruntime", "openvino")
 
 
 def contenders(spec: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Every file on every backend that is here: those that opened, with a ``call``; those that did not, and why."""
+    """Every file on every installed backend: those that opened, with a ``call``; and the others, with the reason."""
     opened, refused = [], []
     rows = [
         (ORDER.index(backend), file, backend)
         for file in spec["files"]
         for backend in ORDER
-        if backend in _backends(file["format"]) and backend in spec.get("backends", ORDER)
+        if backend in available(file["format"]) and backend in spec.get("backends", ORDER)
     ]
     for _, file, backend in sorted(rows, key=lambda row: row[0]):
         facts = {"name": file["name"], "artefact": file["artefact"], "backend": backend, "macs": file["macs"]}
@@ -49,14 +49,10 @@ def contenders(spec: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[st
             continue
         opened.append({**facts, "version": runner.info()["version"], "call": call, "ms": []})
     for file in spec["files"]:
-        missing = [b for b in ORDER if b in file["backends"] and b not in _backends(file["format"])]
+        missing = [b for b in ORDER if b in file["backends"] and b not in available(file["format"])]
         facts = {"name": file["name"], "artefact": file["artefact"], "macs": file["macs"]}
         refused += [{**facts, "backend": backend, "refused": "not installed here"} for backend in missing]
     return opened, refused
-
-
-def _backends(file_format: str) -> list[str]:
-    return available(file_format)
 
 
 def measure(opened: list[dict[str, Any]], *, rounds: int, seconds: float, rng: random.Random) -> None:
@@ -91,7 +87,7 @@ def document(
 ) -> dict[str, Any]:
     """The result: one row a contender, its ratio to the first of the spec on the same backend, or on its own.
 
-    INVALID, with reasons, where the machine was busy meanwhile: ratios in turns survive that, milliseconds do not.
+    INVALID, with reasons, if the machine was busy: that falsifies milliseconds, but not ratios within rounds.
     """
     rng = np.random.default_rng(0)
     first = spec["files"][0]["name"]

@@ -1,6 +1,6 @@
-"""Whether anything else runs on this machine while something is timed: by the system's own account of its cores.
+"""Whether anything else runs on this machine during a measurement, from the system's accounting of its cores.
 
-The load average forgets too slowly for a series of a minute, and says nothing of a neighbour on the same hardware.
+The load average changes too slowly for a series of a minute, and does not show other guests on the same hardware.
 ``/proc/stat`` counts every tick of every core, those that the hypervisor gave to others (steal) among them.
 """
 
@@ -26,7 +26,7 @@ _STAT = Path("/proc/stat")
 class Use:
     """Cores in use on average over ``seconds``: by this process with its ended children, and by all others.
 
-    ``others`` is None where the system does not say.
+    ``others`` is None where the system does not report it.
     """
 
     seconds: float
@@ -39,7 +39,7 @@ class Use:
         return {"seconds": round(self.seconds, 2), "own_cores": round(self.own, 3), "other_cores": others}
 
     def reasons(self, *, alone: bool = False) -> list[str]:
-        """Why what was timed meanwhile is not to be quoted. ``alone``: this process timed itself, on one thread."""
+        """Why a measurement in this time must not be quoted. ``alone``: this process timed itself, on one thread."""
         found = []
         if self.others is not None and self.others > MOST_OTHERS:
             found.append(
@@ -52,7 +52,7 @@ class Use:
 
 
 class Watch:
-    """Begins when it is made; ``use`` says what happened since."""
+    """Measures the use of the cores since it was created."""
 
     def __init__(self, stat: Path = _STAT, clock: Callable[[], float] = time.perf_counter) -> None:
         self._stat, self._clock = stat, clock
@@ -86,11 +86,11 @@ def wait(
     load: Callable[[], float | None] = machine.load,
     watch: Callable[[], Watch] = Watch,
 ) -> str | None:
-    """Wait until nothing else runs and the load has fallen, ``most_s`` at most; None then, or what is in the way.
+    """Wait until nothing else runs and the load is low, ``most_s`` at most. Returns None, or the remaining problem.
 
-    Says on stderr that it waits.
+    Prints on stderr that it waits.
     """
-    end, said = clock() + most_s, False
+    end, reported = clock() + most_s, False
     while True:
         looking = watch()
         sleep(look_s)
@@ -102,13 +102,13 @@ def wait(
             problem = f"the load of this machine is {runnable:.1f} ({MOST_LOAD:g} a core at most were expected)"
         if problem is None or clock() >= end:
             return problem
-        if not said:
+        if not reported:
             print(f"waiting for up to {most_s:.0f} s: {problem}", file=sys.stderr)
-            said = True
+            reported = True
 
 
 def begin(*, anyway: bool) -> None:
-    """For a script that is about to time something: wait; where that does not help, end with 3, unless ``anyway``."""
+    """Wait before a measurement; exit with code 3 if the machine stays busy, unless ``anyway``."""
     problem = None if anyway else wait()
     if problem:
         print(f"error: {problem}; end what else runs, or use --anyway", file=sys.stderr)

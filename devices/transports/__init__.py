@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from edgeveil.devices.transports.base import Completed, Progress, Transport
+from edgeveil.devices.transports.base import Transport
 from edgeveil.edge_runtime.errors import BadInput
-
-__all__ = ["Completed", "Progress", "Transport", "open_transport"]
 
 
 def open_transport(
-    target: str, *, identity: Path | None = None, known_hosts: Path | None = None, password: str | None = None
+    target: str,
+    *,
+    identity: Path | None = None,
+    known_hosts: Path | None = None,
+    password: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Transport:
     """Connect to a board. ``identity`` is a private key file, ``known_hosts`` a file of host keys (the user's own).
 
-    Raises ``BadInput`` for a target that is none, an unknown host key or a wrong password; ``DeviceFailed`` where
-    there is no answer.
+    ``say`` takes lines about a lost console. Raises ``BadInput`` for an invalid target, an unknown host key or a wrong
+    password; ``DeviceFailed`` if there is no answer.
     """
     url = urlsplit(target)
     if url.scheme == "ssh" and url.hostname:
         from edgeveil.devices.transports.ssh import SshTransport
 
         if url.password:
-            raise BadInput("A password does not belong into a target, where others can read it. Use --password-file.")
+            raise BadInput("A password must not be part of a target, where others can read it. Use --password-file.")
         return SshTransport(
             url.hostname,
             port=url.port or 22,
@@ -36,7 +40,7 @@ def open_transport(
     if url.scheme == "serial" and url.path:
         from edgeveil.devices.transports.serial import SerialTransport
 
-        return SerialTransport.of(url, password=password)
+        return SerialTransport.of(url, password=password, say=say)
     raise BadInput(
         f"Expected a target as ssh://user@host[:port], serial:///dev/ttyUSB0?baud=115200, image:FILE or dir:FOLDER; "
         f"got {target!r}."

@@ -1,4 +1,4 @@
-"""What a transport is: runs a command on the board, puts bytes there and reads them back."""
+"""The interface of a transport, which runs commands on a board and writes files there; and what all share."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Completed(NamedTuple):
     err: bytes
 
     def last_line(self) -> str:
-        """The last line that it printed, for a message."""
+        """Its last line of output, for a message."""
         text = (self.err or self.out).decode("utf-8", "replace").strip()
-        return text.splitlines()[-1][:300] if text else "it printed nothing"
+        return text.splitlines()[-1][:300] if text else "no output"
 
 
 class Transport(Protocol):
@@ -32,20 +32,20 @@ class Transport(Protocol):
     python: str  # the interpreter there
 
     def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
-        """Run a command with ``data`` on its stdin. No part of it is ever read by a shell as anything but itself."""
+        """Run a command with ``data`` on its stdin. No shell interprets any part of it."""
         ...
 
     def put(self, data: bytes, path: str, progress: Progress = lambda *_: None) -> None:
-        """Make ``path`` on the board have exactly these bytes: what is there already is not sent again."""
+        """Write these bytes to ``path`` on the board. Bytes that are there already are not sent again."""
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         ...
 
 
 def check(done: Completed, what: str) -> bytes:
-    """The output of a command that ended well; raises ``DeviceFailed`` with its last line where it did not."""
+    """The output of a command that succeeded. Raises ``DeviceFailed`` with its last line where it failed."""
     if done.code:
         raise DeviceFailed(f"{what} failed on the board with code {done.code}: {done.last_line()}")
     return done.out
@@ -56,7 +56,7 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-# Prints size and SHA-256 of what is there, or nothing. Runs on every Python from 3.6.
+# Prints the size and SHA-256 of a file, or nothing if there is none. Runs on every Python from 3.6.
 READ_BACK = """
 import hashlib, os, sys
 if os.path.exists(sys.argv[1]):
@@ -74,17 +74,12 @@ def read_back(transport: Transport, path: str) -> tuple[int, str]:
     return (int(out[0]), out[1].decode()) if out else (0, "")
 
 
-PIECE = 64 * 1024  # bytes that are asked for again where a line is lost
+def holds(transport: Transport, path: str, data: bytes) -> bool:
+    """Whether the file at ``path`` on the board has exactly these bytes."""
+    return read_back(transport, path) == (len(data), digest(data))
 
 
-def fetch(transport: Transport, path: str) -> bytes:
-    """The bytes of the file at ``path`` on the board, in pieces; raises ``DeviceFailed`` where they differ from it."""
-    size, sha = read_back(transport, path)
-    pieces = []
-    for number in range(-(-size // PIECE)):
-        command = ["dd", f"if={path}", f"bs={PIECE}", f"skip={number}", "count=1"]
-        pieces.append(check(transport.run(command), f"Reading {path}"))
-    data = b"".join(pieces)
-    if not sha or (len(data), digest(data)) != (size, sha):
-        raise DeviceFailed(f"{path} is not there, or changed while it was fetched from {transport.name}. Try again.")
-    return data
+def already_sent(transport: Transport, part: str, data: bytes) -> int:
+    """How many bytes of ``data`` the unfinished upload ``part`` on the board has; 0 where it has other bytes."""
+    size, there = read_back(transport, part)
+    return size if size <= len(data) and there == digest(data[:size]) else 0

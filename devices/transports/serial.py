@@ -1,6 +1,6 @@
-"""A serial console: logs in, types a small program into the shell, and then speaks frames with it.
+"""A serial console: logs in, types a small program into the shell, and then exchanges frames with it.
 
-The console is the board's own: who holds the cable holds the board, so the channel counts as authenticated.
+The console needs physical access to the board, so the channel counts as authenticated.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import edgeveil.devices.agents.serial_agent
 import edgeveil.devices.agents.serial_link
 from edgeveil.devices.agents.serial_agent import HANG_UP, READY
 from edgeveil.devices.agents.serial_link import LineBroken, Link
-from edgeveil.devices.transports.base import Completed, Progress, digest, read_back
+from edgeveil.devices.transports.base import Completed, Progress, already_sent, digest, holds
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
-PIECE = 24 * 1024  # bytes of a file that are acknowledged together: what a reboot costs at most
+PIECE = 24 * 1024  # bytes of a file that are acknowledged together: the most that a reboot loses
 TRIES = 8  # logins in a row that fail
 TYPED = 160  # characters of one line that is typed
-_END_OF_OURS = b"\r# " + HANG_UP + b"\0\r"  # to a shell it is a remark: no control character that ends one is in it
+_END_OF_OURS = b"\r# " + HANG_UP + b"\0\r"  # a shell takes it for a comment: it has no control character that ends one
 _BACK_TO_THE_SHELL = b"\x03" + _END_OF_OURS  # out of an open quote, out of a command, out of our program
 _LOGIN, _PASSWORD = re.compile(rb"(?i)login: ?$"), re.compile(rb"(?i)password: ?$")
 _PROMPT = re.compile(rb"[$#] ?$")
@@ -41,29 +41,36 @@ class SerialTransport:
     trusted = True
 
     def __init__(
-        self, port: str, *, baud: int = 115_200, user: str = "root", password: str | None = None, say: Any = None
+        self,
+        port: str,
+        *,
+        baud: int = 115_200,
+        user: str = "root",
+        password: str | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.name, self._port_name, self._baud = port, port, baud
-        self._user, self._password = user, password
-        self._say: Callable[[str], None] = say or (lambda _: None)
+        self._user, self._password, self._say = user, password, say
         self._port: Any = None
         self._link: Link | None = None
         self._settings: Any = None
         self._open()
 
     @classmethod
-    def of(cls, url: SplitResult, *, password: str | None = None) -> SerialTransport:
-        """From ``serial:///dev/ttyUSB0?baud=115200&user=pi``. Raises ``BadInput`` for what it does not know."""
+    def of(
+        cls, url: SplitResult, *, password: str | None = None, say: Callable[[str], None] = lambda _: None
+    ) -> SerialTransport:
+        """From ``serial:///dev/ttyUSB0?baud=115200&user=pi``. Raises ``BadInput`` for an unknown option."""
         asked = {name: values[-1] for name, values in parse_qs(url.query).items()}
         user, text = asked.pop("user", "root"), asked.pop("baud", "115200")
         if asked or not text.isdigit():
             raise BadInput(f"A serial target takes ?baud=NUMBER and &user=NAME; got {url.query!r}.")
-        return cls(url.path, baud=int(text), user=user, password=password)
+        return cls(url.path, baud=int(text), user=user, password=password, say=say)
 
     def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
-        """Run a command; twice, where the line was lost before its answer came.
+        """Run a command; a second time if the connection was lost before its answer came.
 
-        Raises ``DeviceFailed`` where it takes too long or the line stays broken.
+        Raises ``DeviceFailed`` on a timeout, or if the connection stays lost.
         """
         facts, back = self._ask(
             {"op": "run", "command": list(command), "timeout_s": timeout_s}, data, patience_s=timeout_s + 20
@@ -75,35 +82,31 @@ class SerialTransport:
         return Completed(facts["code"], back[: facts["out"]], back[facts["out"] :])
 
     def put(self, data: bytes, path: str, progress: Progress = lambda *_: None) -> None:
-        """Make ``path`` have exactly these bytes; goes on after a lost line or a reboot. Raises ``DeviceFailed``."""
-        if read_back(self, path) == (len(data), digest(data)):
+        """Write these bytes to ``path``; resumes after a lost connection or a reboot. Raises ``DeviceFailed``."""
+        if holds(self, path, data):
             progress(len(data), len(data))
             return
         part = f"{path}.{digest(data)[:16]}.part"
-        size, there = read_back(self, part)
-        at = size if size <= len(data) and there == digest(data[:size]) else 0
-        while at < len(data) or not at:
+        # An empty file is one empty piece.
+        for at in range(already_sent(self, part, data), max(len(data), 1), PIECE):
             piece = data[at : at + PIECE]
-            facts, _ = self._ask(
-                {"op": "append", "path": part, "at": at},
-                piece,
-                progress=_beyond(progress, at, len(piece), len(data)),
-            )
+
+            def done(blocks: int, of: int, at: int = at, size: int = len(piece)) -> None:
+                progress(at + size * blocks // of, len(data))
+
+            facts, _ = self._ask({"op": "append", "path": part, "at": at}, piece, progress=done)
             if "error" in facts:
                 raise DeviceFailed(f"Writing {path} failed on the board: {facts['error']}.")
-            at += len(piece)
-            if not data:
-                break
-        if read_back(self, part) != (len(data), digest(data)):
+        if not holds(self, part, data):
             self.run(["rm", "-f", part])
             raise DeviceFailed(f"{path} came out different on the board: its card or its memory is bad. Try once more.")
-        done = self.run(["mv", "-f", part, path])
-        # Where the line was lost before the answer came, it is asked for twice, and the second time nothing is left.
-        if done.code and read_back(self, path) != (len(data), digest(data)):
-            raise DeviceFailed(f"Writing {path} failed on the board: {done.last_line()}.")
+        moved = self.run(["mv", "-f", part, path])
+        # If the connection was lost before the answer came, mv ran twice, and the second time found nothing.
+        if moved.code and not holds(self, path, data):
+            raise DeviceFailed(f"Writing {path} failed on the board: {moved.last_line()}.")
 
     def close(self) -> None:
-        """Give the console back, and put the port's settings back."""
+        """End our program on the console, and restore the port's settings."""
         if self._link is not None:
             with contextlib.suppress(OSError):
                 self._write(_END_OF_OURS)
@@ -112,7 +115,7 @@ class SerialTransport:
     def _ask(
         self, request: dict[str, Any], data: bytes, *, patience_s: float = 60, progress: Progress | None = None
     ) -> tuple[dict[str, Any], bytes]:
-        """One request and its answer; logs in again where the line was lost. Every request may be made twice."""
+        """One request and its answer; logs in again after a lost connection. Every request may be repeated."""
         message = json.dumps(request).encode() + b"\n" + data
         for _ in range(TRIES):
             try:
@@ -123,11 +126,12 @@ class SerialTransport:
                 head, _, back = self._link.receive(patience_s).partition(b"\n")
                 return json.loads(head), back
             except (LineBroken, OSError) as error:
-                self._say(f"The line to {self.name} was lost ({error or 'silence'}); logging in again.")
+                self._say(f"The connection to {self.name} was lost ({error or 'silence'}); logging in again.")
                 self._hang_up()
                 time.sleep(0.5)
         raise DeviceFailed(
-            f"{self.name} was lost {TRIES} times. Check cable, speed and power; flash again: it goes on."
+            f"The connection to {self.name} was lost {TRIES} times. Check cable, speed and power; flash again: it "
+            "resumes."
         )
 
     def _open(self) -> None:
@@ -142,18 +146,18 @@ class SerialTransport:
                 self._port = serial.serial_for_url(self._port_name, baudrate=self._baud, timeout=0, exclusive=True)
                 break
             except serial.SerialException as error:
-                said = str(error)
-                if "busy" in said.lower() or "exclusively lock" in said or "temporarily unavailable" in said:
+                reason = str(error)
+                if "busy" in reason.lower() or "exclusively lock" in reason or "temporarily unavailable" in reason:
                     raise BadInput(f"{self._port_name} is in use by another program. Close it first.") from None
-                # After a lost line the port may need a moment to come back; at first it is simply not there.
+                # After a lost connection the port may need a moment to come back; at the first try it does not exist.
                 if first or time.monotonic() > end:
-                    raise BadInput(f"{self._port_name} cannot be opened: {said}. Is the cable in?") from None
+                    raise BadInput(f"{self._port_name} cannot be opened: {reason}. Is the cable in?") from None
                 time.sleep(0.5)
             except ValueError as error:
                 raise BadInput(f"{self._port_name} cannot be opened: {error}.") from None
         # If our program still runs there, it ends.
         self._write(_END_OF_OURS)
-        console = _Console(self._read, self._write, self._say)
+        console = _Console(self._read, self._write)
         console.log_in(self._user, self._password)
         console.type_program(_program())
         self._link = Link(self._read, self._write)
@@ -184,7 +188,7 @@ class SerialTransport:
 
         try:
             self._port.write(data)
-            # The system's own buffer is kept short: how long a block is under way must not depend on it.
+            # Keep the system's buffer short: the time that a block takes must not depend on it.
             while self._port.out_waiting > 512:
                 time.sleep(0.002)
         except (serial.SerialException, TypeError) as error:
@@ -192,12 +196,10 @@ class SerialTransport:
 
 
 class _Console:
-    """A login prompt or a shell, as a person at the keyboard finds it."""
+    """A login prompt or a shell, used as a person at the keyboard would."""
 
-    def __init__(
-        self, read: Callable[[float], bytes], write: Callable[[bytes], None], say: Callable[[str], None]
-    ) -> None:
-        self._read, self._write, self._say, self._seen = read, write, say, b""
+    def __init__(self, read: Callable[[float], bytes], write: Callable[[bytes], None]) -> None:
+        self._read, self._write, self._seen = read, write, b""
 
     def log_in(self, user: str, password: str | None) -> None:
         """Get to a shell. Raises ``BadInput`` for a password that is missing or wrong, ``DeviceFailed`` for silence."""
@@ -205,38 +207,38 @@ class _Console:
         end = time.monotonic() + 120
         self._write(b"\r")
         while time.monotonic() < end:
-            # What was typed too early is answered first; only what stands there then is a question to us.
+            # The board first answers what was typed too early; only what it shows after that is a question.
             while len(self._seen) != len(self._listen(0.5)):
                 pass
             if self._asks(_LOGIN):
                 named = True
                 self._answer(user)
             elif self._asks(_PASSWORD) and not named:
-                self._answer("")  # asked for by what was taken for a name, and was typed to find a shell
+                self._answer("")  # the line that was typed to find a shell was taken for a user name
             elif self._asks(_PASSWORD):
                 asked, named = asked + 1, False
                 if password is None:
                     raise BadInput(f"The console asks for the password of {user}. Give it with --password-file.")
                 if asked > 3:
-                    raise BadInput(f"The console does not take the password of {user}.")
+                    raise BadInput(f"The console refused the password of {user}.")
                 self._answer(password)
             elif self._is_shell():
                 return
             else:
-                # Maybe our program still runs there and did not get the first of these whole.
+                # Perhaps our program still runs there and did not get the first of these completely.
                 self._write(_END_OF_OURS)
         raise DeviceFailed(
-            "No login and no shell was seen on the console in 120 s. Is the speed right, is the board up?"
+            "Neither a login nor a shell appeared on the console within 120 s. Check the speed and the board."
         )
 
     def type_program(self, program: bytes) -> None:
-        """Type a program into the shell, line by line, each checked; start it and wait until it is there.
+        """Type a program into the shell line by line, check each line, start it and wait until it runs.
 
-        What an earlier login typed still lies there, and is started at once where it is whole.
+        A program that an earlier login typed completely is started at once.
         """
         packed = base64.b64encode(zlib.compress(program, 9))
         lines = [packed[at : at + TYPED] for at in range(0, len(packed), TYPED)]
-        # Others on the board may write to /tmp too: what runs are bytes whose SHA-256 was seen to be right.
+        # Others on the board may write to /tmp too: only bytes with the right SHA-256 are run.
         sha = hashlib.sha256(program).hexdigest()
         place = f"/tmp/.edgeveil-{sha[:16]}"  # noqa: S108 - the comment above
         start = (
@@ -263,58 +265,51 @@ class _Console:
             )
 
     def _start(self, command: str) -> bool:
-        """Whether the program came up; where not, the shell is there again."""
-        self._seen = b""
-        self._write(command.encode() + b"\r")
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            self._listen(0.3)
-            if READY in self._seen:
-                return True
-            if re.search(rb"(Error|rror:|not found)", self._seen) and _PROMPT.search(self._seen.rstrip(b"\r\n")):
-                break
-        # What was lost may be no more than the word that it is there: it would take all that is typed for noise.
+        """Whether the program started; if not, the shell is back."""
+
+        def failed() -> bool:
+            return bool(re.search(rb"(rror:|Error|not found)", self._seen)) and self._asks(_PROMPT)
+
+        self._type(command, lambda: READY in self._seen or failed(), 10)
+        if READY in self._seen:
+            return True
+        # Perhaps only the program's first line was lost, and it takes what is typed for noise: end it.
         self._write(_BACK_TO_THE_SHELL)
         self._listen(0.3)
         return False
 
     def _until(self, text: str, want: bytes) -> None:
-        """Type a line as often as it takes for the board to answer it with ``want``."""
+        """Type a line, repeatedly if needed, until the board answers with ``want``."""
         for _ in range(12):
             if want in self._command(text):
                 return
         raise DeviceFailed("The console garbles what is typed. Check the speed, the cable and its ground.")
 
-    def _answer(self, text: str, wait_s: float = 10.0) -> None:
-        """Type what was asked for, and wait for what comes next: a login takes seconds to say that it failed."""
+    def _answer(self, text: str) -> None:
+        """Answer a login's question and wait for the next prompt: a refusal takes seconds."""
+        self._type(text, lambda: any(self._asks(one) for one in (_LOGIN, _PASSWORD, _PROMPT)), 10)
+
+    def _type(self, text: str, until: Callable[[], bool], wait_s: float) -> None:
+        """Type a line and listen until ``until`` is true, ``wait_s`` seconds at most."""
         self._seen = b""
         self._write(text.encode() + b"\r")
         end = time.monotonic() + wait_s
-        while time.monotonic() < end and not any(self._asks(one) for one in (_LOGIN, _PASSWORD, _PROMPT)):
+        while time.monotonic() < end and not until():
             self._listen(0.2)
 
     def _asks(self, pattern: re.Pattern[bytes]) -> bool:
         return pattern.search(self._seen[-200:].rstrip(b"\r\n")) is not None
 
     def _is_shell(self) -> bool:
-        self._seen = b""
-        self._write(b"echo shell-$((2+2))\r")
-        end = time.monotonic() + 2.0
-        while time.monotonic() < end and not (self._asks(_LOGIN) or self._asks(_PASSWORD)):
-            self._listen(0.2)
-            if b"shell-4" in self._seen:
-                return True
-        return False
+        answers = (re.compile(b"shell-4"), _LOGIN, _PASSWORD)
+        self._type("echo shell-$((2+2))", lambda: any(self._asks(one) for one in answers), 2)
+        return b"shell-4" in self._seen
 
-    def _command(self, text: str, wait_s: float = 5.0) -> bytes:
+    def _command(self, text: str) -> bytes:
         """Type a line and listen until the shell has answered it with a mark of ours."""
-        self._seen = b""
         mark = f"{time.monotonic_ns() % 10**9:09d}"
-        # Typed in two parts, so that the echo of the line is not the answer.
-        self._write(f"{text}; echo end-''{mark}\r".encode())
-        end = time.monotonic() + wait_s
-        while time.monotonic() < end and b"end-" + mark.encode() not in self._seen:
-            self._listen(0.2)
+        # The mark is typed in two parts, so that the echo of the line is not taken for the answer.
+        self._type(f"{text}; echo end-''{mark}", lambda: b"end-" + mark.encode() in self._seen, 5)
         if b"end-" + mark.encode() not in self._seen:
             self._write(_BACK_TO_THE_SHELL)
             self._listen(0.3)
@@ -325,13 +320,8 @@ class _Console:
         return self._seen
 
 
-def _beyond(progress: Progress, at: int, size: int, total: int) -> Progress:
-    """Blocks of one piece as bytes of the whole."""
-    return lambda there, blocks: progress(at + size * there // blocks, total)
-
-
 def _program() -> bytes:
-    """The link and the agent as one source, comments and docstrings left to those who read it here."""
+    """The link and the agent as one source, without comments and docstrings, which would take long to type."""
     import ast
 
     link, agent = (
@@ -352,7 +342,7 @@ def _program() -> bytes:
 
 
 def _settings(port: str) -> Any:
-    """The terminal's settings before us, where the port is a terminal; else nothing."""
+    """The terminal's settings before us; empty if the port is not a terminal."""
     import termios
 
     try:

@@ -1,4 +1,4 @@
-"""SSH by paramiko: host keys are checked, uploads go on where they broke off, and what came is read back."""
+"""SSH by paramiko: host keys are checked, interrupted uploads are resumed, and every upload is read back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeveil.devices.transports.base import Completed, Progress, digest, read_back
+from edgeveil.devices.transports.base import Completed, Progress, already_sent, digest, holds
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
 CONNECT_S = 15.0
@@ -18,7 +18,7 @@ BLOCK = 32 * 1024
 
 
 class SshTransport:
-    """One SSH connection. ``user`` None is the local user's name, as ssh has it."""
+    """One SSH connection. Without ``user`` it is the local user's name, as in ssh."""
 
     python = "python3"
     trusted = True  # an unknown host key is refused
@@ -61,11 +61,12 @@ class SshTransport:
         except paramiko.BadHostKeyException as error:
             raise BadInput(
                 f"{host} shows another host key than before ({error.key.get_base64()[:16]}...): another machine may "
-                "stand in between. If the board was set up anew, remove its old key from known_hosts (ssh-keygen -R)."
+                "intercept the connection. If the board was set up anew, remove its old key from known_hosts "
+                "(ssh-keygen -R)."
             ) from None
         except paramiko.AuthenticationException:
             raise BadInput(
-                f"{self.name} did not let us in: wrong user, key or password. Try: ssh -p {port} {self.name}"
+                f"{self.name} refused the login: wrong user, key or password. Try: ssh -p {port} {self.name}"
             ) from None
         except paramiko.SSHException as error:
             if "not found in known_hosts" in str(error):
@@ -80,11 +81,11 @@ class SshTransport:
             raise DeviceFailed(f"There is no answer from {host}, port {port}: {reason}. Is the board up?") from None
 
     def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
-        """Run a command, ``data`` on its stdin. Raises ``DeviceFailed`` where the line broke or it takes too long."""
+        """Run a command with ``data`` on its stdin. Raises ``DeviceFailed`` on a lost connection or a timeout."""
         with self._failures(command[0]):
             channel = self._open_channel()
             channel.settimeout(timeout_s)
-            # The far shell splits the line again; quoted, every part stays what it is.
+            # The remote shell splits the line again, so every part is quoted.
             channel.exec_command(" ".join(shlex.quote(part) for part in command))
             with contextlib.suppress(OSError):  # it may end before it has read all
                 channel.sendall(data)
@@ -94,19 +95,18 @@ class SshTransport:
         if code < 0:
             raise DeviceFailed(
                 f"{command[0]} ended on {self.name} without an exit code: it was killed there (out of memory?), or the "
-                "line broke. Try again."
+                "connection was lost. Try again."
             )
         return Completed(code, out, err)
 
     def put(self, data: bytes, path: str, progress: Progress = lambda *_: None) -> None:
-        """Make ``path`` have exactly these bytes. Raises ``DeviceFailed`` where they do not arrive."""
-        if read_back(self, path) == (len(data), digest(data)):
+        """Write these bytes to ``path``. Raises ``DeviceFailed`` if they do not arrive."""
+        if holds(self, path, data):
             progress(len(data), len(data))
             return
         part = f"{path}.{digest(data)[:16]}.part"
         for _ in range(2):
-            size, there = read_back(self, part)
-            begin = size if size <= len(data) and there == digest(data[:size]) else 0
+            begin = already_sent(self, part, data)
             with self._failures(f"the upload of {path}"), self._client.open_sftp() as sftp:
                 with sftp.open(part, "r+b" if begin else "wb") as file:
                     file.set_pipelined(True)
@@ -114,14 +114,14 @@ class SshTransport:
                     for at in range(begin, len(data), BLOCK):
                         file.write(data[at : at + BLOCK])
                         progress(min(at + BLOCK, len(data)), len(data))
-                if read_back(self, part) == (len(data), digest(data)):
+                if holds(self, part, data):
                     sftp.posix_rename(part, path)
                     return
                 sftp.remove(part)
         raise DeviceFailed(f"{path} came out different on the board twice: its card or its memory is bad.")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._client.close()
 
     def _open_channel(self) -> Any:
@@ -139,28 +139,28 @@ class SshTransport:
         except socket.timeout:
             raise DeviceFailed(f"{what} took too long on {self.name}. It may still be going on there.") from None
         except (OSError, EOFError, paramiko.SSHException) as error:
-            said = str(error) or type(error).__name__
+            reason = str(error) or type(error).__name__
             raise DeviceFailed(
-                f"The line to {self.name} broke during {what}: {said}. Flash again: it goes on."
+                f"The connection to {self.name} was lost during {what}: {reason}. Flash again: it resumes."
             ) from None
 
 
-# A process left behind may hold the outputs open. What is still printed after the exit code is waited for until it has
-# been silent for so long, and for so long at most.
+# A process left behind may hold the outputs open. After the exit code, wait until they are silent for SILENT_S, and
+# at most LEFT_OPEN_S.
 SILENT_S, LEFT_OPEN_S = 1.0, 5.0
 
 
 def _drain(channel: Any, timeout_s: float) -> tuple[bytes, bytes]:
-    """Both outputs, read in turns, so that neither fills up and holds the other.
+    """Both outputs, read in turns, so that neither fills up and blocks the other.
 
-    The far side closes the channel once the command has ended and all it printed was sent. Its exit code alone does not
-    say so: output may still come after it.
+    The remote side closes the channel when the command has ended and all its output was sent. Output may still come
+    after the exit code.
     """
     out, err = [], []
     heard = begun = time.monotonic()
     ended = None
     while True:
-        # Looked at before the outputs, which are complete by then where the channel is closed.
+        # Read before the outputs: if the channel is closed now, they are complete.
         closed, coded = channel.closed, channel.exit_status_ready()
         while channel.recv_ready():
             out.append(channel.recv(BLOCK))

@@ -1,4 +1,4 @@
-"""The interpreters that run an artefact: each behind the same four methods, none imported until it is asked for."""
+"""The interpreters that run an artefact, each behind the same methods and imported only when it is used."""
 
 from edgeveil.edge_runtime.backends.select import available, open_backend
 

@@ -1,4 +1,4 @@
-"""What every backend shares: names and real numbers on our side, the interpreter's own tensors on the other."""
+"""The base of all backends: it maps named arrays of real numbers to the interpreter's own tensors and back."""
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -12,12 +12,14 @@ class Backend(object):
     """One artefact on one interpreter: ``__init__`` opens it, ``run``, ``info``, ``close``.
 
     ``model`` is the artefact's bytes and ``artefact`` its entry in the manifest. ``threads`` is how many the
-    interpreter may use; ``kernels`` is ``"production"`` or ``"reference"``; ``device`` a word of
-    ``backends.device``. A subclass gives ``_open``, ``_infer``, ``info``, ``placement`` and ``close``. Raises what the
-    interpreter raises where it cannot open the model, and ``NoDevice`` where it cannot have the device.
+    interpreter may use; ``kernels`` is ``"production"`` or ``"reference"``; ``device`` is one of
+    ``edge_runtime.device``. A subclass gives ``_open``, which sets ``_version``, ``_infer``, ``placement`` and
+    ``close``. Raises the interpreter's own error where it cannot open the model, and ``NoDevice`` where it cannot have
+    the device.
     """
 
-    name = ""  # what the manifest and the command line call it
+    name = ""  # in the manifest and on the command line
+    _version = ""
     copies = False  # whether ``_infer`` returns memory that the interpreter does not write to again
 
     def __init__(
@@ -30,38 +32,39 @@ class Backend(object):
         device: str = "cpu",
     ) -> None:
         self.device, self.precision = device, artefact.get("precision", "float32")
+        self._threads, self._kernels = threads, kernels
         self._inputs = [Tensor(entry) for entry in artefact["inputs"]]
         self._outputs = [Tensor(entry) for entry in artefact["outputs"]]
         sizes = {tensor.shape[:1] for tensor in self._inputs + self._outputs}
         if len(sizes) != 1 or () in sizes:
-            raise BadInput("expected tensors for one number of frames at a time; they begin with {}".format(sizes))
+            raise BadInput("expected tensors with one batch size; theirs are {}".format(sizes))
         self.batch = sizes.pop()[0]
-        self._open(model, threads, kernels)
+        self._open(model)
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Flow:
         """Real float32 arrays ``{name: (n, ...)}`` in, a ``Flow`` of real float32 (n, ...) of their own memory out.
 
-        Where ``inputs`` is a ``Flow`` too, what it holds as looked up is taken as such. An artefact takes ``batch``
-        frames at a time; n of them go through that many after the other, the last ones filled up with what is let fall
-        again. Raises ``FrameDropped``: ``shape`` where an input is not what the artefact takes, ``output-shape`` or
-        ``output-dtype`` where the interpreter returns something else than the manifest says, ``backend`` where it
-        fails. ``preprocess``, ``infer`` and ``postprocess``, one after the other, are the same, for three threads.
+        Table entries in a ``Flow`` of ``inputs`` are used as such. An artefact takes ``batch`` frames at a time: n
+        frames run in batches, the last one padded. Raises ``FrameDropped``: ``shape`` where an input does not fit the
+        artefact, ``output-shape`` or ``output-dtype`` where an output does not fit the manifest, ``backend`` where the
+        interpreter fails. Three threads may call ``preprocess``, ``infer`` and ``postprocess`` one after the other
+        instead.
         """
         return self.postprocess(self.infer(self.preprocess(inputs)))
 
     def preprocess(self, inputs: Mapping[str, np.ndarray]) -> List[np.ndarray]:
-        """Inputs as in ``run``; what ``infer`` takes: a list of arrays (n, ...) of the artefact's own types."""
+        """Inputs of ``run`` to those of ``infer``: a list of arrays (n, ...) of the artefact's own types."""
         feeds = [tensor.encode(lazy(inputs, tensor.name)) for tensor in self._inputs]
         if any(len(feed) != len(feeds[0]) for feed in feeds):
             raise FrameDropped("shape")
         return feeds
 
     def infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
-        """What ``preprocess`` returned in, arrays (n, ...) of the artefact's own types out, in memory of their own."""
+        """Arrays of ``preprocess`` in, arrays (n, ...) of the artefact's own types out, in memory of their own."""
         n = len(feeds[0]) if feeds else 1
         if n == self.batch:
             values = self._run_checked(feeds)
-            # Memory of our own: what an interpreter returned may be the next frame's place.
+            # A copy: the interpreter may write the next frame into the memory it returned.
             return values if self.copies else [np.array(value) for value in values]
         columns = [np.empty((n,) + tensor.shape[1:], tensor.dtype) for tensor in self._outputs]
         for row in range(0, n, self.batch):
@@ -72,19 +75,19 @@ class Backend(object):
         return columns
 
     def postprocess(self, values: List[np.ndarray]) -> Flow:
-        """What ``infer`` made in, outputs as of ``run`` out."""
+        """Arrays of ``infer`` in, outputs of ``run`` out."""
         return Flow({tensor.name: tensor.decode(value) for tensor, value in zip(self._outputs, values)})
 
     def bare_call(self, rng: "np.random.RandomState") -> Callable[[], Any]:
-        """A function that runs the interpreter once on random numbers in its own form, and nothing around it."""
+        """A function that runs only the interpreter, once, on random numbers of its own types."""
         feeds = [tensor.encode(rng.random_sample(tensor.shape).astype(np.float32)) for tensor in self._inputs]
         return lambda: self._infer(feeds)
 
     def _run_checked(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
-        """What the interpreter makes of ``batch`` frames, as the manifest has it."""
+        """The outputs for ``batch`` frames, checked against the manifest."""
         values = self._attempt(feeds)
         if values is None:
-            # Raised outside the handler: an interpreter's own message may hold what it was given.
+            # Raised outside the handler: the interpreter's own message may hold its input.
             raise FrameDropped("backend")
         for tensor, value in zip(self._outputs, values):
             if value.dtype != tensor.dtype:
@@ -108,18 +111,20 @@ class Backend(object):
         for tensors, has in zip((self._inputs, self._outputs), found):
             for tensor in tensors:
                 if tensor.tensor not in has:
-                    raise BadInput("the manifest names the tensor {!r}, which is not in it".format(tensor.tensor))
+                    raise BadInput(
+                        "the manifest names the tensor {!r}, which is not in the artefact".format(tensor.tensor)
+                    )
                 shape, dtype, handle = has[tensor.tensor]
                 if tuple(shape) != tensor.shape or np.dtype(dtype) != tensor.dtype:
                     raise BadInput(
-                        "the manifest says {!r} is {} {}, and it is {} {}".format(
+                        "the manifest says {!r} is {} {}; in the artefact it is {} {}".format(
                             tensor.tensor, tensor.dtype, list(tensor.shape), np.dtype(dtype), list(shape)
                         )
                     )
                 handles.append(handle)
         return handles[: len(self._inputs)], handles[len(self._inputs) :]
 
-    def _open(self, model: bytes, threads: int, kernels: str) -> None:
+    def _open(self, model: bytes) -> None:
         raise NotImplementedError
 
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
@@ -128,18 +133,18 @@ class Backend(object):
 
     def info(self) -> Dict[str, Any]:
         """``{"backend": name, "version": text, "threads": count, "kernels": which}``."""
-        raise NotImplementedError
+        return {"backend": self.name, "version": self._version, "threads": self._threads, "kernels": self._kernels}
 
     def placement(self) -> Dict[str, Any]:
-        """Where the operations run, as the interpreter itself says after opening the model.
+        """Where the operations run, as the interpreter itself reports after opening the model.
 
         ``{"device": name, "kernels": {kind: operations or "all"}, "said_by": text, "driver": text, "compiler": text}``;
-        ``compiler`` is what made of the artefact's operations those that run. Nothing is said that was not asked.
+        ``compiler`` turned the artefact's operations into those that run. Nothing is guessed.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let the interpreter go; the backend cannot be used afterwards."""
+        """Release the interpreter; the backend cannot be used afterwards."""
         raise NotImplementedError
 
 
@@ -151,19 +156,19 @@ def placement_record(
     driver: str = "not applicable",
     compiler: str = "not applicable",
 ) -> Dict[str, Any]:
-    """What ``Backend.placement`` returns. A processor needs no driver, and an interpreter no compiler."""
+    """The result of ``Backend.placement``. A processor needs no driver, and an interpreter no compiler."""
     return {"device": device, "kernels": kernels, "said_by": said_by, "driver": driver, "compiler": compiler}
 
 
 def _pad(feed: np.ndarray, count: int) -> np.ndarray:
-    """``feed`` (n, ...) with rows of zeros behind it, ``count`` in all."""
+    """``feed`` (n, ...) and rows of zeros after it, ``count`` in all."""
     if len(feed) == count:
         return feed
     return np.concatenate([feed, np.zeros((count - len(feed),) + feed.shape[1:], feed.dtype)])
 
 
 class Tensor(object):
-    """One input or output of an artefact, and the way between its numbers and real ones.
+    """One input or output of an artefact, and the conversion between its numbers and real ones.
 
     ``real = (q - zero_point) * scale`` for a quantised tensor; a float one is itself.
     """

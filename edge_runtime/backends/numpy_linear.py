@@ -22,7 +22,7 @@ class NumPy(Backend):
 
     name = "numpy"
 
-    def _open(self, model: bytes, threads: int, kernels: str) -> None:
+    def _open(self, model: bytes) -> None:
         with np.load(io.BytesIO(model), allow_pickle=False) as file:
             if sorted(file.files) != sorted(ARRAYS):
                 raise BadInput("expected the arrays {}; got {}".format(", ".join(ARRAYS), ", ".join(file.files)[:200]))
@@ -41,10 +41,10 @@ class NumPy(Backend):
         self._arrays = arrays
         self._before = np.triu(np.ones((rank, rank), np.float32), 1)
         self._tiny = np.float32(1e-30 * max(float(arrays["eps"]), 1.0))
-        self._facts = {"threads": threads, "kernels": kernels}
+        self._version = np.__version__
 
     def infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
-        """As ``Backend.infer``; the whole of what is given, a few thousand frames at a time."""
+        """As ``Backend.infer``, a few thousand frames at a time."""
         (x,) = feeds
         columns = [np.empty((len(x),) + tensor.shape[1:], np.float32) for tensor in self._outputs]
         for start in range(0, len(x), BLOCK):
@@ -57,7 +57,7 @@ class NumPy(Backend):
 
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         a = self._arrays
-        # Infinite or huge readings overflow here; what comes of them is not finite and is dropped.
+        # Infinite or huge inputs overflow here; their outputs are not finite and are dropped.
         with np.errstate(over="ignore", invalid="ignore"):
             c = feeds[0].dot(a["encoder"])
             c += a["encoder_bias"]
@@ -76,14 +76,10 @@ class NumPy(Backend):
         made = {"output": output, "code": code}
         return [made[tensor.tensor] for tensor in self._outputs]
 
-    def info(self) -> Dict[str, Any]:
-        """Which numpy, and what was asked of it: numpy has one kind of kernels and its own threads."""
-        return dict(self._facts, backend=self.name, version=np.__version__)
-
     def placement(self) -> Dict[str, Any]:
-        """As ``Backend.placement``: numpy has nowhere else to go."""
+        """As ``Backend.placement``: numpy runs nowhere else."""
         return placement_record("CPU", {"numpy": "all"}, "numpy runs on the processor alone")
 
     def close(self) -> None:
-        """Let the matrices go."""
+        """Release the matrices."""
         self._arrays = {}

@@ -1,4 +1,4 @@
-"""ONNX artefacts on ONNX Runtime, 1.10 (Python 3.6) and later: on its CPU provider, or on a GPU that was asked for."""
+"""ONNX artefacts on ONNX Runtime, 1.10 (Python 3.6) and later: on its CPU provider, or on a GPU."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ _DTYPES = {
 
 
 _CPU = "CPUExecutionProvider"
-# In order of preference. No engine of TensorRT is kept on a disk: what is read from there was not in the signed bundle.
+# In order of preference. TensorRT keeps no engine on disk: an engine read from there was not in the signed bundle.
 _PROVIDERS = {
     CPU: (_CPU,),
     CUDA: ("CUDAExecutionProvider",),
@@ -36,21 +36,23 @@ _CURE = "Install NVIDIA's onnxruntime-gpu for this system with its CUDA and Tens
 class ONNXRuntime(Backend):
     """onnxruntime. ``kernels="reference"`` leaves the graph as it was exported: no fusing, no layout change.
 
-    Of itself ONNX Runtime falls back to the processor in silence, when it opens a model and again when it runs one.
-    Here both are an error, and operations on the processor too unless the device says ``,cpu``.
+    By default ONNX Runtime silently falls back to the processor when it opens a model and when it runs one. Here both
+    are errors, and so are operations on the processor unless the device says ``,cpu``.
     """
 
     name = "onnxruntime"
 
-    def _open(self, model: bytes, threads: int, kernels: str) -> None:
+    def _open(self, model: bytes) -> None:
         options = onnxruntime.SessionOptions()
         levels = onnxruntime.GraphOptimizationLevel
-        options.graph_optimization_level = levels.ORT_DISABLE_ALL if kernels == "reference" else levels.ORT_ENABLE_ALL
-        options.intra_op_num_threads = threads
+        options.graph_optimization_level = (
+            levels.ORT_DISABLE_ALL if self._kernels == "reference" else levels.ORT_ENABLE_ALL
+        )
+        options.intra_op_num_threads = self._threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        if threads > 1:
-            # Else its threads burn a whole core each between frames.
+        if self._threads > 1:
+            # Without it, each thread spins on a whole core between frames.
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if self.device == CPU:
             self._session = onnxruntime.InferenceSession(model, options, providers=[_CPU])
@@ -62,17 +64,15 @@ class ONNXRuntime(Backend):
                 self._session = _open_on_gpu(model, options, self.device, self.precision)
                 self._bind_tensors()
                 self._counts = self._profile()
-        self._facts = {"threads": threads, "kernels": kernels}
+        self._version = onnxruntime.__version__
 
     def _bind_tensors(self) -> None:
-        self._match_tensors(
+        self._in, self._out = self._match_tensors(
             [
-                {t.name: (t.shape, _DTYPES.get(t.type, "object"), None) for t in tensors}
+                {t.name: (t.shape, _DTYPES.get(t.type, "object"), t.name) for t in tensors}
                 for tensors in (self._session.get_inputs(), self._session.get_outputs())
             ]
         )
-        self._in = [tensor.tensor for tensor in self._inputs]
-        self._out = [tensor.tensor for tensor in self._outputs]
 
     def _profile(self) -> Dict[str, int]:
         """Where each operation runs, ``{provider: count}``, seen on zeros. Raises ``NoDevice`` where one may not."""
@@ -96,12 +96,8 @@ class ONNXRuntime(Backend):
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         return [np.asarray(v) for v in self._session.run(self._out, dict(zip(self._in, feeds)))]
 
-    def info(self) -> Dict[str, Any]:
-        """Name and version of ONNX Runtime."""
-        return dict(self._facts, backend=self.name, version=onnxruntime.__version__)
-
     def placement(self) -> Dict[str, Any]:
-        """As ``Backend.placement``: of the CPU provider alone, all; else what a profile of the opened model counted."""
+        """As ``Backend.placement``: all on the CPU provider, or the counts of a profile of the opened model."""
         counts: Dict[str, Any] = {_CPU: "all"} if self._counts is None else self._counts
         devices = [name.replace("ExecutionProvider", "") for name in self._session.get_providers() if name in counts]
         said_by = "the session's providers" if self._counts is None else "ONNX Runtime's profile of one run on zeros"
@@ -112,7 +108,7 @@ class ONNXRuntime(Backend):
         return placement_record("+".join(devices), counts, said_by, driver=driver, compiler=graph)
 
     def close(self) -> None:
-        """Let the session go."""
+        """Release the session."""
         self._session = None
 
 
@@ -140,10 +136,9 @@ def _open_on_gpu(model: bytes, options: Any, device: str, precision: str) -> Any
                 first, onnxruntime.__version__, ", ".join(there), _CURE
             )
         )
-    # float32 is to be float32 on GPUs that would cut it to TF32 (NVIDIA's libraries read this when they are loaded).
+    # Keep float32 on GPUs that would cut it to TF32. NVIDIA's libraries read this when they are loaded.
     os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
-    problem, session = "", None
-    # It prints of its own fallbacks on standard output, where our document goes.
+    # It reports its fallbacks on standard output, where our JSON goes.
     with contextlib.redirect_stdout(sys.stderr):
         try:
             session = onnxruntime.InferenceSession(
@@ -154,8 +149,7 @@ def _open_on_gpu(model: bytes, options: Any, device: str, precision: str) -> Any
             )
         except Exception as error:  # its own exceptions are many, and differ between versions
             problem = " ".join(str(error).split())[:300]
-    if session is None:
-        raise NoDevice("{} was asked for, and it did not take the artefact ({}). {}".format(first, problem, _CURE))
+            raise NoDevice("{} did not take the artefact ({}). {}".format(first, problem, _CURE)) from None
     if session.get_providers()[0] != first:
         raise NoDevice(
             "{} was asked for, and onnxruntime opened {} in its place: a library of it or the GPU's driver cannot be "

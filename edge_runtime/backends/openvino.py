@@ -1,4 +1,4 @@
-"""ONNX artefacts, and from 2023 on TFLite ones, on OpenVINO: its CPU plugin, or the one that was asked for.
+"""ONNX artefacts, and from 2023 on TFLite ones, on OpenVINO: its CPU plugin, or another.
 
 2022.3 is the last for the Neural Compute Stick 2, whose plugin is MYRIAD.
 """
@@ -24,25 +24,29 @@ def _core_and_version() -> Tuple[Any, str]:
 
 
 class OpenVINO(Backend):
-    """openvino, in float32 where the device knows that and could do less. It has no reference kernels.
+    """openvino, in float32 where the device can be set to it. It has no reference kernels.
 
-    OpenVINO takes no other device in the place of one: only ``HETERO`` and ``AUTO`` do, where they are asked for.
+    OpenVINO does not replace a device by another, except for ``HETERO`` and ``AUTO``.
     """
 
     name = "openvino"
 
-    def _open(self, model: bytes, threads: int, kernels: str) -> None:
-        if kernels == "reference":
+    def _open(self, model: bytes) -> None:
+        if self._kernels == "reference":
             raise BadInput("openvino has no reference kernels: use the interpreter of the artefact's own format")
         core, version = _core_and_version()
-        wanted = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+        wanted = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": self._threads,
+            "PERFORMANCE_HINT": "LATENCY",
+        }
         place = _openvino_name(self.device)
         if self.device == CPU:
             known = core.get_property("CPU", "SUPPORTED_PROPERTIES")
         else:
             known = _supported_properties(core, place, version)
             if "CPU" in core.available_devices:
-                # What reaches the processor by way of another device takes its options from here.
+                # Operations that another device passes to the processor take its options from here.
                 on_cpu = core.get_property("CPU", "SUPPORTED_PROPERTIES")
                 core.set_property("CPU", {name: value for name, value in wanted.items() if name in on_cpu})
         options = {name: value for name, value in wanted.items() if name in known}
@@ -65,23 +69,18 @@ class OpenVINO(Backend):
                 for ports in ends
             ]
         )
-        self._facts = {"version": version.split("-")[0], "threads": threads, "kernels": kernels}
-        self._asked, self._build = place, version
+        self._version, self._place, self._build = version.split("-")[0], place, version
 
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         self._request.infer(dict(zip(self._in, feeds)))
         return [self._request.get_output_tensor(number).data for number in self._out]
 
-    def info(self) -> Dict[str, Any]:
-        """Name and version of OpenVINO."""
-        return dict(self._facts, backend=self.name)
-
     def placement(self) -> Dict[str, Any]:
-        """As ``Backend.placement``: the devices that execute, and the kernels of the graph that OpenVINO made."""
+        """As ``Backend.placement``: the devices that execute, and the kernels of OpenVINO's compiled graph."""
         try:
             device = "+".join(self._compiled.get_property("EXECUTION_DEVICES"))
-        except RuntimeError:  # a version or plugin that does not know the question
-            device = self._asked  # OpenVINO takes no other in its place
+        except RuntimeError:  # a version or plugin without that property
+            device = self._place  # OpenVINO does not replace it by another
         compiler = "openvino {}".format(self._build)
         driver = "not applicable" if self.device == CPU else "not measured"
         kernels: Dict[str, Any] = {}
@@ -91,7 +90,7 @@ class OpenVINO(Backend):
                 if _runtime_fact(facts, "layerType") not in ("Input", "Const", "Output"):
                     kind = _runtime_fact(facts, "primitiveType")
                     kernels[kind] = kernels.get(kind, 0) + 1
-        except (RuntimeError, KeyError):  # not every plugin tells what it made of the operations
+        except (RuntimeError, KeyError):  # not every plugin reports its operations
             if self.device == CPU:
                 raise
             return placement_record(
@@ -100,12 +99,12 @@ class OpenVINO(Backend):
         return placement_record(device, kernels, "OpenVINO's runtime model", driver=driver, compiler=compiler)
 
     def close(self) -> None:
-        """Let the compiled model go."""
+        """Release the compiled model."""
         self._request = self._compiled = None
 
 
 def _openvino_name(device: str) -> str:
-    """OpenVINO's own word for a device. Whatever else may run operations is in that word, and in no other way."""
+    """OpenVINO's own name for a device. It includes every device that may run operations."""
     if device.startswith(OPENVINO):
         return device[len(OPENVINO) :]
     if accelerator(device) == MYRIAD:
@@ -114,7 +113,7 @@ def _openvino_name(device: str) -> str:
 
 
 def _supported_properties(core: Any, place: str, version: str) -> Any:
-    """The properties that a device takes. Raises ``NoDevice`` where it, or one it is made of, is not there."""
+    """The properties that a device takes. Raises ``NoDevice`` where it, or one of its parts, is missing."""
     name, _, parts = place.partition(":")
     for part in parts.split(",") if parts else ([] if name in ("AUTO", "HETERO", "MULTI", "BATCH") else [name]):
         wanted = part.partition("(")[0].partition(".")[0]
@@ -131,23 +130,23 @@ def _supported_properties(core: Any, place: str, version: str) -> Any:
             )
     try:
         return core.get_property(name, "SUPPORTED_PROPERTIES")
-    except RuntimeError:  # a plugin of the older kind, which does not know the question
+    except RuntimeError:  # an older plugin without that property
         return {}
 
 
 def _compile(core: Any, network: Any, place: str, options: Dict[str, Any]) -> Any:
-    problem = ""
     try:
         return core.compile_model(network, place, options)
     except RuntimeError as error:
         if place == "CPU":
             raise
-        problem = " ".join(str(error).split())[:300]
-    raise NoDevice(
-        "OpenVINO's {} did not take the artefact ({}). Choose another artefact, {}or --device cpu".format(
-            place, problem, "--device myriad,cpu for what it cannot take, " * (place == "MYRIAD")
-        )
-    )
+        raise NoDevice(
+            "OpenVINO's {} did not take the artefact ({}). Choose another artefact, {}or --device cpu".format(
+                place,
+                " ".join(str(error).split())[:300],
+                "--device myriad,cpu for what it cannot take, " * (place == "MYRIAD"),
+            )
+        ) from None
 
 
 def _runtime_fact(facts: Any, name: str) -> str:
@@ -156,7 +155,7 @@ def _runtime_fact(facts: Any, name: str) -> str:
 
 
 def _read_tflite(core: Any, model: bytes) -> Any:
-    # Only a file will do for this reader: one that nobody else may open, for as long as it takes.
+    # This reader takes files only: a private one, removed afterwards.
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.tflite")
         with open(path, "wb") as file:

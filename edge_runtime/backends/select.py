@@ -1,4 +1,4 @@
-"""Which interpreter runs an artefact here, on what device: the one asked for, or the first installed that opens it."""
+"""Which interpreter runs an artefact here, on which device: the one named, or the first installed that opens it."""
 
 import importlib
 import importlib.util
@@ -28,7 +28,7 @@ KERNELS = ("production", "reference")
 
 
 class NoBackend(DeviceFailed):
-    """No interpreter here can run the artefact. The user cures it by installing one: exit code 2."""
+    """No interpreter here can run the artefact. The user can install one: exit code 2."""
 
     exit_code = 2
 
@@ -55,10 +55,10 @@ def open_backend(
 ) -> Backend:
     """A ready backend for the artefact's bytes ``model``, described by its manifest entry ``artefact``.
 
-    ``backend`` is a name or ``"auto"``; then the first that opens the model is taken. ``kernels="reference"`` asks
-    for the interpreter's plain kernels, the same on every machine and slow. ``device`` is a word of
-    ``backends.device``. Raises ``BadInput`` for a name nobody knows, ``NoBackend`` (a ``DeviceFailed``) naming what to
-    install where nothing here can run the format, ``NoDevice`` where that device cannot be had.
+    ``backend`` is a name, or ``"auto"`` for the first that opens the model. ``kernels="reference"`` selects the
+    interpreter's plain kernels, slow and the same on every machine. ``device`` is one of ``edge_runtime.device``.
+    Raises ``BadInput`` for an unknown name, ``NoBackend`` (a ``DeviceFailed``), which names what to install, where
+    nothing here can run the format, ``NoDevice`` where that device cannot be had.
     """
     rows: Sequence[Row] = _rows(format)
     if kernels not in KERNELS:
@@ -87,7 +87,7 @@ def open_backend(
 
 
 def _rows_for_device(rows: Sequence[Row], format: str, model: bytes, kernels: str, device: str) -> Sequence[Row]:
-    """Those of ``rows`` that can use the device. Raises ``BadInput`` where none can, or the file is not for it."""
+    """The ``rows`` that can use the device. Raises ``BadInput`` where none can, or the file is not for it."""
     able = devices.backends_on(devices.check_device(device), format)
     if format == "tflite":
         devices.check_compiled(model, device)
@@ -101,7 +101,7 @@ def _rows_for_device(rows: Sequence[Row], format: str, model: bytes, kernels: st
             )
         )
     if kernels == "reference":
-        raise BadInput("reference kernels are the processor's: leave out the device {}".format(device))
+        raise BadInput("reference kernels run on the processor only: leave out the device {}".format(device))
     return found
 
 

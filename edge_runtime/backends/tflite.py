@@ -1,4 +1,4 @@
-"""TFLite artefacts on ai-edge-litert or the older tflite-runtime: one interpreter under two names."""
+"""TFLite artefacts on ai-edge-litert or the older tflite-runtime, one interpreter with two names."""
 
 import ctypes
 import importlib
@@ -21,14 +21,14 @@ class LiteRT(Backend):
     copies = True
     _package = "ai_edge_litert"
 
-    def _open(self, model: bytes, threads: int, kernels: str) -> None:
+    def _open(self, model: bytes) -> None:
         library = importlib.import_module(self._package + ".interpreter")
         drop_notice(library)
         types = library.OpResolverType
         options = {
             "model_content": model,
-            "num_threads": threads,
-            "experimental_op_resolver_type": types.BUILTIN_REF if kernels == "reference" else types.AUTO,
+            "num_threads": self._threads,
+            "experimental_op_resolver_type": types.BUILTIN_REF if self._kernels == "reference" else types.AUTO,
         }
         if self.device == EDGETPU:
             self._interpreter = _open_on_edge_tpu(library, options)
@@ -41,7 +41,7 @@ class LiteRT(Backend):
                 for details in (self._interpreter.get_input_details(), self._interpreter.get_output_details())
             ]
         )
-        self._facts = {"threads": threads, "kernels": kernels}
+        self._version = getattr(importlib.import_module(self._package), "__version__", "unknown")
 
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         interpreter = self._interpreter
@@ -51,22 +51,17 @@ class LiteRT(Backend):
         # get_tensor copies, so nothing outside points into the interpreter's memory.
         return [interpreter.get_tensor(index) for index in self._out]
 
-    def info(self) -> Dict[str, Any]:
-        """Name and version of the interpreter."""
-        version = getattr(importlib.import_module(self._package), "__version__", "unknown")
-        return dict(self._facts, backend=self.name, version=version)
-
     def placement(self) -> Dict[str, Any]:
-        """As ``Backend.placement``: how many operations XNNPACK took over, and libedgetpu where it was asked for.
+        """As ``Backend.placement``: how many operations XNNPACK and, on an Edge TPU, libedgetpu took over.
 
-        What ``edgetpu_compiler`` made one operation of counts as one.
+        Operations that ``edgetpu_compiler`` merged into one count as one.
         """
-        own = "reference kernels" if self._facts["kernels"] == "reference" else "built-in kernels"
+        own = "reference kernels" if self._kernels == "reference" else "built-in kernels"
         on_device = self.device == EDGETPU
         where = {"driver": EDGETPU_LIBRARY, "compiler": "edgetpu_compiler"} if on_device else {}
         try:
             nodes = self._interpreter._get_ops_details()
-        except AttributeError:  # it is not in the public part of the interpreter
+        except AttributeError:  # not part of the public interface
             said_by = "libedgetpu took it" if on_device else "no delegate for a device was asked for"
             return placement_record("Edge TPU+CPU" if on_device else "CPU", {own: "not measured"}, said_by, **where)
         taken = _delegated(nodes)
@@ -78,13 +73,13 @@ class LiteRT(Backend):
         return placement_record(device, kernels, "the interpreter's list of operations", **where)
 
     def close(self) -> None:
-        """Let the interpreter go."""
+        """Release the interpreter."""
         self._interpreter = None
 
 
 def _open_on_edge_tpu(library: Any, options: Dict[str, Any]) -> Any:
     """An interpreter whose compiled operations libedgetpu has taken over. Raises ``NoDevice``."""
-    # Tried before the package's own loading, which leaves a traceback behind where there is nothing to load.
+    # Tried first: the package's own loading prints a traceback where there is no library.
     try:
         found = ctypes.CDLL(EDGETPU_LIBRARY)
     except OSError as error:
@@ -111,7 +106,7 @@ def _open_on_edge_tpu(library: Any, options: Dict[str, Any]) -> Any:
     except (RuntimeError, ValueError) as error:
         said = " ".join(str(error).split())
         raise NoDevice(
-            "the Edge TPU did not take the artefact ({}): use the libedgetpu that is of the compiler's age, {}".format(
+            "the Edge TPU did not take the artefact ({}): use the libedgetpu of the compiler's version, {}".format(
                 said[:300], _CURE
             )
         ) from None
@@ -119,9 +114,9 @@ def _open_on_edge_tpu(library: Any, options: Dict[str, Any]) -> Any:
 
 
 def _delegated(nodes: List[Dict[str, Any]]) -> Set[int]:
-    """The numbers of the operations that a delegate runs: all on the way back from what it gives to what it takes.
+    """The numbers of the operations that a delegate runs: all on the way back from its outputs to its inputs.
 
-    The interpreter lists the operations it was given and behind them the delegates' own, which stand for several.
+    The interpreter lists the model's operations and after them the delegates' own, each of which replaces several.
     """
     makes: Dict[int, int] = {}
     for number, node in enumerate(nodes):

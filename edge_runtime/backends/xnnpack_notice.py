@@ -1,7 +1,7 @@
 """XNNPACK logs once in a process, on stderr, that its delegate was created; no option or log level stops that line.
 
-It is provoked here, over a model of one operation, with stderr redirected. Models that matter are opened with stderr as
-it is: what an interpreter logs about them, or as it crashes, is seen.
+A model of one operation provokes it here, with stderr redirected. Real models are opened with stderr unchanged, so that
+an interpreter's messages about them, or about a crash, are seen.
 """
 
 import base64
@@ -23,7 +23,7 @@ _done: Set[str] = set()
 def drop_notice(library: Any) -> None:
     """Provoke and drop the line of ``library`` (``ai_edge_litert.interpreter``, ``tflite_runtime.interpreter``).
 
-    Once a process. Everything else that is written to stderr meanwhile is passed on.
+    Once a process. Other output to stderr meanwhile is passed on.
     """
     if library.__name__ in _done:
         return
@@ -39,7 +39,7 @@ def drop_notice(library: Any) -> None:
     try:
         library.Interpreter(model_content=ONE_RELU, num_threads=1).allocate_tensors()
     except (RuntimeError, ValueError):
-        pass  # what fails here fails with the model that matters, and is reported there
+        pass  # a failure here comes again with the real model, and is reported then
     finally:
         os.dup2(kept, 2)
         os.close(kept)

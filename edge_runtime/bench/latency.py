@@ -1,4 +1,4 @@
-"""Times of one call after the other: taken, summed up, and looked at in windows. Seconds in, milliseconds out."""
+"""Times of repeated calls, as a whole and in windows. Seconds in, milliseconds out."""
 
 import array
 import time
@@ -12,14 +12,14 @@ STEADY = 0.05  # two windows of the warm-up that differ by less are steady
 
 
 class Minimum(NamedTuple):
-    """A series goes on until both are reached."""
+    """A series runs until both are reached."""
 
     calls: int
     seconds: float
 
 
 class Times(object):
-    """What each call took, in seconds, and when it began on the same clock."""
+    """The duration of each call, in seconds, and when it began, on the same clock."""
 
     def __init__(self) -> None:
         self.began = array.array("d")
@@ -27,7 +27,7 @@ class Times(object):
         self.late = 0
 
     def seconds(self) -> float:
-        """All calls together."""
+        """The total duration."""
         return float(sum(self.took))
 
 
@@ -40,10 +40,10 @@ def take(
     sleep: Callable[[float], None] = time.sleep,
     between: Callable[[float], None] = lambda _: None,
 ) -> Times:
-    """Call until ``minimum`` are reached: in time that was timed, or at ``pace_fps`` in time that has passed.
+    """Call until ``minimum`` is reached; its seconds are the calls' own, or with ``pace_fps`` the elapsed time.
 
-    ``between`` is called with the clock after every call, outside what is timed. Raises ``DeviceFailed`` where the
-    clock goes backwards, or stands still for the whole series.
+    ``between`` is called with the time after every call and is not timed. Raises ``DeviceFailed`` if the clock goes
+    backwards, or stands still for the whole series.
     """
     times = Times()
     total = 0.0
@@ -58,7 +58,7 @@ def take(
         call(len(times.took))
         took = clock() - start
         if took < 0:
-            raise DeviceFailed("the clock went backwards while timing; let it be set and run again")
+            raise DeviceFailed("the clock went backwards while timing; wait until it is set and run again")
         times.began.append(start - origin)
         times.took.append(took)
         if pace_fps is not None and took > 1.0 / pace_fps:
@@ -68,12 +68,12 @@ def take(
         if total <= 0 and len(times.took) > minimum.calls + 1000000:
             break
     if times.seconds() <= 0:
-        raise DeviceFailed("the clock stood still while timing: it is too coarse for a frame; time more at once")
+        raise DeviceFailed("the clock stood still while timing: it is too coarse; time more frames")
     return times
 
 
 def warm_up(call: Callable[[int], None], minimum: Minimum, clock: Callable[[], float]) -> Dict[str, Any]:
-    """Call in windows of ``minimum`` until two in a row have medians within ``STEADY``, ten windows at most."""
+    """Call in windows of ``minimum`` until two in a row have medians within ``STEADY``; ten windows at most."""
     before = None
     count, seconds, steady = 0, 0.0, False
     for _ in range(10):
@@ -114,7 +114,7 @@ def windows(times: Times, count: int) -> List[Dict[str, float]]:
 
 
 def drift(times: Times) -> float:
-    """The median of the second half over that of the first, less 1."""
+    """The median of the second half divided by that of the first, minus 1."""
     half = len(times.took) // 2
     first, second = np.median(times.took[:half] or times.took), np.median(times.took[half:])
     return float(second / first - 1) if first else 0.0

@@ -1,7 +1,7 @@
-"""The whole loop's rate: frames that are there through capture, perturber, watchdog and the pipe to the outside.
+"""The rate of the whole loop: frames in memory through capture, perturber, watchdog and the pipe to the outside.
 
-It is the loop of the service (``live.LiveLoop``) without ticks, so that it runs as fast as it can, and with a process
-at the pipe's other end that only empties it. Reading a camera and delivering to a broker are not in it.
+It is the loop of the service (``live.LiveLoop``) without ticks, so that it runs as fast as it can; a process at the
+other end of the pipe only empties it. Reading a camera and delivering to a broker are not included.
 """
 
 import os
@@ -18,7 +18,7 @@ _DRAIN = "import os\nwhile os.read(0, 1 << 20): pass"
 
 
 class Ready(Source):
-    """Frames that are there before they are asked for, each when the one before has been taken."""
+    """Frames from memory, each given when the model has taken the one before."""
 
     live = True
 
@@ -27,17 +27,17 @@ class Ready(Source):
         self.taken = threading.Lock()  # held from when a frame is given to when the model takes it
 
     def next(self) -> Optional[RawFrame]:
-        """The next one, or None when the time is up."""
+        """The next frame, or None when the time is up."""
         self.taken.acquire()
         if self._ended():
             return None
         self._index += 1
-        # A copy, as a driver makes one: the loop makes it zeros when it is used up.
+        # A copy, as a driver makes one: the loop erases it after use.
         return RawFrame(self._frames[self._index % len(self._frames)]._data.copy(), self._index)
 
 
 def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str, Any]:
-    """Frames a second out of the pipe, and how many there were; ``frames`` are the source's."""
+    """Frames a second out of the pipe, and their count; ``frames`` are the source's."""
     from edgeveil.edge_runtime.capture.crops import Capture
     from edgeveil.edge_runtime.ipc.counters import Counters
     from edgeveil.edge_runtime.ipc.pipe import Pipe, widen
@@ -50,7 +50,7 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
     widen(write)
     drain = subprocess.Popen([sys.executable, "-c", _DRAIN], stdin=read)  # noqa: S603  our own text
     os.close(read)
-    layout, pipe, counters = Layout(perturber.manifest.document["outputs"]), Pipe(write), Counters()
+    layout, pipe, counters = Layout(perturber.manifest.outputs), Pipe(write), Counters()
     begun: List[float] = []
     source = Ready(frames, lambda: bool(begun) and time.perf_counter() - begun[0] > seconds)
     live = LiveLoop(
@@ -64,7 +64,6 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
         note=lambda *_: None,
         max_latency_s=60.0,
         recheck_s=1e9,
-        recheck=lambda: None,
     )
     try:
         live.flat()
@@ -79,7 +78,7 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
 
 
 class _Releasing(object):
-    """A perturber that says when the model has taken a frame, so that none is pushed out by the next."""
+    """A perturber that tells the source when the model takes a frame, so that no frame replaces another."""
 
     def __init__(self, perturber: Any, source: Ready) -> None:
         self._perturber, self._source = perturber, source

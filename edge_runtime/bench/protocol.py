@@ -1,7 +1,7 @@
-"""How fast a bundle's artefact perturbs here: a protocol others can repeat, with a verdict on the figures.
+"""How fast a bundle's artefact perturbs here: a repeatable protocol, with a verdict on the figures.
 
-In this order: the first frame, apart; a warm-up until steady; the series of frames, at full speed or at a camera's
-pace, with the board's sensors read between frames; the interpreters alone; the whole loop; the golden vectors again.
+In this order: the first frame; a warm-up until steady; the series of frames, at full speed or at a camera's pace, with
+the board's sensors read between frames; the interpreters alone; the whole loop; the golden vectors again.
 """
 
 import os
@@ -20,30 +20,29 @@ from edgeveil.edge_runtime.manifest.manifest import Input, Manifest
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 
 SCHEMA = 3
-LEAST_COUNT = 100  # for a p99 that is more than the largest value
+LEAST_COUNT = 100  # for a p99 that is not just the largest value
 LEAST_SECONDS = 1.0
 MOST_DRIFT = 0.10  # of the median, between the halves of the run
-LEAST_CPU = 0.90  # of one core's time: below, something else had it
+LEAST_CPU = 0.90  # of one core's time: below, something else used it
 MOST_LOAD = 1.5  # runnable tasks a core when the run starts
-PUBLISH = latency.Minimum(1024, 600.0)  # what is to be published: MLPerf's single stream asks for as much
-LOOP_SECONDS = 1.0
+PUBLISH = latency.Minimum(1024, 600.0)  # of figures to publish, as MLPerf's single stream
 WINDOWS, WINDOW_S = 5, 60.0
 RAN_ON = ("device", "kernels", "said_by")
 
 
 class Protocol(NamedTuple):
-    """How to time. ``sensors`` are places to look, ``meter`` a CSV of an external power meter."""
+    """How to time. ``sensors`` are the places of sensors, ``meter`` a CSV of an external power meter."""
 
     minimum: latency.Minimum = latency.Minimum(300, 2.0)
     warm_up: latency.Minimum = latency.Minimum(30, 0.25)
     pace_fps: Optional[float] = None
     sustained: bool = False
-    loop_seconds: float = LOOP_SECONDS
+    loop_seconds: float = 1.0
     sensors: Optional[Dict[str, str]] = None
     meter: Optional[str] = None
 
     def check(self) -> None:
-        """Raises ``BadInput`` for what makes no sense."""
+        """Raises ``BadInput`` for impossible values."""
         if self.minimum.calls < 1 or self.minimum.seconds < 0:
             raise BadInput("expected at least 1 frame and 0 seconds; got {} and {}".format(*self.minimum))
         if self.pace_fps is not None and not 0 < self.pace_fps < 1e6:
@@ -51,7 +50,7 @@ class Protocol(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """Where time and load are read; tests give their own."""
+    """The clocks and the load; tests inject their own."""
 
     wall: Callable[[], float] = time.perf_counter
     cpu: Callable[[], float] = time.process_time
@@ -66,9 +65,9 @@ USUAL, REAL = Protocol(), Clocks()
 def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REAL) -> Dict[str, Any]:
     """The document of ``docs/reference/schemas/bench.schema.json``, as a dict.
 
-    Frames are random readings over the range of the manifest's ``input``, perturbed one at a time. ``verdict`` is
-    ``"VALID"``, or ``"INVALID"`` with ``reasons``: then the figures are not to be quoted. Raises ``BadInput`` for a
-    protocol that makes no sense, ``DeviceFailed`` where a synthetic frame is dropped or the clock fails.
+    Frames are random samples over the range of the manifest's ``input``, perturbed one at a time. ``verdict`` is
+    ``"VALID"``, or ``"INVALID"`` with ``reasons``: then do not quote the figures. Raises ``BadInput`` for an impossible
+    protocol, ``DeviceFailed`` if a synthetic frame is dropped or the clock fails.
     """
     protocol.check()
     frames = synthetic_frames(perturber.manifest.input)
@@ -93,12 +92,15 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     loop = _loop_rate(perturber, frames, protocol.loop_seconds)
     parity = _parity(perturber)
     drift = latency.drift(times)
-    reasons = _too_short(protocol, times) + _busy(protocol, cpu_ratio, load_before)
+    reasons = _too_short_or_busy(protocol, times, cpu_ratio, load_before)
     if abs(drift) > MOST_DRIFT:
         reasons.append("drift: the second half ran {:+.0%} of the first; let it warm up or cool down".format(drift))
     reasons += sensors.problems()
     if parity["lost"]:
         reasons.append("parity lost: the golden vectors no longer come out; what was timed is not what was audited")
+    pace = None
+    if protocol.pace_fps is not None:
+        pace = {"fps": protocol.pace_fps, "late": times.late, "late_share": times.late / len(times.took)}
     power = _power(protocol, sensors, begin, end, len(times.took), reasons)
     spec = perturber.manifest.input
     return dict(
@@ -106,7 +108,7 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
         schema=SCHEMA,
         input_shape=list(spec.shape),
         input_values=int(np.prod(spec.shape)),
-        first_ms=times_ms(first),
+        first_ms=first.took[0] * 1e3,
         latency_ms=latency.figures(times),
         interpreter_ms=bare,
         fps=len(times.took) / times.seconds(),
@@ -117,7 +119,7 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
         warm_up=warm,
         windows=latency.windows(times, max(WINDOWS, int(times.seconds() / WINDOW_S))),
         drift=drift,
-        pace=None if protocol.pace_fps is None else _pace(protocol.pace_fps, times),
+        pace=pace,
         sustained=protocol.sustained,
         sensors=sensors.samples,
         power=power,
@@ -132,15 +134,10 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     )
 
 
-def times_ms(times: latency.Times) -> float:
-    """The one call of a series, in milliseconds."""
-    return times.took[0] * 1e3
-
-
 def synthetic_frames(spec: Input, count: int = 16) -> List[RawFrame]:
-    """Random readings over the whole range of the manifest's ``input``; the same ones every time."""
+    """Random samples over the whole range of the manifest's ``input``; the same ones every time."""
     rng = np.random.RandomState(0)
-    # Without a range, readings between 0 and 1 will do: time does not depend on them.
+    # Without a range, values from 0 to 1 will do: the time does not depend on them.
     low, high = (np.asarray(0.0 if spec.low is None else spec.low), np.asarray(1.0 if spec.high is None else spec.high))
     dtype = np.dtype(spec.dtype)
     frames = []
@@ -175,12 +172,12 @@ def _interpreters(perturber: Perturber) -> Callable[[int], None]:
 
 
 def _runs(manifest: Manifest) -> List[str]:
-    """The model of every artefact stage, in order: one that is used twice costs twice."""
-    return [stage["model"] for stage in manifest.stages if stage["stage"] == "artefact"]
+    """The model of every artefact stage, in order: a model used twice costs twice."""
+    return [stage.model for stage in manifest.stages if stage.stage == "artefact"]
 
 
 def _loop_rate(perturber: Perturber, frames: List[RawFrame], seconds: float) -> Optional[Dict[str, Any]]:
-    # Where people are cut out of a sensor's frames, made-up ones would have nobody in them.
+    # Synthetic frames show no people to crop.
     if seconds <= 0 or perturber.manifest.capture is not None:
         return None
     from edgeveil.edge_runtime.bench import loop_rate
@@ -189,22 +186,18 @@ def _loop_rate(perturber: Perturber, frames: List[RawFrame], seconds: float) -> 
 
 
 def _parity(perturber: Perturber) -> Dict[str, Any]:
-    before = perturber.info["self_test"]["max_abs"]
+    lost = False
     try:
         perturber.recheck()
     except PrivacyStop:
-        return {"max_abs": before, "lost": True}
-    return {"max_abs": before, "lost": False}
-
-
-def _pace(pace_fps: float, times: latency.Times) -> Dict[str, float]:
-    return {"fps": pace_fps, "late": times.late, "late_share": times.late / len(times.took)}
+        lost = True
+    return {"max_abs": perturber.info["self_test"]["max_abs"], "lost": lost}
 
 
 def _power(
     protocol: Protocol, sensors: Sensors, begin: float, end: float, count: int, reasons: List[str]
 ) -> Optional[Dict[str, Any]]:
-    """Watts and joules a frame, or None: not measured. A meter's file that will not do is a reason, not a figure."""
+    """Watts and joules a frame, or None: not measured. A bad meter file adds a reason instead."""
     if protocol.meter is not None:
         try:
             found = meter.energy(protocol.meter, begin, end)
@@ -218,25 +211,21 @@ def _power(
     return {"from": "sensor", "watts": watts, "joules_a_frame": watts * (end - begin) / count}
 
 
-def _too_short(protocol: Protocol, times: latency.Times) -> List[str]:
-    passed = times.seconds() if protocol.pace_fps is None else times.began[-1] + times.took[-1]
-    if len(times.took) >= LEAST_COUNT and passed >= LEAST_SECONDS:
-        return []
-    return [
-        "too short: {} frames in {:.2f} s, and {} in {:g} s are the least".format(
-            len(times.took), times.seconds(), LEAST_COUNT, LEAST_SECONDS
-        )
-    ]
-
-
-def _busy(protocol: Protocol, cpu_ratio: float, load: Optional[float]) -> List[str]:
+def _too_short_or_busy(protocol: Protocol, times: latency.Times, cpu_ratio: float, load: Optional[float]) -> List[str]:
     cores = os.cpu_count() or 1
     reasons = []
+    passed = times.seconds() if protocol.pace_fps is None else times.began[-1] + times.took[-1]
+    if len(times.took) < LEAST_COUNT or passed < LEAST_SECONDS:
+        reasons.append(
+            "too short: {} frames in {:.2f} s; the least is {} in {:g} s".format(
+                len(times.took), times.seconds(), LEAST_COUNT, LEAST_SECONDS
+            )
+        )
     # At a camera's pace the process sleeps between frames, and has no core of its own.
     if protocol.pace_fps is None and cpu_ratio < LEAST_CPU:
-        reasons.append("busy: this process had {:.0%} of a core; end what else runs".format(cpu_ratio))
+        reasons.append("busy: this process had {:.0%} of a core; stop other programs".format(cpu_ratio))
     if load is not None and load > MOST_LOAD * cores:
-        reasons.append("busy: load {:.1f} on {} cores before the start; end what else runs".format(load, cores))
+        reasons.append("busy: load {:.1f} on {} cores before the start; stop other programs".format(load, cores))
     return reasons
 
 
@@ -249,7 +238,7 @@ def _facts(perturber: Perturber) -> Dict[str, Any]:
     return {
         "bundle": {"name": perturber.info["name"], "manifest_sha256": perturber.info["manifest_sha256"]},
         "artefact": perturber.artefact,
-        # One network is the rule; the others of a pipeline with several stand in "artefacts".
+        # Of a pipeline with several networks, this is the first; "artefacts" has all.
         "artefact_sha256": hashes[0][1] if hashes else None,
         "artefacts": dict(hashes),
         "backend": infos[0]["backend"] if infos else "numpy",

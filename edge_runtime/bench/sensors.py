@@ -1,13 +1,14 @@
-"""What a board says of itself while it is timed: clock, governor, temperatures, throttling, power.
+"""A board's own sensors while it is timed: clock, governor, temperatures, throttling, power.
 
-Where to look is a fact of the board: a profile's ``[sensors]``, handed over as JSON. A value is a file's path, or ``!``
-and a command that prints it. What does not answer is ``None``: not measured.
+Their places are facts of the board: a profile's ``[sensors]``, passed as JSON. A place is a file's path, or ``!`` and a
+command that prints the value. A sensor that does not answer is ``None``: not measured.
 """
 
 import json
 import os
 import re
 import shlex
+import statistics
 import subprocess
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
@@ -15,8 +16,8 @@ from edgeveil.edge_runtime.errors import BadInput
 
 NAMES = ("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw")
 MOST_SAMPLES = 3600
-LEAST_CLOCK = 0.9  # of the highest clock seen in the run: below, the board has slowed itself down
-# vcgencmd get_throttled, of what is so now: under-voltage, frequency capped, throttled, soft temperature limit.
+LEAST_CLOCK = 0.9  # of the highest clock in the run: below, the board has throttled
+# vcgencmd get_throttled, its current state: under-voltage, frequency capped, throttled, soft temperature limit.
 _PI_NOW = 0x0F
 
 
@@ -43,7 +44,7 @@ def parse(text: Optional[str]) -> Dict[str, str]:
 
 
 class Sensors(object):
-    """Reads the named places, at most every ``every_s`` seconds; ``samples`` is what was seen."""
+    """Reads the named places, at most every ``every_s`` seconds, into ``samples``."""
 
     def __init__(self, places: Mapping[str, str], *, every_s: float = 1.0) -> None:
         self._places = dict(places)
@@ -52,11 +53,12 @@ class Sensors(object):
         self.samples: List[Dict[str, Any]] = []
 
     def sample(self, now_s: float) -> None:
-        """Take a sample where one is due; ``now_s`` is the time since the run began."""
+        """Take a sample if one is due; ``now_s`` is the time since the run began."""
         if not self._places or now_s < self._next_s or len(self.samples) >= MOST_SAMPLES:
             return
         self._next_s = now_s + self._every_s
         raw = {name: _read(place) for name, place in self._places.items()}
+        power_w = _number(raw.get("power_mw"), 1e-3)
         self.samples.append(
             {
                 "at_s": round(now_s, 3),
@@ -65,27 +67,28 @@ class Sensors(object):
                 "temperature_c": _number(raw.get("temperature_millic"), 1e-3),
                 "gpu_temperature_c": _number(raw.get("gpu_temperature_millic"), 1e-3),
                 "throttled": _throttled(raw.get("throttled")),
-                "power_w": _first(_number(raw.get("power_mw"), 1e-3), _number(raw.get("power_uw"), 1e-6)),
+                "power_w": _number(raw.get("power_uw"), 1e-6) if power_w is None else power_w,
             }
         )
 
     def problems(self) -> List[str]:
-        """Why the figures of the run are not those of a board that ran freely; empty where nothing says so."""
+        """The signs that the board was throttled in the run."""
         found = []
         if any(sample["throttled"] for sample in self.samples):
             found.append("throttled: the board says so; cool it, or give it a better supply")
         clocks = [sample["clock_mhz"] for sample in self.samples if sample["clock_mhz"]]
-        # A governor that saves power is slow before the first frame; what counts is where the run ends.
-        if clocks and _median(clocks[-max(1, len(clocks) // 4) :]) < LEAST_CLOCK * max(clocks):
+        # A governor that saves power is slow before the first frame; the end of the run counts.
+        last = statistics.median_high(clocks[-max(1, len(clocks) // 4) :]) if clocks else 0.0
+        if clocks and last < LEAST_CLOCK * max(clocks):
             found.append(
                 "throttled: the clock fell from {:.0f} to {:.0f} MHz; cool it, or fix the governor".format(
-                    max(clocks), _median(clocks[-max(1, len(clocks) // 4) :])
+                    max(clocks), last
                 )
             )
         return found
 
     def power_w(self) -> Optional[float]:
-        """The mean of what the board's own sensor said; None: not measured."""
+        """The mean power by the board's own sensor; None: not measured."""
         powers = [sample["power_w"] for sample in self.samples if sample["power_w"] is not None]
         return sum(powers) / len(powers) if powers else None
 
@@ -110,17 +113,9 @@ def _number(text: Optional[str], scale: float) -> Optional[float]:
 
 
 def _throttled(text: Optional[str]) -> Optional[bool]:
-    """Of ``throttled=0x50005`` (a Raspberry Pi), or a plain number that is not 0."""
+    """Whether ``throttled=0x50005`` (a Raspberry Pi) or a plain number says so."""
     match = re.search(r"(0x[0-9a-fA-F]+|\d+)\s*$", text or "")
     if match is None:
         return None
     value = int(match.group(1), 0)
     return bool(value & _PI_NOW) if "0x" in match.group(1) else bool(value)
-
-
-def _first(*values: Optional[float]) -> Optional[float]:
-    return next((value for value in values if value is not None), None)
-
-
-def _median(values: List[float]) -> float:
-    return sorted(values)[len(values) // 2]

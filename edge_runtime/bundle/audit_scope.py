@@ -1,8 +1,8 @@
-"""Whether an audit speaks of what runs here: of this artefact, and as this device runs it.
+"""Whether an audit covers what runs here: this artefact, run by this device.
 
-An audit runs the artefact on a workstation's processor. An accelerator rounds otherwise (float16, an engine of its own
-making, other int8), so what it lets out was measured only where ``edgeveil audit --on BOARD --device`` ran it there:
-that audit lies in the same document, under ``others``, and names the device in its section ``on_board``.
+An audit runs the artefact on a workstation's processor. An accelerator rounds differently (float16, its own engine,
+other int8), so only ``edgeveil audit --on BOARD --device`` measures its output. That audit is in the same document,
+under ``others``, and names the device in its section ``on_board``.
 """
 
 import sys
@@ -17,7 +17,7 @@ Place = Tuple[Optional[str], str]  # a board by its model (None: it has none) an
 
 
 def current_place() -> Place:
-    """The kind of machine that this is, as an audit on a board names it."""
+    """The kind of this machine, as an audit on a board names it."""
     found = machine.facts()
     return found["board"], found["architecture"]
 
@@ -25,11 +25,11 @@ def current_place() -> Place:
 def audits_of(
     document: Mapping[str, Any], artefact: str, device: Optional[str], place: Optional[Place] = None
 ) -> List[Mapping[str, Any]]:
-    """The audits in a bundle's audit document that speak of ``artefact`` on ``device``, or on any for None.
+    """The audits in a bundle's audit document that cover ``artefact`` on ``device``, or on any device for None.
 
-    Two boards' accelerators of one name are not one: of an accelerator, audits of another kind of board than ``place``
-    are left out; None takes them all. Raises ``LookupError``, ``TypeError`` or ``AttributeError`` for a document that
-    is none.
+    Accelerators of the same name differ between boards: audits of an accelerator on another kind of board than
+    ``place`` are left out; None takes them all. Raises ``LookupError``, ``TypeError`` or ``AttributeError`` for
+    anything that is no audit document.
     """
     parts = [document] + document.get("others", [])
     mine = [part for part in parts if artefact in part["speaks_of"]]
@@ -47,13 +47,13 @@ def audits_of(
 def is_audited(
     manifest: Manifest, members: Dict[str, bytes], artefact: str, device: str, place: Optional[Place] = None
 ) -> bool:
-    """Whether the privacy card of a verified bundle speaks of ``artefact`` on ``device``; as ``audits_of``."""
+    """Whether the privacy card of a verified bundle covers ``artefact`` on ``device``; as ``audits_of``."""
     privacy = manifest.privacy
     if privacy.file is None or artefact not in privacy.speaks_of:
         return False
     data = members[privacy.file]
     if device == CPU and b'"on_board"' not in data:
-        return True  # of a long document nothing needs to be read
+        return True  # a long document need not be parsed
     try:
         return bool(audits_of(strict_json.loads(data), artefact, device, place))
     except (strict_json.BadJson, LookupError, TypeError, AttributeError):
@@ -61,13 +61,13 @@ def is_audited(
 
 
 NOT_AUDITED_ON = (
-    "nobody has measured what leaks when {artefact} runs on {device}, and not on a workstation's processor (edgeveil "
+    "no audit has measured what leaks when {artefact} runs on {device}, only on a workstation's processor (edgeveil "
     "audit --on BOARD --device {device})"
 )
 
 
 def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool = True) -> None:
-    """Write the warnings about a bundle on stderr: a development key, no audit, and none on this ``device``."""
+    """Write the warnings about a bundle to stderr: a development key, no audit, or no audit on this ``device``."""
     name = bundle.manifest.name
     if bundle.development:
         sys.stderr.write(
@@ -75,6 +75,6 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
             "Not for real data. ***\n".format(name)
         )
     if bundle.manifest.privacy.file is None:
-        sys.stderr.write("note: {} was not audited: nobody has measured what it leaks\n".format(name))
+        sys.stderr.write("note: {} was not audited: no one has measured what it leaks\n".format(name))
     elif device != CPU and not audited:
         sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(artefact=artefact, device=device)))

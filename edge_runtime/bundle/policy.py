@@ -1,14 +1,14 @@
-"""What the owner of a device demands of every bundle, whoever signed it: ``policy.json`` beside ``trust.json``.
+"""What the owner of a device demands of every bundle, whichever key signed it: ``policy.json``, next to ``trust.json``.
 
 ::
 
     {"hide":[{"audited":true,"most_attack_over_chance":0.05,"sensitive":"identity"}],"schema":1}
 
 A good signature says who made a bundle, not that it hides anything. Each entry names an attribute that must be hidden,
-whether an audit must speak of the artefact that runs, and the most by which the best attack found may beat chance there
-(a share, 0.05 is 5 points; null: no limit). Chance is the better of the two on the privacy card. The first flash puts
-the file there, as root's; nothing in a bundle or a trust file changes it. What does is a newer one that the device's
-root key signed (``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
+whether an audit must cover the artefact that runs, and by how much the best attack found may beat chance there (a
+share, 0.05 is 5 points; null: no limit). Chance is the better of the two on the privacy card. The first flash writes
+the file as root. No bundle and no trust file can change it, only a newer policy that the device's root key signed
+(``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
 """
 
 import os
@@ -29,7 +29,7 @@ Demand = NamedTuple("Demand", [("sensitive", str), ("most_attack_over_chance", O
 
 
 class Policy(object):
-    """The demands of one ``policy.json``: all of them must be met."""
+    """The demands of one ``policy.json``: a bundle must meet all of them."""
 
     def __init__(self, demands: List[Demand]) -> None:
         self.demands = demands
@@ -44,12 +44,15 @@ class Policy(object):
     ) -> None:
         """Raise ``BundleRefused`` where a verified bundle does not meet the demands.
 
-        ``artefact``: the one that runs, and ``device`` what runs it: the audit must be of what that lets out. None
-        where that is not known yet: then one of the bundle's must meet them, on any device. ``place``: the kind of
-        machine that has the device, None for any.
+        The audit must cover ``artefact`` run on ``device``. Where these are not known yet (None), one of the bundle's
+        artefacts must meet the demands, on any device. ``place``: the kind of machine that has the device, None for
+        any.
         """
         for demand in self.demands:
-            _check_hidden(manifest.perturber.sensitive, demand)
+            hidden = manifest.perturber.sensitive
+            if hidden != demand.sensitive:
+                found = "hides {}".format(ascii(hidden)) if hidden else "hides nothing"
+                _refuse("it must hide {}, and {}".format(ascii(demand.sensitive), found))
             if not demand.audited:
                 continue
             names = [artefact] if artefact is not None else (manifest.preference or [NO_MODEL])
@@ -58,28 +61,21 @@ class Policy(object):
                 _refuse(str(problems[0]))
 
 
-class NoPolicyForAudit(object):
-    """No demands at all, in place of the device's own policy. **Dangerous: whatever a trusted key signed runs.**
+class NoPolicyForAudit(Policy):
+    """No demands, in place of the device's own policy. **Dangerous: every bundle by a trusted key runs.**
 
-    It trusts its caller to measure what a bundle lets out and to send that to nobody else: an audit on a board must run
-    bundles that do not meet the policy yet, for an audit is how they come to meet it. Nothing that serves a camera may
-    use it. Signatures, revoked keys, audience and security version are checked as ever. A device without a policy has
-    ``None`` in its place, which is not the same: there nobody set one aside.
+    An audit on a board must run bundles that do not meet the policy yet, because the audit is how they come to meet it.
+    The caller must only measure the output and must not pass it on. Nothing that serves a camera may use this class.
+    Signatures, revoked keys, audience and security version are still checked. A device without a policy has ``None``
+    instead.
     """
 
-    def check(
-        self,
-        manifest: Manifest,
-        members: Dict[str, bytes],
-        artefact: Optional[str] = None,
-        device: Optional[str] = None,
-        place: Optional[Place] = None,
-    ) -> None:
-        """As ``Policy.check``, and nothing is refused."""
+    def __init__(self) -> None:
+        super(NoPolicyForAudit, self).__init__([])
 
 
 def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
-    """The policy that a file's bytes say. Raises ``BadInput`` for anything else: nothing is guessed here."""
+    """The policy in a file's bytes. Raises ``BadInput`` for anything else."""
     advice = 'Expected {{"schema":1,"hide":[...]}} in {}; '.format(path)
     if len(data) > MAX_BYTES:
         raise BadInput(advice + "it has more than {} bytes.".format(MAX_BYTES))
@@ -92,9 +88,9 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
     hide = document["hide"]
     if type(hide) is not list or not 1 <= len(hide) <= _MOST_ENTRIES:
         raise BadInput("{}'hide' is no list of 1 to {} demands. Correct it.".format(advice, _MOST_ENTRIES))
-    demands = [_demand(entry, "{} of {}".format("hide[{}]".format(place), path)) for place, entry in enumerate(hide)]
+    demands = [_demand(entry, "hide[{}] of {}".format(place, path)) for place, entry in enumerate(hide)]
     if len({demand.sensitive for demand in demands}) != len(demands):
-        raise BadInput(advice + "an attribute stands there twice. Leave one of them.")
+        raise BadInput(advice + "an attribute is listed twice. Remove one of the entries.")
     return Policy(demands)
 
 
@@ -104,7 +100,7 @@ def open_policy(path: str) -> Optional[Policy]:
         return None
     data = read(path)
     if data is None:
-        raise BadInput("The policy {} is there and cannot be read. Correct that: without it nothing runs.".format(path))
+        raise BadInput("The policy {} cannot be read. Make it readable: nothing runs without it.".format(path))
     return read_policy(data, path)
 
 
@@ -120,17 +116,8 @@ def _demand(entry: Any, at: str) -> Demand:
     if most is not None and (type(most) not in (int, float) or not 0 <= most <= 1):
         raise BadInput("Expected a share from 0 to 1, or null, as 'most_attack_over_chance' in {}.".format(at))
     if most is not None and not audited:
-        raise BadInput("A limit can be read from an audit alone: say 'audited' true in {}, or no limit.".format(at))
+        raise BadInput("A limit needs an audit: set 'audited' to true in {}, or remove the limit.".format(at))
     return Demand(sensitive, most, audited)
-
-
-def _check_hidden(hidden: str, demand: Demand) -> None:
-    if hidden != demand.sensitive:
-        _refuse(
-            "it must hide {}, and {}".format(
-                ascii(demand.sensitive), "hides nothing" if not hidden else "hides {}".format(ascii(hidden))
-            )
-        )
 
 
 def _problem(
@@ -141,7 +128,7 @@ def _problem(
     members: Dict[str, bytes],
     demand: Demand,
 ) -> Optional[str]:
-    """Why the privacy card does not show what is demanded of this artefact; None where it does."""
+    """Why the privacy card of this artefact does not meet the demand; None where it does."""
     privacy = manifest.privacy
     if privacy.file is None or artefact not in privacy.speaks_of:
         return "{} must be audited, and no audit in it speaks of {}".format(ascii(demand.sensitive), artefact)
@@ -157,7 +144,7 @@ def _problem(
         over = max(part["worst_adaptive"]["accuracy"] - max(part["chance"].values()) for part in parts)
         percent = 100.0 * over
     except (strict_json.BadJson, LookupError, TypeError, ValueError, AttributeError):
-        return "its privacy card is not one that can be read"
+        return "its privacy card cannot be read"
     if attribute != demand.sensitive:
         return "its audit is of {}, not of {}".format(ascii(attribute)[:60], ascii(demand.sensitive))
     most = demand.most_attack_over_chance

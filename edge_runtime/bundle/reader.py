@@ -1,9 +1,8 @@
-"""From a file to verified bytes, or to a refusal. There is no third way, and no other way in.
+"""Reads and verifies a bundle, or refuses it. All code that reads a bundle does it here.
 
-The order is the point (``docs/reference/bundle-format.md``): the file is read once; its form is checked; then the
-signature by a trusted key over the manifest's exact bytes; only then is the manifest looked at;
-then size and SHA-256 of every member. What is handed out are the very bytes that were hashed. No interpreter,
-array reader or importer sees them before.
+The order matters (``docs/reference/bundle-format.md``): the file is read once; its form is checked; then the signature
+by a trusted key over the manifest's exact bytes; then the manifest; then size and SHA-256 of every member. The bytes
+returned are those that were hashed. No interpreter, array reader or importer sees them before.
 """
 
 import hashlib
@@ -22,23 +21,21 @@ from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES, check_mani
 from edgeveil.edge_runtime.signing import ed25519
 
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
-SIGNED_PREFIX = b"edgeveil manifest 1\n"  # so that no signature of another kind of text can be passed off as one
+SIGNED_PREFIX = b"edgeveil manifest 1\n"  # so that a signature of another kind of text is none of a manifest
 
 _SIGNATURE = re.compile(
     rb'{"algorithm":"ed25519","key":"([0-9a-f]{64})","schema":1,"signature":"([0-9a-f]{128})"}'
 )  # the one spelling: a bundle has no byte that could be changed and still be the same bundle
 
-__all__ = ["Bundle", "check_manifest", "read_bundle", "read_file", "signature_member", "signed_message"]
-
 
 class Bundle(NamedTuple):
-    """What was verified. ``members`` has all files but the manifest and its signature, by name."""
+    """A verified bundle. ``members`` has all files but the manifest and its signature, by name."""
 
     manifest: Manifest
     members: Dict[str, bytes]
     manifest_sha256: str
     key: str  # of the signer, 64 hexadecimal digits
-    development: bool  # signed by a throw-away key: say so, loudly
+    development: bool  # signed by a throw-away key: the user must be warned
 
 
 def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Trust) -> Bundle:
@@ -60,7 +57,7 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
 
 
 def signed_message(manifest_bytes: bytes) -> bytes:
-    """What is signed: the bytes of ``manifest.json``, introduced."""
+    """What is signed: ``SIGNED_PREFIX`` and the bytes of ``manifest.json``."""
     return SIGNED_PREFIX + manifest_bytes
 
 
@@ -73,14 +70,14 @@ def signature_member(key: str, signature: bytes) -> bytes:
 def open_file(path: str) -> int:
     """A descriptor of the bundle's file at ``path``, for reading. Raises as ``read_bundle`` does."""
     try:
-        # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
+        # Without O_NONBLOCK, opening a pipe would block until another process writes to it.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise BadInput("There is no bundle to read at {}: {}.".format(path, error.strerror)) from None
     try:
         facts = os.fstat(handle)
         if not stat.S_ISREG(facts.st_mode):
-            raise BadInput("Expected a bundle at {}, found something that is no file. Name a .veil file.".format(path))
+            raise BadInput("Expected a bundle at {}, which is no regular file. Name a .veil file.".format(path))
         if facts.st_size > MAX_BUNDLE_BYTES:  # before a board's memory is filled with it
             _refuse("too-large", "it has {} bytes and {} are the most allowed".format(facts.st_size, MAX_BUNDLE_BYTES))
     except BaseException:
@@ -90,15 +87,27 @@ def open_file(path: str) -> int:
 
 
 def read_file(path: str) -> bytes:
-    """The bytes at ``path``, read once and no more of them than a bundle may have. Raises as ``read_bundle`` does."""
+    """The bytes at ``path``, read once, as ``read_all`` does. Raises as ``read_bundle`` does."""
     handle = open_file(path)
     try:
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            return file.read(MAX_BUNDLE_BYTES + 1)  # one more than allowed: a file that grew is seen as too large
+        return read_all(handle)
     except OSError as error:
         raise BadInput("The bundle {} cannot be read: {}.".format(path, error.strerror)) from None
     finally:
         os.close(handle)
+
+
+def read_all(handle: int) -> bytes:
+    """A bundle's bytes from its beginning; the descriptor's own position is neither used nor changed."""
+    parts: List[bytes] = []
+    place = 0
+    while place <= MAX_BUNDLE_BYTES:  # a file that grew is seen as too large
+        part = os.pread(handle, 1 << 22, place)
+        if not part:
+            break
+        parts.append(part)
+        place += len(part)
+    return b"".join(parts)
 
 
 def _manifest_and_signature(members: List[Tuple[str, bytes]]) -> Tuple[bytes, bytes]:
@@ -141,7 +150,7 @@ def _parse(manifest_bytes: bytes) -> Any:
 
 
 def _check_members(members: List[Tuple[str, bytes]], listed: List[Member]) -> Dict[str, bytes]:
-    """Exactly the listed members, in the listed order, with the listed sizes and hashes."""
+    """The members by name, if they are exactly the listed ones, in order, with the listed sizes and hashes."""
     wanted = [entry.name for entry in listed]
     names = [name for name, _ in members]
     for name in wanted:
@@ -163,15 +172,3 @@ def _check_members(members: List[Tuple[str, bytes]], listed: List[Member]) -> Di
 def _refuse(reason: str, what: str) -> NoReturn:
     message = "The bundle is refused: {}. Copy it again, or ask its maker for a new one."
     raise BundleRefused(reason, message.format(what))
-
-
-def read_all(handle: int) -> bytes:
-    """A bundle's bytes from its beginning, wherever another reader of the same descriptor stands."""
-    parts: List[bytes] = []
-    place = 0
-    while True:
-        part = os.pread(handle, 1 << 22, place)
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-        place += len(part)

@@ -1,12 +1,11 @@
-"""Whom this device trusts: the keys that may sign, and what a bundle by one of them must say to be taken.
+"""Whom this device trusts. ``edgeveil.edge_runtime.bundle.trust_store.open_trust`` reads it from a folder.
 
-``edgeveil.edge_runtime.bundle.trust_store.open_trust`` reads it from a folder. What is in the folder was put there by
-the device's owner; nothing in a bundle can add to it.
+The device's owner put the files into that folder; nothing in a bundle can add to them.
 """
 
-from typing import Dict, FrozenSet, Iterable, Union
+from typing import Dict, FrozenSet, Iterable, Optional
 
-from edgeveil.edge_runtime.bundle.policy import NoPolicyForAudit, Policy
+from edgeveil.edge_runtime.bundle.policy import Policy
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats.validate import show
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -14,12 +13,12 @@ from edgeveil.edge_runtime.signing.keys import Key
 
 
 class Trust(object):
-    """The keys that may sign, and what a bundle by one of them must say to be taken.
+    """The keys that may sign, and what a bundle signed by one of them must say to be accepted.
 
-    ``floor``: the smallest ``security_version`` that is still taken. ``audience``: the name that bundles for this
-    device alone are made out to; bundles made out to nobody in particular are always taken. ``revoked``: keys that may
-    not sign any more, whatever else is said of them. ``policy``: what its owner demands of bundles besides; None
-    where there is no policy, ``NoPolicyForAudit`` where the one that there is was set aside.
+    ``floor``: the smallest ``security_version`` that is accepted. ``audience``: the name of this device in bundles made
+    for it alone; bundles without an audience are always accepted. ``revoked``: keys that may not sign any more, even if
+    they are in ``keys``. ``policy``: the owner's further demands; None where there is no policy, ``NoPolicyForAudit``
+    where it was set aside.
     """
 
     def __init__(
@@ -29,7 +28,7 @@ class Trust(object):
         floor: int = 0,
         audience: str = "",
         revoked: FrozenSet[str] = frozenset(),
-        policy: Union[Policy, NoPolicyForAudit, None] = None,
+        policy: Optional[Policy] = None,
     ) -> None:
         self.revoked, self.policy = revoked, policy
         self.keys: Dict[str, Key] = {}
@@ -44,12 +43,12 @@ class Trust(object):
     def key_of(self, public_key: str) -> Key:
         """The trusted key of these 64 hexadecimal digits; raises ``BundleRefused`` where there is none."""
         if public_key in self.revoked:
-            message = "This bundle is signed by the key {}..., which was revoked. Ask for one by a key that was not."
+            message = "This bundle is signed by the revoked key {}.... Ask for one signed by another key."
             raise BundleRefused("revoked-key", message.format(public_key[:16]))
         if public_key not in self.keys:
             message = (
-                "This bundle is signed by the key {}..., which is not in the trust folder. If you know whose it is and "
-                "trust them, put their signing.pub there; else do not use the bundle."
+                "This bundle is signed by the key {}..., which is not in the trust folder. If you trust its owner, "
+                "put their signing.pub there; otherwise do not use the bundle."
             )
             raise BundleRefused("untrusted-key", message.format(public_key[:16]))
         return self.keys[public_key]
@@ -57,18 +56,16 @@ class Trust(object):
     def check_claims(self, manifest: Manifest, key: Key) -> None:
         """Raise ``BundleRefused`` where a checked manifest says what this signer or this device does not allow."""
         if key.development and not manifest.development:
-            message = "It is signed by the development key {} and does not call itself one. Seal it again."
+            message = "It is signed by the development key {} but is not marked as a development bundle. Seal it again."
             raise BundleRefused("development-mismatch", message.format(key.name))
         if manifest.development and not key.development:
             message = (
-                "It calls itself a development bundle, but the trust folder does not call {} a development key. "
+                "It is marked as a development bundle, but {} is no development key in the trust folder. "
                 "Seal it with another key, or correct the .pub file."
             )
             raise BundleRefused("development-mismatch", message.format(key.name))
         if manifest.audience not in ("", self.audience):
-            message = (
-                "This bundle is made out to {}, not to this device. Ask for one that is for this device or for all."
-            )
+            message = "This bundle is for {}, not for this device. Ask for one that is for this device or for all."
             raise BundleRefused("other-audience", message.format(show(manifest.audience)))
         if manifest.security_version < self.floor:
             message = "This bundle has security version {}; this device takes {} or later. Use a newer bundle."

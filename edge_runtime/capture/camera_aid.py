@@ -1,7 +1,7 @@
 """Levels that help to aim a camera without its picture: eight numbers from 0 to 15, four bits each.
 
 They are computed from the raw sample and reveal something about it. So they leave the inside only while the camera aid
-is switched on, go to the preview page of this device alone, and are as coarse as is useful.
+is on, go only to the preview page of this device, and are as coarse as is useful.
 """
 
 import math
@@ -15,19 +15,19 @@ from edgeveil.edge_runtime.ipc.focus_levels import LEVELS, NAMES
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 
 TOP, RIGHT, BOTTOM, LEFT = 1, 2, 4, 8
-AID_S = 900.0  # it ends by itself: a forgotten flag must not tell about x for years
+AID_S = 900.0  # it ends by itself: a forgotten flag must not reveal x for years
 _EVERY_S = 0.25
-_DEPTH_MM = 8000.0  # as far as depth cameras see
-_MOST = 120  # rows and columns that are looked at, focus aside
+_DEPTH_MM = 8000.0  # the range of depth cameras
+_MOST = 120  # rows and columns that are used, except for focus
 
 
 def focus_levels(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
     """The levels of one sample (height, width) or (height, width, channels) whose range is ``low`` to ``high``.
 
-    ``exposure`` is its middle value, ``dark`` and ``bright`` how much of it is at either end of the range (a depth of 0
-    is no reading), ``near`` and ``far`` where 5 and 95 % of the others lie. ``blob`` is how much stands out from the
-    background, ``cut`` at which edges it is cut off (1 top, 2 right, 4 bottom, 8 left, their sum), ``focus`` how sharp
-    it is, on a scale of its own: turn the lens until it is largest. A vector has all of them 0.
+    ``exposure`` is the median, ``dark`` and ``bright`` the shares at either end of the range (a depth of 0 means no
+    measurement), ``near`` and ``far`` the 5 and 95 % quantiles of the others. ``blob`` is the share that differs from
+    the background, ``cut`` the edges that it touches (1 top, 2 right, 4 bottom, 8 left, their sum), ``focus`` the
+    sharpness, on a scale of its own: turn the lens until it is largest. For a vector all of them are 0.
     """
     if raw.ndim == 3:
         raw = raw.mean(axis=2) if raw.shape[2] > 1 else raw[:, :, 0]
@@ -41,19 +41,20 @@ def focus_levels(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
     if not seen.size:
         seen = unit
     near, middle, far = np.percentile(seen, (5, 50, 95))
-    # The background is what most of the frame shows; a blob is what differs from it by an eighth of the range.
+    # Most of the frame is background; a blob differs from it by an eighth of the range.
     blob = np.abs(unit - middle) > 0.125
     blob &= ~dark
     edges = (blob[0], blob[:, -1], blob[-1], blob[:, 0])
     cut = sum(bit for bit, edge in zip((TOP, RIGHT, BOTTOM, LEFT), edges) if edge.mean() > 0.05)
-    shares = [_level(share.mean() + 0.99 / LEVELS) if share.mean() > 0.005 else 0 for share in (dark, bright, blob)]
-    levels = [_level(value) for value in (middle, near, far, _sharpness(raw, low, high))]
-    found = (levels[0], shares[0], shares[1], levels[1], levels[2], shares[2], cut, levels[3])
-    return dict(zip(NAMES, found))
+    levels: Dict[str, float] = {"exposure": middle, "near": near, "far": far, "focus": _sharpness(raw, low, high)}
+    for name, mask in (("dark", dark), ("bright", bright), ("blob", blob)):
+        share = mask.mean()
+        levels[name] = share + 0.99 / LEVELS if share > 0.005 else 0.0
+    return dict({name: _level(value) for name, value in levels.items()}, cut=cut)
 
 
 class CameraAid(object):
-    """While a person aims: writes levels to ``counters`` as ``level:NAME`` every quarter of a second; -1 is none."""
+    """Writes levels to ``counters`` as ``level:NAME`` every quarter of a second; -1 means none."""
 
     def __init__(self, manifest: Manifest, counters: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self._low, self._high = _range(manifest)
@@ -62,7 +63,7 @@ class CameraAid(object):
         self._next_s = 0.0
 
     def observe(self, raw: np.ndarray) -> None:
-        """Update the levels from this sample, if it is time; after ``AID_S`` there are none."""
+        """Update the levels from this sample if that is due; after ``AID_S`` there are none."""
         now = self._clock()
         if now < self._next_s:
             return
@@ -74,7 +75,7 @@ class CameraAid(object):
             try:
                 levels = focus_levels(raw, low=self._low, high=self._high)
             except Exception:
-                # A bad sample has no levels; the text of the error may hold a part of it.
+                # A bad sample has no levels; the error's text may hold a part of it.
                 self._counters.add("fault:camera-aid")
                 return
         for name, level in levels.items():
@@ -82,7 +83,7 @@ class CameraAid(object):
 
 
 def _range(manifest: Manifest) -> Tuple[float, float]:
-    """The range of the sensor's samples where ``capture`` describes them, else of the input."""
+    """The range of the sensor's samples if ``capture`` has one, else of the input."""
     capture, low, high = manifest.capture, manifest.input.low, manifest.input.high
     if capture is not None:
         if capture.frame.unit_mm is not None:
@@ -108,7 +109,7 @@ def _sharpness(raw: np.ndarray, low: float, high: float) -> float:
     tall, wide = min(rows, 2 * _MOST), min(columns, 2 * _MOST)
     top, left = (rows - tall) // 2, (columns - wide) // 2
     part = np.nan_to_num((raw[top : top + tall, left : left + wide].astype(np.float32) - low) / (high - low))
-    # The edge of a hole without a reading is as sharp as can be, whatever the lens does.
+    # The edge of a hole without measurements is always sharp, whatever the lens does.
     seen = (part > 0.004) & (part < 0.996)
     if seen.sum() < 64:
         return 0.0

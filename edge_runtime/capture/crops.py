@@ -1,6 +1,6 @@
-"""From what a sensor gives to what a pipeline takes: crops of people, measure, size and type, as the manifest says.
+"""Converts sensor frames to pipeline inputs: crops of people, measure, size and type, as the manifest says.
 
-The same code in training and on the device, numpy alone. docs/reference/sources.md has it for people.
+The same code runs in training and on the device, with numpy only. docs/reference/sources.md describes it.
 """
 
 from typing import Callable, List, Tuple
@@ -18,10 +18,10 @@ RED, GREEN, BLUE = 77, 150, 29  # 256 times the weights of BT.601's luma
 
 
 class Capture(object):
-    """The manifest's ``capture`` at work. ``slots`` is how many places a tick has; ``left_out`` counts people who found
-    none.
+    """Applies the manifest's ``capture``. ``slots`` is the number of records a tick; ``left_out`` counts people without
+    a slot.
 
-    ``capture`` null, or without ``crop``: every frame is slot 0 of track 0.
+    With ``capture`` null, or without ``crop``, every frame is slot 0 of track 0.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -39,7 +39,7 @@ class Capture(object):
     def frames(self, frame: RawFrame) -> List[Tuple[int, RawFrame]]:
         """(slot, ``RawFrame`` for the pipeline) of all people in one sensor frame, or of the frame itself.
 
-        Raises ``FrameDropped`` (``shape``, ``dtype``) for a frame that is not the sensor's.
+        Raises ``FrameDropped`` (``shape``, ``dtype``) for a frame of another shape or type than the sensor's.
         """
         if self._convert is None:
             return [(0, frame)]
@@ -60,7 +60,7 @@ class Capture(object):
 
     @property
     def ended(self) -> List[int]:
-        """The tracks that ended since this was last asked: let the perturber forget them."""
+        """The tracks that ended since the last call: the perturber must forget them."""
         if self._people is None:
             return []
         tracks = self._people.tracker.ended
@@ -68,13 +68,13 @@ class Capture(object):
         return ended
 
     def restart(self) -> None:
-        """The source was broken off and comes anew: who was there has gone."""
+        """End all tracks, after the source was reopened."""
         if self._people is not None:
             self._people.tracker.end_all()
 
 
 class _People(object):
-    """Crops of people in readings or heights above the floor, with their tracks and slots."""
+    """Crops of people, as depths or heights above the floor, with their tracks and slots."""
 
     def __init__(self, capture: CaptureRules, crop: Crop) -> None:
         frame = capture.frame
@@ -94,7 +94,7 @@ class _People(object):
         self.tracker = Tracker(slots=self._most, step_px=crop.step_px, gone_frames=crop.gone_frames)
 
     def crops(self, depth: np.ndarray) -> Tuple[List[Tuple[int, int, np.ndarray]], int]:
-        """[(track, slot, crop)] and how many people had no slot left."""
+        """[(track, slot, crop)] and the number of people without a slot."""
         self._floor.update(depth)
         grid = tuple(slice(GRID // 2, n // GRID * GRID, GRID) for n in self._shape)
         sparse = depth[grid]
@@ -105,7 +105,7 @@ class _People(object):
                 left_out += 1
                 continue
             inside, place = window(centre, self._size, self._shape)
-            # 0 is no reading, and what lies outside the picture has none.
+            # 0 means no measurement, as for all pixels outside the picture.
             crop = np.zeros(self._size, np.uint16)
             crop[place] = self._floor.height(depth[inside], inside) if self._height else depth[inside]
             crops.append((found[0], found[1], crop))
@@ -113,7 +113,7 @@ class _People(object):
 
 
 def _converter(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from a frame or crop of the sensor's own type to the pipeline's input."""
+    """The function from a frame or crop of the sensor's type to the pipeline's input."""
     scale = _scaler(capture, spec)
     shape = tuple(spec.shape)
     if spec.kind == "vector":
@@ -136,9 +136,9 @@ def _converter(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.
 
 
 def _scaler(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from readings to the input's type: low to high become the ends of the input's range.
+    """The function from samples to the input's type: low and high become the ends of the input's range.
 
-    ``depth``: 0, no reading, is as far as can be. ``seen``: 1 where the reading is within low to high, else 0.
+    ``depth``: 0 (no measurement) is the largest depth. ``seen``: 1 where the sample is within low to high, else 0.
     """
     measure, low, high = capture.measure, capture.low, capture.high
     span = 0.0 if low is None or high is None else high - low
@@ -164,5 +164,5 @@ def _scaler(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.nda
     source = np.dtype(capture.frame.dtype)
     if source.kind != "u" or capture.resize == "area":
         return arithmetic
-    # Every reading there can be, worked out once.
+    # Every possible sample, computed once.
     return arithmetic(np.arange(np.iinfo(source).max + 1, dtype=source)).take

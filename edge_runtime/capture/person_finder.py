@@ -1,22 +1,22 @@
-"""People under an overhead depth camera: the floor as the farthest that was seen, and who rises above it.
+"""Finds people under an overhead depth camera: the floor is the farthest depth seen, and people rise above it.
 
-Section 6.1 of paper 001 takes a patch around each person; this finds where. Only numpy: about a tenth of a millisecond
-for 424 x 512 on a workstation.
+Section 6.1 of paper 001 takes a patch around each person; this finds the place. Only numpy: about a tenth of a
+millisecond for 424 x 512 on a workstation.
 """
 
 from typing import List, Sequence, Tuple
 
 import numpy as np
 
-GRID = 4  # every fourth row and column is looked at; a head is about 40 pixels wide
+GRID = 4  # only every fourth row and column is used; a head is about 40 pixels wide
 Slices = Tuple[slice, ...]
-HEAD_MM = 350.0  # what is at most so far below the highest point is head and shoulders, whose middle is the person's
+HEAD_MM = 350.0  # head and shoulders: at most this far below the highest point; their middle is the person's
 
 
 class Floor(object):
-    """The temporal maximum: for each pixel the largest reading of the last ``frames`` to twice ``frames`` pictures.
+    """The temporal maximum: for each pixel the largest depth of the last ``frames`` to twice ``frames`` pictures.
 
-    Where somebody stood all that while, they are floor. ``depth`` is uint16 (height, width), 0 where none was read yet.
+    A person who stood still all that time becomes floor. ``depth`` is uint16 (height, width), 0 before any measurement.
     """
 
     def __init__(self, shape: Tuple[int, ...], frames: int) -> None:
@@ -25,9 +25,9 @@ class Floor(object):
         self._frames, self._seen = frames, 0
 
     def update(self, depth: np.ndarray) -> None:
-        """Take one more picture in."""
+        """Add one picture."""
         if self._seen == self._frames:
-            # Two blocks of time: the older one is forgotten, so that a chair that was put there becomes floor.
+            # Two blocks of time: the older one is forgotten, so that a new chair becomes floor.
             self.depth[...] = self._recent
             self._recent[...] = 0
             self._seen = 0
@@ -36,7 +36,7 @@ class Floor(object):
         self._seen += 1
 
     def height(self, depth: np.ndarray, window: Slices = (slice(None), slice(None))) -> np.ndarray:
-        """How far readings (of this part of the picture) rise above the floor, uint16; 0 without a reading."""
+        """The height of depths (of this part of the picture) above the floor, uint16; 0 without a measurement."""
         above = self.depth[window] - depth
         above[depth == 0] = 0
         return above
@@ -45,10 +45,9 @@ class Floor(object):
 class Finder(object):
     """Finds people on every ``GRID``-th row and column of pictures of ``shape``.
 
-    The camera looks straight down: ``focal_px`` is its focal length, its axis the picture's middle. What rises at least
-    ``least_height`` above the floor is looked at from above, each reading put where it is over the floor: all that is
-    within ``apart`` of a highest point is one person, if it covers ``least_pixels`` of the picture. Depths and
-    heights are in units of a reading.
+    The camera looks straight down: ``focal_px`` is its focal length, its axis the picture's middle. Points at least
+    ``least_height`` above the floor are projected onto the floor: all within ``apart`` of a highest point are one
+    person, if they cover ``least_pixels`` of the picture. Depths and heights are in units of the sensor.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Finder(object):
     def __call__(self, depth: np.ndarray, above: np.ndarray, head: float, most: int) -> List[Tuple[float, float]]:
         """Rows and columns of people in the picture, the tallest first, at most ``most``.
 
-        ``depth`` and ``above`` are uint16 on the grid; who is within ``head`` of their highest point is head and
+        ``depth`` and ``above`` are uint16 on the grid. Points within ``head`` of the highest one are head and
         shoulders, whose middle is the person's.
         """
         tall = above >= self._least_height
@@ -72,7 +71,7 @@ class Finder(object):
         smooth = _mean3(np.where(tall, above, 0).astype(np.float32))[row, column]
         down, across = self._down[row] * depth, self._across[column] * depth
         found: List[Tuple[float, float]] = []
-        # What is too small for a person costs a turn too; the number of turns is bounded.
+        # Objects too small for a person cost a turn too; the number of turns is bounded.
         for _ in range(2 * most + 4):
             peak = int(smooth.argmax())
             top = smooth[peak]
@@ -89,7 +88,7 @@ class Finder(object):
 
 
 def _mean3(x: np.ndarray) -> np.ndarray:
-    """Means of 3 by 3, the border left 0: a single wrong reading is no head."""
+    """Means of 3 by 3, 0 at the border: a single wrong sample is no head."""
     across = x[:, :-2] + x[:, 1:-1] + x[:, 2:]
     mean = np.zeros_like(x)
     mean[1:-1, 1:-1] = (across[:-2] + across[1:-1] + across[2:]) / 9
@@ -97,9 +96,9 @@ def _mean3(x: np.ndarray) -> np.ndarray:
 
 
 def window(centre: Sequence[float], size: Sequence[int], shape: Sequence[int]) -> Tuple[Slices, Slices]:
-    """The part of a picture of ``shape`` that a crop of ``size`` around ``centre`` sees, and where it lies in the crop.
+    """The part of a picture of ``shape`` in a crop of ``size`` around ``centre``, and its place in the crop.
 
-    Two pairs of slices; the crop's middle is the centre's pixel, and what is outside the picture is left out.
+    Two pairs of slices; the crop's middle is the centre's pixel, and the slices omit what is outside the picture.
     """
     inside, place = [], []
     for middle, length, end in zip(centre, size, shape):

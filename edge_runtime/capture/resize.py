@@ -1,4 +1,4 @@
-"""Pictures of another size, with numpy alone: the same numbers in training and on every board."""
+"""Resizes pictures with numpy only: the same numbers in training and on every board."""
 
 from typing import Callable, Sequence
 
@@ -8,7 +8,7 @@ Function = Callable[[np.ndarray], np.ndarray]
 
 
 def nearest(size: Sequence[int], to: Sequence[int]) -> Function:
-    """The function that takes (height, width, ...) of ``size`` to ``to``: the pixel under each new pixel's middle."""
+    """The function from (height, width, ...) of ``size`` to ``to``: the pixel under each new pixel's middle."""
     if tuple(size) == tuple(to):
         return lambda picture: picture
     rows, columns = (((np.arange(b) + 0.5) * a / b).astype(np.intp) for a, b in zip(size, to))
@@ -20,8 +20,8 @@ def nearest(size: Sequence[int], to: Sequence[int]) -> Function:
 
 
 def area(size: Sequence[int], to: Sequence[int]) -> Function:
-    """The function that takes (height, width, channels) of ``size`` to float32 of ``to``: means over what each new
-    pixel covers."""
+    """The function from (height, width, channels) of ``size`` to float32 of ``to``: means over the area of each new
+    pixel."""
     down, across = _shares(size[0], to[0]), _shares(size[1], to[1]).T
 
     def run(picture: np.ndarray) -> np.ndarray:
@@ -32,7 +32,7 @@ def area(size: Sequence[int], to: Sequence[int]) -> Function:
 
 
 def _shares(a: int, b: int) -> np.ndarray:
-    """(b, a): which share of each new pixel each old one has; rows sum to 1."""
+    """(b, a): the share of each old pixel in each new one; rows sum to 1."""
     edges = np.arange(b + 1) * (float(a) / b)
     old = np.arange(a, dtype=np.float64)
     overlap = np.minimum(edges[1:, None], old + 1) - np.maximum(edges[:-1, None], old)

@@ -1,14 +1,14 @@
-"""Who was who a frame ago: the nearest crop takes the track on; a track ends when its person has gone."""
+"""Tracks people between frames: the nearest crop continues a track; a track ends when its person has gone."""
 
 from typing import Any, Dict, List, Optional, Tuple
 
 
 class Tracker(object):
-    """Tracks of people between frames, each with one of ``slots`` places while it lasts.
+    """Tracks of people between frames, each with one of ``slots`` slots while it lasts.
 
-    A person is taken for who was nearest a frame ago, at most ``step_px`` away for each frame since. A track ends when
-    nobody was near it for more than ``gone_frames`` frames; ``ended`` lists those that ended since it was last emptied.
-    Numbers begin at 1 and never come twice. Who comes when all places are taken has no track.
+    A person continues the nearest track, at most ``step_px`` away for each frame since. A track ends when no one was
+    near it for more than ``gone_frames`` frames; ``ended`` lists those that ended since it was last emptied.
+    Numbers start at 1 and are never reused. A person who comes when all slots are taken has no track.
     """
 
     def __init__(self, *, slots: int, step_px: float, gone_frames: int) -> None:
@@ -18,7 +18,7 @@ class Tracker(object):
         self.ended: List[int] = []
 
     def update(self, centres: List[Tuple[float, float]]) -> List[Optional[Tuple[int, int]]]:
-        """For each centre of this frame, in order, its (track, slot), or None where no place was left."""
+        """For each centre of this frame, in order, its (track, slot), or None without a free slot."""
         result: List[Optional[Tuple[int, int]]] = [None] * len(centres)
         pairs = []
         for number, (row, column, missed, _) in self._tracks.items():
@@ -44,7 +44,7 @@ class Tracker(object):
         return result
 
     def end_all(self) -> None:
-        """Everybody has gone: the stream was broken off."""
+        """End all tracks, after the stream was interrupted."""
         for number in list(self._tracks):
             self._end(number)
 

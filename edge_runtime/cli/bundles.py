@@ -1,11 +1,11 @@
-"""``edgeveil-edge verify`` and ``bench``: what one bundle is, and how fast it runs here."""
+"""``edgeveil-edge verify`` and ``bench``: check one bundle, and time it on this device."""
 
 import argparse
 from typing import TYPE_CHECKING, Any, Iterator
 
+from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli.options import add_bundle, add_command, add_json, add_setting
 from edgeveil.edge_runtime.cli.output import Document, print_document
-from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import LimitNotMet
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def add_commands(commands: Any) -> None:
         "edgeveil-edge verify demo.veil --trust trust",
     )
     add_bundle(verify)
-    verify.add_argument("--signature-only", action="store_true", help="leave the self-test out: no interpreter needed")
+    verify.add_argument("--signature-only", action="store_true", help="skip the self-test: no interpreter needed")
     _add_choices(verify)
     bench = add_command(
         commands,
@@ -33,29 +33,22 @@ def add_commands(commands: Any) -> None:
         "edgeveil-edge bench demo.veil --trust trust --artefact tflite-int8 --json",
     )
     add_bundle(bench)
-    bench.add_argument("--min-count", type=int, metavar="N", help="frames at least (300; with --publish 1024)")
-    bench.add_argument("--min-seconds", type=float, metavar="S", help="seconds at least (2; with --publish 600)")
+    bench.add_argument("--min-count", type=int, metavar="N", help="least number of frames (300; with --publish 1024)")
+    bench.add_argument("--min-seconds", type=float, metavar="S", help="least time in seconds (2; with --publish 600)")
     bench.add_argument("--publish", action="store_true", help="long enough to publish: 1024 frames and 600 s")
-    bench.add_argument("--sustained", type=duration, metavar="TIME", help="for so long, such as 30m, with the sensors")
+    bench.add_argument(
+        "--sustained", type=duration, metavar="TIME", help="run for this long, such as 30m, and read the sensors"
+    )
     bench.add_argument("--pace", type=float, metavar="FPS", help="one frame every 1/FPS s, as a camera gives them")
     bench.add_argument("--sensors", metavar="JSON", help="where the board's sensors are: a JSON object or its file")
-    bench.add_argument("--meter", metavar="CSV", help="an external power meter's readings: time_s, watts")
+    bench.add_argument("--meter", metavar="CSV", help="samples of an external power meter: time_s, watts")
     _add_choices(bench)
 
 
 def _add_choices(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--artefact", default="auto", metavar="NAME", help="such as tflite-int8 (auto: the preferred)")
-    command.add_argument("--backend", default="auto", metavar="NAME", help="such as onnxruntime (auto: the first here)")
-    add_setting(command, "device")
-    command.add_argument("--threads", type=_threads, default=1, metavar="N", help="for the interpreter (1)")
+    for name in config.CHOICES:
+        add_setting(command, name)
     add_json(command)
-
-
-def _threads(text: str) -> int:
-    count = int(text)
-    if not 1 <= count <= 1024:
-        raise argparse.ArgumentTypeError("expected 1 to 1024 threads; got {}".format(count))
-    return count
 
 
 def duration(text: str) -> float:
@@ -73,14 +66,9 @@ def duration(text: str) -> float:
 def _open(arguments: argparse.Namespace) -> "Perturber":
     from edgeveil.edge_runtime.pipeline.perturber import Perturber
 
-    return Perturber.open(
-        arguments.bundle,
-        trust=arguments.trust,
-        backend=arguments.backend,
-        artefact=arguments.artefact,
-        threads=arguments.threads,
-        device=arguments.device or CPU,
-    )
+    given = vars(arguments)
+    choices = {name: config.value_of(name, given[name], {}) for name in config.CHOICES}
+    return Perturber.open(arguments.bundle, trust=arguments.trust, **choices)
 
 
 def _verify(arguments: argparse.Namespace) -> None:
@@ -158,11 +146,9 @@ def bench_lines(document: Document) -> Iterator[str]:
         yield "  whole loop, capture to emit: {fps:.0f} frames a second".format(**document["whole_loop"])
     if document["pace"]:
         yield "  at {fps:g} frames a second: {late} late ({late_share:.2%})".format(**document["pace"])
-    power = document["power"]
-    yield (
-        "  power: {watts:.2f} W, {joules_a_frame:.3g} J a frame ({from})".format(**power)
-        if power
-        else ("  power: not measured")
-    )
+    if document["power"]:
+        yield "  power: {watts:.2f} W, {joules_a_frame:.3g} J a frame ({from})".format(**document["power"])
+    else:
+        yield "  power: not measured"
     yield "  {macs} MACs, {parameters} parameters, {peak_rss_bytes} bytes resident at most".format(**document)
     yield document["verdict"]

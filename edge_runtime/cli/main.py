@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop, describe
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command and return its exit code."""
     try:
         arguments = _parser().parse_args(argv)
         return arguments.call(arguments) or 0
@@ -27,11 +27,11 @@ def main(argv: Optional[List[str]] = None) -> int:
         sys.stderr.write("interrupted\n")
         return 130
     except BrokenPipeError:
-        # The reader of our output has gone: print nothing more, not even at exit.
+        # The reader of the output has closed it: print nothing more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 4
     except Exception as error:
-        # Its text could hold a value of a frame: name the place in the code and nothing else.
+        # Its text could hold a value of a frame: print only its place in the code.
         sys.stderr.write("error: stopped by an unexpected {}; please report this line\n".format(describe(error)))
         return PrivacyStop.exit_code
 

@@ -4,7 +4,7 @@ import argparse
 from typing import Any, Callable, Dict
 
 from edgeveil.edge_runtime import config
-from edgeveil.edge_runtime.cli.output import help_page
+from edgeveil.edge_runtime.cli.output import EXIT_CODES
 
 Call = Callable[[argparse.Namespace], Any]
 
@@ -12,14 +12,18 @@ Call = Callable[[argparse.Namespace], Any]
 def add_command(commands: Any, name: str, call: Call, summary: str, example: str) -> argparse.ArgumentParser:
     """Add a command with its help page; ``call`` gets its arguments and returns an exit code or None."""
     command: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=summary[0].upper() + summary[1:] + ".", **help_page(example)
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog="example:\n  {}\n\n{}".format(example, EXIT_CODES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(call=call)
     return command
 
 
 def add_bundle(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """The bundle and the keys to trust; ``optional`` where the configuration file may name them."""
+    """The bundle and the keys to trust; ``optional`` if the configuration file may name them."""
     command.add_argument("bundle", metavar="BUNDLE", help="the .veil file", nargs="?" if optional else None)
     command.add_argument(
         "--trust", required=not optional, metavar="DIR", help="folder of public keys that may sign (*.pub)"
@@ -27,7 +31,7 @@ def add_bundle(command: argparse.ArgumentParser, *, optional: bool = False) -> N
 
 
 def add_setting(command: argparse.ArgumentParser, name: str) -> None:
-    """The flag of a setting; None where it is not given, so that the configuration file can give it."""
+    """The flag of a setting; None if it is not given, so that the configuration file can give it."""
     setting = config.SETTINGS[name]
     options: Dict[str, Any] = {"default": None, "help": setting.help}
     if setting.kind is bool:

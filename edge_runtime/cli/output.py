@@ -1,20 +1,11 @@
-"""What commands print: one JSON document or lines for people, and the help page's end."""
+"""The output of commands: one JSON document, or lines for people."""
 
-import argparse
 import json
 import sys
 from typing import Any, Callable, Dict, Iterable, Optional, TextIO
 
 EXIT_CODES = "exit codes: 0 done, 2 your mistake, 3 figures not valid, 4 the device failed, 70 stopped, 130 interrupted"
 Document = Dict[str, Any]
-
-
-def help_page(example: str) -> Dict[str, Any]:
-    """The arguments of ``add_parser`` that end a help page with an example and the exit codes."""
-    return {
-        "epilog": "example:\n  {}\n\n{}".format(example, EXIT_CODES),
-        "formatter_class": argparse.RawDescriptionHelpFormatter,
-    }
 
 
 def print_document(

@@ -1,10 +1,10 @@
 """``edgeveil-edge run`` and ``inside``: from a source to sinks, as one process for files and as a service otherwise."""
 
 import argparse
+import contextlib
 import os
 import sys
-from types import TracebackType
-from typing import Any, Callable, Iterator, Optional, Type
+from typing import Any, Callable, Iterator, Optional
 
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli.options import add_bundle, add_command, add_json, add_setting
@@ -60,9 +60,8 @@ class _Renamed(argparse.Action):
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    given = vars(arguments)
-    flags = {name: given[config.field(name)] for name in config.SETTINGS}
-    # Where the flags give everything that is required, there is nothing to read.
+    flags = vars(arguments)
+    # Flags that give every required setting need no file.
     needed = any(not flags[name] for name in config.REQUIRED)
     settings = config.merged(flags, config.read(arguments.config) if arguments.config or needed else {})
     for sink in settings.sink:
@@ -84,11 +83,9 @@ def _inside(arguments: argparse.Namespace) -> int:
     from edgeveil.edge_runtime.camera_address import on_network
     from edgeveil.edge_runtime.inside import process
 
-    given = vars(arguments)
-    flags = {name: given.get(config.field(name)) for name in config.SETTINGS}
-    settings = config.merged(flags, dict({"sink": ["none"]}, **config.read(arguments.config)))
+    settings = config.merged(vars(arguments), dict({"sink": ["none"]}, **config.read(arguments.config)))
     if not settings.inside_at or on_network(settings.source):
-        raise BadInput("expected --inside-at DIR, where the outside is, and a source on this device")
+        raise BadInput("expected --inside-at DIR, the folder of the outside, and a source on this device")
     return process.run_alone(config.for_inside(settings), settings.inside_at)
 
 
@@ -102,20 +99,13 @@ def _file_to_file(settings: Settings) -> Document:
     from edgeveil.edge_runtime.sources import open_source
 
     hardening.no_core_dumps()
-    with Perturber.open(
-        settings.bundle,
-        trust=settings.trust,
-        backend=settings.backend,
-        artefact=settings.artefact,
-        threads=settings.threads,
-        device=settings.device,
-    ) as perturber:
-        manifest = perturber.manifest.document
-        with open_source(settings.source, manifest["input"], manifest["capture"]) as source:
-            sink = open_sinks(settings.sink, manifest["outputs"], manifest)
-            with _Progress(source.size) as progress:
-                report = _refusal_reporter(settings.strict)
-                capture = Capture(perturber.manifest) if perturber.manifest.capture else None
+    with Perturber.open(settings.bundle, trust=settings.trust, **config.choices(settings)) as perturber:
+        manifest = perturber.manifest
+        with open_source(settings.source, manifest.input, manifest.capture) as source:
+            sink = open_sinks(settings.sink, manifest.outputs, manifest)
+            with _progress(source.size) as progress:
+                report = batch.refusal_reporter(settings.strict, lambda text: sys.stderr.write(text + "\n"))
+                capture = Capture(manifest) if manifest.capture else None
                 summary = batch.run(source, perturber, sink, capture=capture, progress=progress, report=report)
         document = dict({"schema": 1}, **summary._asdict())
         document.update(perturber.info)
@@ -126,18 +116,7 @@ def _refuse_overwriting(source: str, sink: str) -> None:
     """A sink at the source's path would overwrite the raw samples it reads."""
     first, second = (text.partition(":")[2] for text in (source, sink))
     if first not in ("", "-") and os.path.realpath(first) == os.path.realpath(second):
-        raise BadInput("expected a sink in another place than the source; both are {}".format(first))
-
-
-def _refusal_reporter(strict: bool) -> Callable[[int, str], None]:
-    """A function that reports a refused line by its number; it never prints the line's text."""
-
-    def report(number: int, problem: str) -> None:
-        if strict:
-            raise BadInput("line {}: {}. Correct it, or leave out --strict.".format(number, problem))
-        sys.stderr.write("line {} refused: {}\n".format(number, problem))
-
-    return report
+        raise BadInput("expected a sink at another path than the source; both are {}".format(first))
 
 
 def _run_lines(document: Document) -> Iterator[str]:
@@ -148,27 +127,20 @@ def _run_lines(document: Document) -> Iterator[str]:
         yield "  dropped, {}: {}".format(reason, count)
 
 
-class _Progress(object):
-    """A line on stderr that counts frames, where stderr is a terminal; else nothing."""
+@contextlib.contextmanager
+def _progress(size: Optional[int]) -> Iterator[Callable[[int, int], None]]:
+    """A function that counts frames in a line on stderr, if stderr is a terminal; else one that does nothing."""
+    shown = 0
 
-    def __init__(self, size: Optional[int]) -> None:
-        self._size = size
-        self._shown = -1
+    def show(frames_in: int, frames_out: int) -> None:
+        nonlocal shown
+        if frames_in - shown >= 100:
+            shown = frames_in
+            of = " of {}".format(size) if size else ""
+            sys.stderr.write("\r{}{} frames in, {} out".format(frames_in, of, frames_out))
 
-    def __call__(self, frames_in: int, frames_out: int) -> None:
-        if self._shown < 0 or frames_in - self._shown < 100:
-            return
-        self._shown = frames_in
-        of = " of {}".format(self._size) if self._size else ""
-        sys.stderr.write("\r{}{} frames in, {} out".format(frames_in, of, frames_out))
-
-    def __enter__(self) -> "_Progress":
-        if sys.stderr.isatty():
-            self._shown = 0
-        return self
-
-    def __exit__(
-        self, _kind: Optional[Type[BaseException]], _error: Optional[BaseException], _trace: Optional[TracebackType]
-    ) -> None:
-        if self._shown > 0:
+    try:
+        yield show if sys.stderr.isatty() else lambda *_: None
+    finally:
+        if shown:
             sys.stderr.write("\n")

@@ -1,7 +1,7 @@
-"""JSON as RFC 8259 has it and no more, with limits: one text has one meaning, and none can exhaust the reader.
+"""Strict JSON (RFC 8259) with limits: a text has one meaning, and none can exhaust the parser.
 
-Python's own reader takes the last of two equal keys, NaN and Infinity, numbers that overflow to infinity, UTF-16, and
-any depth. Two readers of one signed text must not see two things in it, so all of these are refused.
+Python's own parser takes the last of two equal keys, NaN and Infinity, numbers that overflow to infinity, UTF-16, and
+any depth. Two parsers must not read one signed text differently, so all of these are refused.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Tuple
 MAX_DEPTH = 16
 MAX_DIGITS = 32  # of one number as it is written
 
-# A string, closed or not (so that no text makes this look twice at a byte), or a bracket.
+# A string, closed or not (so that each byte is looked at once), or a bracket.
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{}]', re.DOTALL)
 
 
@@ -26,7 +26,7 @@ class BadJson(ValueError):
 
 
 def loads(data: bytes) -> Any:
-    """What the bytes say. The caller bounds their number. Raises :class:`BadJson`."""
+    """The value of a JSON text, whose size the caller limits. Raises :class:`BadJson`."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -43,7 +43,7 @@ def loads(data: bytes) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """The one spelling of a value that this project writes: sorted keys, no spaces, ASCII."""
+    """The canonical spelling of a value: sorted keys, no spaces, ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 

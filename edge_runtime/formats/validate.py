@@ -1,12 +1,12 @@
-"""Small checks of one value each, which say where it stands, what was expected there and what came.
+"""Small checks of one value each, whose errors give its place, what was expected and what came.
 
-``at`` is the place, as in ``stages[1].model``. Types are exact: True is no number here, 1.0 no whole number. A value is
-shown cut short and in ASCII, so that no text of a bundle can play tricks on a terminal.
+``at`` is the place, as in ``stages[1].model``. Types are exact: True is no number here, 1.0 no whole number. Messages
+show a value cut short and in ASCII, so that no text of a bundle can send control characters to a terminal.
 """
 
 import math
 import re
-from typing import Any, Dict, Iterable, List, NoReturn
+from typing import Any, Callable, Dict, Iterable, List, NoReturn, Tuple, TypeVar
 
 from edgeveil.edge_runtime.errors import BundleRefused
 
@@ -16,9 +16,11 @@ MAX_IDENTIFIER = 80
 MAX_ELEMENTS = 2**26  # of one array; with float32 that is the size of the largest bundle
 MAX_RANK = 6
 
+Checked = TypeVar("Checked")
+
 
 def refuse(reason: str, at: str, problem: str) -> NoReturn:
-    """Raise ``BundleRefused`` for the place ``at``, with a word for programs and a sentence for people."""
+    """Raise ``BundleRefused`` for the place ``at``, with a word for programs and a sentence for readers."""
     message = "The manifest is not one to follow: {}: {}. Export and seal it again with this version of EdgeVeil."
     raise BundleRefused(reason, message.format(at, problem))
 
@@ -31,14 +33,14 @@ def show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _wrong_type(at: str, expected: str, value: Any) -> NoReturn:
-    refuse("wrong-type", at, "expected {}, got {}".format(expected, show(value)))
+def _check_type(value: Any, at: str, types: Tuple[type, ...], expected: str) -> None:
+    if type(value) not in types:
+        refuse("wrong-type", at, "expected {}, got {}".format(expected, show(value)))
 
 
 def record(value: Any, at: str, keys: Iterable[str]) -> Dict[str, Any]:
     """An object with exactly these keys."""
-    if type(value) is not dict:
-        _wrong_type(at, "an object", value)
+    _check_type(value, at, (dict,), "an object")
     wanted = set(keys)
     for key in sorted(value):
         if key not in wanted:
@@ -50,9 +52,8 @@ def record(value: Any, at: str, keys: Iterable[str]) -> Dict[str, Any]:
 
 
 def mapping(value: Any, at: str, low: int = 0, high: int = 64) -> Dict[str, Any]:
-    """An object whose keys are identifiers of the bundle's own."""
-    if type(value) is not dict:
-        _wrong_type(at, "an object", value)
+    """An object of ``low`` to ``high`` entries whose keys are identifiers."""
+    _check_type(value, at, (dict,), "an object")
     _count(value, at, low, high)
     for key in value:
         identifier(key, "{} (a key of it)".format(at))
@@ -60,11 +61,22 @@ def mapping(value: Any, at: str, low: int = 0, high: int = 64) -> Dict[str, Any]
 
 
 def sequence(value: Any, at: str, low: int = 0, high: int = 64) -> List[Any]:
-    """A list of so many entries, whatever they are."""
-    if type(value) is not list:
-        _wrong_type(at, "a list", value)
+    """A list of ``low`` to ``high`` entries of any kind."""
+    _check_type(value, at, (list,), "a list")
     _count(value, at, low, high)
     return value
+
+
+def each(value: Any, at: str, check: Callable[[Any, str], Checked], low: int = 0, high: int = 64) -> List[Checked]:
+    """What ``check(entry, place)`` returns for each entry of a list of ``low`` to ``high`` entries."""
+    entries = sequence(value, at, low, high)
+    return [check(entry, "{}[{}]".format(at, place)) for place, entry in enumerate(entries)]
+
+
+def fields(value: Any, at: str, **checks: Callable[[Any, str], Any]) -> Dict[str, Any]:
+    """An object with exactly these keys, each value as its ``check(value, place)`` returns it."""
+    record(value, at, checks)
+    return {key: check(value[key], "{}.{}".format(at, key)) for key, check in checks.items()}
 
 
 def _count(value: Any, at: str, low: int, high: int) -> None:
@@ -74,15 +86,13 @@ def _count(value: Any, at: str, low: int, high: int) -> None:
 
 def truth(value: Any, at: str) -> bool:
     """True or false."""
-    if type(value) is not bool:
-        _wrong_type(at, "true or false", value)
+    _check_type(value, at, (bool,), "true or false")
     return value
 
 
 def whole(value: Any, at: str, low: int = 0, high: int = 2**53) -> int:
     """A whole number from ``low`` to ``high``."""
-    if type(value) is not int:
-        _wrong_type(at, "a whole number", value)
+    _check_type(value, at, (int,), "a whole number")
     if not low <= value <= high:
         refuse("bad-value", at, "expected {} to {}, got {}".format(low, high, value))
     return value
@@ -90,26 +100,30 @@ def whole(value: Any, at: str, low: int = 0, high: int = 2**53) -> int:
 
 def real(value: Any, at: str, low: float = -1e30, high: float = 1e30) -> float:
     """A finite number from ``low`` to ``high``, whole or not."""
-    if type(value) not in (int, float):
-        _wrong_type(at, "a number", value)
+    _check_type(value, at, (int, float), "a number")
     if not (math.isfinite(value) and low <= value <= high):
         refuse("bad-value", at, "expected {:g} to {:g}, got {}".format(low, high, show(value)))
     return value
 
 
+def positive(value: Any, at: str, high: float = 1e30) -> float:
+    """A number above 0 and at most ``high``."""
+    if not 0 < real(value, at) <= high:
+        refuse("bad-value", at, "expected above 0 and at most {:g}, got {}".format(high, show(value)))
+    return value
+
+
 def text(value: Any, at: str, high: int = 200) -> str:
     """Printable text: no control characters, no direction marks, no halves of surrogate pairs."""
-    if type(value) is not str:
-        _wrong_type(at, "text", value)
+    _check_type(value, at, (str,), "text")
     if len(value) > high or not value.isprintable():
         refuse("bad-value", at, "expected at most {} printable characters, got {}".format(high, show(value)))
     return value
 
 
 def identifier(value: Any, at: str) -> str:
-    """A name that the bundle gives to something of its own."""
-    if type(value) is not str:
-        _wrong_type(at, "a name", value)
+    """A name that the bundle defines."""
+    _check_type(value, at, (str,), "a name")
     if len(value) > MAX_IDENTIFIER or not IDENTIFIER.fullmatch(value):
         expected = "at most {} of a-z 0-9 . _ -, the first a letter or digit".format(MAX_IDENTIFIER)
         refuse("bad-value", at, "expected {}, got {}".format(expected, show(value)))
@@ -118,8 +132,7 @@ def identifier(value: Any, at: str) -> str:
 
 def one_of(value: Any, at: str, options: Iterable[str]) -> str:
     """One of some words."""
-    if type(value) is not str:
-        _wrong_type(at, "text", value)
+    _check_type(value, at, (str,), "text")
     if value not in options:
         refuse("bad-value", at, "expected one of {}, got {}".format(", ".join(options), show(value)))
     return value
@@ -127,8 +140,7 @@ def one_of(value: Any, at: str, options: Iterable[str]) -> str:
 
 def sha256(value: Any, at: str) -> str:
     """A SHA-256 as 64 lower-case hexadecimal digits."""
-    if type(value) is not str:
-        _wrong_type(at, "a SHA-256 in hexadecimal", value)
+    _check_type(value, at, (str,), "a SHA-256 in hexadecimal")
     if not HEX_64.fullmatch(value):
         refuse("bad-value", at, "expected 64 lower-case hexadecimal digits, got {}".format(show(value)))
     return value
@@ -136,10 +148,9 @@ def sha256(value: Any, at: str) -> str:
 
 def shape(value: Any, at: str, low_rank: int = 1, high_rank: int = MAX_RANK) -> List[int]:
     """The shape of an array: positive whole numbers whose product is bounded."""
-    sequence(value, at, low_rank, high_rank)
     elements = 1
-    for place, size in enumerate(value):
-        elements *= whole(size, "{}[{}]".format(at, place), 1, MAX_ELEMENTS)
+    for size in each(value, at, lambda size, place: whole(size, place, 1, MAX_ELEMENTS), low_rank, high_rank):
+        elements *= size
     if elements > MAX_ELEMENTS:
         refuse("bad-value", at, "expected at most {} elements, got {}".format(MAX_ELEMENTS, elements))
     return value
@@ -148,7 +159,7 @@ def shape(value: Any, at: str, low_rank: int = 1, high_rank: int = MAX_RANK) -> 
 def bounds(owner: Dict[str, Any], at: str, features: int) -> None:
     """``low`` and ``high`` of a range: two numbers, or two lists with one number per feature; low below high.
 
-    Both null: no range, x goes through as it is.
+    Both null: no range, x passes unchanged.
     """
     low, high = owner["low"], owner["high"]
     if low is None and high is None:
@@ -157,9 +168,7 @@ def bounds(owner: Dict[str, Any], at: str, features: int) -> None:
         pairs = [(real(low, at + ".low"), real(high, at + ".high"))]
     else:
         for side, values in (("low", low), ("high", high)):
-            sequence(values, "{}.{}".format(at, side), features, features)
-            for place, number in enumerate(values):
-                real(number, "{}.{}[{}]".format(at, side, place))
+            each(values, "{}.{}".format(at, side), real, features, features)
         pairs = list(zip(low, high))
     for below, above in pairs:
         if not below < above:

@@ -1,8 +1,8 @@
-"""The inside: the one process that sees raw frames. Source, capture and perturber live here, and no network.
+"""The inside: the one process that sees raw frames. It has the source, capture and perturber, and no network.
 
-The outside starts it with a few pipes: no socket, no terminal, no standard input or output. What it sends are records
-of one size (``ipc.record``), counters (``ipc.counters``), and notes (``ipc.notes``): lines of JSON with a word, a
-sentence that holds no value of a frame, and what the bundle says of itself.
+The outside starts it with a few pipes: no socket, no terminal, no standard input or output. It sends records of one
+size (``ipc.record``), counters (``ipc.counters``), and notes (``ipc.notes``): lines of JSON with a word, a sentence
+that holds no value of a frame, and facts of the bundle.
 """
 
 import json
@@ -10,11 +10,11 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all
-from edgeveil.edge_runtime.config import Settings
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop, describe
+from edgeveil.edge_runtime.config import Settings, choices
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, PrivacyStop, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.notes import Notes
@@ -24,11 +24,12 @@ from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
 from edgeveil.edge_runtime.ipc.schedule import schedule
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.sandbox import hardening, isolation
 from edgeveil.edge_runtime.sandbox.account import Account
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog, put_off_alarm
 
-# Sources whose libraries need shared memory, which counts as files.
+# Sources whose libraries need shared memory, which the limit on files covers.
 _NEEDS_FILES = ("libcamera", "gst")
 
 Ends = NamedTuple(
@@ -44,7 +45,7 @@ Ends = NamedTuple(
 
 
 def main(argv: List[str]) -> int:
-    """``argv``: one JSON object: the descriptors of ``Ends``, that of the ``settings``, and the facts of this start.
+    """``argv`` is one JSON object: the descriptors of ``Ends`` and of the ``settings``, and facts of this start.
 
     ``network``: whether it stays in the system's network namespace; ``account``: the user to run as, or None;
     ``retry``: whether the source was open before, so that it may come back.
@@ -60,14 +61,14 @@ def main(argv: List[str]) -> int:
 
 
 def run_alone(settings: Settings, folder: str) -> int:
-    """Run an inside that a service manager started; ``folder`` is where it meets the outside.
+    """Run an inside that a service manager started; it meets the outside in ``folder``.
 
-    Returns the exit code; the outside reports what happened. Raises ``BadInput`` where there is no outside.
+    Returns the exit code; the outside reports the result. Raises ``BadInput`` if there is no outside.
     """
     found = open_for_inside(folder)
     bundle = open_file(settings.bundle)
     hardening.no_core_dumps()
-    # A manager keeps what is printed, in a journal or a log; from here on notes report everything.
+    # A manager would store the output in a journal or a log; from here on notes report everything.
     hardening.close_outputs()
     network = isolation.needs_network(settings.source, settings.device)
     return _run(settings, Ends(bundle=bundle, frames=None, **found), network=network)
@@ -105,26 +106,19 @@ class Inside(object):
         self._sets = 0
 
     def run(self, bundle: bytes, isolated: str, frames: Optional[int]) -> None:
-        """Open the bundle, tell what runs, then perturb. Raises what ends it early."""
+        """Open the bundle, report what runs, then perturb. Raises the error that ends it early."""
         from edgeveil.edge_runtime.capture.camera_aid import CameraAid
         from edgeveil.edge_runtime.capture.crops import Capture
         from edgeveil.edge_runtime.pipeline.perturber import Perturber
 
         settings = self._settings
         signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes: the outside says what to do
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes: the outside decides
         locked = hardening.lock_memory()
-        with Perturber.open(
-            bundle,
-            trust=settings.trust,
-            backend=settings.backend,
-            artefact=settings.artefact,
-            threads=settings.threads,
-            device=settings.device,
-        ) as perturber:
+        with Perturber.open(bundle, trust=settings.trust, **choices(settings)) as perturber:
             del bundle
             plan = schedule(perturber.manifest, settings.fps)
-            layout = Layout(perturber.manifest.document["outputs"])
+            layout = Layout(perturber.manifest.outputs)
             capture = Capture(perturber.manifest)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
             self._watchdog.beat("perturb")
@@ -132,7 +126,7 @@ class Inside(object):
             live = LiveLoop(
                 perturber,
                 plan,
-                open_source=lambda: self._open(perturber.manifest.document, frames),
+                open_source=lambda: self._open(perturber.manifest, frames),
                 capture=capture,
                 send=lambda made: self._send(layout, made, RELEASED),
                 counters=self._counters,
@@ -140,7 +134,6 @@ class Inside(object):
                 note=lambda word, text: self._notes.say("fault", word=word, message=text),
                 max_latency_s=settings.max_latency,
                 recheck_s=settings.recheck,
-                recheck=perturber.recheck,
                 frames=settings.frames,
                 camera_aid=CameraAid(perturber.manifest, self._counters).observe if settings.camera_aid else None,
             )
@@ -151,7 +144,7 @@ class Inside(object):
             self._send(layout, flat, FLAT)
             if settings.source.partition(":")[0] not in _NEEDS_FILES:
                 hardening.no_files()
-            source = self._open_first(perturber.manifest.document, frames)
+            source = self._open_first(perturber.manifest, frames)
             self._loop = live
             if self._stopping:
                 live.stop()
@@ -161,8 +154,8 @@ class Inside(object):
                 with source:
                     self._run_file(source, perturber, capture, layout)
 
-    def _open_first(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
-        """The source, or None where it was there before and may come back."""
+    def _open_first(self, manifest: Manifest, frames: Optional[int]) -> Any:
+        """The source, or None if it was open before and may come back."""
         try:
             source = self._open(manifest, frames)
         except DeviceFailed as error:
@@ -174,18 +167,18 @@ class Inside(object):
         self._notes.say("source", **facts)
         return source
 
-    def _open(self, manifest: Dict[str, Any], frames: Optional[int]) -> Any:
+    def _open(self, manifest: Manifest, frames: Optional[int]) -> Any:
         from edgeveil.edge_runtime.sources import open_source
 
         if frames is not None:
             from edgeveil.edge_runtime.manifest.sensor import expected
             from edgeveil.edge_runtime.sources.network.from_pipe import FetchedSource
 
-            return FetchedSource(frames, self._settings.source, expected(manifest["input"], manifest["capture"]))
+            return FetchedSource(frames, self._settings.source, expected(manifest.input, manifest.capture))
         return open_source(
             self._settings.source,
-            manifest["input"],
-            manifest["capture"],
+            manifest.input,
+            manifest.capture,
             realtime=self._settings.realtime,
             repeat=self._settings.repeat,
         )
@@ -196,13 +189,7 @@ class Inside(object):
         self._sets += 1
 
     def _run_file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
-        """A file keeps its numbers and has no ticks; all its frames go through, in order, as fast as they are taken."""
-
-        def refused(number: int, problem: str) -> None:
-            if self._settings.strict:
-                raise BadInput("line {}: {}. Correct it, or leave out --strict.".format(number, problem))
-            self._notes.say("fault", word="refused", message="line {} refused: {}".format(number, problem))
-
+        """Perturb all frames of a file, in order and without ticks; they keep their numbers."""
         summary = batch.perturb_all(
             source,
             perturber,
@@ -210,7 +197,9 @@ class Inside(object):
             capture=capture if perturber.manifest.capture else None,
             interrupted=lambda: self._stopping,
             progress=lambda *_: self._watchdog.beat("perturb"),
-            report=refused,
+            report=batch.refusal_reporter(
+                self._settings.strict, lambda text: self._notes.say("fault", word="refused", message=text)
+            ),
         )
         self._counters.add("frames-in", summary.frames_in)
         self._counters.add("sets-out", summary.frames_out)
@@ -218,7 +207,7 @@ class Inside(object):
             self._counters.add(DROP + reason, count)
 
     def _put_off(self, seconds: float) -> None:
-        # The outside looks too: a process that is stopped does not die of its alarm.
+        # The outside watches this too: a stopped process does not get its alarm.
         self._counters.set("beat-ms", int(time.monotonic() * 1e3))
         put_off_alarm(seconds)
 

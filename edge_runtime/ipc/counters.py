@@ -1,8 +1,7 @@
-"""Counters that outlive the process that counts: names and whole numbers in a page both processes have in memory.
+"""Counters that outlive the process that counts: names and integers in a page of shared memory.
 
-The inside adds, the outside reads. When the inside is killed in the middle of anything, what it had counted is still
-there, so that frames in can be held against frames out and drops exactly. A name is a short word, a value a whole
-number: nothing of a frame fits.
+The inside adds, the outside reads. When the inside is killed, its counts remain, so that frames in can be compared
+exactly with frames out and drops. A name is a short word, a value an integer: nothing of a frame fits.
 """
 
 import mmap
@@ -18,14 +17,14 @@ _ENTRY = _NAME_SIZE + 8
 _PAGE = 16384
 _VALUE = struct.Struct("<q")
 _NAME = re.compile(r"[a-z0-9:.-]{1,%d}" % _NAME_SIZE)
-LEVEL = "level:"  # levels of the camera aid, while it is switched on
-DROP = "drop:"  # a frame that went in and does not come out, by reason
+LEVEL = "level:"  # levels of the camera aid, while it is on
+DROP = "drop:"  # frames that were dropped, by reason
 
 
 class Counters(object):
-    """Whole numbers by name, in memory that may be shared. Threads of one process may add to the same one.
+    """Integers by name, in memory that may be shared. Several threads of one process may add to the same one.
 
-    ``handle`` is a file descriptor of a page from ``shared_page``; without one the numbers are this process's own.
+    ``handle`` is a file descriptor of a page from ``shared_page``; without one the memory is not shared.
     """
 
     def __init__(self, handle: Optional[int] = None) -> None:
@@ -34,28 +33,28 @@ class Counters(object):
         self._lock = threading.Lock()
 
     def add(self, name: str, count: int = 1) -> None:
-        """Count ``count`` more of ``name``."""
+        """Add ``count`` to ``name``."""
         with self._lock:
             offset = self._offset(name)
             _VALUE.pack_into(self._page, offset, _VALUE.unpack_from(self._page, offset)[0] + count)
 
     def set(self, name: str, value: int) -> None:
-        """Make ``value`` what ``name`` has."""
+        """Set ``name`` to ``value``."""
         with self._lock:
             _VALUE.pack_into(self._page, self._offset(name), value)
 
     def clear(self) -> None:
-        """Every name and number is gone."""
+        """Remove every name."""
         with self._lock:
             self._page[:] = bytes(_PAGE)
             self._offsets.clear()
 
     def get(self, name: str) -> int:
-        """What ``name`` has; 0 if it was never counted."""
+        """The count of ``name``; 0 if it was never counted."""
         return self.all().get(name, 0)
 
     def all(self) -> Dict[str, int]:
-        """Every name and its number."""
+        """Every name and its count."""
         found = {}
         for offset in range(0, _PAGE - _ENTRY, _ENTRY):
             name = bytes(self._page[offset : offset + _NAME_SIZE]).rstrip(b"\0").decode("ascii", "replace")
@@ -84,14 +83,14 @@ class Counters(object):
 
 
 def shared_page() -> int:
-    """A file descriptor of a page of zeros without a name, for ``Counters`` in two processes."""
+    """A file descriptor of an unnamed page of zeros, for ``Counters`` in two processes."""
     with tempfile.TemporaryFile() as file:
         file.truncate(_PAGE)
         return os.dup(file.fileno())
 
 
 def page_at(path: str) -> int:
-    """As ``shared_page``, in a file that both processes may write to; made if needed."""
+    """As ``shared_page``, in a file at ``path``, which is created if needed."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o660)
     if os.fstat(handle).st_size < _PAGE:
         os.ftruncate(handle, _PAGE)
@@ -99,5 +98,5 @@ def page_at(path: str) -> int:
 
 
 def drops(counts: Dict[str, int]) -> Dict[str, int]:
-    """The drops among ``counts``, by reason, those that happened."""
+    """The drops among ``counts`` that are not 0, by reason."""
     return {name[len(DROP) :]: n for name, n in sorted(counts.items()) if name.startswith(DROP) and n}

@@ -1,4 +1,4 @@
-"""Notes: events that the inside tells the outside, one line of JSON each."""
+"""Notes: events from the inside to the outside, one line of JSON each."""
 
 import json
 import os
@@ -8,17 +8,17 @@ MOST_NOTE = 4000  # characters of one note; lines this short are written to a pi
 
 
 class Notes(object):
-    """Lines of JSON to the outside; one that is not read is discarded."""
+    """Writes notes to a pipe; a note that does not fit is discarded."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
         os.set_blocking(handle, False)
 
     def say(self, event: str, **facts: Any) -> None:
-        """One line: ``event``, a word, and its facts."""
+        """Write one note."""
         line = json.dumps(dict(facts, event=event), sort_keys=True)
         if len(line) > MOST_NOTE:
-            line = json.dumps({"event": event, "code": facts.get("code"), "message": "(too long to tell)"})
+            line = json.dumps({"event": event, "code": facts.get("code"), "message": "(too long)"})
         try:
             os.write(self._handle, line.encode("ascii") + b"\n")
         except (BlockingIOError, BrokenPipeError):
@@ -29,7 +29,7 @@ Event = NamedTuple("Event", [("name", str), ("facts", Dict[str, Any])])
 
 
 def parse_notes(text: bytes) -> Tuple[List[Event], bytes]:
-    """The notes in ``text``, and what is left of it: the beginning of one more. What is no note is passed over."""
+    """The notes in ``text``, and the rest: the start of one more. Malformed lines are skipped."""
     *lines, rest = text.split(b"\n")
     events = [event for event in map(_event, lines) if event is not None]
     return events, rest[-MOST_NOTE:]

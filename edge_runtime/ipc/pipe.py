@@ -1,4 +1,4 @@
-"""The pipe that records leave by: it holds a set of pictures, and a slow reader does not look like a hang."""
+"""The pipe for records: it holds a set of pictures, and a slow reader does not look like a hang."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ _BYTES = 1 << 20
 
 
 def widen(handle: int) -> None:
-    """Make a pipe hold a few sets of pictures, where the system gives one, so that no reader has to be waited for."""
+    """Enlarge a pipe to hold a few sets of pictures, if the system allows it, so that its writer need not wait."""
     try:
         fcntl.fcntl(handle, _F_SETPIPE_SZ, _BYTES)
     except OSError:
@@ -20,7 +20,7 @@ def widen(handle: int) -> None:
 
 
 class Pipe(object):
-    """A pipe whose writer tells the watchdog that it lives (``beat``) while it waits for a slow reader."""
+    """A pipe whose writer calls ``beat``, for the watchdog, while it waits for a slow reader."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -28,7 +28,7 @@ class Pipe(object):
         os.set_blocking(handle, False)
 
     def write(self, data: bytes) -> None:
-        """All of ``data``; raises ``BrokenPipeError`` where the reader has gone."""
+        """Write all of ``data``; raises ``BrokenPipeError`` if the reader has closed the pipe."""
         write_all(self._handle, data, wait=self._wait)
 
     def _wait(self, handle: int) -> None:

@@ -1,20 +1,21 @@
-"""What crosses from the inside to the outside: perturbed frames as records of one size, and nothing else.
+"""What the inside sends to the outside: perturbed frames as records of one size, and nothing else.
 
 A record is a head and the outputs' bytes one after the other, in the manifest's order. Little-endian head: magic
-``EVR1``; state (1 byte: 0 released, 1 flat), slot (2 bytes); the number of the set it belongs to, or of the frame of a
-file (8 bytes, signed); CRC-32 of the outputs (4 bytes). All of a bundle's records have the same length, so that
-the length says nothing, and a reader always knows where the next one begins.
+``EVR1``; state (1 byte: 0 released, 1 flat), slot (2 bytes); the number of its set, or of the frame of a file (8 bytes,
+signed); CRC-32 of the outputs (4 bytes). All records of a bundle have the same length, so that the length reveals
+nothing and a reader always knows where the next one begins.
 """
 
 import os
 import struct
 import zlib
-from typing import Any, Iterator, List, NamedTuple
+from typing import Iterator, List, NamedTuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Output
 
 RELEASED, FLAT = 0, 1
 _HEAD = struct.Struct("<4sBxHqI")
@@ -25,31 +26,31 @@ Record = NamedTuple("Record", [("number", int), ("slot", int), ("state", int), (
 
 
 class RecordBroken(DeviceFailed):
-    """What came through the pipe is no record: nothing after it can be trusted either."""
+    """The pipe held something else than a record: nothing after it can be trusted either."""
 
 
 class Layout(object):
-    """Where each output of a manifest lies in a record. ``size`` is the length of every record in bytes."""
+    """The place of each output of a manifest in a record. ``size`` is the length of every record in bytes."""
 
-    def __init__(self, outputs: List[Any]) -> None:
+    def __init__(self, outputs: List[Output]) -> None:
         self.columns = []
         offset = _HEAD.size
         for output in outputs:
-            dtype, shape = np.dtype(output["dtype"]), tuple(output["shape"])
+            dtype, shape = np.dtype(output.dtype), output.shape
             size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-            self.columns.append((output["name"], dtype, shape, offset, size))
+            self.columns.append((output.name, dtype, shape, offset, size))
             offset += size
         self.size = offset
 
     def pack(self, frame: PerturbedFrame, number: int, slot: int = 0, state: int = RELEASED) -> bytes:
         """One record of ``frame``. Raises ``PrivacyStop`` for anything but a ``PerturbedFrame`` of this layout."""
         if type(frame) is not PerturbedFrame:
-            raise PrivacyStop("a record is made of a perturbed frame alone; got a {}".format(type(frame).__name__))
+            raise PrivacyStop("expected a PerturbedFrame to make a record; got a {}".format(type(frame).__name__))
         parts = []
         for name, dtype, shape, _, _ in self.columns:
             value = frame.outputs[name]
             if value.dtype != dtype or value.shape != shape:
-                raise PrivacyStop("a frame is not what its manifest says; nothing more leaves")
+                raise PrivacyStop("a frame differs from its manifest; no more frames are emitted")
             parts.append(value.tobytes())
         body = b"".join(parts)
         return _HEAD.pack(_MAGIC, state, slot, number, zlib.crc32(body)) + body
@@ -58,7 +59,7 @@ class Layout(object):
         """The record of ``size`` bytes; raises ``RecordBroken``."""
         magic, state, slot, number, checksum = _HEAD.unpack_from(data)
         if magic != _MAGIC or state not in (RELEASED, FLAT) or zlib.crc32(data[_HEAD.size :]) != checksum:
-            raise RecordBroken("what came from the inside is no record; the link is closed and opened again")
+            raise RecordBroken("the inside sent something else than a record; the link is closed and opened again")
         outputs = {
             name: np.frombuffer(data, dtype, count=size // dtype.itemsize, offset=offset).reshape(shape)
             for name, dtype, shape, offset, size in self.columns
@@ -67,7 +68,7 @@ class Layout(object):
 
 
 class RecordReader(object):
-    """Records from a file descriptor that does not block. ``ended`` once the writer has closed it."""
+    """Reads records without blocking. ``ended`` is true once the writer has closed the pipe."""
 
     def __init__(self, handle: int, layout: Layout) -> None:
         self._handle, self._layout, self._left = handle, layout, b""
@@ -75,7 +76,7 @@ class RecordReader(object):
         os.set_blocking(handle, False)
 
     def records(self, most: int = 64) -> Iterator[Record]:
-        """The records that are there now, up to about ``most`` of them; raises ``RecordBroken``."""
+        """The records that have come, up to about ``most``; raises ``RecordBroken``."""
         size = self._layout.size
         while most > 0 and not self.ended:
             try:

@@ -1,4 +1,4 @@
-"""When something leaves and how much: fixed by the signed manifest, made stricter at most, never by what was seen."""
+"""The emission schedule: fixed by the signed manifest. Settings may make it stricter; frames never change it."""
 
 from typing import NamedTuple, Optional
 
@@ -12,18 +12,17 @@ Schedule = NamedTuple(
     "Schedule",
     [
         ("tick_s", float),  # seconds from one tick to the next
-        ("slots", int),  # records that leave at each tick, whatever is seen
-        ("on_fault", str),  # what they hold where there is nothing new: "previous" release or "flat" frame
+        ("slots", int),  # records emitted at each tick, whatever the camera sees
+        ("on_fault", str),  # what they hold without a new set: the "previous" one or the "flat" one
         ("degraded_after_s", float),  # the period at whose end a lasting fault is announced
     ],
 )
 
 
 def schedule(manifest: Manifest, fps: Optional[float] = None) -> Schedule:
-    """The schedule of a manifest; ``fps`` (ticks a second) may make it slower than was signed, never faster.
+    """The schedule of a manifest; ``fps`` (ticks a second) may make it slower than signed, never faster.
 
-    A manifest without ``capture`` signs no schedule: then it is one record at each of ``fps`` ticks a second.
-    Raises ``BadInput``.
+    A manifest without ``capture`` signs no schedule: it gets one record a tick. Raises ``BadInput``.
     """
     if fps is not None and not 0 < fps <= 1000:
         raise BadInput("expected --fps above 0 and up to 1000; got {:g}".format(fps))
@@ -33,7 +32,8 @@ def schedule(manifest: Manifest, fps: Optional[float] = None) -> Schedule:
     signed = float(capture.tick_hz)
     if fps is not None and fps > signed:
         raise BadInput(
-            "expected --fps {:g} at most: the bundle's schedule is signed, and only a slower one may be asked for; "
-            "got {:g}".format(signed, fps)
+            "expected --fps {:g} at most, the signed schedule of the bundle; got {:g}. Choose a slower one".format(
+                signed, fps
+            )
         )
     return Schedule(1.0 / (fps or signed), capture.slots, capture.on_fault, float(capture.degraded_after_s))

@@ -1,4 +1,4 @@
-"""Source to perturber to sink, counting what went in, what came out and why the rest did not."""
+"""Source to perturber to sink, counting the frames in, the frames out and the drops by reason."""
 
 import collections
 import signal
@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, NamedTuple
 
-from edgeveil.edge_runtime.errors import FrameDropped, PrivacyStop
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
 
 Summary = NamedTuple(
@@ -33,13 +33,13 @@ def perturb_all(
     report: Callable[[int, str], None] = lambda *_: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Summary:
-    """Perturb every frame of ``source`` and hand it to ``emit``, until the source ends or ``interrupted()`` says so.
+    """Perturb every frame of ``source`` and pass it to ``emit``, until the source ends or ``interrupted()`` is true.
 
-    This is all that sees raw frames, and ``emit`` all that leaves it. A frame that cannot be read or perturbed is
-    counted and left out. ``capture`` makes the pipeline's frames of the source's (``capture.Capture``), None where they
-    are the same: a frame is out where any of its crops is, and ``nobody`` where it has none. Of a source that comes in
-    blocks, ``report`` is called with the number of what is refused and what is wrong with it, and ``flush`` after each
-    block. What ``source``, ``perturber`` or ``emit`` raise else ends the loop: ``PrivacyStop``, ``DeviceFailed``.
+    A frame that cannot be read or perturbed is counted and dropped. ``capture`` makes the pipeline's frames of the
+    source's (``capture.Capture``); None if they are the same. A frame counts as out if any of its crops is, and as
+    dropped for ``nobody`` if it has none. For a source in blocks, ``report`` is called with the number of each refused
+    frame and its problem, and ``flush`` after each block. Other errors of ``source``, ``perturber`` or ``emit`` end the
+    loop: ``PrivacyStop``, ``DeviceFailed``.
     """
     start, out = clock(), 0
     dropped: Dict[str, int] = collections.Counter()
@@ -50,7 +50,7 @@ def perturb_all(
         report(number, problem)
 
     def one(frame: RawFrame) -> None:
-        """One frame of the sensor, which may hold several of the pipeline's, or none."""
+        """Perturb one sensor frame, which may give several frames for the pipeline, or none."""
         nonlocal out
         made, reason = 0, "nobody"
         for slot, crop in capture.frames(frame) if capture else [(0, frame)]:
@@ -103,11 +103,22 @@ def perturb_all(
     return Summary(out + sum(dropped.values()), out, dict(sorted(dropped.items())), clock() - start, stopped)
 
 
-def run(source: Any, perturber: Any, sink: Any, **options: Any) -> Summary:
-    """``perturb_all`` into a sink that is closed whatever happens, so that nothing perturbed is lost.
+def refusal_reporter(strict: bool, say: Callable[[str], Any]) -> Callable[[int, str], None]:
+    """A ``report`` for ``perturb_all``: a refused line ends a strict run, or ``say`` gets its number, not its text."""
 
-    A first Ctrl-C (or SIGTERM) lets the frame in hand finish and ends the loop; a second one breaks it off, and what
-    the sink has is still kept. After a ``PrivacyStop`` the sink forgets instead: what it holds may be raw.
+    def report(number: int, problem: str) -> None:
+        if strict:
+            raise BadInput("line {}: {}. Correct it, or leave out --strict.".format(number, problem))
+        say("line {} refused: {}".format(number, problem))
+
+    return report
+
+
+def run(source: Any, perturber: Any, sink: Any, **options: Any) -> Summary:
+    """``perturb_all`` into a sink that is always closed, so that no perturbed frame is lost.
+
+    A first Ctrl-C (or SIGTERM) finishes the current frame and ends the loop; a second one breaks it off, and the sink
+    still keeps what it has. After a ``PrivacyStop`` the sink discards it instead: it may be raw.
     """
     with _Interrupt() as interrupt:
         try:
@@ -128,7 +139,7 @@ def run(source: Any, perturber: Any, sink: Any, **options: Any) -> Summary:
 
 
 class _Interrupt(object):
-    """SIGINT and SIGTERM set a mark the first time, and do what they always do the second time."""
+    """SIGINT and SIGTERM set a mark the first time, and have their usual effect the second time."""
 
     def __init__(self) -> None:
         self._came = False
@@ -138,7 +149,7 @@ class _Interrupt(object):
         return self._came
 
     def hold_off(self) -> None:
-        """From now on they do nothing at all: the sink must be able to finish."""
+        """Ignore both from now on: the sink must be able to finish."""
         for number in self._old:
             signal.signal(number, signal.SIG_IGN)
 
@@ -147,7 +158,7 @@ class _Interrupt(object):
         signal.signal(number, self._old[number])
 
     def __enter__(self) -> "_Interrupt":
-        # Only the main thread may set handlers; elsewhere whoever owns the process deals with signals.
+        # Only the main thread may set handlers; in other threads the caller's program handles signals.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._old[number] = signal.signal(number, self._mark)

@@ -1,6 +1,5 @@
-"""Hand-offs between threads: a slot where the newest item wins, and one that loses nothing."""
+"""Hand-offs between threads: a slot that keeps the newest item, and one that loses nothing."""
 
-import collections
 import threading
 from typing import Any
 
@@ -9,27 +8,27 @@ class LatestSlot(object):
     """A slot for one item. ``put`` never waits; it returns the item that it replaced."""
 
     def __init__(self) -> None:
-        self._held: Any = collections.deque(maxlen=1)
+        self._item: Any = None
         self._came = threading.Condition()
         self._over = False
 
     def put(self, item: Any) -> Any:
-        """Store ``item``; returns the item that nobody took, or None."""
+        """Store ``item``; returns the item that was still there, or None."""
         with self._came:
-            old = self._held.pop() if self._held else None
-            self._held.append(item)
+            old, self._item = self._item, item
             self._came.notify()
         return old
 
     def take(self, timeout_s: float) -> Any:
-        """Take the item; None where none came in time, or after ``end``."""
+        """Take the item; None if none came in time, or after ``end``."""
         with self._came:
-            if not self._held and not self._over:
+            if self._item is None and not self._over:
                 self._came.wait(timeout_s)
-            return self._held.pop() if self._held else None
+            item, self._item = self._item, None
+            return item
 
     def end(self) -> None:
-        """No more items will come: wake who waits."""
+        """Wake the waiting thread: no more items will come."""
         with self._came:
             self._over = True
             self._came.notify()
@@ -45,7 +44,7 @@ class Handoff(object):
         self._item: Any = None
 
     def put(self, item: Any, timeout_s: float) -> bool:
-        """Store ``item``; False where the slot was not free in time."""
+        """Store ``item``; False if the slot was not free in time."""
         if not self._free.acquire(timeout=timeout_s):
             return False
         self._item = item

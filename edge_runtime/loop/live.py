@@ -1,10 +1,10 @@
 """The loop of a live source, in three threads: one captures, one runs the model, one sends.
 
-Between the first two is a slot for one frame where the newest wins: a frame that was not taken when the next one comes
-is dropped and counted. So the camera never waits and no queue grows. Preprocessing (cropping, scaling) runs in the
-capturing thread and postprocessing in the sending one, so that the frame rate comes near the slower of camera and model
-(inference releases the GIL). This runs inside; it sends sets, one ``PerturbedFrame`` for each slot, and the outside
-decides when they leave (``outside.emission``).
+Between the first two is a slot for the newest frame: a frame that is still there when the next one comes is dropped and
+counted. So the camera never waits and no queue grows. Preprocessing (cropping, scaling) runs in the capturing thread
+and postprocessing in the sending one, so that the frame rate comes near the slower of camera and model (inference
+releases the GIL). This runs inside; it sends sets, one ``PerturbedFrame`` for each slot, and the outside decides when
+to emit them (``outside.emission``).
 """
 
 import collections
@@ -48,10 +48,10 @@ class _FrameSet(object):
 class LiveLoop(object):
     """Turns a source that may fail into sets of perturbed frames. ``run`` until the source ends or ``stop``.
 
-    ``open_source`` opens it, after a fault again; ``capture`` makes slots and crops of its frames; ``send`` takes
-    one ``PerturbedFrame`` a slot in a list. ``note`` receives faults: a word and a sentence. ``recheck`` is called
-    every ``recheck_s`` between two frames and raises where the golden vectors fail; ``camera_aid`` receives raw
-    samples while a person aims the camera (``capture.camera_aid``).
+    ``open_source`` opens it, and again after a fault; ``capture`` makes slots and crops of its frames; ``send`` takes
+    a list with one ``PerturbedFrame`` a slot. ``note`` receives faults: a word and a sentence. The perturber's
+    ``recheck`` runs every ``recheck_s`` between two frames; ``camera_aid`` receives raw samples while a person aims
+    the camera (``capture.camera_aid``).
     """
 
     def __init__(
@@ -67,7 +67,6 @@ class LiveLoop(object):
         note: Callable[[str, str], None],
         max_latency_s: float,
         recheck_s: float,
-        recheck: Callable[[], None],
         frames: Optional[int] = None,
         camera_aid: Optional[Callable[[np.ndarray], None]] = None,
         clock: Callable[[], float] = time.monotonic,
@@ -76,22 +75,22 @@ class LiveLoop(object):
         self._perturber, self._schedule = perturber, schedule
         self._open_source, self._capture, self._send = open_source, capture, send
         self._counters, self._watchdog, self._note = counters, watchdog, note
-        self._max_latency_s, self._recheck_s, self._recheck, self._frames = max_latency_s, recheck_s, recheck, frames
+        self._max_latency_s, self._recheck_s, self._frames = max_latency_s, recheck_s, frames
         self._clock = clock
         self._latest = LatestSlot()
         self._stopping = threading.Event()
-        self._ended = threading.Event()  # the capturing thread gives no more
+        self._ended = threading.Event()  # no more frames come from the capturing thread
         self._failed: Optional[Exception] = None
-        self._made = Handoff()  # the set that leaves while the next is made
+        self._made = Handoff()  # the set that is sent while the next is computed
         spec = perturber.manifest.input
         low = np.broadcast_to(np.asarray(0 if spec.low is None else spec.low), spec.shape)
         self._blank = np.array(low, np.dtype(spec.dtype))
         self._last: List[Optional[PerturbedFrame]] = []
         self._broken_off = False
-        self._ended_tracks: Any = collections.deque()  # (when the frame came that showed it, track)
+        self._ended_tracks: Any = collections.deque()  # (when the frame came that ended it, track)
 
     def flat(self) -> List[PerturbedFrame]:
-        """The set of an empty scene, sent at ticks without a newer one. Raises ``DeviceFailed``."""
+        """The set of an empty scene, emitted at ticks without a newer one. Raises ``DeviceFailed``."""
         try:
             made = [self._perturber.perturb(self._blank_frame()) for _ in range(self._schedule.slots)]
             self._last = list(made)
@@ -107,11 +106,11 @@ class LiveLoop(object):
     def run(self, source: Any) -> None:
         """Perturb the frames of ``source``, opening it again after a fault; returns at its end or after ``stop``.
 
-        Raises ``PrivacyStop``, ``BrokenPipeError``, or a ``SourceFailed`` that opening again cannot cure.
+        Raises ``PrivacyStop``, ``BrokenPipeError``, or a ``SourceFailed`` that reopening cannot cure.
         """
         capture = threading.Thread(target=self._capture_frames, args=(source,), name="capture", daemon=True)
         send = threading.Thread(target=self._send_sets, name="send", daemon=True)
-        self._watchdog.beat("capture", self._patience_s())
+        self._beat()
         capture.start()
         send.start()
         try:
@@ -128,9 +127,9 @@ class LiveLoop(object):
         if self._failed is not None:
             raise self._failed
 
-    def _patience_s(self) -> float:
-        """A source may take several ticks for a frame (a scan for access points takes seconds)."""
-        return 3 * self._schedule.tick_s
+    def _beat(self) -> None:
+        """The heartbeat of the capturing thread: a source may need several ticks (a scan for access points does)."""
+        self._watchdog.beat("capture", 3 * self._schedule.tick_s)
 
     # capturing
 
@@ -138,16 +137,22 @@ class LiveLoop(object):
         backoff = Backoff(most_s=REOPEN_MOST_S)
         try:
             while not self._stopping.is_set():
-                if source is None:
-                    source = self._open()
-                if source is not None:
-                    before = self._counters.get("frames-in")
+                before = self._counters.get("frames-in")
+                try:
+                    if source is None:
+                        source = self._open()
                     if self._drain(source):
                         return
-                    _close(source)
-                    source = None
-                    if self._counters.get("frames-in") > before:
-                        backoff.reset()
+                except DeviceFailed as error:
+                    if not _can_reopen(error):
+                        raise
+                    word = type(error).__name__.lower()
+                    self._counters.add("fault:" + word)
+                    self._note(word, str(error))
+                _close(source)
+                source = None
+                if self._counters.get("frames-in") > before:
+                    backoff.reset()
                 self._pause(backoff.next_s())
         except Exception as error:
             self._failed = error
@@ -158,22 +163,16 @@ class LiveLoop(object):
             self._latest.end()
 
     def _open(self) -> Any:
-        self._watchdog.beat("capture", self._patience_s())
-        try:
-            source = self._open_source()
-            self._counters.add("source-opened")
-            self._broken_off = True
-            return source
-        except DeviceFailed as error:
-            if not _can_reopen(error):
-                raise
-            self._fault(error)
-            return None
+        self._beat()
+        source = self._open_source()
+        self._counters.add("source-opened")
+        self._broken_off = True
+        return source
 
     def _drain(self, source: Any) -> bool:
-        """Preprocess every frame; True at the end of the source, False where it failed and may be opened again."""
+        """Preprocess every frame; True at the end of the source, False after an unexpected error of its driver."""
         while not self._stopping.is_set():
-            self._watchdog.beat("capture", self._patience_s())
+            self._beat()
             if self._frames is not None and self._counters.get("frames-in") >= self._frames:
                 return True
             try:
@@ -182,17 +181,12 @@ class LiveLoop(object):
                 self._counters.add("frames-in")
                 self._counters.add(DROP + drop.reason)
                 continue
-            except DeviceFailed as error:
-                if not _can_reopen(error):
-                    raise
-                self._fault(error)
-                return False
             except EdgeVeilError:
                 raise
             except Exception as error:
-                # A driver's own error may quote what it was reading.
+                # A driver's own error may quote the frame.
                 self._counters.add("fault:error")
-                self._note("error", "the source failed: {}; it is opened again".format(describe(error)))
+                self._note("error", "the source failed: {}; it is reopened".format(describe(error)))
                 return False
             if frame is None:
                 return True
@@ -204,7 +198,7 @@ class LiveLoop(object):
         return True
 
     def _preprocess(self, frame: RawFrame) -> Optional[_FrameSet]:
-        """Crop and preprocess; None where the frame was dropped. Empty slots cost the same work as occupied ones."""
+        """Crop and preprocess; None for a dropped frame. Empty slots cost the same work as occupied ones."""
         came_s = self._clock()
         if self._broken_off:
             # People seen before the fault are gone.
@@ -222,32 +216,27 @@ class LiveLoop(object):
             one.in_flight.append(self._perturber.preprocess(crops.get(slot) or self._blank_frame()))
         return one
 
-    def _fault(self, error: DeviceFailed) -> None:
-        word = type(error).__name__.lower()
-        self._counters.add("fault:" + word)
-        self._note(word, str(error))
-
     def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds
         while not self._stopping.is_set() and self._clock() < until:
-            self._watchdog.beat("capture", self._patience_s())
+            self._beat()
             self._stopping.wait(min(_WAIT_S, max(until - self._clock(), 0.0)))
 
     # perturbing
 
     def _infer_sets(self) -> None:
-        # A set is handed off just before inference of the next one, which releases the GIL for the sending thread; or
-        # at once where there is no next one yet.
+        # A set is handed off just before inference of the next one, which releases the GIL for the sending thread, or
+        # at once if there is no next one yet.
         done: Optional[_FrameSet] = None
         tokens, since = 1.0, self._clock()
         checked = since
         while not self._stopping.is_set():
             self._watchdog.beat("perturb")
             now = self._clock()
-            # A token bucket: no more sets than ticks, with one spare for a camera that is not quite regular.
+            # A token bucket: no more sets than ticks, with one spare for a slightly irregular camera.
             tokens, since = min(tokens + (now - since) / self._schedule.tick_s, 2.0), now
             if now - checked >= self._recheck_s:
-                self._recheck()
+                self._perturber.recheck()
                 self._counters.add("rechecks")
                 checked = self._clock()
             if tokens < 1:
@@ -279,7 +268,7 @@ class LiveLoop(object):
         one.busy_us = int((self._clock() - started) * 1e6)
 
     def _hand_off(self, one: Optional[_FrameSet]) -> None:
-        """Pass a set to the sending thread, which may wait for a slow reader, or has ended where there is none."""
+        """Pass a set to the sending thread, which may wait for a slow reader, or has ended without one."""
         while one is not None and not self._made.put(one, _WAIT_S) and self._failed is None:
             self._watchdog.beat("perturb")
 
@@ -313,7 +302,7 @@ class LiveLoop(object):
             came = came or one.occupied[slot]
             if one.occupied[slot] or self._schedule.on_fault == "flat":
                 made[slot] = perturbed
-        # A frame without people is sent; one in which every crop failed is not.
+        # A frame without people is sent; a frame in which every crop failed is not.
         reason = "" if came or not any(one.occupied) else reason
         if not reason and self._clock() - one.came_s > self._max_latency_s:
             reason = "late"
@@ -337,7 +326,7 @@ class LiveLoop(object):
 
 
 def _can_reopen(error: DeviceFailed) -> bool:
-    """Whether opening the source again may help: a missing library stays missing."""
+    """Whether reopening the source may help: a missing library stays missing."""
     return isinstance(error, SourceFailed) and not isinstance(error, Unsupported)
 
 
@@ -345,5 +334,5 @@ def _close(source: Any) -> None:
     if source is not None:
         try:
             source.close()
-        except Exception:  # noqa: S110 - it is gone already; its text may hold what it read
+        except Exception:  # noqa: S110 - it has failed already; the error may quote a frame
             pass

@@ -1,9 +1,20 @@
-"""The manifest's ``capture``: null where a source's frames are the pipeline's input, else how they become it."""
+"""The manifest's ``capture``: how a source's frames become the pipeline's input, null where they are the input."""
 
 import re
 from typing import Any, Dict
 
-from edgeveil.edge_runtime.formats.validate import one_of, real, record, refuse, sequence, shape, show, text, whole
+from edgeveil.edge_runtime.formats.validate import (
+    each,
+    one_of,
+    positive,
+    real,
+    record,
+    refuse,
+    shape,
+    show,
+    text,
+    whole,
+)
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "float32")
 MEASURES = ("value", "depth", "height", "seen")
@@ -27,10 +38,8 @@ def check_capture(capture: Any, source: Dict[str, Any]) -> None:
     frame = record(capture["frame"], "capture.frame", ("shape", "dtype", "unit_mm"))
     size = shape(frame["shape"], "capture.frame.shape", 1 if vector else 2, 1 if vector else 3)
     one_of(frame["dtype"], "capture.frame.dtype", DTYPES)
-    if frame["unit_mm"] is not None and not 0 < real(frame["unit_mm"], "capture.frame.unit_mm") <= 1000:
-        refuse(
-            "bad-value", "capture.frame.unit_mm", "expected above 0 and at most 1000, got {}".format(frame["unit_mm"])
-        )
+    if frame["unit_mm"] is not None:
+        positive(frame["unit_mm"], "capture.frame.unit_mm", 1000)
     _check_measure(capture, frame, source)
     if vector:
         _check_vector(capture, size, source)
@@ -39,8 +48,7 @@ def check_capture(capture: Any, source: Dict[str, Any]) -> None:
     whole(capture["slots"], "capture.slots", 1, MAX_SLOTS)
     if capture["crop"] is None and capture["slots"] != 1:
         refuse("bad-value", "capture.slots", "expected 1 without crops, got {}".format(capture["slots"]))
-    if not 0.01 <= real(capture["tick_hz"], "capture.tick_hz") <= 1000:
-        refuse("bad-value", "capture.tick_hz", "expected 0.01 to 1000, got {}".format(capture["tick_hz"]))
+    real(capture["tick_hz"], "capture.tick_hz", 0.01, 1000)
     one_of(capture["on_fault"], "capture.on_fault", ("previous", "flat"))
     whole(capture["degraded_after_s"], "capture.degraded_after_s", 1, 86400)
 
@@ -53,7 +61,11 @@ def _check_measure(capture: Dict[str, Any], frame: Dict[str, Any], source: Dict[
     if low is not None and not real(low, "capture.low") < real(high, "capture.high"):
         refuse("bad-value", "capture.low", "expected low below high, got {} and {}".format(show(low), show(high)))
     if low is None and (measure != "value" or frame["dtype"] != source["dtype"]):
-        refuse("bad-value", "capture.low", "only values of the input's own type can do without low and high")
+        refuse(
+            "bad-value",
+            "capture.low",
+            "expected two numbers: only values of the input's own type may go without",
+        )
     if low is not None and measure != "seen" and type(source["low"]) not in (float, int):
         refuse("bad-value", "capture.low", "expected null for an input whose range is not two numbers")
     if measure in ("depth", "height") and (frame["dtype"] != "uint16" or frame["unit_mm"] is None):
@@ -70,13 +82,15 @@ def _check_vector(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) ->
         refuse("bad-value", "capture.measure", "a vector has no depth")
     if capture["access_points"] is None:
         return
-    names = sequence(capture["access_points"], "capture.access_points", size[0], size[0])
-    for place, name in enumerate(names):
-        at = "capture.access_points[{}]".format(place)
-        if not _ADDRESS.fullmatch(text(name, at)):
-            refuse("bad-value", at, "expected an address as 00:11:22:aa:bb:cc, got {}".format(show(name)))
+    names = each(capture["access_points"], "capture.access_points", _check_address, size[0], size[0])
     if len(set(names)) != len(names):
-        refuse("redefined-value", "capture.access_points", "an access point is named twice")
+        refuse("redefined-value", "capture.access_points", "an access point is listed twice")
+
+
+def _check_address(name: Any, at: str) -> str:
+    if not _ADDRESS.fullmatch(text(name, at)):
+        refuse("bad-value", at, "expected an address as 00:11:22:aa:bb:cc, got {}".format(show(name)))
+    return str(name)
 
 
 def _check_image(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> None:
@@ -88,10 +102,10 @@ def _check_image(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> 
     if channels != wanted and not gray:
         refuse("bad-value", "capture.frame.shape", "expected {} channels, got {}".format(wanted, channels))
     if capture["measure"] == "seen":
-        refuse("bad-value", "capture.measure", "only access points are seen or not")
+        refuse("bad-value", "capture.measure", "only a vector of access points can measure 'seen'")
     resize = one_of(capture["resize"], "capture.resize", ("nearest", "area"))
     if resize == "area" and capture["measure"] != "value":
-        refuse("bad-value", "capture.resize", "a mean over pixels without a reading is no depth: expected nearest")
+        refuse("bad-value", "capture.resize", "expected nearest: a mean over pixels without a value is no depth")
     crop = capture["crop"]
     if crop is None:
         if capture["measure"] == "height":
@@ -106,8 +120,7 @@ def _check_image(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> 
     if window[0] > size[0] or window[1] > size[1]:
         refuse("bad-value", "capture.crop.size", "expected at most the frame's {}, got {}".format(size[:2], window))
     for key, most in (("focal_px", 10000), ("least_height_mm", 3000), ("apart_mm", 3000)):
-        if not 0 < real(crop[key], "capture.crop." + key) <= most:
-            refuse("bad-value", "capture.crop." + key, "expected above 0 and at most {}".format(most))
+        positive(crop[key], "capture.crop." + key, most)
     whole(crop["least_pixels"], "capture.crop.least_pixels", 1)
     whole(crop["step_px"], "capture.crop.step_px", 1, 4096)
     whole(crop["gone_frames"], "capture.crop.gone_frames", 0, 10000)

@@ -1,8 +1,8 @@
-"""Artefacts that a vendor's compiler made of another one: what a manifest must say of them.
+"""Artefacts that a vendor's compiler made from another one: what a manifest must say about them.
 
-``compiled`` of an artefact ``tflite-int8-edgetpu`` says ``for`` which device it was compiled, ``from`` which variant of
-the same model, whose file had which ``sha256``, and ``by`` what. No interpreter here can run such a file: it is judged
-on its device by the golden outputs of the variant it was made from, at that one's tolerance and no looser.
+``compiled`` of an artefact ``tflite-int8-edgetpu`` has the device it was compiled ``for``, the variant of the same
+model it was made ``from``, the ``sha256`` of that variant's file, and the compiler (``by``). No interpreter here can
+run such a file. Its device tests it against the golden outputs of the variant it was made from, at the same tolerance.
 """
 
 from typing import Any, Dict
@@ -15,26 +15,26 @@ _TENSOR = ("name", "shape", "dtype", "scale", "zero_point")
 
 
 def check_compiled(artefacts: Dict[str, Any], at: str) -> None:
-    """Raise ``BundleRefused`` unless every compiled variant of a model, checked else, is of one that is there."""
+    """Raise ``BundleRefused`` unless every compiled variant of a model matches the variant it was made from."""
     for variant, artefact in artefacts.items():
         place = "{}.{}.{}".format(at, variant, KEY)
         ending = variant.rpartition("-")[2]
         if KEY not in artefact:
             if ending in FOR:
-                refuse("missing-key", place, "a variant of that name must say what it was compiled from")
+                refuse("missing-key", place, "a variant with this name must say what it was compiled from")
             continue
         facts = record(artefact[KEY], place, ("for", "from", "sha256", "by"))
         device = one_of(facts["for"], place + ".for", sorted(FOR))
         if (artefact["format"], artefact["precision"]) != FOR[device]:
-            refuse("artefact-mismatch", place + ".for", "{} takes {}-{} alone".format(device, *FOR[device]))
+            refuse("artefact-mismatch", place + ".for", "{} runs only {}-{}".format(device, *FOR[device]))
         source = identifier(facts["from"], place + ".from")
         if variant != "{}-{}".format(source, device):
-            refuse("artefact-mismatch", place, "a variant of that name should be {}-{}".format(show(source), device))
+            refuse("artefact-mismatch", place, "expected the name {}-{}".format(show(source), device))
         text(facts["by"], place + ".by")
         if KEY in artefacts.get(source, {KEY: None}):
-            refuse("unknown-artefact", place + ".from", "no model has such a variant to compile")
+            refuse("unknown-artefact", place + ".from", "the model has no such variant to compile")
         if sha256(facts["sha256"], place + ".sha256") != artefacts[source]["sha256"]:
-            refuse("artefact-hash", place + ".sha256", "it was compiled from another file than {}".format(source))
+            refuse("artefact-hash", place + ".sha256", "it was compiled from another file of {}".format(source))
         if artefact["tolerance"] != artefacts[source]["tolerance"]:
             refuse("artefact-mismatch", place, "its tolerance must be that of {}".format(source))
         for end in ("inputs", "outputs"):

@@ -1,8 +1,8 @@
-"""Does what the stages say fit together, and is what leaves them perturbed?
+"""Checks that the stages fit together, and that every output is perturbed.
 
-The stages are walked once, in order. Every value that flows has a *kind*, and the kinds are where privacy is checked
-before any model runs: nothing ``raw`` or merely rescaled (``unit``) may leave or reach an output stage, and neither may
-``noise`` or ``steps``, with which a reader could undo what they did.
+The stages are checked once, in order. Every value has a *kind*, and the kinds enforce privacy before any model runs:
+nothing ``raw`` or merely rescaled (``unit``) may leave or reach an output stage, and neither may ``noise`` or
+``steps``, with which a receiver could undo the perturbation.
 
 ==========  =====================================================  ================================
 kind        is made by                                             may go to
@@ -19,17 +19,18 @@ frame       output                                                 may leave as 
 code        quantise                                               may leave as code
 ==========  =====================================================  ================================
 
-Where the manifest holds a stream, what leaves must be *held* besides: made by a hold stage, or of what is and of noise.
+Where the manifest holds a stream, every output must also be *held*: made by a hold stage or from held values and
+noise.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from edgeveil.edge_runtime.formats.validate import (
     bounds,
     identifier,
     mapping,
     one_of,
-    real,
+    positive,
     record,
     refuse,
     sequence,
@@ -43,17 +44,13 @@ MAX_STAGES = 64
 LARGEST_SCALE = 2**40  # as edgeveil.edge_runtime.pipeline.random_draws has it
 MOST_LEVELS = 2**20  # float32 holds every place on such a grid
 
-_STAGES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
-    "preprocess": ("", ()),
-    "artefact": ("", ()),
+_PLAIN = ("preprocess", "artefact", "add", "output", "quantise")
+_CHOICES = {
     "draw": ("distribution", ("uniform", "channel", "laplace")),
     "table": ("op", ("argmax", "argmax_within")),
     "hold": ("op", ("majority", "keep")),
     "synthesis": ("op", ("row",)),
-    "add": ("", ()),
-    "output": ("", ()),
-    "quantise": ("", ()),
-}  # and the key that picks one of several kinds of it
+}  # stages of several kinds, and the key that picks one
 
 _KEYS = {
     "preprocess": ("stage", "input", "output", "low", "high"),
@@ -65,18 +62,26 @@ _KEYS = {
     "argmax_within": ("stage", "op", "input", "group", "groups", "output"),
     "majority": ("stage", "op", "input", "groups", "output"),
     "keep": ("stage", "op", "input", "by", "output"),
-    "synthesis": ("stage", "op", "input", "table", "output"),
+    "row": ("stage", "op", "input", "table", "output"),
     "add": ("stage", "input", "noise", "levels", "output"),
     "output": ("stage", "input", "output", "low", "high", "dtype"),
     "quantise": ("stage", "input", "output", "scale", "dtype"),
 }  # what each stage must have, and nothing else
 
-# A value on its way: its kind as above, and its shape for one frame and dtype where they are known without a model.
-Value = NamedTuple("Value", [("kind", str), ("shape", Optional[List[int]]), ("dtype", Optional[str])])
+
+class Value(NamedTuple):
+    """Its kind as above, and its shape for one frame and its dtype where they are known without a model."""
+
+    kind: str
+    shape: Optional[List[int]]
+    dtype: Optional[str]
+
+
+_INDEX = Value("index", [], "int64")
 
 
 class Dataflow(object):
-    """The values that are defined so far. ``walk`` goes through the stages, ``check_outputs`` looks at what leaves."""
+    """The values that are defined so far. ``walk`` checks the stages, then ``check_outputs`` the outputs."""
 
     def __init__(self, manifest: Dict[str, Any]) -> None:
         source = manifest["input"]
@@ -87,7 +92,7 @@ class Dataflow(object):
         self._models = manifest["models"]
         self._tables = manifest["tables"]
         self._values = {source["name"]: Value("raw", source["shape"], source["dtype"])}
-        self.draws: List[str] = []  # what must be recorded beside the golden input
+        self.draws: List[str] = []  # what must be recorded with the golden input
         self.used_models: Set[str] = set()
         self.used_tables: Set[str] = set()
 
@@ -97,35 +102,38 @@ class Dataflow(object):
             at = "stages[{}]".format(number)
             variant = self._variant(stage, at)
             record(stage, at, _KEYS[variant])
-            getattr(self, "_" + variant)(stage, at)
+            value = getattr(self, "_" + variant)(stage, at)
             if variant == "artefact":
                 reads, writes = list(stage["inputs"].values()), list(stage["outputs"].values())
             else:
+                self._make(stage["output"], at + ".output", value)
                 reads, writes = [stage[key] for key in ("input", "group", "noise") if key in stage], [stage["output"]]
-            # What is made of held values and of fresh noise alone tells no more than they do.
-            if all(name in self._held for name in reads):
+            if stage["stage"] == "draw":
+                self.draws.append(stage["output"])
+            # What is made from held values and fresh noise alone tells no more than they do.
+            if stage["stage"] == "hold" or all(name in self._held for name in reads):
                 self._held.update(writes)
         if self._hold in ("track", "period") and not any(stage["stage"] == "hold" for stage in stages):
-            refuse("stream-mismatch", "stream", "it is to be held, and no stage holds anything")
+            refuse("stream-mismatch", "stream", "no stage holds anything")
 
     @staticmethod
     def _variant(stage: Any, at: str) -> str:
-        """Which row of ``_KEYS`` a stage must look like: its name, a draw's distribution or a table's op."""
+        """The row of ``_KEYS`` for a stage: its name, or what its distribution or op is."""
         if type(stage) is not dict:
             refuse("wrong-type", at, "expected an object, got {}".format(show(stage)))
         if "stage" not in stage:
             refuse("missing-key", at, "the key 'stage' is missing")
         kind = stage["stage"]
-        if type(kind) is not str or kind not in _STAGES:
+        if type(kind) is not str or kind not in _PLAIN + tuple(_CHOICES):
             refuse("unsupported-stage", at, "the stage {} is not known to this runtime".format(show(kind)))
-        key, options = _STAGES[kind]
-        if not key:
+        if kind in _PLAIN:
             return kind
+        key, options = _CHOICES[kind]
         if key not in stage:
             refuse("missing-key", at, "the key '{}' is missing".format(key))
         if type(stage[key]) is not str or stage[key] not in options:
             refuse("unsupported-stage", at, "the {} {} is not known to this runtime".format(key, show(stage[key])))
-        return stage[key] if kind in ("draw", "table", "hold") else kind
+        return stage[key]
 
     def _take(self, name: Any, at: str, kinds: str) -> Value:
         identifier(name, at)
@@ -143,13 +151,13 @@ class Dataflow(object):
             refuse("redefined-value", at, "'{}' is made twice".format(name))
         self._values[name] = value
 
-    def _table_of(self, stage: Dict[str, Any], at: str, rank: int, dtype: str) -> Dict[str, Any]:
-        name = identifier(stage["table"], at + ".table")
+    def _table_of(self, name: Any, at: str, dtype: str) -> Dict[str, Any]:
+        identifier(name, at)
         if name not in self._tables:
-            refuse("unknown-table", at + ".table", "there is no table '{}'".format(name))
+            refuse("unknown-table", at, "there is no table '{}'".format(name))
         table = self._tables[name]
-        if len(table["shape"]) < rank or table["dtype"] != dtype:
-            refuse("wrong-value", at + ".table", "expected {} of {} or more dimensions".format(dtype, rank))
+        if len(table["shape"]) < 2 or table["dtype"] != dtype:
+            refuse("wrong-value", at, "expected {} of 2 or more dimensions".format(dtype))
         self.used_tables.add(name)
         return table
 
@@ -159,10 +167,10 @@ class Dataflow(object):
             if stage[key] != self._input[key]:
                 refuse("range-mismatch", "{}.{}".format(at, key), "it is not the '{}' of the input".format(key))
 
-    def _preprocess(self, stage: Dict[str, Any], at: str) -> None:
+    def _preprocess(self, stage: Dict[str, Any], at: str) -> Value:
         value = self._take(stage["input"], at + ".input", "raw")
         self._check_range(stage, at)
-        self._make(stage["output"], at + ".output", Value("unit", value.shape, "float32"))
+        return Value("unit", value.shape, "float32")
 
     def _artefact(self, stage: Dict[str, Any], at: str) -> None:
         model = identifier(stage["model"], at + ".model")
@@ -183,19 +191,17 @@ class Dataflow(object):
                     problem = "its tensors are not those of '{}' of the model '{}'".format(variant, model)
                     refuse("tensor-mismatch", "{}.{}".format(at, end), problem)
 
-    def _uniform(self, stage: Dict[str, Any], at: str) -> None:
+    def _uniform(self, stage: Dict[str, Any], at: str) -> Value:
         shape(stage["shape"], at + ".shape")
-        self._make(stage["output"], at + ".output", Value("noise", stage["shape"], "float32"))
-        self.draws.append(stage["output"])
+        return Value("noise", stage["shape"], "float32")
 
-    def _laplace(self, stage: Dict[str, Any], at: str) -> None:
+    def _laplace(self, stage: Dict[str, Any], at: str) -> Value:
         shape(stage["shape"], at + ".shape")
         for key in ("numerator", "denominator"):
             whole(stage[key], "{}.{}".format(at, key), 1, LARGEST_SCALE)
-        self._make(stage["output"], at + ".output", Value("steps", stage["shape"], "int64"))
-        self.draws.append(stage["output"])
+        return Value("steps", stage["shape"], "int64")
 
-    def _add(self, stage: Dict[str, Any], at: str) -> None:
+    def _add(self, stage: Dict[str, Any], at: str) -> Value:
         value = self._take(stage["input"], at + ".input", "unit")
         noise = self._take(stage["noise"], at + ".noise", "steps")
         if noise.shape != value.shape:
@@ -203,21 +209,20 @@ class Dataflow(object):
         if self._input["low"] is None:
             refuse("wrong-value", at, "an input without a range has no grid to add noise on")
         whole(stage["levels"], at + ".levels", 1, MOST_LEVELS)
-        self._make(stage["output"], at + ".output", Value("noisy", value.shape, "float32"))
+        return Value("noisy", value.shape, "float32")
 
-    def _channel(self, stage: Dict[str, Any], at: str) -> None:
+    def _channel(self, stage: Dict[str, Any], at: str) -> Value:
         self._take(stage["input"], at + ".input", "index")
-        table = self._table_of(stage, at, 2, "uint32")
+        table = self._table_of(stage["table"], at + ".table", "uint32")
         if len(table["shape"]) != 2:
             refuse("wrong-value", at + ".table", "expected two dimensions, got {}".format(len(table["shape"])))
-        self._make(stage["output"], at + ".output", Value("index", [], "int64"))
-        self.draws.append(stage["output"])
+        return _INDEX
 
-    def _argmax(self, stage: Dict[str, Any], at: str) -> None:
+    def _argmax(self, stage: Dict[str, Any], at: str) -> Value:
         self._take(stage["input"], at + ".input", "unit model row noisy")
-        self._make(stage["output"], at + ".output", Value("index", [], "int64"))
+        return _INDEX
 
-    def _argmax_within(self, stage: Dict[str, Any], at: str) -> None:
+    def _argmax_within(self, stage: Dict[str, Any], at: str) -> Value:
         value = self._take(stage["input"], at + ".input", "unit model row noisy")
         self._take(stage["group"], at + ".group", "index")
         groups = whole(stage["groups"], at + ".groups", 1, 2**16)
@@ -226,49 +231,46 @@ class Dataflow(object):
             count *= size
         if count % groups:
             refuse("wrong-value", at + ".groups", "{} values do not make {} equal groups".format(count, groups))
-        self._make(stage["output"], at + ".output", Value("index", [], "int64"))
+        return _INDEX
 
-    def _majority(self, stage: Dict[str, Any], at: str) -> None:
+    def _majority(self, stage: Dict[str, Any], at: str) -> Value:
         if self._hold != "track":
-            refuse("stream-mismatch", at, "a majority is of a track, and the stream is not held by track")
+            refuse("stream-mismatch", at, "a majority needs a stream that is held by track")
         self._take(stage["input"], at + ".input", "index")
         whole(stage["groups"], at + ".groups", 1, 2**16)
-        self._make(stage["output"], at + ".output", Value("index", [], "int64"))
-        self._held.add(stage["output"])
+        return _INDEX
 
-    def _keep(self, stage: Dict[str, Any], at: str) -> None:
+    def _keep(self, stage: Dict[str, Any], at: str) -> Value:
         if self._hold not in ("track", "period"):
-            refuse("stream-mismatch", at, "nothing can be kept: the stream is held neither by track nor by period")
+            refuse("stream-mismatch", at, "expected a stream that is held by track or by period")
         self._take(stage["input"], at + ".input", "index")
         self._take(stage["by"], at + ".by", "index")
         if self._hold == "period":
             self._held.add(stage["by"])  # a period keeps one value for each class; the class is that of the frame
         elif stage["by"] not in self._held:
             refuse("unheld", at + ".by", "'{}' changes with every frame, and with it what is kept".format(stage["by"]))
-        self._make(stage["output"], at + ".output", Value("index", [], "int64"))
-        self._held.add(stage["output"])
+        return _INDEX
 
-    def _synthesis(self, stage: Dict[str, Any], at: str) -> None:
+    def _row(self, stage: Dict[str, Any], at: str) -> Value:
         self._take(stage["input"], at + ".input", "index")
-        table = self._table_of(stage, at, 2, "float32")
-        self._make(stage["output"], at + ".output", Value("row", table["shape"][1:], "float32"))
+        table = self._table_of(stage["table"], at + ".table", "float32")
+        return Value("row", table["shape"][1:], "float32")
 
-    def _output(self, stage: Dict[str, Any], at: str) -> None:
+    def _output(self, stage: Dict[str, Any], at: str) -> Value:
         value = self._take(stage["input"], at + ".input", "model row noisy")
         self._check_range(stage, at)
         dtype = one_of(stage["dtype"], at + ".dtype", DTYPES)
         if dtype != self._input["dtype"]:
-            refuse("output-mismatch", at + ".dtype", "a frame leaves as it came, as {}".format(self._input["dtype"]))
+            refuse("output-mismatch", at + ".dtype", "expected the dtype of the input, {}".format(self._input["dtype"]))
         if value.shape not in (None, self._input["shape"]):
             refuse("output-mismatch", at + ".input", "its shape {} is not that of the input".format(value.shape))
-        self._make(stage["output"], at + ".output", Value("frame", self._input["shape"], dtype))
+        return Value("frame", self._input["shape"], dtype)
 
-    def _quantise(self, stage: Dict[str, Any], at: str) -> None:
+    def _quantise(self, stage: Dict[str, Any], at: str) -> Value:
         value = self._take(stage["input"], at + ".input", "model")
-        if real(stage["scale"], at + ".scale", 0) == 0:
-            refuse("bad-value", at + ".scale", "expected more than 0")
+        positive(stage["scale"], at + ".scale")
         dtype = one_of(stage["dtype"], at + ".dtype", ("int8", "int16"))
-        self._make(stage["output"], at + ".output", Value("code", value.shape, dtype))
+        return Value("code", value.shape, dtype)
 
     def check_outputs(self, outputs: Any) -> List[str]:
         """The names of the outputs, in order; the first is the main one."""
@@ -299,6 +301,6 @@ class Dataflow(object):
 
     def _decoder(self, output: Dict[str, Any], value: Value, at: str) -> None:
         """A receiver has x~ = [code, 1] times this table: a row for each place of the code, and one for the 1."""
-        table = self._table_of({"table": output["decoder"]}, at, 2, "float32")
+        table = self._table_of(output["decoder"], at + ".decoder", "float32")
         if value.kind != "code" or len(output["shape"]) != 1 or table["shape"][:-1] != [output["shape"][0] + 1]:
             refuse("output-mismatch", at + ".decoder", "it decodes a quantised code (r,) by a table (r + 1, features)")

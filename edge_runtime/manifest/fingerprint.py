@@ -1,8 +1,8 @@
-"""One hash of all that decides what a pipeline lets out, so that an audit cannot speak of another one.
+"""One hash of all that determines a pipeline's output, so that an audit of another pipeline does not match.
 
-The hash of a model alone says little: the same encoder with another table of donors, another channel or one stage more
-lets out other things. So everything goes in that x' depends on: the input, every stage and output, the rules of
-streams and of capturing, every table, and of one variant every model's file and how its tensors are read.
+The hash of a model alone is not enough: the same encoder with another table of donors, another channel or one more
+stage gives other outputs. So the hash covers all that x' depends on: the input, every stage and output, the rules for
+streams and capture, every table, and in one variant every model's file and its tensors.
 """
 
 import hashlib

@@ -1,23 +1,22 @@
-"""A manifest as typed records. ``edgeveil.edge_runtime.manifest.schema.check_manifest`` makes them of checked JSON.
+"""A manifest as typed records, which ``edgeveil.edge_runtime.manifest.schema.check_manifest`` makes of checked JSON.
 
-The runtime reads these. The workstation builds and reads the JSON itself: ``Manifest.document`` is that dictionary.
+The runtime reads the records. The workstation builds and reads the JSON: ``Manifest.document``.
 """
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 Bound = Any  # a number, a list with one for each feature, or None: no range
-Stage = Mapping[str, Any]  # every kind of stage has keys of its own, which ``manifest.dataflow`` checks
 
 
 class PerturberFacts(NamedTuple):
     """What the perturber is for. ``identity_allowed``: it may leave a sample unchanged."""
 
-    kind: str
-    identity_allowed: bool
-    substituted: bool
-    target: str
-    sensitive: str
-    target_classes: List[str]
+    kind: str = ""
+    identity_allowed: bool = False
+    substituted: bool = False
+    target: str = ""
+    sensitive: str = ""
+    target_classes: Sequence[str] = ()
 
 
 class Input(NamedTuple):
@@ -31,6 +30,35 @@ class Input(NamedTuple):
     high: Bound
 
 
+class Stage(NamedTuple):
+    """One step of the pipeline. A kind of ``stage`` has some of these fields, and the others are empty.
+
+    ``edgeveil.edge_runtime.manifest.dataflow`` checks which. ``inputs`` and ``outputs``: tensor of the model to value.
+    """
+
+    stage: str
+    input: str = ""
+    output: str = ""
+    model: str = ""
+    inputs: Mapping[str, str] = {}
+    outputs: Mapping[str, str] = {}
+    low: Bound = None
+    high: Bound = None
+    distribution: str = ""
+    shape: Tuple[int, ...] = ()
+    numerator: int = 0
+    denominator: int = 0
+    op: str = ""
+    table: str = ""
+    group: str = ""
+    groups: int = 0
+    by: str = ""
+    noise: str = ""
+    levels: int = 0
+    dtype: str = ""
+    scale: float = 0.0
+
+
 class Output(NamedTuple):
     """What leaves under ``name``: a ``frame``, ``label`` or ``code`` of this shape, from the value ``tensor``."""
 
@@ -39,7 +67,7 @@ class Output(NamedTuple):
     tensor: str
     shape: Tuple[int, ...]
     dtype: str
-    decoder: Optional[str]  # the table by which a receiver decodes a code
+    decoder: Optional[str] = None  # the table by which a receiver decodes a code
 
 
 class Artefact(NamedTuple):
@@ -72,25 +100,31 @@ class Table(NamedTuple):
 class Golden(NamedTuple):
     """Members with the golden input, its recorded draws by stage output, and outputs by variant and name."""
 
-    input: str
-    draws: Dict[str, str]
-    outputs: Dict[str, Dict[str, str]]
+    input: str = ""
+    draws: Mapping[str, str] = {}
+    outputs: Mapping[str, Mapping[str, str]] = {}
 
 
 class Privacy(NamedTuple):
-    """The audit's members, None without an audit; what it speaks of, by variant; the hash of each pipeline."""
+    """The members with the audit, its privacy card and the card's page, None without an audit.
 
-    file: Optional[str]
-    speaks_of: Dict[str, Dict[str, str]]
-    pipeline: Dict[str, str]
+    ``speaks_of`` has the audited variants, and ``pipeline`` the hash of each one's pipeline.
+    """
+
+    file: Optional[str] = None
+    card: Optional[str] = None
+    page: Optional[str] = None
+    speaks_of: Mapping[str, Mapping[str, str]] = {}
+    pipeline: Mapping[str, str] = {}
 
 
 class Stream(NamedTuple):
     """How the frames of a stream are held together: by ``track``, ``period`` or ``frame``."""
 
     hold: str
-    votes: Optional[int]
-    period_s: Optional[float]
+    votes: Optional[int] = None
+    period_s: Optional[int] = None
+    acknowledged: Optional[str] = None
 
 
 class SensorFrame(NamedTuple):
@@ -139,7 +173,7 @@ class Member(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """All that a manifest says. ``members`` is empty before sealing; ``document`` is the JSON it was made of."""
+    """A whole manifest. ``members`` is empty before sealing; ``document`` is the JSON it was made of."""
 
     name: str
     created: str
@@ -164,35 +198,28 @@ class Manifest(NamedTuple):
 def parse(document: Mapping[str, Any]) -> Manifest:
     """The records of a manifest's JSON, which is not checked here.
 
-    In training only a part of it exists (``input``, ``stages``, ``outputs``, ``stream``): missing sections come out
-    empty. Raises ``KeyError`` for a section that lacks a key.
+    In training only ``input``, ``stages``, ``outputs`` and ``stream`` exist; missing sections come out empty. Raises
+    ``KeyError`` or ``TypeError`` for a section with other keys than its record.
     """
-    perturber, golden, privacy = (document.get(name, {}) for name in ("perturber", "golden", "privacy"))
+    stream = document.get("stream")
     return Manifest(
         name=document.get("name", ""),
         created=document.get("created", ""),
         development=document.get("development", False),
         security_version=document.get("security_version", 0),
         audience=document.get("audience", ""),
-        perturber=PerturberFacts(
-            perturber.get("kind", ""),
-            perturber.get("identity_allowed", False),
-            perturber.get("substituted", False),
-            perturber.get("target", ""),
-            perturber.get("sensitive", ""),
-            perturber.get("target_classes", []),
-        ),
+        perturber=PerturberFacts(**document.get("perturber", {})),
         input=parse_input(document["input"]),
         capture=parse_capture(document.get("capture")),
-        stream=_stream(document.get("stream")),
-        stages=list(document.get("stages", [])),
-        outputs=[_output(entry) for entry in document.get("outputs", [])],
+        stream=None if stream is None else Stream(**stream),
+        stages=[parse_stage(entry) for entry in document.get("stages", [])],
+        outputs=[parse_output(entry) for entry in document.get("outputs", [])],
         models={name: _model(entry) for name, entry in document.get("models", {}).items()},
         preference=document.get("preference", []),
         tables={name: parse_table(entry) for name, entry in document.get("tables", {}).items()},
-        golden=Golden(golden.get("input", ""), golden.get("draws", {}), golden.get("outputs", {})),
-        privacy=Privacy(privacy.get("file"), privacy.get("speaks_of", {}), privacy.get("pipeline", {})),
-        members=[Member(one["name"], one["size"], one["sha256"]) for one in document.get("members", [])],
+        golden=Golden(**document.get("golden", {})),
+        privacy=Privacy(**document.get("privacy", {})),
+        members=[Member(**entry) for entry in document.get("members", [])],
         document=dict(document),
     )
 
@@ -205,7 +232,7 @@ def parse_input(entry: Mapping[str, Any]) -> Input:
 
 def parse_table(entry: Mapping[str, Any]) -> Table:
     """The record of one entry of ``tables``."""
-    return Table(entry["file"], tuple(entry["shape"]), entry["dtype"])
+    return Table(**dict(entry, shape=tuple(entry["shape"])))
 
 
 def parse_capture(entry: Optional[Mapping[str, Any]]) -> Optional[CaptureRules]:
@@ -213,20 +240,19 @@ def parse_capture(entry: Optional[Mapping[str, Any]]) -> Optional[CaptureRules]:
     if entry is None:
         return None
     frame, crop = entry["frame"], entry["crop"]
-    cut = None
-    if crop is not None:
-        cut = Crop(**dict(crop, size=tuple(crop["size"])))
-    sensor = SensorFrame(tuple(frame["shape"]), frame["dtype"], frame["unit_mm"])
+    sensor = SensorFrame(**dict(frame, shape=tuple(frame["shape"])))
+    cut = None if crop is None else Crop(**dict(crop, size=tuple(crop["size"])))
     return CaptureRules(**dict(entry, frame=sensor, crop=cut))
 
 
-def _stream(entry: Optional[Mapping[str, Any]]) -> Optional[Stream]:
-    return None if entry is None else Stream(entry["hold"], entry.get("votes"), entry.get("period_s"))
+def parse_stage(entry: Mapping[str, Any]) -> Stage:
+    """The record of one entry of ``stages``."""
+    return Stage(**dict(entry, shape=tuple(entry.get("shape", ()))))
 
 
-def _output(entry: Mapping[str, Any]) -> Output:
-    shape = tuple(entry["shape"])
-    return Output(entry["name"], entry.get("kind", ""), entry["tensor"], shape, entry["dtype"], entry.get("decoder"))
+def parse_output(entry: Mapping[str, Any]) -> Output:
+    """The record of one entry of ``outputs``."""
+    return Output(**dict(entry, shape=tuple(entry["shape"])))
 
 
 def _model(entry: Mapping[str, Any]) -> Model:

@@ -1,4 +1,4 @@
-"""Names of members: what may stand in a bundle and in its manifest, and how much of it."""
+"""Names and limits of the members of a bundle."""
 
 import re
 from typing import NoReturn
@@ -7,18 +7,13 @@ from edgeveil.edge_runtime.errors import BundleRefused
 
 MAX_BUNDLE_BYTES = 256 * 2**20  # far below the 4 GiB where ZIP64 begins
 
-
 MAX_MEMBERS = 1024
-
-
 MAX_NAME = 120
-
-
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(?:/[a-z0-9][a-z0-9._-]*)*")
 
 
 def checked_name(raw: bytes) -> str:
-    """The name of a member as text, if it is one: short, lower case, ASCII, and below the folder it is unpacked in."""
+    """The name of a member as text. Raises ``BundleRefused`` unless it is short, lower-case ASCII without ``..``."""
     shown = ascii(raw[:MAX_NAME].decode("latin-1"))
     if len(raw) > MAX_NAME:
         _refuse("bad-name", "a member's name is longer than {} characters: {}...".format(MAX_NAME, shown))

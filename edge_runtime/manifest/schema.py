@@ -1,9 +1,8 @@
-"""What a manifest of schema 1 must be, key by key; ``docs/reference/bundle-format.md`` says the same for people.
+"""Checks a manifest of schema 1, key by key; ``docs/reference/bundle-format.md`` describes it.
 
-Everything that the runtime later relies on is checked here, once, before a model byte is looked at: keys, types and
-limits of every section (``checks``), the stages and what leaves them (``manifest_flow``), and that whatever is spoken
-of in one place exists in another. Unknown keys are refused at every level, for a key that is passed over is a promise
-that is not kept.
+Everything that the runtime later relies on is checked here, once, before a model byte is read: keys, types and limits
+of every section (``formats.validate``), the stages and outputs (``manifest.dataflow``), and that every name that one
+section uses exists in another. Unknown keys are refused at every level: a key that is ignored is a promise not kept.
 """
 
 import re
@@ -11,9 +10,12 @@ from typing import Any, Dict, List, Set
 
 from edgeveil.edge_runtime.formats.validate import (
     bounds,
+    each,
+    fields,
     identifier,
     mapping,
     one_of,
+    positive,
     real,
     record,
     refuse,
@@ -48,7 +50,6 @@ _WHAT_IT_DOES = (
     "input", "capture", "stream", "stages", "outputs", "models", "preference", "profiles", "tables", "golden",
     "privacy",
 )  # fmt: skip
-_PERTURBER_KEYS = ("kind", "identity_allowed", "substituted", "target", "sensitive", "target_classes")
 _ARTEFACT_KEYS = ("file", "format", "precision", "sha256", "weight_bytes", "inputs", "outputs", "tolerance")
 _CREATED = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
 
@@ -66,29 +67,28 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     _check_input(manifest["input"])
     check_capture(manifest["capture"], manifest["input"])
     check_stream(manifest["stream"])
-    files: Set[str] = set()
-    _check_tables(manifest["tables"], files)
-    variants = _check_models(manifest["models"], files)
+    _check_tables(manifest["tables"])
+    variants = _check_models(manifest["models"])
     flow = Dataflow(manifest)
     flow.walk(manifest["stages"])
     outputs = flow.check_outputs(manifest["outputs"])
     if manifest["input"]["low"] is None and "frame" in outputs and not manifest["perturber"]["identity_allowed"]:
         refuse(
-            "bad-value", "input.low", "without a range nobody can tell an unchanged frame: identity_allowed is false"
+            "bad-value", "input.low", "without a range an unchanged frame cannot be detected: identity_allowed is false"
         )
     _check_all_used("models", manifest["models"], flow.used_models)
     _check_all_used("tables", manifest["tables"], flow.used_tables)
     _check_choices(manifest, variants)
-    _check_golden(manifest["golden"], flow.draws, variants or [NO_MODEL], outputs, files)
-    _check_privacy(manifest, variants or [NO_MODEL], files)
+    _check_golden(manifest["golden"], flow.draws, variants or [NO_MODEL], outputs)
+    _check_privacy(manifest, variants or [NO_MODEL])
     if sealed:
-        _check_members(manifest, files)
+        _check_members(manifest)
         _check_pipeline(manifest)
     return parse(manifest)
 
 
 def referenced_files(manifest: Dict[str, Any]) -> List[str]:
-    """The names of all members that a checked manifest speaks of, the runtime aside, sorted."""
+    """The names of all members that a checked manifest refers to, without the runtime, sorted."""
     files = {table["file"] for table in manifest["tables"].values()}
     for model in manifest["models"].values():
         files.update(artefact["file"] for artefact in model["artefacts"].values())
@@ -110,20 +110,22 @@ def _check_head(manifest: Dict[str, Any]) -> None:
     truth(manifest["development"], "development")
     whole(manifest["security_version"], "security_version", 0, 2**31 - 1)
     text(manifest["audience"], "audience")
-    perturber = record(manifest["perturber"], "perturber", _PERTURBER_KEYS)
-    identifier(perturber["kind"], "perturber.kind")
-    truth(perturber["identity_allowed"], "perturber.identity_allowed")
-    truth(perturber["substituted"], "perturber.substituted")
-    text(perturber["target"], "perturber.target")
-    text(perturber["sensitive"], "perturber.sensitive")
-    classes = sequence(perturber["target_classes"], "perturber.target_classes", 0, 4096)
-    for place, name in enumerate(classes):
-        text(name, "perturber.target_classes[{}]".format(place))
-    provenance = record(manifest["provenance"], "provenance", ("edgeveil", "recipe_sha256", "packages"))
-    text(provenance["edgeveil"], "provenance.edgeveil")
-    sha256(provenance["recipe_sha256"], "provenance.recipe_sha256")
-    for name, version in mapping(provenance["packages"], "provenance.packages", 0, 256).items():
-        text(version, "provenance.packages." + name)
+    fields(
+        manifest["perturber"],
+        "perturber",
+        kind=identifier,
+        identity_allowed=truth,
+        substituted=truth,
+        target=text,
+        sensitive=text,
+        target_classes=lambda names, at: each(names, at, text, 0, 4096),
+    )
+    fields(manifest["provenance"], "provenance", edgeveil=text, recipe_sha256=sha256, packages=_check_packages)
+
+
+def _check_packages(packages: Any, at: str) -> None:
+    for name, version in mapping(packages, at, 0, 256).items():
+        text(version, "{}.{}".format(at, name))
 
 
 def _check_input(source: Any) -> None:
@@ -135,20 +137,20 @@ def _check_input(source: Any) -> None:
     one_of(source["dtype"], "input.dtype", DTYPES)
     bounds(source, "input", source["shape"][-1])
     if source["low"] is None and (kind != "vector" or not source["dtype"].startswith("float")):
-        refuse("bad-value", "input.low", "only vectors of float32 or float64 can do without a range")
+        refuse("bad-value", "input.low", "only vectors of float32 or float64 may have no range")
 
 
-def _check_tables(tables: Any, files: Set[str]) -> None:
+def _check_tables(tables: Any) -> None:
     for name, table in mapping(tables, "tables").items():
         at = "tables." + name
         record(table, at, ("file", "shape", "dtype"))
-        _check_file(table["file"], at + ".file", "tables", files)
+        _check_file(table["file"], at + ".file", "tables")
         shape(table["shape"], at + ".shape")
         one_of(table["dtype"], at + ".dtype", ("float32", "uint32"))
 
 
-def _check_models(models: Any, files: Set[str]) -> List[str]:
-    """The variants that there are of every model, sorted."""
+def _check_models(models: Any) -> List[str]:
+    """The variants that every model has, sorted."""
     variants = None
     for name, model in mapping(models, "models").items():
         at = "models." + name
@@ -157,7 +159,7 @@ def _check_models(models: Any, files: Set[str]) -> List[str]:
         whole(model["parameters"], at + ".parameters")
         mapping(model["artefacts"], at + ".artefacts", 1)
         for variant, artefact in model["artefacts"].items():
-            _check_artefact(artefact, "{}.artefacts.{}".format(at, variant), variant, files)
+            _check_artefact(artefact, "{}.artefacts.{}".format(at, variant), variant)
         check_compiled(model["artefacts"], at + ".artefacts")
         here = sorted(model["artefacts"])
         if variants not in (None, here):
@@ -166,39 +168,38 @@ def _check_models(models: Any, files: Set[str]) -> List[str]:
     return variants or []
 
 
-def _check_artefact(artefact: Any, at: str, variant: str, files: Set[str]) -> None:
+def _check_artefact(artefact: Any, at: str, variant: str) -> None:
     record(artefact, at, _ARTEFACT_KEYS + ((KEY,) if type(artefact) is dict and KEY in artefact else ()))
-    _check_file(artefact["file"], at + ".file", "artefacts", files)
+    _check_file(artefact["file"], at + ".file", "artefacts")
     kind = one_of(artefact["format"], at + ".format", ("tflite", "onnx", "numpy"))
     precision = one_of(artefact["precision"], at + ".precision", ("float32", "float16", "int8"))
     if not variant.startswith("{}-{}".format(kind, precision)):
-        refuse("artefact-mismatch", at, "a variant of that name should be {}-{}".format(kind, precision))
+        refuse("artefact-mismatch", at, "expected a name that begins with {}-{}".format(kind, precision))
     sha256(artefact["sha256"], at + ".sha256")
     whole(artefact["weight_bytes"], at + ".weight_bytes", 0, MAX_BUNDLE_BYTES)
     for end in ("inputs", "outputs"):
         names: Set[str] = set()
-        for place, tensor in enumerate(sequence(artefact[end], "{}.{}".format(at, end), 1)):
-            _check_tensor(tensor, "{}.{}[{}]".format(at, end, place))
-            if tensor["name"] in names:
-                refuse("redefined-value", "{}.{}".format(at, end), "two are called '{}'".format(tensor["name"]))
-            names.add(tensor["name"])
-    record(artefact["tolerance"], at + ".tolerance", ("max_abs",))
-    real(artefact["tolerance"]["max_abs"], at + ".tolerance.max_abs", 0)
+        for name in each(artefact[end], "{}.{}".format(at, end), _check_tensor, 1):
+            if name in names:
+                refuse("redefined-value", "{}.{}".format(at, end), "two are called '{}'".format(name))
+            names.add(name)
+    fields(artefact["tolerance"], at + ".tolerance", max_abs=lambda number, place: real(number, place, 0))
 
 
-def _check_tensor(tensor: Any, at: str) -> None:
+def _check_tensor(tensor: Any, at: str) -> str:
+    """The name of a checked tensor."""
     record(tensor, at, ("name", "tensor", "shape", "dtype", "scale", "zero_point"))
-    identifier(tensor["name"], at + ".name")
+    name = identifier(tensor["name"], at + ".name")
     text(tensor["tensor"], at + ".tensor")
     shape(tensor["shape"], at + ".shape", 0)
     limits = TENSOR_DTYPES[one_of(tensor["dtype"], at + ".dtype", sorted(TENSOR_DTYPES))]
     if tensor["scale"] is None and tensor["zero_point"] is None:
-        return
+        return name
     if limits is None:
         refuse("bad-value", at + ".scale", "expected null for {}, as for its zero_point".format(tensor["dtype"]))
-    if real(tensor["scale"], at + ".scale", 0) == 0:
-        refuse("bad-value", at + ".scale", "expected more than 0")
+    positive(tensor["scale"], at + ".scale")
     whole(tensor["zero_point"], at + ".zero_point", *limits)
+    return name
 
 
 def _check_choices(manifest: Dict[str, Any], variants: List[str]) -> None:
@@ -208,8 +209,7 @@ def _check_choices(manifest: Dict[str, Any], variants: List[str]) -> None:
         at = "profiles." + name
         record(profile, at, ("artefacts", "backends"))
         _check_variants(profile["artefacts"], at + ".artefacts", variants)
-        for place, backend in enumerate(sequence(profile["backends"], at + ".backends")):
-            identifier(backend, "{}.backends[{}]".format(at, place))
+        each(profile["backends"], at + ".backends", identifier)
 
 
 def _check_variants(chosen: Any, at: str, variants: List[str]) -> None:
@@ -218,21 +218,21 @@ def _check_variants(chosen: Any, at: str, variants: List[str]) -> None:
         if variant not in variants:
             refuse("unknown-artefact", "{}[{}]".format(at, place), "no model has a variant '{}'".format(variant))
     if len(set(chosen)) != len(chosen):
-        refuse("redefined-value", at, "a variant is named twice")
+        refuse("redefined-value", at, "a variant is listed twice")
 
 
-def _check_golden(golden: Any, draws: List[str], variants: List[str], outputs: List[str], files: Set[str]) -> None:
+def _check_golden(golden: Any, draws: List[str], variants: List[str], outputs: List[str]) -> None:
     record(golden, "golden", ("input", "draws", "outputs"))
-    _check_file(golden["input"], "golden.input", "golden", files)
+    _check_file(golden["input"], "golden.input", "golden")
     _check_same("golden.draws", mapping(golden["draws"], "golden.draws"), draws)
     for name, file in golden["draws"].items():
-        _check_file(file, "golden.draws." + name, "golden", files)
+        _check_file(file, "golden.draws." + name, "golden")
     _check_same("golden.outputs", mapping(golden["outputs"], "golden.outputs"), variants)
     for variant, recorded in golden["outputs"].items():
         at = "golden.outputs." + variant
         _check_same(at, mapping(recorded, at), outputs)
         for name, file in recorded.items():
-            _check_file(file, "{}.{}".format(at, name), "golden", files)
+            _check_file(file, "{}.{}".format(at, name), "golden")
 
 
 def _check_same(at: str, got: Dict[str, Any], wanted: List[str]) -> None:
@@ -240,25 +240,22 @@ def _check_same(at: str, got: Dict[str, Any], wanted: List[str]) -> None:
         refuse("golden-mismatch", at, "expected entries for {}".format(", ".join(sorted(wanted)) or "nothing"))
 
 
-def _check_privacy(manifest: Dict[str, Any], variants: List[str], files: Set[str]) -> None:
-    """The card speaks of variants that are here, model by model, by the hash of the very artefact."""
+def _check_privacy(manifest: Dict[str, Any], variants: List[str]) -> None:
+    """The card refers to variants of this bundle, model by model, by the hash of each artefact."""
     privacy = record(manifest["privacy"], "privacy", tuple(PRIVACY_FILES) + ("speaks_of", "pipeline"))
     speaks_of = mapping(privacy["speaks_of"], "privacy.speaks_of")
     pipeline = mapping(privacy["pipeline"], "privacy.pipeline")
     if privacy["file"] is None:
-        for key in ("card", "page"):
-            if privacy[key] is not None:
-                refuse("privacy-mismatch", "privacy." + key, "there is no audit that it could show")
-        for key in ("speaks_of", "pipeline"):
-            if privacy[key]:
-                refuse("privacy-mismatch", "privacy." + key, "there is no audit that could speak of anything")
+        for key, empty in (("card", None), ("page", None), ("speaks_of", {}), ("pipeline", {})):
+            if privacy[key] != empty:
+                refuse("privacy-mismatch", "privacy." + key, "expected nothing: there is no audit")
         return
     for key, name in PRIVACY_FILES.items():
-        _check_file(privacy[key], "privacy." + key, "privacy", files)
+        _check_file(privacy[key], "privacy." + key, "privacy")
         if privacy[key] != name:
             refuse("bad-value", "privacy." + key, "expected '{}', or null in all three".format(name))
     if not speaks_of:
-        refuse("privacy-mismatch", "privacy.speaks_of", "the audit must speak of an artefact at least")
+        refuse("privacy-mismatch", "privacy.speaks_of", "the audit must cover at least one artefact")
     for variant, hashes in speaks_of.items():
         at = "privacy.speaks_of." + variant
         if variant not in variants:
@@ -276,7 +273,7 @@ def _check_privacy(manifest: Dict[str, Any], variants: List[str], files: Set[str
 
 
 def _check_pipeline(manifest: Dict[str, Any]) -> None:
-    """What was audited is what is here, down to the tables and the order of the stages."""
+    """The audited pipelines are those of this bundle, down to the tables and the order of the stages."""
     hashes = {member["name"]: member["sha256"] for member in manifest["members"]}
     tables = {name: hashes[table["file"]] for name, table in manifest["tables"].items()}
     for variant, value in manifest["privacy"]["pipeline"].items():
@@ -285,11 +282,10 @@ def _check_pipeline(manifest: Dict[str, Any]) -> None:
             refuse("privacy-mismatch", at, "the audit is of other stages or tables: audit these")
 
 
-def _check_file(name: Any, at: str, folder: str, files: Set[str]) -> None:
+def _check_file(name: Any, at: str, folder: str) -> None:
     checked_name(text(name, at).encode("utf-8"))
     if not name.startswith(folder + "/"):
         refuse("bad-value", at, "expected a file under {}/, got {}".format(folder, show(name)))
-    files.add(name)
 
 
 def _check_all_used(what: str, there: Dict[str, Any], used: Set[str]) -> None:
@@ -298,8 +294,8 @@ def _check_all_used(what: str, there: Dict[str, Any], used: Set[str]) -> None:
             refuse("unused", "{}.{}".format(what, name), "no stage uses it")
 
 
-def _check_members(manifest: Dict[str, Any], files: Set[str]) -> None:
-    """Members are exactly the files spoken of and the runtime, in order of their names, with the artefacts' hashes."""
+def _check_members(manifest: Dict[str, Any]) -> None:
+    """Members are exactly the runtime and the files referred to, sorted by name, with the artefacts' hashes."""
     hashes = {}
     names: List[str] = []
     for place, member in enumerate(sequence(manifest["members"], "members", 1, MAX_MEMBERS)):
@@ -311,12 +307,12 @@ def _check_members(manifest: Dict[str, Any], files: Set[str]) -> None:
         if names and not names[-1] < name:
             refuse("member-order", at, "the names must be distinct and sorted; {} is not in order".format(show(name)))
         names.append(name)
-    expected = files | {RUNTIME_MEMBER}
+    expected = {RUNTIME_MEMBER, *referenced_files(manifest)}
     for name in sorted(expected - set(names)):
         refuse("missing-member", "members", "there is no {}".format(name))
     for name in names:
         if name not in expected:
-            refuse("extra-member", "members", "nothing speaks of {}".format(show(name)))
+            refuse("extra-member", "members", "nothing refers to {}".format(show(name)))
     for name, model in manifest["models"].items():
         for variant, artefact in model["artefacts"].items():
             if artefact["sha256"] != hashes[artefact["file"]]:

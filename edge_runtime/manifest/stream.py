@@ -1,4 +1,4 @@
-"""The manifest's ``stream``: null for single releases, else how the frames of a camera are held together."""
+"""The manifest's ``stream``: how the frames of a camera are held together, null for single frames."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ MAX_PERIOD_S = 86400
 
 
 def check_stream(stream: Any) -> None:
-    """Raise ``BundleRefused`` unless this is null or says by what a stream is held, and nothing that it is not.
+    """Raise ``BundleRefused`` unless this is null or says how a stream is held, with the keys for that and no others.
 
     ``track``: ``votes`` frames decide a track's class. ``period``: ``period_s`` seconds share a draw. ``frame``:
     nothing is held, which the maker has ``acknowledged``.
@@ -27,4 +27,4 @@ def check_stream(stream: Any) -> None:
     elif hold == "period":
         whole(stream["period_s"], "stream.period_s", 1, MAX_PERIOD_S)
     elif not text(stream["acknowledged"], "stream.acknowledged"):
-        refuse("bad-value", "stream.acknowledged", "expected what the maker knows of a code for every frame")
+        refuse("bad-value", "stream.acknowledged", "expected the maker's reason to release a code for every frame")

@@ -1,20 +1,18 @@
-"""The bundle of a service: its file is opened once and verified once in this process."""
+"""The bundle of a service: this process opens and verifies its file once."""
 
 import os
-from typing import NamedTuple
+from typing import Tuple
 
 from edgeveil.edge_runtime.bundle.reader import Bundle, open_file, read_all, read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 
-BundleFile = NamedTuple("BundleFile", [("handle", int), ("bundle", Bundle)])
 
-
-def open_bundle(path: str, trust: str) -> BundleFile:
+def open_bundle(path: str, trust: str) -> Tuple[int, Bundle]:
     """Open and verify the bundle at ``path`` by the keys in the folder ``trust``. Raises as ``read_bundle`` does.
 
-    The inside gets the descriptor and verifies the same file for itself. Of the members only the audit is kept: the
-    models are the inside's, and need not be in memory twice.
+    Returns the file's descriptor, for the inside, which verifies the same file itself; and the bundle. Of its members
+    only the audit is kept: the models belong to the inside and need not be in memory twice.
     """
     keys = open_trust(trust)
     handle = open_file(path)
@@ -24,4 +22,4 @@ def open_bundle(path: str, trust: str) -> BundleFile:
         os.close(handle)
         raise
     kept = {name: data for name, data in bundle.members.items() if name == PRIVACY_MEMBER}
-    return BundleFile(handle, bundle._replace(members=kept))
+    return handle, bundle._replace(members=kept)

@@ -1,34 +1,35 @@
-"""What happened, as events with a word and a few facts: kept in memory by default, for SD cards wear out.
+"""The log: events with a name and a few facts. By default they stay in memory, because SD cards wear out.
 
-A fact is a number or a short text of our own making; nothing that was read from a frame is ever one.
+A fact is a number or a short text of this program, never a value from a frame.
 """
 
 import collections
 import json
 import sys
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 _KEPT = 500  # events in memory
 _LOUD = ("start", "ready", "source", "stop", "degraded", "running", "isolation", "port")
 
 
 class Log(object):
-    """``say`` events; ``kind`` "text" or "json" writes every one to stderr, "memory" only those a person waits for."""
+    """Log events. ``kind`` "text" or "json" writes all to stderr, "memory" only those that a person waits for."""
 
-    def __init__(self, kind: str = "memory", stream: Any = None, wall: Callable[[], float] = time.time) -> None:
-        self._kind, self._stream, self._wall = kind, stream or sys.stderr, wall
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._kept: Any = collections.deque(maxlen=_KEPT)
 
     def say(self, event: str, **facts: Any) -> None:
-        """One event, a word, and its facts."""
-        record = dict(facts, event=event, time=_utc(self._wall()))
+        """Log one event and its facts."""
+        time_ = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        record = dict(facts, event=event, time=time_)
         self._kept.append(record)
         if self._kind == "memory" and event not in _LOUD:
             return
         try:
-            self._stream.write((as_json if self._kind == "json" else _as_text)(record) + "\n")
-            self._stream.flush()
+            sys.stderr.write((as_json if self._kind == "json" else _as_text)(record) + "\n")
+            sys.stderr.flush()
         except (OSError, ValueError):
             pass  # a full disk or a closed terminal is no reason to stop
 
@@ -38,7 +39,7 @@ class Log(object):
 
 
 def as_json(record: Dict[str, Any]) -> str:
-    """One line, in ASCII, so that no text can control a terminal."""
+    """One line of ASCII, so that no text can control a terminal."""
     return json.dumps(record, sort_keys=True)
 
 
@@ -51,7 +52,3 @@ def _as_text(record: Dict[str, Any]) -> str:
 
 def _word(value: Any) -> str:
     return "{:.4g}".format(value) if isinstance(value, float) else ascii(value).strip("'")
-
-
-def _utc(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,78 +1,72 @@
 """Pages about the service, for this machine: /livez, /readyz, /healthz, /metrics (Prometheus text) and /logs.
 
-Nothing here goes where frames go: drop reasons and faults may tell what a camera saw, so they stay on loopback.
+They do not go where frames go: drop reasons and faults may reveal what a camera saw, so they stay on loopback.
 """
 
+import collections
 import http.server
 import json
 import re
 import socketserver
 import threading
-from typing import Any, Callable, ClassVar, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.counters import drops
 from edgeveil.edge_runtime.outside import event_log
 
-_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_TEXT, _METRICS = "text/plain; charset=utf-8", "text/plain; version=0.0.4; charset=utf-8"
 
 
-class HealthPages(object):
-    """Serves the pages on ``host`` and ``port`` in a thread of its own, as ``state`` gives the answers.
+def _word(problem: str) -> Tuple[int, str, str]:
+    return (503 if problem else 200), _TEXT, (problem or "ok") + "\n"
+
+
+def _healthz(state: Any) -> Tuple[int, str, str]:
+    return 200, "application/json", json.dumps(state.healthz(), sort_keys=True, indent=1) + "\n"
+
+
+# path -> function from the service's state to status code, content type and text
+_PAGES: Dict[str, Callable[[Any], Tuple[int, str, str]]] = {
+    "/livez": lambda state: _word(state.live()),
+    "/readyz": lambda state: _word(state.ready()),
+    "/healthz": _healthz,
+    "/metrics": lambda state: (200, _METRICS, "\n".join(state.metrics()) + "\n"),
+    "/logs": lambda state: (200, _TEXT, "".join(event_log.as_json(event) + "\n" for event in state.log.kept())),
+}
+
+
+class HealthPages(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    """Serves the pages on ``host`` and ``port`` in its own thread.
 
     ``state`` has ``live()`` and ``ready()`` (an empty text, or what is wrong), ``healthz()`` (a dict), ``metrics()``
-    (lines) and ``log``. Raises ``OSError`` where the port is taken.
+    (lines) and ``log``. Raises ``OSError`` if the port is taken.
     """
 
-    def __init__(self, host: str, port: int, state: Any) -> None:
-        class Handler(_Handler):
-            pages = _pages(state)
-
-        self._server = _Server((host, port), Handler)
-        self.address = self._server.server_address
-        thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="health", daemon=True)
-        thread.start()
-
-    def close(self) -> None:
-        """Serve no longer."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
-    # So that a restart does not wait for old connections to be forgotten.
+    # A restart need not wait until the system has forgotten old connections.
     allow_reuse_address = True
 
+    def __init__(self, host: str, port: int, state: Any) -> None:
+        super(HealthPages, self).__init__((host, port), _Handler)
+        self.state = state
+        threading.Thread(target=self.serve_forever, args=(0.2,), name="health", daemon=True).start()
 
-def _pages(state: Any) -> Dict[str, Callable[[], Tuple[int, str, str]]]:
-    def word(problem: str) -> Tuple[int, str, str]:
-        return (503 if problem else 200), "text/plain; charset=utf-8", (problem or "ok") + "\n"
-
-    def as_json(document: Any) -> Tuple[int, str, str]:
-        return 200, "application/json", json.dumps(document, sort_keys=True, indent=1) + "\n"
-
-    return {
-        "/livez": lambda: word(state.live()),
-        "/readyz": lambda: word(state.ready()),
-        "/healthz": lambda: as_json(state.healthz()),
-        "/metrics": lambda: (200, _TYPE, "\n".join(state.metrics()) + "\n"),
-        "/logs": lambda: (
-            200,
-            "text/plain; charset=utf-8",
-            "".join(event_log.as_json(r) + "\n" for r in state.log.kept()),
-        ),
-    }
+    def close(self) -> None:
+        """Stop serving."""
+        self.shutdown()
+        self.server_close()
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    pages: ClassVar[Dict[str, Callable[[], Tuple[int, str, str]]]] = {}
-    timeout = 5  # seconds for a request that does not come
+    server: HealthPages
+    timeout = 5  # seconds until a request must have come
 
     def do_GET(self) -> None:
         """Answer one of the pages, or 404."""
-        page = self.pages.get(self.path.partition("?")[0])
-        code, kind, text = page() if page else (404, "text/plain", "expected one of " + " ".join(self.pages) + "\n")
+        page = _PAGES.get(self.path.partition("?")[0])
+        answer = (404, "text/plain", "expected one of " + " ".join(_PAGES) + "\n")
+        code, kind, text = page(self.server.state) if page else answer
         body = text.encode("utf-8")
         self.send_response(code)
         self.send_header("Content-Type", kind)
@@ -96,7 +90,7 @@ def address(text: str) -> Tuple[str, int]:
 def metrics(
     inside: Dict[str, int], outside: Dict[str, int], sinks: Dict[str, Dict[str, int]], gauges: Dict[str, float]
 ) -> Iterator[str]:
-    """Prometheus lines of the counters of both processes, of the sinks, and of what is so now."""
+    """Prometheus lines of the counters of both processes and of the sinks, and of the gauges."""
     for name in ("frames-in", "rechecks", "source-opened"):
         yield _line(name + "-total", inside.get(name, 0))
     for name in ("frames-out", "ticks", "ticks-repeated", "ticks-missed", "inside-restarts", "sink-dropped"):
@@ -116,11 +110,10 @@ def metrics(
 
 
 def all_drops(inside: Dict[str, int], outside: Dict[str, int]) -> Dict[str, int]:
-    """Frames that went in and did not come out, by reason, wherever they were dropped."""
-    together = dict(drops(inside))
-    for reason, count in drops(outside).items():
-        together[reason] = together.get(reason, 0) + count
-    return together
+    """Frames dropped in either process, by reason."""
+    together = collections.Counter(drops(inside))
+    together.update(drops(outside))
+    return dict(together)
 
 
 def _line(name: str, value: float, **labels: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.paths import zipapp
 from edgeveil.edge_runtime.sandbox import isolation
@@ -15,47 +16,44 @@ from edgeveil.edge_runtime.sandbox.account import Account, find_account
 Process = NamedTuple(
     "Process",
     [
-        ("name", str),
         ("command", List[str]),
         ("user", Optional[Account]),  # None: the user of the service
         ("network", bool),  # whether it stays in the system's network namespace
-        ("restart", bool),  # whether its end is answered by a new start; if not, it starts and ends with the inside
         ("settings", Dict[str, Any]),  # JSON that it reads from its pipe ``settings``
     ],
 )
-INSIDE, FETCH = "inside", "fetch"
 
 
-def process_table(settings: Settings, manifest: Dict[str, Any]) -> List[Process]:
-    """The inside, and before it the process that fetches its frames where the source is on a network.
+def process_table(settings: Settings, manifest: Manifest) -> List[Process]:
+    """The inside, and before it the process that fetches its frames if the source is on a network.
 
-    Raises ``BadInput`` where raw pictures would cross a network that others can read, and where there is no such user.
+    Raises ``BadInput`` if raw pictures would cross a network unencrypted, or if the user does not exist.
     """
     user = find_account(settings.inside_user) if settings.inside_user else None
     inside_settings = config.for_inside(settings)
     network = isolation.needs_network(inside_settings.source, inside_settings.device)
-    inside = Process(INSIDE, command("inside.process"), user, network, True, inside_settings._asdict())
+    inside = Process(command("inside.process"), user, network, inside_settings._asdict())
     fetched = fetch_settings(settings, manifest)
     if fetched is None:
         return [inside]
-    return [Process(FETCH, command("sources.network.fetch"), user, True, False, fetched), inside]
+    return [Process(command("sources.network.fetch"), user, True, fetched), inside]
 
 
-def fetch_settings(settings: Settings, manifest: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """The settings of the fetching process; None where the source is on this device. Raises ``BadInput``."""
+def fetch_settings(settings: Settings, manifest: Manifest) -> Optional[Dict[str, Any]]:
+    """The settings of the fetching process; None for a source on this device. Raises ``BadInput``."""
     source = settings.source
     if not camera_address.on_network(source):
         return None
     if not (camera_address.is_private(source) or settings.accept_raw_on_network):
         raise BadInput(
             "raw pictures from {} would cross a network where others can read them: use a camera on this device, "
-            "https://, or say --accept-raw-on-network".format(camera_address.parse(source).shown)
+            "https://, or add --accept-raw-on-network".format(camera_address.parse(source).shown)
         )
-    return {"source": source, "sensor": expected(manifest["input"], manifest["capture"])}
+    return {"source": source, "sensor": expected(manifest.input, manifest.capture)}
 
 
 def command(module: str) -> List[str]:
-    """The command that runs a module of this runtime, from the zipapp or the folder that this one came from."""
+    """The command that runs a module of this runtime, from the same zipapp or folder as this process."""
     app = zipapp()
     python_path = [] if app is None else [app]
     site = os.path.join(os.path.dirname(os.path.realpath(app or "")), "..", "..", "site")
@@ -67,7 +65,8 @@ def command(module: str) -> List[str]:
 
 
 def environment() -> Dict[str, str]:
-    """Ours, less what belongs to this process alone; one thread each for numpy, so that a namespace takes them all."""
+    """This process's environment without its systemd variables. numpy gets one thread, so that ``isolation.enter``
+    finds a process with a single thread."""
     ours = {k: v for k, v in os.environ.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")}
     ours.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     return ours

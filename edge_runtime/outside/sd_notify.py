@@ -1,4 +1,4 @@
-"""Tells systemd how the service is, by a datagram to the socket that NOTIFY_SOCKET names (sd_notify, in Python)."""
+"""sd_notify in Python: reports the service's state to systemd, by a datagram to the socket in NOTIFY_SOCKET."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ from typing import Mapping, Optional
 
 
 class Notifier(object):
-    """Does nothing where no service manager listens. ``interval_s`` is how often it wants to hear, or None."""
+    """Does nothing without a service manager. ``interval_s`` is how often systemd wants a heartbeat, or None."""
 
     def __init__(self, environment: Optional[Mapping[str, str]] = None) -> None:
         environment = os.environ if environment is None else environment
@@ -20,7 +20,7 @@ class Notifier(object):
         self.interval_s = int(limit) / 2e6 if limit.isdigit() and ours and int(limit) > 0 else None
 
     def say(self, *lines: str) -> None:
-        """Send ``READY=1``, ``STOPPING=1``, ``STATUS=...``. Nobody listening is no error of ours."""
+        """Send ``READY=1``, ``STOPPING=1``, ``STATUS=...``; a closed socket is ignored."""
         if not self._address:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messenger:
@@ -30,7 +30,7 @@ class Notifier(object):
                 pass
 
     def alive(self, now_s: float) -> None:
-        """Say so, where it is wanted and due; ``now_s`` is of a clock that never goes back."""
+        """Send a heartbeat if one is due; ``now_s`` is of a monotonic clock."""
         if self.interval_s is not None and now_s - self._last >= self.interval_s:
             self._last = now_s
             self.say("WATCHDOG=1")

@@ -1,7 +1,7 @@
-"""``edgeveil-edge run`` with a live source or sink: the outside, from its start to its drained end.
+"""``edgeveil-edge run`` with a live source or sink: the outside, from its start until its sinks are drained.
 
-One thread waits for records, notes, signals and the next tick; pages and sinks have their own. What it owns are
-descriptors, counters and perturbed frames: no raw frame ever gets here.
+One thread waits for records, notes, signals and the next tick; pages and sinks have their own. It holds descriptors,
+counters and perturbed frames, never a raw frame.
 """
 
 import os
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop
@@ -20,10 +20,10 @@ from edgeveil.edge_runtime.ipc.record import Layout, Record
 from edgeveil.edge_runtime.ipc.schedule import schedule
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.outside.bundle_file import open_bundle
-from edgeveil.edge_runtime.outside.emission import Emission, SinkFailures
+from edgeveil.edge_runtime.outside.emission import Emission, count_failures
 from edgeveil.edge_runtime.outside.event_log import Log
 from edgeveil.edge_runtime.outside.external_inside import ExternalInside
-from edgeveil.edge_runtime.outside.inside_link import InsideLink
+from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner
 from edgeveil.edge_runtime.outside.process_table import process_table
 from edgeveil.edge_runtime.outside.sd_notify import Notifier
 from edgeveil.edge_runtime.outside.signals import Signals
@@ -36,16 +36,15 @@ DRAIN_S = 5.0  # from SIGTERM to the end of the process
 PAGES_EVERY_S = 0.2
 
 
-def run(settings: Settings, **parts: Any) -> Dict[str, Any]:
+def run(settings: Settings) -> Dict[str, Any]:
     """Run the service until its source ends, its time is over or a signal stops it; returns the run's document.
 
-    ``exit_code`` in it is what the command ends with. ``parts`` are for tests. Raises what ended it early.
+    ``exit_code`` in it is the command's exit code. Raises the error that ended it early.
     """
     hardening.no_core_dumps()
     log = Log(settings.log)
-    service = Service(settings, log, **parts)
     try:
-        return service.run()
+        return Service(settings, log).run()
     except EdgeVeilError as error:
         log.say("failed", message=str(error), exit_code=error.exit_code)
         raise
@@ -54,23 +53,15 @@ def run(settings: Settings, **parts: Any) -> Dict[str, Any]:
 class Service(object):
     """The outside and its parts. ``status`` reads the attributes without an underscore."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        log: Log,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        notifier: Optional[Notifier] = None,
-    ) -> None:
-        self.settings, self.log, self.clock, self._wall = settings, log, clock, wall
-        self._notifier = notifier or Notifier()
+    def __init__(self, settings: Settings, log: Log) -> None:
+        self.settings, self.log, self.clock = settings, log, time.monotonic
+        self._notifier = Notifier()
         self.counters = Counters()
         handle, self.bundle = open_bundle(settings.bundle, settings.trust)
         self.plan = schedule(self.bundle.manifest, settings.fps)
-        self.layout = Layout(self.bundle.manifest.document["outputs"])
-        self.sinks = SinkGroup({}, SinkFailures(self.counters, log.say))
-        self.emission = Emission(self.plan, self.sinks, self.counters, log.say, clock=clock, wall=wall)
+        self.layout = Layout(self.bundle.manifest.outputs)
+        self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
+        self.emission = Emission(self.plan, self.sinks, self.counters, log.say, clock=self.clock, wall=time.time)
         self.link = self._link(handle)
         self.status = Status(self)
         self.is_live: Optional[bool] = None
@@ -81,32 +72,28 @@ class Service(object):
         self.source: Dict[str, Any] = {}
         self._signals: List[int] = []
         self._stopped = "end"
-        self.turned_s = clock()
+        self.turned_s = self.clock()
         self._pages_updated_s = 0.0
 
     def _link(self, bundle: int) -> InsideLink:
-        """The inside that a manager starts, or the one that we start; it owns the descriptor ``bundle``."""
+        """The link to an inside that a manager starts, or that we start; it owns the descriptor ``bundle``."""
         settings = self.settings
-        parts: Dict[str, Any] = {
-            "counters": self.counters,
-            "say": self.log.say,
-            "manifest_sha256": self.bundle.manifest_sha256,
-            "on_end": self._inside_ended,
-        }
+        owner = LinkOwner(
+            self.layout, self.counters, self.log.say, self.bundle.manifest_sha256, on_end=self._inside_ended
+        )
         if settings.inside_at:
             os.close(bundle)
             if settings.inside_user:
-                raise BadInput("expected --inside-at or --inside-user: the manager that starts the inside has its user")
-            return ExternalInside(settings.inside_at, self.layout, **parts)
+                raise BadInput("expected --inside-at or --inside-user, not both: set the user in the inside's own unit")
+            return ExternalInside(settings.inside_at, owner)
         return Supervisor(
-            process_table(settings, self.bundle.manifest.document),
+            process_table(settings, self.bundle.manifest),
             bundle,
-            self.layout,
+            owner,
             hang_after_s=settings.hang_after,
             restarts=settings.restarts,
             stdin=None if settings.source in ("csv:-", "arff:-") else subprocess.DEVNULL,
             clock=self.clock,
-            **parts,
         )
 
     def run(self) -> Dict[str, Any]:
@@ -134,7 +121,7 @@ class Service(object):
         )
 
     def drops(self) -> Dict[str, int]:
-        """Frames that went in and did not come out, by reason."""
+        """Dropped frames, by reason."""
         return health.all_drops(self.link.inside.all(), self.counters.all())
 
     # the loop
@@ -145,7 +132,7 @@ class Service(object):
             if self._emitting and self._should_stop(now):
                 self._emitting = False
                 self._notifier.say("STOPPING=1")
-                self.log.say("stop", message="finishing what is in hand")
+                self.log.say("stop", message="finishing the current frames")
                 self.link.stop()
             self._wait(woken, now)
             for event in self.link.poll():
@@ -153,7 +140,7 @@ class Service(object):
             for record in self.link.records():
                 self._handle_record(record)
             self._begin()
-            # The last tick is the one before the end was asked for, however long the inside takes to end.
+            # No tick follows a request to stop, however long the inside takes to end.
             if self.begun and self._emitting and self.clock() >= self.emission.due_s():
                 self.emission.tick()
                 self._update_pages(now)
@@ -174,17 +161,17 @@ class Service(object):
             self._stopped = "interrupted"
             return True
         duration = self.settings.duration
-        return bool(duration and self.begun and now - self.emission.began_s >= duration)
+        return bool(duration and self.begun and now - self.emission.start_s >= duration)
 
     def _handle_event(self, event: Event) -> None:
         facts = event.facts
         if event.name == "ready":
             self.info, self.isolation = facts.get("info") or {}, str(facts.get("isolation"))
             if self.settings.inside_at and self.info.get("manifest_sha256") != self.link.manifest_sha256:
-                # Its manager started it again, with a bundle that was installed meanwhile.
+                # Its manager restarted it, with a bundle that was installed meanwhile.
                 self._reload()
             if self.info.get("manifest_sha256") != self.link.manifest_sha256:
-                raise PrivacyStop("the inside runs another bundle than was verified here; nothing more leaves")
+                raise PrivacyStop("the inside runs another bundle than was verified here; no more frames are emitted")
             self.status.log_ready(facts)
         elif event.name == "source":
             self.source = facts
@@ -194,7 +181,7 @@ class Service(object):
         elif event.name == "fault":
             self.log.say("fault", kind=str(facts.get("word"))[:40], message=str(facts.get("message"))[:400])
         elif event.name == "ended" and facts.get("code") == PrivacyStop.exit_code:
-            # At once: what it sent before is not to leave either.
+            # At once: the records that it sent before must not be emitted either.
             raise InsideFailed(str(facts.get("message")), PrivacyStop.exit_code)
 
     def _handle_record(self, record: Record) -> None:
@@ -208,20 +195,20 @@ class Service(object):
             self.counters.add("frames-out")
 
     def _begin(self) -> None:
-        """Sinks are opened when the source is: before that, no stream is announced, and no folder is made."""
+        """Open the sinks once the source is open: before that, no stream is announced and no folder is made."""
         if self.is_live is None or self.begun:
             return
         if not self.sinks.sinks:
             self._open_sinks()
-        early, self._early = self._early, []
-        for record in early:
-            self._handle_record(record)
+            early, self._early = self._early, []
+            for record in early:
+                self._handle_record(record)
         if self.is_live and self.emission.ready:
             self.emission.begin()
             self.begun = True
 
     def _inside_ended(self) -> None:
-        """One inside has ended and its pipe is empty: whatever it had in hand is lost, and counted."""
+        """One inside has ended and its pipe is empty: count the frames that it had not sent yet."""
         self.emission.forget_coming()
         counts = self.link.inside.all()
         dropped = sum(health.all_drops(counts, {}).values()) + self.counters.get(DROP + "inside-ended")
@@ -233,16 +220,14 @@ class Service(object):
         self._notifier.say("RELOADING=1", "MONOTONIC_USEC={}".format(int(self.clock() * 1e6)))
         try:
             handle, bundle = open_bundle(self.settings.bundle, self.settings.trust)
-            if Layout(bundle.manifest.document["outputs"]).columns != self.layout.columns or self.plan != schedule(
+            if Layout(bundle.manifest.outputs).columns != self.layout.columns or self.plan != schedule(
                 bundle.manifest, self.settings.fps
             ):
                 os.close(handle)
-                raise BadInput(
-                    "the new bundle lets out something else, or at other times: start the service again for it"
-                )
+                raise BadInput("the new bundle has other outputs or another schedule: restart the service to use it")
         except EdgeVeilError as error:
             self.counters.add("fault:reload")
-            self.log.say("reload-refused", message="{} The bundle from before runs on.".format(error))
+            self.log.say("reload-refused", message="{} The previous bundle runs on.".format(error))
         else:
             self.log.say("reload", bundle=bundle.manifest.name, manifest_sha256=bundle.manifest_sha256)
             self.link.reload(handle, bundle.manifest_sha256)
@@ -264,12 +249,12 @@ class Service(object):
             except Exception as error:
                 errors.append(error)
 
-        # A sink that cannot end must not keep the process: what it had spooled is on its disk.
+        # A sink that cannot close must not keep the process alive: its spool is on disk.
         thread = threading.Thread(target=close, name="closing", daemon=True)
         thread.start()
         thread.join(max(deadline - self.clock(), 1.0))
         if thread.is_alive():
-            self.log.say("stop", message="a sink did not end in time; what it had not sent is left behind")
+            self.log.say("stop", message="a sink did not close in time; its unsent frames are lost unless it spools")
         self.status.close()
         if errors and failed is None:
             raise errors[0]
@@ -283,7 +268,7 @@ class Service(object):
             self._notifier.say("READY=1", "STATUS=perturbing")
 
     def _update_pages(self, now: float) -> None:
-        """Numbers that pages on this device show next to the stream, a few times a second."""
+        """Update the numbers on this device's pages, a few times a second."""
         if now < self._pages_updated_s + PAGES_EVERY_S:
             return
         self._pages_updated_s = now
@@ -292,11 +277,11 @@ class Service(object):
         self.sinks.local(self.drops(), levels, inside.get("last-latency-us", 0) / 1e3)
 
     def _open_sinks(self) -> None:
-        manifest, audit = self.bundle.manifest.document, self.bundle.manifest.privacy.file
+        manifest, members = self.bundle.manifest, self.bundle.members
         options = {
             "say": lambda text: self.log.say("sink", message=text),
-            "privacy": None if audit is None else self.bundle.members.get(audit),
+            "privacy": None if manifest.privacy.file is None else members.get(manifest.privacy.file),
             "notes": self.status.notes(),
             "runs": {name: self.info[name] for name in ("artefact", "device") if name in self.info},
         }
-        self.sinks.sinks = open_sinks(self.settings.sink, manifest["outputs"], manifest, options).sinks
+        self.sinks.sinks = open_sinks(self.settings.sink, manifest.outputs, manifest, options).sinks

@@ -3,8 +3,7 @@
 import os
 import signal
 import threading
-from types import TracebackType
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Dict, List
 
 
 class Signals(object):
@@ -21,9 +20,7 @@ class Signals(object):
                 self._old[number] = signal.signal(number, self._mark)
         return self
 
-    def __exit__(
-        self, _kind: Optional[Type[BaseException]], _error: Optional[BaseException], _trace: Optional[TracebackType]
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         for number, handler in self._old.items():
             signal.signal(number, handler)
         os.close(self.handle)

@@ -1,18 +1,19 @@
-"""How a service reports on itself: in its log, and on its health pages."""
+"""The state of a service, for its log and its health pages."""
 
 from typing import Any, Dict, Iterator, List, Optional
 
+from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
 from edgeveil.edge_runtime.sinks.uri import without_secrets
 
-STALE_S = 5.0  # without anything new for so long, /readyz is red
+STALE_S = 5.0  # without a new set for this long, /readyz fails
 PORT_AGAIN_S = 30.0
 
 
 class Status(object):
-    """Reads its ``Service``, of which it only counts a port in use. ``live`` to ``metrics`` answer the pages."""
+    """Reads its ``Service``. ``live``, ``ready``, ``healthz`` and ``metrics`` answer the pages."""
 
     def __init__(self, service: Any) -> None:
         self.service, self.log = service, service.log
@@ -20,10 +21,8 @@ class Status(object):
         self._again_s = 0.0
 
     def log_start(self) -> None:
-        """On stderr the bundle with its warnings, in the log what is about to start."""
+        """Write the bundle with its warnings to stderr, and what starts to the log."""
         service = self.service
-        from edgeveil.edge_runtime.bundle.audit_scope import announce
-
         announce(service.bundle)
         self.log.say(
             "start",
@@ -42,7 +41,7 @@ class Status(object):
             )
 
     def log_ready(self, facts: Dict[str, Any]) -> None:
-        """In the log what runs, how fast, and how it is kept apart; ``facts`` are those of the inside's note."""
+        """Log what runs, how fast and how it is isolated; ``facts`` are those of the inside's note."""
         service = self.service
         backends = ["{backend} {version}".format(**one) for one in (service.info.get("backends") or {}).values()]
         set_s = float(facts.get("set_ms") or 0) / 1e3
@@ -55,40 +54,39 @@ class Status(object):
             isolation=service.isolation,
             memory_locked=bool(facts.get("locked")),
         )
-        if self._audit_warning():
+        warning = self._audit_warning()
+        if warning:
             # The inside reports it too, on a stderr that is closed.
-            self.log.say("audit", message=self._audit_warning())
+            self.log.say("audit", message=warning)
         if service.isolation == CONVENTION:
             self.log.say(
                 "isolation",
-                message="*** ISOLATION BY CONVENTION ONLY: neither a network namespace nor a seccomp filter could be "
-                "had, so nothing but its own code keeps the inside off the network. ***",
+                message="*** ISOLATION BY CONVENTION ONLY: this system gave neither a network namespace nor a seccomp "
+                "filter, so only its own code keeps the inside off the network. ***",
             )
 
     def _audit_warning(self) -> str:
-        """That an accelerator runs what was audited, if at all, on a processor alone; empty where that is not so."""
-        from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON
-
+        """A warning if an accelerator runs what was audited, if at all, on a processor only; else empty."""
         info = self.service.info
         return NOT_AUDITED_ON.format(**info) if info.get("device", CPU) != CPU and not info.get("audited") else ""
 
     def notes(self) -> List[str]:
-        """Warnings for people who look at the stream."""
+        """Warnings to show with the stream."""
         service = self.service
         notes = []
         if service.source.get("simulated"):
-            notes.append("Simulated: this source is made up by a program.")
+            notes.append("Simulated: a program generates this source.")
         if service.source.get("raw_on_network"):
-            notes.append("Raw pictures reach this device over a network: whoever listens there sees them.")
-        if self._audit_warning():
-            text = self._audit_warning()
-            notes.append(text[0].upper() + text[1:] + ".")
+            notes.append("Raw pictures reach this device over a network, where others can read them.")
+        warning = self._audit_warning()
+        if warning:
+            notes.append(warning[0].upper() + warning[1:] + ".")
         if service.isolation == CONVENTION:
-            notes.append("Nothing but its own code keeps the process with the raw pictures off the network.")
+            notes.append("Only its own code keeps the process with the raw pictures off the network.")
         return notes
 
     def open_pages(self, now: float) -> None:
-        """Open the pages where they are wanted and not open; now and then again where their port is taken."""
+        """Open the pages if they are wanted and not open yet; if their port is taken, try again from time to time."""
         service = self.service
         if self._pages is not None or service.settings.health == "off" or now < self._again_s:
             return
@@ -100,7 +98,7 @@ class Status(object):
             service.counters.add("fault:port")
             self.log.say(
                 "port",
-                message="{}:{} cannot be had: {}. The service runs without its health pages and asks again; name "
+                message="cannot listen on {}:{}: {}. The service runs without its health pages and tries again; name "
                 "another with --health, or off.".format(host, port, (error.strerror or "in use").lower()),
             )
 
@@ -111,17 +109,17 @@ class Status(object):
         return "" if age < max(STALE_S, 2 * service.plan.tick_s) else "the loop has not turned for {:.0f} s".format(age)
 
     def ready(self) -> str:
-        """An empty text while something new leaves, else what is wrong."""
+        """An empty text while new sets are emitted, else what is wrong."""
         service = self.service
         if service.is_live is False:
             return self.live()
         if not service.begun or not service.counters.get("frames-out"):
-            return "nothing new has left yet"
+            return "no new set was emitted yet"
         age = service.clock() - service.emission.fresh_s
         return "" if age < max(STALE_S, 3 * service.plan.tick_s) else "nothing new for {:.0f} s".format(age)
 
     def healthz(self) -> Dict[str, Any]:
-        """What runs, how it is kept apart, and how it is."""
+        """What runs, how it is isolated, and its state."""
         service = self.service
         return {
             "bundle": service.bundle.manifest.name,
@@ -152,6 +150,6 @@ class Status(object):
         return health.metrics(service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink(), gauges)
 
     def close(self) -> None:
-        """Take the pages down."""
+        """Close the pages."""
         if self._pages is not None:
             self._pages.close()

@@ -1,4 +1,4 @@
-"""Starts the inside, listens to it, ends it where it hangs, and starts it again: not at once, and not for ever."""
+"""Starts the inside, listens to it, kills it if it hangs, and restarts it: after a pause, and not for ever."""
 
 import collections
 import json
@@ -10,24 +10,24 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Seque
 
 from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, PrivacyStop
-from edgeveil.edge_runtime.ipc.counters import Counters, shared_page
-from edgeveil.edge_runtime.ipc.notes import Event, parse_notes
+from edgeveil.edge_runtime.ipc.counters import shared_page
+from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.pipe import widen
-from edgeveil.edge_runtime.ipc.record import Layout, RecordReader
-from edgeveil.edge_runtime.outside.inside_link import InsideLink
+from edgeveil.edge_runtime.ipc.record import RecordReader
+from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner
 from edgeveil.edge_runtime.outside.process_table import Process, environment
 
 LONGEST_PAUSE_S = 30.0  # between two starts
-STEADY_S = 60.0  # an inside that ran for so long is started again after a short pause
-BUDGET_S = 3600.0  # the time in which so many restarts are too many
+STEADY_S = 60.0  # after a run of this length, the next pause is short again
+BUDGET_S = 3600.0  # the time over which restarts are counted
 STOP_S = 2.0  # from SIGTERM to SIGKILL
-START_S = 30.0  # beyond the watchdog's time, for an inside to get ready
+START_S = 30.0  # added to the watchdog's time until an inside is ready
 
 _Bundle = NamedTuple("_Bundle", [("handle", int), ("manifest_sha256", str)])
 
 
 class InsideFailed(EdgeVeilError):
-    """The inside ended for a reason that starting it again does not cure; carries its exit code."""
+    """The inside ended for a reason that a restart does not cure; carries its exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super(InsideFailed, self).__init__(message)
@@ -38,35 +38,27 @@ class Supervisor(InsideLink):
     """Runs the ``processes`` of a table. The last one is the inside; the others send frames to it.
 
     ``bundle`` is a descriptor of the bundle to run. ``hang_after_s`` is the time of the inside's own watchdog,
-    ``restarts`` how often in an hour the inside is started again. Call ``poll`` often.
+    ``restarts`` the most restarts in an hour. Call ``poll`` often.
     """
 
     def __init__(
         self,
         processes: Sequence[Process],
         bundle: int,
-        layout: Layout,
+        owner: LinkOwner,
         *,
         hang_after_s: float,
         restarts: int,
-        counters: Counters,
-        say: Callable[..., None],
-        manifest_sha256: str,
-        on_end: Callable[[], None],
         stdin: Optional[int] = subprocess.DEVNULL,
         clock: Callable[[], float] = time.monotonic,
-        popen: Callable[..., Any] = subprocess.Popen,
     ) -> None:
         self._page = shared_page()
-        super(Supervisor, self).__init__(
-            layout, self._page, counters=counters, say=say, manifest_sha256=manifest_sha256, on_end=on_end
-        )
-        self._feeders, self._table = list(processes[:-1]), processes[-1]
+        super(Supervisor, self).__init__(self._page, owner)
+        self._feeders, self._inside_process = list(processes[:-1]), processes[-1]
         self._bundle, self._hang_after_s, self._restarts = bundle, hang_after_s, restarts
-        self._stdin, self._clock, self._popen = stdin, clock, popen
+        self._stdin, self._clock = stdin, clock
         self._process: Any = None
         self._feeding: List[Any] = []
-        self._records, self._notes, self._text = -1, -1, b""
         self._backoff = Backoff(most_s=LONGEST_PAUSE_S)
         self._again_s: Optional[float] = None
         self._started_s = 0.0
@@ -77,44 +69,41 @@ class Supervisor(InsideLink):
         self._old_bundle: Optional[_Bundle] = None
         self._last_word: Dict[str, Any] = {}
 
-    def handles(self) -> List[int]:
-        """See ``InsideLink``."""
-        return [handle for handle in (self._records, self._notes) if handle >= 0]
-
     def start(self) -> None:
-        """Start an inside now, and before it what sends frames to it."""
+        """Start the processes that send frames, then an inside."""
         self._end_feeding()
         frames: Optional[int] = None
         for feeder in self._feeders:
             frames, theirs = os.pipe()
-            self._feeding.append(self._spawn(feeder, {"frames": theirs}, {}))
+            self._feeding.append(self._spawn(feeder, {"frames": theirs}))
         records, their_records = os.pipe()
         widen(records)
         notes, their_notes = os.pipe()
         os.set_blocking(notes, False)
         ends = {"records": their_records, "notes": their_notes, "frames": frames}
         shared = {"counters": self._page, "bundle": self._bundle}
-        facts = {"retry": self._ever_opened}
-        self._process = self._spawn(self._table, ends, facts, shared=shared, stdin=self._stdin)
+        self._process = self._spawn(
+            self._inside_process, ends, shared=shared, stdin=self._stdin, retry=self._ever_opened
+        )
         self._records, self._notes, self._text = records, notes, b""
-        self._reader = RecordReader(records, self._layout)
-        self._started_s, self._again_s, self._ready, self._last_word = self._clock(), None, False, {}
-        self._killed = False
+        self._reader = RecordReader(records, self._owner.layout)
+        self._started_s, self._again_s, self._last_word = self._clock(), None, {}
+        self._ready = self._killed = False
 
     def _spawn(
         self,
         process: Process,
         ends: Dict[str, Optional[int]],
-        facts: Dict[str, Any],
         *,
         shared: Optional[Dict[str, int]] = None,
         stdin: Optional[int] = subprocess.DEVNULL,
+        **facts: bool,
     ) -> Any:
         """Start a process of the table. It gets ``ends``, which are closed here, and ``shared``, which stay open."""
         settings, ours = os.pipe()
         handles: Dict[str, Optional[int]] = dict(ends, settings=settings, **(shared or {}))
         given = dict(handles, network=process.network, account=process.user, **facts)
-        spawned = self._popen(
+        spawned = subprocess.Popen(  # noqa: S603 - a command of the process table
             process.command + [json.dumps(given)],
             stdin=stdin,
             stdout=subprocess.DEVNULL,
@@ -137,7 +126,7 @@ class Supervisor(InsideLink):
         self._feeding = []
 
     def poll(self) -> List[Event]:
-        """See ``InsideLink``. Ends the inside where it hangs, and starts it again where that is due."""
+        """See ``InsideLink``. Kills an inside that hangs, and restarts it when that is due."""
         events = self._listen()
         now = self._clock()
         if self._process is None:
@@ -147,10 +136,10 @@ class Supervisor(InsideLink):
         if self._stop_by_s is not None and now > self._stop_by_s:
             self._kill()
         elif not self._killed and self._hangs(now):
-            self._counters.add("fault:hang")
-            self._say("hang", message="the inside did not move for too long; it is ended and started again")
+            self._owner.counters.add("fault:hang")
+            self._owner.say("hang", message="the inside hung; it is killed and restarted")
             self._kill()
-        # Its last records are still in the pipe: they are read before its end is dealt with.
+        # Its last records are still in the pipe: read them before handling its end.
         if self._process.poll() is not None and (self._reader is None or self._reader.ended):
             events += self._listen()
             self._handle_end(self._process.returncode, now)
@@ -184,18 +173,12 @@ class Supervisor(InsideLink):
             self._close()
 
     def _hangs(self, now: float) -> bool:
-        """The inside's own watchdog is quicker; this is for one whose watchdog is stuck too."""
+        """Whether the inside hangs and its own, quicker, watchdog hangs too."""
         beat = self.inside.get("beat-ms") / 1e3
         return now - max(beat, self._started_s) > 3 * self._hang_after_s + START_S * (not self._ready)
 
     def _listen(self) -> List[Event]:
-        if self._notes < 0:
-            return []
-        try:
-            self._text += os.read(self._notes, 1 << 16)
-        except BlockingIOError:
-            return []
-        events, self._text = parse_notes(self._text)
+        events = (self._read_notes() or []) if self._notes >= 0 else []
         for event in events:
             if event.name == "ready":
                 self._became_ready()
@@ -208,12 +191,12 @@ class Supervisor(InsideLink):
         if self._old_bundle is not None:
             os.close(self._old_bundle.handle)
             self._old_bundle = None
-            self._say("reloaded")
+            self._owner.say("reloaded")
 
     def _handle_end(self, code: int, now: float) -> None:
         word, was_ready, ran_s = self._last_word, self._ready, now - self._started_s
         self._close()
-        self._on_end()
+        self._owner.on_end()
         self._stop_by_s = None
         if self._next_bundle is not None:
             self._old_bundle = _Bundle(self._bundle, self.manifest_sha256)
@@ -225,7 +208,7 @@ class Supervisor(InsideLink):
             return
         message = str(word.get("message") or "")
         if self._old_bundle is not None and not was_ready:
-            self._say("reload-failed", message="{} The bundle from before runs on.".format(message))
+            self._owner.say("reload-failed", message="{} The previous bundle runs on.".format(message))
             os.close(self._bundle)
             (self._bundle, self.manifest_sha256), self._old_bundle = self._old_bundle, None
             self.start()
@@ -241,24 +224,24 @@ class Supervisor(InsideLink):
         return self.inside.get("frames-in") > 0
 
     def _schedule(self, code: int, message: str, ran_s: float, now: float) -> None:
-        """Set the time of the next start; raises ``DeviceFailed`` where there were too many."""
+        """Set the time of the next start; raises ``DeviceFailed`` after too many."""
         how = "by signal {}".format(-code) if code < 0 else "with exit code {}".format(code)
         if -code == signal.SIGALRM:
             how = "by its watchdog: something in it hung"
-            self._counters.add("fault:hang")
+            self._owner.counters.add("fault:hang")
         while self._last_restarts and now - self._last_restarts[0] > BUDGET_S:
             self._last_restarts.popleft()
-        if not self._table.restart or len(self._last_restarts) >= self._restarts:
+        if len(self._last_restarts) >= self._restarts:
             raise DeviceFailed(
-                "the inside ended {} times in an hour, the last time {}. {} Look at the camera and its cable, then "
-                "start the service again.".format(len(self._last_restarts) + 1, how, message)
+                "the inside ended {} times in an hour, the last time {}. {} Check the camera and its cable, then "
+                "restart the service.".format(len(self._last_restarts) + 1, how, message)
             )
         self._last_restarts.append(now)
-        self._counters.add("inside-restarts")
+        self._owner.counters.add("inside-restarts")
         if ran_s > STEADY_S:
             self._backoff.reset()
         self._again_s = now + self._backoff.next_s()
-        self._say("inside-ended", message="the inside ended {}. {} It is started again.".format(how, message))
+        self._owner.say("inside-ended", message="the inside ended {}. {} It is restarted.".format(how, message))
 
     def _signal(self, number: int) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Which artefact of a bundle runs here: the one asked for, else the first preferred one that a backend can open."""
+"""Which artefact of a bundle runs here: the requested one, else the first preferred one that a backend can open."""
 
 from typing import Dict, List, Tuple
 
@@ -14,8 +14,8 @@ from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
 def open_pipeline(bundle: Bundle, artefact: str, backend: str, threads: int, device: str) -> Tuple[str, Pipeline]:
     """The artefact that will run, and its pipeline. ``artefact`` and ``backend`` are names or ``"auto"``.
 
-    Raises ``BadInput`` for names that do not exist or do not fit together, ``NoBackend`` or ``NoDevice`` where none of
-    the candidates can be opened.
+    Raises ``BadInput`` for names that do not exist or do not fit together, ``NoBackend`` or ``NoDevice`` if no
+    candidate can be opened.
     """
     names = _candidates(bundle.manifest, artefact, backend, check_device(device))
     reasons: Dict[str, List[str]] = {}
@@ -30,13 +30,17 @@ def open_pipeline(bundle: Bundle, artefact: str, backend: str, threads: int, dev
         except NoBackend as error:
             reasons.setdefault(str(error), []).append(name)
     if absent:
-        raise NoDevice("; ".join("{}: {}".format(", ".join(those), problem) for problem, those in absent.items()))
-    problems = ["{}: {}".format(", ".join(those), problem) for problem, those in reasons.items()]
-    raise NoBackend("nothing that was asked for can run here. {}".format("; ".join(problems)))
+        raise NoDevice(_listed(absent))
+    raise NoBackend("no requested artefact can run here. {}".format(_listed(reasons)))
+
+
+def _listed(problems: Dict[str, List[str]]) -> str:
+    """``NAME, NAME: problem; ...``."""
+    return "; ".join("{}: {}".format(", ".join(names), problem) for problem, names in problems.items())
 
 
 def _candidates(manifest: Manifest, artefact: str, backend: str, device: str) -> List[str]:
-    """The artefacts to try, in order; one at least."""
+    """The artefacts to try, in order; at least one."""
     known = {name for kind in FORMATS for name in backends_for(kind)}
     if backend != "auto" and backend not in known:
         raise BadInput("expected a backend of {}, or auto; got {!r}".format(", ".join(sorted(known)), backend))

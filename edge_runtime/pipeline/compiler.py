@@ -1,4 +1,4 @@
-"""From the stages of a manifest to functions, checked for order and split around the model."""
+"""Compiles the stages of a manifest to functions, checks their order and splits them around the model."""
 
 from typing import Any, List, NamedTuple, Optional, Set, Tuple
 
@@ -11,7 +11,7 @@ Step = Tuple[Run, Optional[Tuple[str, Tuple[int, ...]]]]  # a compiled stage; of
 
 
 class Program(NamedTuple):
-    """Compiled stages: before the model, the model, after it; and the names of all values that they make."""
+    """Compiled stages before the model, the model, and after it; and the names of all their values."""
 
     before: List[Step]
     middle: List[Step]
@@ -20,9 +20,9 @@ class Program(NamedTuple):
 
 
 def compile_stages(manifest: Manifest, context: Any) -> Program:
-    """The stages in order; ``context`` as in ``compile_stage``. Raises ``BadInput`` where they do not fit together.
+    """The stages in order; ``context`` as in ``compile_stage``. Raises ``BadInput`` if they do not fit together.
 
-    Without a model, and for a stream, all are the middle: the memory of tracks belongs to one thread, in order.
+    Without a model, and for a stream, all stages are the middle: the memory of tracks needs one thread, in order.
     """
     steps: List[Step] = []
     known = {manifest.input.name}
@@ -32,11 +32,11 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
         if missing or again:
             raise BadInput(
                 "the stage {!r} {} {!r}: every value is made once, before it is used".format(
-                    stage["stage"], "uses" if missing else "makes a second", (missing or again)[0]
+                    stage.stage, "uses" if missing else "makes a second", (missing or again)[0]
                 )
             )
         known.update(writes)
-        drawn = (stage["output"], tuple(stage.get("shape", ()))) if stage["stage"] == "draw" else None
+        drawn = (stage.output, stage.shape) if stage.stage == "draw" else None
         steps.append((compile_stage(stage, context), drawn))
     made = known - {manifest.input.name}
     models = [place for place, (run, _) in enumerate(steps) if isinstance(run, ModelStage)]
@@ -46,7 +46,7 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
     model = middle[0][0]
     if len(middle) > 1 or not isinstance(model, ModelStage):
         return Program(before, middle, after, made)
-    # One model: what converts its tensors can run on the threads of its neighbours.
+    # One model: the conversions of its tensors can run on the neighbouring threads.
     return Program(
         before + [(model.preprocess, None)], [(model.infer, None)], [(model.postprocess, None)] + after, made
     )
@@ -55,20 +55,21 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
 def compile_stage(stage: Stage, context: Any) -> Run:
     """One stage of the manifest as a function ``run(flow)``.
 
-    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``random_bytes``
-    and ``track_memory``. Raises ``BadInput``.
+    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)`` and
+    ``track_memory``. Raises ``BadInput``.
     """
-    kind = stage.get("stage")
+    kind = stage.stage
     if kind not in KINDS:
         raise BadInput("expected a stage of {}; got {!r}".format(", ".join(sorted(KINDS)), kind))
     make, key, known = KINDS[kind]
-    if key and stage[key] not in known:
-        raise BadInput("expected {} of a {} stage to be {}; got {!r}".format(key, kind, " or ".join(known), stage[key]))
+    variant = getattr(stage, key) if key else ""
+    if key and variant not in known:
+        raise BadInput("expected {} of a {} stage to be {}; got {!r}".format(key, kind, " or ".join(known), variant))
     return make(stage, context)
 
 
 def reads_and_writes(stage: Stage) -> Tuple[List[str], List[str]]:
-    """The names a stage takes from the flow and the names it adds to it: two lists."""
-    if stage.get("stage") == "artefact":
-        return list(stage["inputs"].values()), list(stage["outputs"].values())
-    return [stage[key] for key in ("input", "group", "by", "noise") if key in stage], [stage["output"]]
+    """The names that a stage reads from the flow, and those that it adds."""
+    if stage.stage == "artefact":
+        return list(stage.inputs.values()), list(stage.outputs.values())
+    return [name for name in (stage.input, stage.group, stage.by, stage.noise) if name], [stage.output]

@@ -1,21 +1,22 @@
 """The stage that runs a model: its inputs from the flow, the interpreter, and its outputs into the flow."""
 
-from typing import Any, Mapping
+from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.lut import Flow, LutArray, lazy
+from edgeveil.edge_runtime.manifest.manifest import Stage
 
 
 class ModelStage(object):
     """A stage ``artefact`` of the manifest; ``preprocess``, ``infer`` and ``postprocess`` may run on three threads."""
 
-    def __init__(self, stage: Mapping[str, Any], context: Any) -> None:
-        runner = context.runners.get(stage["model"])
+    def __init__(self, stage: Stage, context: Any) -> None:
+        runner = context.runners.get(stage.model)
         if runner is None:
-            raise BadInput("a stage names the model {!r}, which is not there".format(stage["model"]))
-        self._inputs, self._outputs = list(stage["inputs"].items()), list(stage["outputs"].items())
+            raise BadInput("a stage names the model {!r}, which does not exist".format(stage.model))
+        self._inputs, self._outputs = list(stage.inputs.items()), list(stage.outputs.items())
         self._x = context.input
         # A network in training has real tensors: nothing to convert.
         self._preprocess, self._postprocess = (
@@ -39,7 +40,7 @@ class ModelStage(object):
             flow.used += feeds
 
     def postprocess(self, flow: Flow) -> None:
-        """Convert what the interpreter returned and put it into the flow."""
+        """Convert the interpreter's tensors and put them into the flow."""
         values, flow.between = self._postprocess(flow.between), None
         n = len(flow[self._x])
         for tensor, name in self._outputs:

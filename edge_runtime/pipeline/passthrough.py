@@ -1,6 +1,6 @@
-"""Detects a model that passes frames through unchanged: at open on golden vectors, later on 30 frames in a row.
+"""Detects a model that passes frames through unchanged: on opening by golden vectors, later by 30 frames in a row.
 
-Never on a single frame: one frame may happen to be a fixed point of the model, and dropping it would reveal that.
+Never by a single frame: it may happen to be a fixed point of the model, and dropping it would reveal that.
 """
 
 from typing import Mapping
@@ -42,7 +42,7 @@ class PassthroughCheck(object):
     def unchanged(self, data: np.ndarray, out: np.ndarray) -> bool:
         """Whether ``out`` is the identity's output for the sample ``data``, and ``data`` is not constant."""
         if data.ndim == 3:
-            # One row decides nearly always, and costs little.
+            # One row is nearly always enough, and costs little.
             row = slice(len(data) // 2, len(data) // 2 + 1)
             if not self._equal(self._same(data[row]), out[row]):
                 return False
@@ -55,7 +55,7 @@ class PassthroughCheck(object):
         return np.array_equal(same, out)
 
     def check_golden(self, x: np.ndarray, outputs: Mapping[str, np.ndarray]) -> None:
-        """Golden inputs (n, ...) and outputs; raises ``PrivacyStop`` where one is unchanged or none can show it."""
+        """Check golden inputs (n, ...) and outputs; raises ``PrivacyStop`` if one is unchanged or all are constant."""
         if self._name is None:
             return
         if any(self.unchanged(data, out) for data, out in zip(x, outputs[self._name])):
@@ -70,7 +70,7 @@ class PassthroughCheck(object):
             )
 
     def watch(self, frame: RawFrame, perturbed: PerturbedFrame) -> None:
-        """Check one frame before it leaves; raises ``PrivacyStop`` from the 30th unchanged one in a row on."""
+        """Check one frame before it is emitted; raises ``PrivacyStop`` from the 30th unchanged one in a row."""
         if self._name is not None and self._in_a_row < RUN:
             self._count(frame._data, perturbed.outputs[self._name])
         # Raised here, where no array is in scope.

@@ -1,4 +1,4 @@
-"""The one door to a bundle: verified, self-tested, then frame in and perturbed frame out."""
+"""The entry point to a bundle: verify it, run its self-test, then perturb frames."""
 
 import collections
 import os
@@ -13,20 +13,31 @@ from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline
 
 
 class Perturber(object):
-    """A bundle, ready to perturb. Made by ``Perturber.open``; use it as a context manager or ``close`` it.
+    """A bundle, ready to perturb. Make it with ``Perturber.open``; use it as a context manager or ``close`` it.
 
     ``manifest`` is the verified manifest, ``artefact`` the artefact that runs (``"numpy"`` for a pipeline without
-    models), ``info`` facts for people and reports, ``dropped`` how many frames were dropped, by reason.
+    models), ``info`` facts for reports, ``dropped`` the number of dropped frames by reason.
     """
 
     def __init__(
-        self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str = CPU, audited: bool = False
+        self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str, audited: bool
     ) -> None:
         self.manifest = bundle.manifest
         self.artefact = artefact
         self.pipeline = pipeline
         self.dropped: Dict[str, int] = collections.Counter()
-        self.info = _info(bundle, pipeline, artefact, worst, device, audited)
+        self.info = {
+            "name": bundle.manifest.name,
+            "manifest_sha256": bundle.manifest_sha256,
+            "key": bundle.key,
+            "development": bundle.development,
+            "audited": audited,
+            "artefact": artefact,
+            "device": device,
+            "artefact_sha256": {name: m.artefacts[artefact].sha256 for name, m in bundle.manifest.models.items()},
+            "backends": {name: runner.info() for name, runner in pipeline.runners.items()},
+            "self_test": {"max_abs": worst},
+        }
         self._passthrough = PassthroughCheck(bundle.manifest)
         self._golden = {name: data for name, data in bundle.members.items() if name.startswith("golden/")}
 
@@ -45,12 +56,12 @@ class Perturber(object):
 
         ``bundle`` is a path (or the bundle's bytes), ``trust`` a folder of public keys (or a ``Trust``). ``artefact``
         and ``backend`` are names or ``"auto"``: the first artefact of the manifest's preference that an installed
-        backend can open on ``device``, a word of ``backends.device``; nothing else runs in its place. Raises
-        ``BundleRefused`` before any frame is looked at, ``BadInput`` for names that do not exist, ``DeviceFailed``
-        where no backend can run it, the device cannot be had or the self-test fails on it, ``PrivacyStop`` where raw
-        data would pass through.
+        backend can open on ``device`` (a word of ``edge_runtime.device``). There is no fallback to another device.
+        Raises ``BundleRefused`` before it takes any frame, ``BadInput`` for names that do not exist, ``DeviceFailed``
+        if no backend can run it, the device is not available or the self-test fails, and ``PrivacyStop`` if raw data
+        would pass through.
         """
-        # Loaded here, so that a program that only passes frames around does not pay for the verifier.
+        # Imported here, so that a program that only passes frames on does not load the verifier.
         from edgeveil.edge_runtime.bundle.reader import read_bundle
         from edgeveil.edge_runtime.bundle.trust import Trust
         from edgeveil.edge_runtime.bundle.trust_store import open_trust
@@ -72,13 +83,13 @@ class Perturber(object):
         return cls(verified, pipeline, chosen, worst, device, audited)
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
-        """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: then let nothing out."""
+        """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: emit nothing more."""
         in_flight = self.preprocess(frame)
         self.infer(in_flight)
         return self.postprocess(in_flight)
 
     def preprocess(self, frame: RawFrame) -> InFlight:
-        """The first of three parts of ``perturb``, which three threads may do, each in order: before the model."""
+        """The first of three parts of ``perturb``: before the model. Three threads may do one part each, in order."""
         return self.pipeline.preprocess(frame)
 
     def infer(self, in_flight: InFlight) -> None:
@@ -86,7 +97,7 @@ class Perturber(object):
         self.pipeline.infer(in_flight)
 
     def postprocess(self, in_flight: InFlight) -> PerturbedFrame:
-        """The last part: what comes after the model. Raises as ``perturb`` does."""
+        """The last part: after the model. Raises as ``perturb`` does."""
         try:
             out = self.pipeline.postprocess(in_flight)
         except FrameDropped as drop:
@@ -98,9 +109,9 @@ class Perturber(object):
     def perturb_batch(
         self, frames: List[RawFrame], on_drop: Callable[[RawFrame, str], None] = lambda *_: None
     ) -> List[PerturbedFrame]:
-        """Several frames in, in order; those that were dropped are missing from the list and counted in ``dropped``.
+        """Several frames in, in order; dropped ones are missing from the result and counted in ``dropped``.
 
-        ``on_drop`` is called with each of these and its reason.
+        ``on_drop`` is called with each dropped frame and its reason.
         """
         out = []
         for frame, result in zip(frames, self.pipeline.perturb_batch(frames)):
@@ -113,9 +124,9 @@ class Perturber(object):
         return out
 
     def recheck(self) -> None:
-        """The golden self-test again, between two frames: kernels and memory must still compute what they did.
+        """Repeat the golden self-test between two frames: kernels and memory must still compute the same.
 
-        Raises ``PrivacyStop`` where they do not: then nothing more may leave.
+        Raises ``PrivacyStop`` if they do not: then emit nothing more.
         """
         from edgeveil.edge_runtime.pipeline.self_test import self_test
 
@@ -127,11 +138,11 @@ class Perturber(object):
         raise PrivacyStop("stopped in the middle of a run: {}".format(problem))
 
     def forget(self, track: int) -> None:
-        """A track of a stream has ended; whoever comes under its number is somebody new."""
+        """Forget an ended track of a stream; its number may then belong to another person."""
         self.pipeline.forget(track)
 
     def close(self) -> None:
-        """Let the interpreters go."""
+        """Close the interpreters."""
         self.pipeline.close()
 
     def __enter__(self) -> "Perturber":
@@ -139,18 +150,3 @@ class Perturber(object):
 
     def __exit__(self, *_: Any) -> None:
         self.close()
-
-
-def _info(bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str, audited: bool) -> Dict[str, Any]:
-    return {
-        "name": bundle.manifest.name,
-        "manifest_sha256": bundle.manifest_sha256,
-        "key": bundle.key,
-        "development": bundle.development,
-        "audited": audited,
-        "artefact": artefact,
-        "device": device,
-        "artefact_sha256": {name: model.artefacts[artefact].sha256 for name, model in bundle.manifest.models.items()},
-        "backends": {name: runner.info() for name, runner in pipeline.runners.items()},
-        "self_test": {"max_abs": worst},
-    }

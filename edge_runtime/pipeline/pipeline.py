@@ -1,7 +1,6 @@
-"""The stages of a manifest, compiled once into functions: raw samples in, what may leave out."""
+"""The stages of a manifest, compiled once into functions: raw samples in, perturbed outputs out."""
 
 import io
-import os
 import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
@@ -13,7 +12,6 @@ from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
 from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
-from edgeveil.edge_runtime.pipeline.random_draws import RandomBytes
 from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
 
 Draws = Mapping[str, np.ndarray]  # recorded values by the output of their draw stage
@@ -22,12 +20,12 @@ Draws = Mapping[str, np.ndarray]  # recorded values by the output of their draw 
 class Pipeline(object):
     """The stages of a manifest, ready to run.
 
-    ``perturb`` is ``preprocess``, ``infer`` and ``postprocess``: three threads may each do one, every one in order.
+    ``perturb`` is ``preprocess``, ``infer`` and ``postprocess``: three threads may do one each, in order.
 
-    Of the manifest ``input``, ``stages``, ``outputs`` and, for hold stages, ``stream`` are used. ``tables`` maps a name
+    It uses the manifest's ``input``, ``stages``, ``outputs`` and, for hold stages, ``stream``. ``tables`` maps a name
     to its array. ``runners`` maps a model's name to an object with ``run({tensor: (n, ...)})`` returning ``{tensor:
-    float32 (n, ...)}``: a backend on the board, a Keras model in training. ``random_bytes`` and ``clock`` serve tests.
-    Raises ``BadInput`` where the stages do not fit together.
+    float32 (n, ...)}``: a backend on the board, a Keras model in training. Tests inject ``clock``. Raises ``BadInput``
+    if the stages do not fit together.
     """
 
     def __init__(
@@ -36,11 +34,10 @@ class Pipeline(object):
         *,
         tables: Mapping[str, np.ndarray],
         runners: Mapping[str, Any],
-        random_bytes: RandomBytes = os.urandom,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.shape, self.dtype = manifest.input.shape, np.dtype(manifest.input.dtype)
-        self.runners, self.random_bytes, self._tables = runners, random_bytes, tables
+        self.runners, self._tables = runners, tables
         self.input = manifest.input.name
         self.track_memory = TrackMemory(manifest.stream, clock=clock)
         program = compile_stages(manifest, self)
@@ -51,9 +48,9 @@ class Pipeline(object):
             raise BadInput("expected outputs that a stage makes; got {}".format(unmade or "none"))
 
     def table(self, name: str) -> np.ndarray:
-        """The table called ``name``; raises ``BadInput`` where there is none."""
+        """The table ``name``; raises ``BadInput`` if there is none."""
         if name not in self._tables:
-            raise BadInput("a stage names the table {!r}, which is not there".format(name))
+            raise BadInput("a stage names the table {!r}, which does not exist".format(name))
         return self._tables[name]
 
     def run(
@@ -71,7 +68,7 @@ class Pipeline(object):
         return self._postprocess(flow, draws)
 
     def preprocess(self, frame: RawFrame) -> "InFlight":
-        """The stages before the model. Never raises: ``postprocess`` reports what failed."""
+        """The stages before the model. Never raises: ``postprocess`` reports failures."""
         in_flight = InFlight(frame)
         flow = in_flight.step(lambda: self._preprocess(frame._data[None]))
         if flow is not None:
@@ -79,15 +76,15 @@ class Pipeline(object):
         return in_flight
 
     def infer(self, in_flight: "InFlight") -> None:
-        """The model, for what ``preprocess`` returned; one thread for all frames, in order."""
+        """The model, for the result of ``preprocess``; one thread for all frames, in order."""
         in_flight.step(lambda: self._infer(in_flight.flow, None, [in_flight.frame.track]))
 
     def postprocess(self, in_flight: "InFlight") -> PerturbedFrame:
         """The stages after the model: the ``PerturbedFrame``. Raises ``FrameDropped`` and nothing else."""
         out = in_flight.step(lambda: self._postprocess(in_flight.flow))
         if in_flight.reason:
-            # Raised here, where no array is in scope and no other error is chained to it: a printed traceback
-            # shows nothing of the frame.
+            # Raised here, where no array is in scope and no other error is chained: a printed traceback shows
+            # nothing of the frame.
             raise FrameDropped(in_flight.reason)
         return PerturbedFrame(in_flight.frame.index, {name: value[0] for name, value in out.items()}, _PIPELINE)
 
@@ -100,7 +97,7 @@ class Pipeline(object):
     def perturb_batch(self, frames: List[RawFrame]) -> List[Union[PerturbedFrame, str]]:
         """For each frame, in order, its ``PerturbedFrame`` or the reason it was dropped.
 
-        The frames go through the stages together; where that fails, one by one, so that a bad one drops itself alone.
+        The frames go through the stages together; if that fails, one by one, so that only the bad ones are dropped.
         """
         outputs, reason = self._attempt(frames) if frames else ({}, None)
         if reason is None:
@@ -111,7 +108,7 @@ class Pipeline(object):
         return [self.perturb_batch([frame])[0] for frame in frames]
 
     def forget(self, track: int) -> None:
-        """A track of the stream has ended: forget it."""
+        """Forget an ended track of the stream."""
         self.track_memory.forget(track)
 
     def close(self) -> None:
@@ -158,7 +155,7 @@ class Pipeline(object):
                 stage(flow)
 
     def _attempt(self, frames: List[RawFrame]) -> Tuple[Dict[str, np.ndarray], Optional[str]]:
-        """The outputs of some frames, or the reason for none. Lets no error out: it could hold a frame."""
+        """The outputs of some frames, or the reason for none. Raises nothing: an error could hold a frame."""
         try:
             first = frames[0]._data
             # Stacking would silently convert samples of different types to one of them.
@@ -173,7 +170,7 @@ class Pipeline(object):
 
 
 class InFlight(object):
-    """One frame between the parts of a pipeline: ``frame``, its ``flow``, and ``reason`` where it is dropped."""
+    """One frame between the parts of a pipeline: ``frame``, its ``flow``, and the ``reason`` if it is dropped."""
 
     __slots__ = ("flow", "frame", "reason")
 
@@ -188,20 +185,20 @@ class InFlight(object):
         self.frame.erase()
 
     def step(self, part: Callable[[], Any]) -> Any:
-        """Run one part, unless the frame was dropped before. Lets no error out: it could hold the frame."""
-        made = None
-        if not self.reason:
-            try:
-                made = part()
-            except FrameDropped as drop:
-                self.reason = drop.reason
-            except Exception:
-                self.reason = "error"
-        return made
+        """Run one part, unless the frame was dropped before. Raises nothing: an error could hold the frame."""
+        if self.reason:
+            return None
+        try:
+            return part()
+        except FrameDropped as drop:
+            self.reason = drop.reason
+        except Exception:
+            self.reason = "error"
+        return None
 
 
 def _recorded_draw(draws: Draws, name: str, shape: Tuple[int, ...]) -> np.ndarray:
-    """Recorded draws in place of the generator's: for the self-test and tests alone."""
+    """Recorded draws in place of the generator's: only for the self-test and tests."""
     if name not in draws or draws[name].shape != shape:
         raise BadInput("expected recorded draws {!r} of shape {}".format(name, shape))
     return draws[name]
@@ -220,8 +217,8 @@ def load_pipeline(
     """A ``Pipeline`` from a manifest and its member files ``{name: bytes}``, on the interpreters of this machine.
 
     ``artefact`` names a variant that every model has (``tflite-int8``); without models it is ignored. The bytes must be
-    verified: ``Perturber.open`` and the workstation's export folder do that. Raises ``BadInput`` where a model has no
-    such artefact, ``DeviceFailed`` where nothing installed can run it on ``device``.
+    verified: ``Perturber.open`` and the workstation's export folder do that. Raises ``BadInput`` if a model has no
+    such artefact, ``DeviceFailed`` if nothing installed can run it on ``device``.
     """
     tables = {name: read_array(members, table) for name, table in manifest.tables.items()}
     runners = {}

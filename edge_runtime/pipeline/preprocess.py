@@ -1,4 +1,4 @@
-"""To and from the unit cube: the same code in training, in the audit and on the board.
+"""Conversion to and from the unit cube: the same code in training, in the audit and on the board.
 
 ``u = clip((x - low) / (high - low), 0, 1)`` in float32, and back ``x' = low + clip(v, 0, 1) * (high - low)``, rounded
 half to even where x is of an integer type. ``low`` and ``high`` are in units of x: numbers, or one per feature; both
@@ -33,10 +33,10 @@ def _cast_to(dtype: Any) -> Function:
 
 
 def to_unit(dtype: Any, low: Any, high: Any) -> Function:
-    """The function from raw readings (n, ...) of ``dtype`` to float32 (n, ...) in [0, 1].
+    """The function from raw samples (n, ...) of ``dtype`` to float32 (n, ...) in [0, 1].
 
-    One-byte readings with one range for all go through a table of 256 entries, which gives the same bits.
-    Raises ``BadInput`` where the range is empty or not finite.
+    One-byte samples with a single range go through a table of 256 entries, which gives the same bits.
+    Raises ``BadInput`` if the range is empty or not finite.
     """
     dtype = np.dtype(dtype)
     if low is None and high is None:
@@ -57,9 +57,9 @@ def to_unit(dtype: Any, low: Any, high: Any) -> Function:
 
 
 def to_raw(dtype: Any, low: Any, high: Any) -> Function:
-    """The function from float32 (n, ...) back to readings (n, ...) of ``dtype``; values outside [0, 1] are clipped.
+    """The function from float32 (n, ...) back to samples (n, ...) of ``dtype``; values outside [0, 1] are clipped.
 
-    Raises ``BadInput`` where the range is empty, not finite or outside what an integer ``dtype`` holds.
+    Raises ``BadInput`` if the range is empty, not finite or outside what an integer ``dtype`` holds.
     """
     dtype = np.dtype(dtype)
     if low is None and high is None:

@@ -22,13 +22,22 @@ def integers(bound: int, count: int, *, random_bytes: RandomBytes = os.urandom) 
     if not 1 <= bound <= 2**63:
         raise BadInput("expected a bound of 1 to 2**63; got {}".format(bound))
     mask = np.uint64((1 << (bound - 1).bit_length()) - 1)
+
+    def accepted(tries: int) -> np.ndarray:
+        words = np.frombuffer(random_bytes(8 * tries), np.uint64) & mask
+        return words[words < np.uint64(bound)]
+
+    return _by_rejection(accepted, count)
+
+
+def _by_rejection(accepted: Callable[[int], np.ndarray], count: int) -> np.ndarray:
+    """The first ``count`` accepted values, int64 (count,); ``accepted(tries)`` returns those among so many tries."""
     out = np.empty(count, np.int64)
     have = 0
     while have < count:
-        words = np.frombuffer(random_bytes(8 * (count - have)), np.uint64) & mask
-        words = words[words < np.uint64(bound)]
-        out[have : have + len(words)] = words
-        have += len(words)
+        values = accepted(count - have)[: count - have]
+        out[have : have + len(values)] = values
+        have += len(values)
     return out
 
 
@@ -48,37 +57,31 @@ def discrete_laplace(
     """Independent whole numbers, k with probability proportional to exp(-|k| denominator / numerator); int64 ``shape``.
 
     Exact: integers alone, by rejection (Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy",
-    2020, algorithm 2), without a logarithm or a table that would cut the tails. How long it takes depends on what is
-    drawn and on nothing else. ``numerator / denominator`` is the scale; both are 1 to 2**40. Raises ``BadInput`` else.
+    2020, algorithm 2), without a logarithm or a table that would cut the tails. The time depends only on the draws.
+    ``numerator / denominator`` is the scale; both are 1 to 2**40. Raises ``BadInput`` else.
     """
     if not (1 <= numerator <= LARGEST_SCALE and 1 <= denominator <= LARGEST_SCALE):
         raise BadInput(
             "expected a scale of two whole numbers of 1 to 2**40; got {} / {}".format(numerator, denominator)
         )
+    # Two of three tries are accepted; surplus ones may be discarded, for they are as good as the others.
     count = int(np.prod(shape, dtype=np.int64))
-    out = np.empty(count, np.int64)
-    have = 0
-    while have < count:
-        # Two of three tries are taken; one that is not wanted any more is as good as any other.
-        values = _laplace_tries(2 * (count - have), numerator, denominator, random_bytes)[: count - have]
-        out[have : have + len(values)] = values
-        have += len(values)
-    return out.reshape(shape)
+    return _by_rejection(lambda n: _laplace_tries(2 * n, numerator, denominator, random_bytes), count).reshape(shape)
 
 
 def _laplace_tries(count: int, numerator: int, denominator: int, random_bytes: RandomBytes) -> np.ndarray:
-    """Of ``count`` tries those that were taken, in order."""
+    """The accepted ones of ``count`` tries, in order."""
     rest = integers(numerator, count, random_bytes=random_bytes)
     rest = rest[_exponential_coins(rest, numerator, random_bytes)]
     whole = _heads_in_a_row(len(rest), random_bytes)
     size = (rest + numerator * whole) // denominator
     negative = integers(2, len(size), random_bytes=random_bytes) == 1
-    # Else 0 would come from both sides and be twice as likely.
+    # 0 from both signs would be twice as likely.
     return np.where(negative, -size, size)[~(negative & (size == 0))]
 
 
 def _heads_in_a_row(count: int, random_bytes: RandomBytes) -> np.ndarray:
-    """How often a coin that shows heads with probability 1/e did so before the first tails; int64 (count,)."""
+    """The number of heads of a coin of probability 1/e before its first tails; int64 (count,)."""
     out = np.zeros(count, np.int64)
     alive = np.arange(count)
     while len(alive):
@@ -102,7 +105,7 @@ def _exponential_coins(parts: np.ndarray, of: int, random_bytes: RandomBytes) ->
 
 
 class Channel(object):
-    """A noisy channel: code r leaves as code c with probability ``table[r, c] / sum(table[r])``, exactly.
+    """A noisy channel: code r becomes code c with probability ``table[r, c] / sum(table[r])``, exactly.
 
     ``table`` is uint32 (R, C) and every row sums to the same power of two, at most 2**32. Raises ``BadInput`` else.
     """
@@ -110,7 +113,7 @@ class Channel(object):
     def __init__(self, table: np.ndarray) -> None:
         if table.ndim != 2 or table.dtype != np.uint32 or not table.size:
             raise BadInput("expected a channel table of uint32 (R, C); got {} {}".format(table.dtype, table.shape))
-        # Inverse distribution function in integers: no rounding, so no probability is off by a hair.
+        # Inverse distribution function in integers: exact, without rounding.
         self._edges = np.cumsum(table, axis=1, dtype=np.uint64)
         totals = self._edges[:, -1]
         total = int(totals[0])
@@ -123,5 +126,5 @@ class Channel(object):
     def draw(self, codes: np.ndarray, *, random_bytes: RandomBytes = os.urandom) -> np.ndarray:
         """Codes int64 (n,) within 0 .. rows - 1 in, drawn codes int64 (n,) out."""
         u = integers(self._total, len(codes), random_bytes=random_bytes)
-        # Every edge of the row is compared, so that the time taken does not tell which one was met.
+        # Every edge of the row is compared, so that the time does not reveal the result.
         return (self._edges[codes] <= u[:, None]).sum(axis=1, dtype=np.int64)

@@ -1,6 +1,6 @@
-"""The golden self-test: before the first frame, the kernels that will run are held against recorded outputs.
+"""The golden self-test: before the first frame, compares the outputs of the kernels that will run with recorded ones.
 
-Kernels that are wrong on one processor or in one version have been seen; they say nothing and return numbers.
+Kernels have been wrong on one processor or in one version; they report no error and return numbers.
 """
 
 import io
@@ -16,12 +16,12 @@ from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 
 
 def self_test(pipeline: Pipeline, manifest: Manifest, members: Mapping[str, bytes], artefact: str) -> float:
-    """Run the golden inputs through ``pipeline`` and compare with what was recorded for ``artefact``.
+    """Run the golden inputs through ``pipeline`` and compare with the outputs recorded for ``artefact``.
 
     Frames may differ by ``tolerance.max_abs`` of the artefact (in units of x'), codes with a decoder too (in steps);
-    labels and other codes of an integer type must be the same. Returns the largest difference seen. Raises
-    ``DeviceFailed`` where it is larger, and ``PrivacyStop`` where a frame comes out as it went in and the manifest
-    does not allow that.
+    labels and other codes of an integer type must be the same. Returns the largest difference. Raises
+    ``DeviceFailed`` if it is larger, and ``PrivacyStop`` if a frame comes out unchanged and the manifest does not allow
+    that.
     """
     golden = manifest.golden
     x = _array(members, golden.input)

@@ -1,7 +1,7 @@
-"""The stages of a manifest: each function here makes a function of the flow from a stage and its context.
+"""The stages of a manifest: each function here compiles a stage, in its context, to a function of the flow.
 
 The *flow* maps names to arrays whose first axis is the frame (``lut.Flow``); a compiled stage reads its inputs from it
-and adds its outputs. What can be checked once is checked when a stage is compiled; what only a frame shows drops it.
+and adds its outputs. Stages are checked when they are compiled as far as possible; other errors drop the frame.
 """
 
 import functools
@@ -18,12 +18,9 @@ from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
 Run = Callable[[Flow], None]
 
 
-def _preprocess(stage: Stage, context: Any) -> Run:
-    source, target = stage["input"], stage["output"]
-    function: Callable[[np.ndarray], Any] = preprocess.to_unit(context.dtype, stage["low"], stage["high"])
-    one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]) or stage["low"] is None)
-    if context.dtype == np.uint8 and one_range:
-        function = functools.partial(LutArray, function(np.arange(256, dtype=np.uint8)))
+def _from_input(stage: Stage, function: Callable[[np.ndarray], Any]) -> Run:
+    """A stage whose output is ``function`` of its input."""
+    source, target = stage.input, stage.output
 
     def run(flow: Flow) -> None:
         flow[target] = function(flow[source])
@@ -31,47 +28,44 @@ def _preprocess(stage: Stage, context: Any) -> Run:
     return run
 
 
+def _preprocess(stage: Stage, context: Any) -> Run:
+    function: Callable[[np.ndarray], Any] = preprocess.to_unit(context.dtype, stage.low, stage.high)
+    one_range = not (np.ndim(stage.low) or np.ndim(stage.high) or stage.low is None)
+    if context.dtype == np.uint8 and one_range:
+        function = functools.partial(LutArray, function(np.arange(256, dtype=np.uint8)))
+    return _from_input(stage, function)
+
+
 def _draw(stage: Stage, context: Any) -> Run:
-    target, random_bytes = stage["output"], context.random_bytes
-    if stage["distribution"] == "uniform":
-        shape = tuple(stage["shape"])
+    if stage.distribution == "channel":
+        channel = random_draws.Channel(context.table(stage.table))
+        return _from_input(stage, lambda codes: channel.draw(_checked_codes(codes, channel.rows)))
+    draw: Callable[..., np.ndarray] = random_draws.uniform
+    if stage.distribution == "laplace":
+        draw = functools.partial(
+            random_draws.discrete_laplace, numerator=stage.numerator, denominator=stage.denominator
+        )
+        draw((0,))  # refuses an invalid scale before the first frame
+    target, shape = stage.output, tuple(stage.shape)
 
-        def run(flow: Flow) -> None:
-            flow[target] = random_draws.uniform((len(flow[context.input]),) + shape, random_bytes=random_bytes)
-
-    elif stage["distribution"] == "laplace":
-        shape, scale = tuple(stage["shape"]), {key: stage[key] for key in ("numerator", "denominator")}
-        random_draws.discrete_laplace((0,), **scale)  # a scale that is none is refused before the first frame
-
-        def run(flow: Flow) -> None:
-            n = len(flow[context.input])
-            flow[target] = random_draws.discrete_laplace((n,) + shape, random_bytes=random_bytes, **scale)
-
-    else:
-        source = stage["input"]
-        channel = random_draws.Channel(context.table(stage["table"]))
-
-        def run(flow: Flow) -> None:
-            flow[target] = channel.draw(_checked_codes(flow[source], channel.rows), random_bytes=random_bytes)
+    def run(flow: Flow) -> None:
+        flow[target] = draw((len(flow[context.input]),) + shape)
 
     return run
 
 
 def _table(stage: Stage, _context: Any) -> Run:
-    if stage["op"] == "argmax_within":
+    if stage.op == "argmax_within":
         return _argmax_within(stage)
-    source, target = stage["input"], stage["output"]
-
-    def run(flow: Flow) -> None:
-        flow[target] = flow[source].reshape(len(flow[source]), -1).argmax(axis=1).astype(np.int64, copy=False)
-
-    return run
+    return _from_input(
+        stage, lambda values: values.reshape(len(values), -1).argmax(axis=1).astype(np.int64, copy=False)
+    )
 
 
 def _argmax_within(stage: Stage) -> Run:
-    """The largest of a row's values within one of ``groups`` equal groups; numbered over the whole row, so that the
-    code tells its group."""
-    source, group, groups, target = stage["input"], stage["group"], stage["groups"], stage["output"]
+    """The largest of a row's values within one of ``groups`` equal groups; its number counts over the whole row, so
+    that the code identifies the group."""
+    source, group, groups, target = stage.input, stage.group, stage.groups, stage.output
 
     def run(flow: Flow) -> None:
         values = flow[source].reshape(len(flow[source]), -1)
@@ -86,42 +80,34 @@ def _argmax_within(stage: Stage) -> Run:
 
 
 def _hold(stage: Stage, context: Any) -> Run:
-    source, target = stage["input"], stage["output"]
-    if stage["op"] == "majority":
-        groups = stage["groups"]
+    source, target, memory = stage.input, stage.output, context.track_memory
+    if stage.op == "majority":
+        groups = stage.groups
+        return _from_input(stage, lambda labels: memory.majority(target, _checked_codes(labels, groups), groups))
+    by = stage.by
 
-        def run(flow: Flow) -> None:
-            flow[target] = context.track_memory.majority(target, _checked_codes(flow[source], groups), groups)
-
-    else:
-        by = stage["by"]
-
-        def run(flow: Flow) -> None:
-            flow[target] = context.track_memory.keep(target, flow[source], flow[by])
+    def run(flow: Flow) -> None:
+        flow[target] = memory.keep(target, flow[source], flow[by])
 
     return run
 
 
 def _synthesis(stage: Stage, context: Any) -> Run:
-    source, target, table = stage["input"], stage["output"], context.table(stage["table"])
-
-    def run(flow: Flow) -> None:
-        flow[target] = table[_checked_codes(flow[source], len(table))]
-
-    return run
+    table = context.table(stage.table)
+    return _from_input(stage, lambda codes: table[_checked_codes(codes, len(table))])
 
 
 def _add(stage: Stage, _context: Any) -> Run:
-    """Noise of whole steps on a grid of ``levels`` steps from 0 to 1; what would leave the grid stays at its end."""
-    source, noise, target = stage["input"], stage["noise"], stage["output"]
-    levels = np.int64(stage["levels"])
+    """Noise of whole steps on a grid of ``levels`` steps from 0 to 1; sums outside the grid are clipped to its ends."""
+    source, noise, target = stage.input, stage.noise, stage.output
+    levels = np.int64(stage.levels)
 
     def run(flow: Flow) -> None:
         steps = flow[noise]
         if steps.dtype != np.int64 or steps.shape != flow[source].shape:
             raise FrameDropped("shape")
         place = np.rint(flow[source] * np.float32(levels)).astype(np.int64)
-        # Cut first, so that no sum can wrap around; what is cut would end there in any case.
+        # Clipped first, so that no sum can wrap around; a larger step would end at the same place.
         place += np.minimum(np.maximum(steps, -levels), levels)
         place = np.minimum(np.maximum(place, 0), levels)
         flow[target] = place.astype(np.float32) / np.float32(levels)
@@ -130,9 +116,9 @@ def _add(stage: Stage, _context: Any) -> Run:
 
 
 def _output(stage: Stage, _context: Any) -> Run:
-    source, target = stage["input"], stage["output"]
-    function = preprocess.to_raw(stage["dtype"], stage["low"], stage["high"])
-    one_range = not (np.ndim(stage["low"]) or np.ndim(stage["high"]))
+    source, target = stage.input, stage.output
+    function = preprocess.to_raw(stage.dtype, stage.low, stage.high)
+    one_range = not (np.ndim(stage.low) or np.ndim(stage.high))
     function = map_values(function) if one_range else function
 
     def run(flow: Flow) -> None:
@@ -142,25 +128,23 @@ def _output(stage: Stage, _context: Any) -> Run:
 
 
 def _quantise(stage: Stage, _context: Any) -> Run:
-    source, target, dtype = stage["input"], stage["output"], np.dtype(stage["dtype"])
-    scale, limits = np.float32(stage["scale"]), np.iinfo(stage["dtype"])
+    scale, limits, dtype = np.float32(stage.scale), np.iinfo(stage.dtype), np.dtype(stage.dtype)
 
-    def run(flow: Flow) -> None:
-        q = np.rint(flow[source] / scale)
-        # A code beyond the range saturates; to drop it would tell that it was large.
-        flow[target] = np.minimum(np.maximum(q, limits.min), limits.max).astype(dtype)
+    def quantise(values: np.ndarray) -> np.ndarray:
+        # A code beyond the range saturates; dropping it would reveal that it was large.
+        return np.minimum(np.maximum(np.rint(values / scale), limits.min), limits.max).astype(dtype)
 
-    return run
+    return _from_input(stage, quantise)
 
 
 def _checked_codes(codes: np.ndarray, count: int) -> np.ndarray:
-    # A negative code would index from the end without a word.
+    # A negative code would silently index from the end.
     if codes.dtype.kind not in "iu" or codes.ndim != 1 or (codes < 0).any() or (codes >= count).any():
         raise FrameDropped("code-range")
     return codes.astype(np.int64, copy=False)
 
 
-# kind of stage -> its function, the key that picks a variant of it, and the variants that there are
+# kind of stage -> its function, the key of its variant, and the variants
 KINDS: Dict[str, Tuple[Callable[[Stage, Any], Run], str, Tuple[str, ...]]] = {
     "preprocess": (_preprocess, "", ()),
     "artefact": (ModelStage, "", ()),

@@ -1,9 +1,9 @@
-"""What a stream remembers between frames, so that a hundred frames of a person reveal no more than one.
+"""The memory of a stream between frames, so that a hundred frames of a person reveal no more than one.
 
 A *track* is one person or thing from entering to leaving. Its predicted class is the majority over its first frames and
 then fixed; a value drawn for it is drawn once. Without tracking, one draw per class and clock period is kept instead.
-Until a track has voted its class is ``groups``, one more than there are, whose row of the next table says what leaves
-meanwhile. So during the vote, too, nothing that leaves depends on x.
+Until a track has voted, its class is ``groups``, one more than the last class; its row of the next table gives the
+output meanwhile. So the output does not depend on x during the vote either.
 
 A failed run of the pipeline changes nothing here: a dropped frame has not voted.
 """
@@ -11,30 +11,22 @@ A failed run of the pipeline changes nothing here: a dropped frame has not voted
 import collections
 import copy
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.manifest.manifest import Stream
 
-MAX_TRACKS = 4096  # remembered at a time; the one that was seen longest ago is forgotten, and would vote anew
+MAX_TRACKS = 4096  # remembered at a time; the least recently seen track is forgotten, and would vote again
 
-
-class _TrackState(object):
-    """One track or period: for every hold stage, by its output, the votes and the first value of each class."""
-
-    __slots__ = ("first", "votes")
-
-    def __init__(self) -> None:
-        self.votes: Dict[str, List[int]] = {}
-        self.first: Dict[str, Dict[int, int]] = {}
+# One track or period: for every hold stage, by its output, the votes and the first value of each class.
+_TrackState = NamedTuple("_TrackState", [("votes", Dict[str, List[int]]), ("first", Dict[str, Dict[int, int]])])
 
 
 class TrackMemory(object):
     """The memory of a pipeline's hold stages; ``stream`` is that of the manifest.
 
-    ``begin`` before the stages, ``commit`` after they all succeeded. ``clock`` gives seconds for periods; the default
-    is monotonic.
+    Call ``begin`` before the stages, ``commit`` after all of them succeeded. ``clock`` gives seconds for periods.
     """
 
     def __init__(self, stream: Optional[Stream], *, clock: Any = time.monotonic, most: int = MAX_TRACKS) -> None:
@@ -47,31 +39,31 @@ class TrackMemory(object):
         self._keys: Optional[List[Any]] = None
 
     def begin(self, tracks: Optional[List[int]]) -> None:
-        """The next rows belong to these tracks, in order. None: each row stands for a whole track of equal rows."""
+        """Set the tracks of the next rows, in order. None: each row stands for a whole track of equal rows."""
         self._open = {}
         self._keys = tracks
         if tracks is not None and self._hold == "period":
             self._keys = [int(self._clock() // self._period_s)] * len(tracks)
 
     def commit(self) -> None:
-        """Keep what the stages recorded since ``begin``."""
+        """Keep the changes of the stages since ``begin``."""
         for key in self._keys or ():
             if key in self._open:
                 self._kept[key] = self._open[key]
                 self._kept.move_to_end(key)
-        # Of periods only the last one can ever be asked for again.
+        # Only the last period can be needed again.
         most = 1 if self._hold == "period" else self._most
         while len(self._kept) > most:
             self._kept.popitem(last=False)
         self._open = {}
 
     def forget(self, track: int) -> None:
-        """This track has ended: the next one of its number votes and draws anew."""
+        """Forget an ended track: the next one of its number votes and draws again."""
         if self._hold == "track":
             self._kept.pop(track, None)
 
     def majority(self, name: str, labels: np.ndarray, groups: int) -> np.ndarray:
-        """Labels (n,) of 0 .. groups - 1 in, the majority of each frame's track out; ``groups`` while it still votes.
+        """Labels (n,) of 0 .. groups - 1 in, the majority of each frame's track out; ``groups`` until it has voted.
 
         A tie goes to the smallest label.
         """
@@ -96,5 +88,5 @@ class TrackMemory(object):
 
     def _state(self, key: Any) -> _TrackState:
         if key not in self._open:
-            self._open[key] = copy.deepcopy(self._kept[key]) if key in self._kept else _TrackState()
+            self._open[key] = copy.deepcopy(self._kept[key]) if key in self._kept else _TrackState({}, {})
         return self._open[key]

@@ -1,4 +1,5 @@
-"""Which release a board runs: staged next to the old one, switched to in one step, tried, then committed or undone.
+"""Which release a board runs. A new one is staged next to the old one, switched to in one step, tried, then committed
+or undone.
 
 ::
 
@@ -6,10 +7,10 @@
     ROOT/current, ROOT/previous        links to two of them
     ROOT/state.json                    what was committed, the floor, what failed
 
-``state.json`` is the one truth; it is replaced in one step. A release is *on trial* while ``current`` points to it and
-``committed`` does not name it: the power may fail at any moment, and the next start (``recover``) goes back to
-what was committed. A release is committed only after it has run here. The floor (the smallest ``security_version``
-that is taken) rises in the same step, and nothing that lies below it is ever gone back to.
+``state.json`` decides, and is replaced in one step. A release is *on trial* while ``current`` points to it and
+``committed`` does not name it: the power may fail at any moment, and the next start (``recover``) goes back to what was
+committed. A release is committed only after it has run here. The floor (the smallest ``security_version`` that is
+accepted) rises in the same step, and the board never goes back below it.
 """
 
 import os
@@ -23,16 +24,16 @@ from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
 from edgeveil.edge_runtime.storage.filesystem import Filesystem, names, read, remove_tree, target
 
 BUNDLE, RUNTIME = "bundle.veil", "edgeveil-edge.pyz"
-MOST_FAILURES = 3  # of one release: after so many trials that failed it is not tried again unasked
+MOST_FAILURES = 3  # of one release: after so many failed trials it is only tried again on request
 _STATE_KEYS = ("committed", "failed", "floor", "previous", "reason", "schema")
 
 
 class RolledBack(DeviceFailed):
-    """The new release did not pass its trial; the board runs the old one again."""
+    """The new release failed its trial; the board runs the old one again."""
 
 
 class State(NamedTuple):
-    """What ``state.json`` says. ``failed`` counts the failed trials of each release, ``reason`` is why the last did."""
+    """``state.json``. ``failed`` counts the failed trials of each release, ``reason`` is why the last one failed."""
 
     committed: Optional[str] = None
     previous: Optional[str] = None
@@ -59,7 +60,8 @@ class Releases(object):
 
     def state(self) -> State:
         """What was committed. Raises ``DeviceFailed`` where the file is not one that this module wrote."""
-        data = read(os.path.join(self.root, "state.json"))
+        path = os.path.join(self.root, "state.json")
+        data = read(path)
         if data is None:
             return State()
         try:
@@ -68,11 +70,10 @@ class Releases(object):
                 raise ValueError("other keys")
             return State(**document)
         except (ValueError, TypeError, AttributeError):
-            path = os.path.join(self.root, "state.json")
-        raise DeviceFailed("{} is damaged: flash the board again over a channel you trust.".format(path))
+            raise DeviceFailed("{} is damaged: flash the board again over a channel you trust.".format(path)) from None
 
     def read(self, sha: str) -> Optional[Bundle]:
-        """The release ``sha`` if it lies there whole, by a key trusted today; else None. No floor is applied."""
+        """The release ``sha`` if it is there whole, signed by a key trusted today; else None. No floor is applied."""
         data = read(os.path.join(self.folder(sha), BUNDLE))
         if data is None:
             return None
@@ -84,7 +85,7 @@ class Releases(object):
         return bundle if bundle.manifest_sha256 == sha and runtime == bundle.members[RUNTIME_MEMBER] else None
 
     def install(self, data: bytes, trial: Callable[[str, Bundle], None], *, again: bool = False) -> bool:
-        """Verify a bundle's bytes, stage them, switch, try and commit. False where it is what runs already.
+        """Verify a bundle's bytes, stage them, switch, try and commit. False where it runs already.
 
         ``trial`` gets the release's folder and the bundle, and raises ``EdgeVeilError`` where it does not run here.
         ``again`` tries even what failed ``MOST_FAILURES`` times. Raises ``BundleRefused`` before anything is changed,
@@ -99,8 +100,8 @@ class Releases(object):
         if state.failed.get(sha, 0) >= MOST_FAILURES and not again:
             raise BundleRefused(
                 "failed-before",
-                "This release has failed its trial here {} times ({}). Mend what stands against it, then ask for it "
-                "by name with --again.".format(state.failed[sha], state.reason),
+                "This release has failed its trial here {} times ({}). Remove the cause, then install it "
+                "with --again.".format(state.failed[sha], state.reason),
             )
         self._stage(sha, data, bundle.members[RUNTIME_MEMBER])
         self._set_link("current", sha)
@@ -112,9 +113,9 @@ class Releases(object):
         return True
 
     def recover(self) -> Optional[str]:
-        """Put right what a power cut left: called before anything else, at every start. Returns what was done, or None.
+        """Repair what a power cut left; called first at every start. Returns what was done, or None.
 
-        A release on trial is undone and its failure counted; links and half-made folders are put in order.
+        A release on trial is undone and its failure counted; links and half-made folders are repaired.
         """
         for name in names(os.path.join(self.root, "releases")):
             if name.endswith(".new"):
@@ -124,13 +125,12 @@ class Releases(object):
                 self._filesystem.remove(os.path.join(self.root, name))
         state, current = self.state(), self.current
         if current != state.committed:
-            reason = "it was interrupted on trial"
-            # The previous one is current where the power went in the middle of a commit.
+            # The previous one is current where the power failed in the middle of a commit.
             if current is None or current == state.previous or self.read(current) is None:
                 self._sync_links(state)
             else:
-                self._undo(state, current, reason)
-            return "The release {:.12} is current again: another was when the power went.".format(
+                self._undo(state, current, "it was interrupted on trial")
+            return "The release {:.12} is current again: another was when the power failed.".format(
                 state.committed or "none"
             )
         self._sync_links(state)
@@ -142,14 +142,14 @@ class Releases(object):
         state = self.state()
         if state.previous is None:
             raise BadInput("There is no previous release to go back to.")
-        # Read as a new one would be: by today's keys, floor and policy.
+        # Verified as a new one would be: with today's keys, floor and policy.
         data = read(os.path.join(self.folder(state.previous), BUNDLE))
         if data is not None:
             read_bundle(data, self._trust(state.floor))
         if self.read(state.previous) is None:
             raise BundleRefused(
                 "no-previous",
-                "The previous release {:.12} is not whole, or not trusted any more.".format(state.previous),
+                "The previous release {:.12} is not whole, or no longer trusted.".format(state.previous),
             )
         back = state._replace(committed=state.previous, previous=state.committed, reason="rolled back on request")
         self._write_state(back)
@@ -172,7 +172,7 @@ class Releases(object):
 
     def _stage(self, sha: str, data: bytes, runtime: bytes) -> None:
         filesystem, releases, final = self._filesystem, os.path.join(self.root, "releases"), self.folder(sha)
-        # A release that is there may be of a process that was killed before all of it was on the disk.
+        # A process that was killed may have left a release that is not all on the disk.
         there = self.read(sha) is not None
         folder = final if there else self.folder(sha + ".new")
         if not there:

@@ -1,6 +1,6 @@
 """The trial of a release on this board: its own runtime verifies it, tests it and perturbs some frames.
 
-The installed runtime starts the trial: what lies inside a new bundle is data until that bundle has been verified.
+The installed runtime starts the trial: the content of a new bundle is data until that bundle is verified.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.releases.store import Releases
 
 TRIAL_FRAMES = 30
 TRIAL_LIMIT_S = 300
-# Both by name: the inside has the accelerator, also while the outside is still starting; stop ends only what it names.
+# Both by name: the inside holds the accelerator even while the outside starts, and stop ends only the units named.
 _UNITS = ["edgeveil.service", "edgeveil-inside.service"]
 
 
@@ -47,11 +47,9 @@ def trial(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TRIAL_LIMIT_S
             )
         except subprocess.TimeoutExpired:
-            done = None
-        if done is None:
-            raise DeviceFailed("its trial took more than {} s".format(TRIAL_LIMIT_S))
+            raise DeviceFailed("its trial took more than {} s".format(TRIAL_LIMIT_S)) from None
         if done.returncode:
-            last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+            last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["without a message"]
             raise DeviceFailed("its trial ended with code {} ({})".format(done.returncode, last[0][:300]))
 
     return run
@@ -66,13 +64,13 @@ def trial_device(named: Optional[str]) -> str:
 def service_stopped(device: str, say: Callable[[str], None]) -> Iterator[None]:
     """Stop the service while a release is tried on an accelerator, which only one process can open at a time.
 
-    A service that systemd does not run is its user's to stop.
+    A service that systemd does not run must be stopped by its user.
     """
     if device == CPU or not os.path.isdir(paths.SYSTEMD) or _exit_code(["systemctl", "--quiet", "is-active"] + _UNITS):
         yield
         return
     if _exit_code(["systemctl", "stop"] + _UNITS) != 0:
-        raise DeviceFailed("the service could not be stopped, and it has the {}: stop it by hand".format(device))
+        raise DeviceFailed("the service could not be stopped, and it uses the {}: stop it by hand".format(device))
     try:
         yield
     finally:
@@ -91,7 +89,7 @@ def _exit_code(command: List[str]) -> int:
 
 
 def status(root: str) -> Dict[str, Any]:
-    """What runs under ``root``, as a dict for programs and people."""
+    """What runs under ``root``, as a JSON document."""
     releases = open_releases(root)
     state = releases.state()
     bundle = releases.read(state.committed) if state.committed else None

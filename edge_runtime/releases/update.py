@@ -7,9 +7,9 @@ That folder holds an *index*, an envelope (``signing.envelope``) of kind ``index
     {"schema":1,"name":...,"version":7,"releases":[
       {"name":...,"manifest_sha256":...,"sha256":...,"size":...,"security_version":...,"url":"mnist-7.veil"}]}
 
-The index says what to fetch and nothing more: the bundle itself is verified, tried and taken back as every other one.
-``version`` only rises; the last one taken is remembered, so that an old index cannot be served for ever. What was
-fetched so far lies in ``ROOT/incoming`` and is gone on with by a range request. No clock is asked.
+The index only says what to fetch: the bundle is verified, tried and undone as any other. ``version`` only rises, and
+the last one accepted is stored, so that an old index cannot be served for ever. The part fetched so far is kept in
+``ROOT/incoming`` and continued by a range request. No clock is used.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.formats.validate import identifier, record, sequence, sha256, text, whole
+from edgeveil.edge_runtime.formats.validate import each, fields, identifier, record, sha256, text, whole
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.signing.envelope import MAX_BYTES, unwrap
 from edgeveil.edge_runtime.storage.atomic import write_atomic
@@ -30,32 +30,34 @@ INDEX_FILE, KIND, INCOMING, SEEN_FILE = "index.json", "index", "incoming", "inde
 TIMEOUT_S = 30.0
 BLOCK = 64 * 1024
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
-_ENTRY = ("manifest_sha256", "name", "security_version", "sha256", "size", "url")
 
-Entry = NamedTuple(
-    "Entry",
-    [
-        ("name", str),
-        ("manifest_sha256", str),
-        ("sha256", str),
-        ("size", int),
-        ("security_version", int),
-        ("url", str),
-    ],
-)
-Index = NamedTuple("Index", [("name", str), ("version", int), ("releases", List[Entry])])
+
+class Entry(NamedTuple):
+    """One release of an index. ``url`` is a file name in the folder of the index."""
+
+    name: str
+    manifest_sha256: str
+    sha256: str
+    size: int
+    security_version: int
+    url: str
+
+
+class Index(NamedTuple):
+    """A verified index, newest release first."""
+
+    name: str
+    version: int
+    releases: List[Entry]
 
 
 def read_index(data: bytes, trust: Trust) -> Index:
-    """What an index says, once a key that may sign bundles is seen to have signed it. Raises ``BundleRefused``."""
+    """The content of an index, signed by a key that may sign bundles. Raises ``BundleRefused``."""
     payload: Dict[str, Any] = record(
         unwrap(KIND, data, trust.key_of), "index", ("name", "releases", "schema", "version")
     )
     whole(payload["schema"], "schema", 1, 1)
-    releases = [
-        _entry(entry, "releases[{}]".format(place))
-        for place, entry in enumerate(sequence(payload["releases"], "releases", 1, 256))
-    ]
+    releases = each(payload["releases"], "releases", _entry, 1, 256)
     return Index(identifier(payload["name"], "name"), whole(payload["version"], "version", 1, 2**31 - 1), releases)
 
 
@@ -68,11 +70,11 @@ def update(
     committed: Optional[str],
     say: Callable[[str], None] = lambda _: None,
 ) -> bool:
-    """Fetch what the index at ``place`` offers this board and hand it to ``install``; whether anything new runs.
+    """Fetch the newest release of the index at ``place`` and ``install`` it; whether anything new runs.
 
     ``trust`` is the device's, with its floor; ``committed`` the manifest hash of what runs. Raises ``BadInput`` for a
-    ``place`` that is no URL or folder, ``DeviceFailed`` where the connection broke (the next call
-    resumes), ``BundleRefused`` for anything but what was signed, and whatever ``install`` raises.
+    ``place`` that is no URL or folder, ``DeviceFailed`` where the connection broke (the next call resumes),
+    ``BundleRefused`` for anything but what was signed, and what ``install`` raises.
     """
     source = _open_origin(place)
     index = read_index(source.read_small(INDEX_FILE), trust)
@@ -85,7 +87,7 @@ def update(
                 source.shown, index.version, seen
             ),
         )
-    entry = index.releases[0]  # the newest; what stands below it is for people
+    entry = index.releases[0]  # the newest; the others are for readers
     if entry.security_version < trust.floor:
         raise BundleRefused(
             "rolled-back",
@@ -99,35 +101,35 @@ def update(
     data = _fetch(os.path.join(root, INCOMING), source, entry, say)
     _record_version(versions_path, index)
     changed = install(data)
-    _clear_folder(os.path.join(root, INCOMING))
+    _clear_folder(os.path.join(root, INCOMING), keep="")
     return changed
 
 
 def _entry(entry: Any, at: str) -> Entry:
-    record(entry, at, _ENTRY)
-    url = text(entry["url"], at + ".url")
-    if not _FILE.fullmatch(url):
-        raise BundleRefused(
-            "bad-value", "The index names {!a}, which is no file in its folder. Make the index again.".format(url)
-        )
-    return Entry(
-        identifier(entry["name"], at + ".name"),
-        sha256(entry["manifest_sha256"], at + ".manifest_sha256"),
-        sha256(entry["sha256"], at + ".sha256"),
-        whole(entry["size"], at + ".size", 1, MAX_BUNDLE_BYTES),
-        whole(entry["security_version"], at + ".security_version", 0, 2**31 - 1),
-        url,
+    checked = fields(
+        entry,
+        at,
+        name=identifier,
+        manifest_sha256=sha256,
+        sha256=sha256,
+        size=lambda size, place: whole(size, place, 1, MAX_BUNDLE_BYTES),
+        security_version=lambda version, place: whole(version, place, 0, 2**31 - 1),
+        url=text,
     )
+    if not _FILE.fullmatch(checked["url"]):
+        raise BundleRefused(
+            "bad-value",
+            "The index names {!a}, which is no file in its folder. Make the index again.".format(checked["url"]),
+        )
+    return Entry(**checked)
 
 
 def _fetch(folder: str, source: Any, entry: Entry, say: Callable[[str], None]) -> bytes:
-    """The bundle's bytes, by way of a part that outlives a broken line. Raises ``DeviceFailed``, ``BundleRefused``."""
+    """The bundle's bytes, through a part file that is kept when the connection breaks."""
     if not os.path.isdir(folder):
         os.mkdir(folder, 0o700)
     part = os.path.join(folder, entry.sha256 + ".part")
-    for name in names(folder):
-        if name != os.path.basename(part):
-            os.unlink(os.path.join(folder, name))
+    _clear_folder(folder, keep=os.path.basename(part))
     size = os.path.getsize(part) if os.path.exists(part) else 0
     if size > entry.size:
         os.unlink(part)
@@ -163,7 +165,7 @@ def _read_versions(path: str) -> Dict[str, int]:
         document = strict_json.loads(data)
         return {str(name): int(version) for name, version in document.items()}
     except (ValueError, AttributeError, TypeError):
-        raise DeviceFailed("{} is damaged: remove it, and look at what this board runs.".format(path)) from None
+        raise DeviceFailed("{} is damaged: remove it, and check what this board runs.".format(path)) from None
 
 
 def _record_version(path: str, index: Index) -> None:
@@ -173,9 +175,10 @@ def _record_version(path: str, index: Index) -> None:
         write_atomic(path, strict_json.dumps(seen), mode=0o644)
 
 
-def _clear_folder(folder: str) -> None:
+def _clear_folder(folder: str, *, keep: str) -> None:
     for name in names(folder):
-        os.unlink(os.path.join(folder, name))
+        if name != keep:
+            os.unlink(os.path.join(folder, name))
 
 
 def _open_origin(place: str) -> Any:
@@ -188,20 +191,20 @@ def _open_origin(place: str) -> Any:
 
 
 class _Folder(object):
-    """A folder, such as a stick that was put in."""
+    """A folder, such as that of a USB stick."""
 
     def __init__(self, folder: str) -> None:
         self._folder, self.shown = folder, folder
 
     def read_small(self, name: str) -> bytes:
-        """A whole read_small file."""
+        """The whole of a small file."""
         data = read(os.path.join(self._folder, name))
         if data is None:
             raise BadInput("Expected {} in {}; it cannot be read.".format(name, self._folder))
         return data[: MAX_BYTES + 1]
 
     def copy(self, name: str, file: Any, begin: int, size: int) -> None:
-        """Append what follows byte ``begin``, up to ``size`` bytes in all."""
+        """Append the bytes from ``begin`` on, up to ``size`` bytes in all."""
         try:
             with open(os.path.join(self._folder, name), "rb") as source:
                 source.seek(begin)
@@ -211,7 +214,7 @@ class _Folder(object):
 
 
 class _Server(object):
-    """A folder on a web server. Plain http is for a network of one's own: what comes is signed either way."""
+    """A folder on a web server. Plain http is for a private network: the files are signed either way."""
 
     def __init__(self, url: str) -> None:
         import urllib.parse
@@ -221,7 +224,7 @@ class _Server(object):
         self.shown = "{}://{}".format(parts.scheme, parts.hostname)
 
     def read_small(self, name: str) -> bytes:
-        """A whole read_small file."""
+        """The whole of a small file."""
         with self._ask(name, 0) as answer:
             try:
                 return answer.read(MAX_BYTES + 1)
@@ -229,7 +232,7 @@ class _Server(object):
                 raise self._line_failed(error) from None
 
     def copy(self, name: str, file: Any, begin: int, size: int) -> None:
-        """Append what follows byte ``begin``, by a range request; from the beginning where the server knows none."""
+        """Append the bytes from ``begin`` on by a range request; from 0 where the server does not support it."""
         with self._ask(name, begin) as answer:
             if begin and not _is_continuation(answer, begin):
                 begin = 0
@@ -244,7 +247,7 @@ class _Server(object):
         import urllib.error
         import urllib.request
 
-        # A proxy that compresses would count other bytes.
+        # With compression by a proxy the byte counts would differ.
         headers = {"Accept-Encoding": "identity"}
         if begin:
             headers["Range"] = "bytes={}-".format(begin)
@@ -266,12 +269,12 @@ class _Server(object):
 
 
 def _is_continuation(answer: Any, begin: int) -> bool:
-    """Whether an answer is what was asked for and not the whole file, or another part of it."""
+    """Whether an answer is the requested part, not the whole file or another part."""
     return answer.status == 206 and str(answer.headers.get("Content-Range", "")).startswith("bytes {}-".format(begin))
 
 
 def _copy_bytes(source: Any, file: Any, begin: int, size: int) -> None:
-    """Copy until ``size`` bytes are there or no more come; no server can fill the disk."""
+    """Copy until there are ``size`` bytes or no more come, so that no server can fill the disk."""
     left = size - begin
     while left:
         block = source.read(min(BLOCK, left))

@@ -1,9 +1,9 @@
-"""A user of its own for a process that the service starts as root."""
+"""Another user for a process that the service starts as root."""
 
 import os
 import pwd
 import resource
-from typing import Any, List, NamedTuple
+from typing import List, NamedTuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sandbox import hardening
@@ -12,29 +12,28 @@ Account = NamedTuple("Account", [("uid", int), ("gid", int), ("groups", List[int
 
 
 def find_account(name: str) -> Account:
-    """The account called ``name``, with all its groups. Raises ``BadInput`` where this process cannot become it."""
+    """The account ``name`` with all its groups. Raises ``BadInput`` if this process cannot become it."""
     if os.geteuid() != 0:
         raise BadInput("only root can start a process as the user {}: run it as root".format(name))
     try:
-        user: Any = pwd.getpwnam(name)
+        user = pwd.getpwnam(name)
     except KeyError:
-        user = None
-    if user is None:
-        raise BadInput("expected a user of this system; there is no {}: add one with useradd --system".format(name))
+        problem = "expected a user of this system; there is no {}: add one with useradd --system".format(name)
+        raise BadInput(problem) from None
     if user.pw_uid == 0:
         raise BadInput("expected a user other than root for the process with the camera; got {}".format(name))
     return Account(user.pw_uid, user.pw_gid, os.getgrouplist(user.pw_name, user.pw_gid), user.pw_dir)
 
 
 def become(account: Account) -> None:
-    """Run as that account from now on, for good. Raises ``OSError`` where the system refuses.
+    """Run as that account from now on, irrevocably. Raises ``OSError`` if the system refuses.
 
-    Its memory may be locked without limit afterwards, which only root may grant.
+    The process may then lock memory without limit, which only root can grant.
     """
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     except (ValueError, OSError):
-        pass  # not ours to raise in a container; the inside reports whether its memory is locked
+        pass  # a container may forbid it; the inside reports whether its memory is locked
     os.setgroups(account.groups)
     os.setgid(account.gid)
     os.setuid(account.uid)

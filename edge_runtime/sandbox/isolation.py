@@ -1,9 +1,9 @@
-"""The inside has no network: it cuts itself off before it opens a camera, as far as this system lets it.
+"""The inside has no network: it cuts itself off before it opens a camera, as far as the system allows.
 
-Two means, both where both can be had. A network namespace of its own holds nothing but a loopback that is down; root
-may enter one, and an ordinary user where user namespaces are allowed. A seccomp filter refuses to make a socket of any
-kind but netlink (by which libusb hears of cameras being plugged in; the kernel alone is at its other end), and
-io_uring, which could make one past the filter.
+It uses two means if both are available. A network namespace of its own has only a loopback that is down; root may enter
+one, and an ordinary user where user namespaces are allowed. A seccomp filter refuses every socket but netlink (by which
+libusb hears of cameras being plugged in; its other end is always the kernel), and io_uring, which could make a socket
+past the filter.
 """
 
 import ctypes
@@ -14,14 +14,15 @@ import struct
 from typing import List, Optional
 
 from edgeveil.edge_runtime.device import hears_of_usb
+from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sandbox.account import Account, become
 
 NAMESPACE, FILTER, CONVENTION = "network namespace", "seccomp filter", "by convention only"
 
-# Sensors that are network interfaces themselves: in a namespace of its own, the inside would not have them.
+# Sensors that are network interfaces: in a namespace of its own, the inside would not see them.
 _NETWORK_SENSORS = ("wifi",)
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _MODE_FILTER = 38, 22, 2
+_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _NETLINK = 16
 _IO_URING_SETUP = 425  # the same number on all of these
 # machine: audit architecture, socket, socketpair; from the kernel's system call tables
@@ -38,19 +39,19 @@ _X32 = 0x40000000  # a second set of numbers for the same calls on x86-64
 
 
 def needs_network(source: str, device: str) -> bool:
-    """Whether the inside must stay in the system's network namespace, where the seccomp filter alone holds it back.
+    """Whether the inside must stay in the system's network namespace, where only the seccomp filter restricts it.
 
-    For a sensor that is itself a network interface, or an accelerator whose driver waits for udev to announce its
-    stick: udev announces in the system's own namespace only.
+    This is so for a sensor that is a network interface, and for an accelerator whose driver waits for udev to announce
+    its stick: udev announces in the system's own namespace only.
     """
     return source.partition(":")[0] in _NETWORK_SENSORS or hears_of_usb(device)
 
 
 def enter(namespace: bool = True, account: Optional[Account] = None) -> str:
-    """Cut this process off from every network, then run as ``account``; returns by what means, in words.
+    """Cut this process off from every network, then run as ``account``; returns the means, in words.
 
-    To be called while it has one thread: both means are a thread's and its children's, and others would stay as they
-    are. ``namespace`` False leaves that means out (``needs_network``). Raises ``OSError`` where the account is refused.
+    Call it while the process has one thread: both means apply to a thread and its children only. ``namespace`` False
+    omits the namespace (``needs_network``). Raises ``OSError`` if the system refuses the account.
     """
     single = len(os.listdir("/proc/self/task")) == 1
     # Root enters a network namespace as root: in a user namespace there is no other user to become.
@@ -68,7 +69,7 @@ def enter(namespace: bool = True, account: Optional[Account] = None) -> str:
 
 
 def _unshare(flags: int) -> bool:
-    """Enter namespaces of one's own; whether this system allows it."""
+    """Enter new namespaces; returns whether the system allows it."""
     try:
         return bool(ctypes.CDLL(None, use_errno=True).unshare(flags) == 0)
     except (OSError, AttributeError):
@@ -76,8 +77,8 @@ def _unshare(flags: int) -> bool:
 
 
 def program(machine: str) -> bytes:
-    """The filter as the kernel reads it, for ``platform.machine()``; empty where its numbers are not known."""
-    # A 64-bit kernel under a 32-bit system tells its own name.
+    """The filter as the kernel reads it, for ``platform.machine()``; empty if its system calls are not known."""
+    # A 64-bit kernel under a 32-bit system reports its own architecture.
     if machine == "aarch64" and struct.calcsize("P") == 4:
         machine = "armv7l"
     if machine not in _CALLS:
@@ -110,13 +111,7 @@ class _Program(ctypes.Structure):
 
 def _filter() -> bool:
     steps = program(platform.machine())
-    if not steps:
-        return False
-    try:
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-    except (OSError, AttributeError):
-        return False
-    if prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+    if not steps or not hardening.no_new_privileges():
         return False
     record = _Program(len(steps) // 8, steps)
-    return prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(record), 0, 0) == 0
+    return hardening.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(record))

@@ -1,7 +1,7 @@
-"""Ends a process that hangs, even in C code that never comes back: the kernel's alarm, put off while all is well.
+"""Ends a process that hangs, even in C code that never returns: a kernel alarm that is put off while all is well.
 
-A thread puts the alarm off while every thread that is watched sends its heartbeats. When one stops, or a call holds
-Python's lock so that the watching thread cannot run, the alarm goes off and ends the process.
+A thread puts the alarm off while every watched thread sends heartbeats. When one stops, or a call holds Python's lock
+so that the watching thread cannot run, the alarm goes off and ends the process.
 """
 
 import signal
@@ -11,12 +11,12 @@ from typing import Callable, Dict, Tuple
 
 
 def put_off_alarm(seconds: float) -> None:
-    """The kernel ends this process in ``seconds``, unless it is put off again by then; 0: not at all."""
+    """Let the kernel end this process in ``seconds``, unless this is called again before; 0: never."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 class Watchdog(object):
-    """Heartbeats by name; after one, the next must come within its time, unless ``rest`` is called."""
+    """Watches heartbeats by name; after one, the next must come in time, unless ``rest`` is called."""
 
     def __init__(
         self,
@@ -29,26 +29,26 @@ class Watchdog(object):
         self._ended = threading.Event()
 
     def beat(self, name: str, within_s: float = 0.0) -> None:
-        """``name`` is alive, and will be again within ``within_s`` or the watchdog's own time, whichever is longer."""
+        """A heartbeat of ``name``; the next is due in ``within_s`` or the watchdog's own time, whichever is longer."""
         self._hearts[name] = (self._clock(), max(within_s, self._hang_after_s))
 
     def rest(self, name: str) -> None:
-        """``name`` need not beat until it does so again."""
+        """Stop watching ``name`` until its next heartbeat."""
         self._hearts.pop(name, None)
 
     def well(self) -> bool:
-        """Whether every heartbeat came in its time."""
+        """Whether no heartbeat is late."""
         now = self._clock()
         return all(now - since <= within for since, within in list(self._hearts.values()))
 
     def start(self) -> None:
-        """Begin to watch, in a thread that does not keep the process alive."""
+        """Start watching, in a daemon thread."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         self._put_off(self._hang_after_s)
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._ended.set()
         self._put_off(0)
 

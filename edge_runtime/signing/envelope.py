@@ -1,7 +1,7 @@
-"""A small signed text: a payload of strict JSON, who signed it, and what kind of text it is.
+"""A small signed text: a payload of strict JSON, the key that signed it, and the kind of text.
 
-The one spelling is ``{"algorithm":"ed25519","key":HEX,"payload":"...","schema":1,"signature":HEX}``. What is signed is
-``edgeveil KIND 1``, a line break and the payload's bytes, so that no signature of one kind of text serves for another.
+Its only spelling is ``{"algorithm":"ed25519","key":HEX,"payload":"...","schema":1,"signature":HEX}``. What is signed is
+``edgeveil KIND 1``, a line break and the payload's bytes, so that a signature is valid for one kind of text only.
 """
 
 from typing import Any, Callable
@@ -48,22 +48,22 @@ def signed_by(key: Key, kind: str) -> Callable[[str], None]:
 
 
 def unwrap(kind: str, data: bytes, trusted: Callable[[str], Any]) -> Any:
-    """What the payload says, once its signature holds. ``trusted(key)`` raises unless that key may sign.
+    """The payload of an envelope with a valid signature. ``trusted(key)`` raises unless that key may sign.
 
     Raises ``BundleRefused`` for anything that is not exactly one envelope of that kind.
     """
-    problem = "This {} file is not one: {{}}. Get it again from whoever signs for this device.".format(kind)
+    problem = "This {} file is not valid: {{}}. Get it again from the owner of this device's keys.".format(kind)
     if len(data) > MAX_BYTES:
         raise BundleRefused("too-large", problem.format("it has more than {} bytes".format(MAX_BYTES)))
     try:
         document = strict_json.loads(data)
         if type(document) is not dict or sorted(document) != _KEYS or strict_json.dumps(document) != data:
-            raise strict_json.BadJson("signature-format", "it is not spelled as an envelope")
+            raise strict_json.BadJson("signature-format", "it is not written as an envelope")
         if document["algorithm"] != "ed25519" or document["schema"] != 1:
             raise strict_json.BadJson("schema", "it is of another schema")
         texts = (document["key"], document["signature"], document["payload"])
         if not all(type(text) is str for text in texts):
-            raise strict_json.BadJson("wrong-type", "its fields are no texts")
+            raise strict_json.BadJson("wrong-type", "its fields are not all text")
         payload = document["payload"].encode("ascii", "strict")
         signature, public = bytes.fromhex(document["signature"]), bytes.fromhex(document["key"])
     except strict_json.BadJson as error:
@@ -76,7 +76,7 @@ def unwrap(kind: str, data: bytes, trusted: Callable[[str], Any]) -> Any:
             ed25519.verify(public, message(kind, payload), signature)
             return strict_json.loads(payload)
         except ed25519.Rejected:
-            reason, what = "bad-signature", "its signature does not hold"
+            reason, what = "bad-signature", "its signature is not valid"
         except strict_json.BadJson as error:
             reason, what = error.reason, str(error)
     raise BundleRefused(reason, problem.format(what))

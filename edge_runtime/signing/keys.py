@@ -14,7 +14,7 @@ _MAX_FILE_BYTES = 4096
 
 
 class Key(NamedTuple):
-    """A public key as 64 hexadecimal digits, the name its owner gave it, and whether it is a throw-away one."""
+    """A public key as 64 hexadecimal digits, its owner's name for it, and whether it is a throw-away one."""
 
     key: str
     name: str
@@ -22,7 +22,7 @@ class Key(NamedTuple):
 
 
 def read_public_key(path: Union[str, "os.PathLike[str]"]) -> Key:
-    """The key in one ``.pub`` file. Raises ``BadInput`` for anything else, weak keys among it."""
+    """The key in one ``.pub`` file. Raises ``BadInput`` for anything else, and for weak keys."""
     path = os.fspath(path)
     try:
         with open(path, "rb") as file:
@@ -43,5 +43,5 @@ def read_public_key(path: Union[str, "os.PathLike[str]"]) -> Key:
 
 
 def public_key_line(key: Key) -> str:
-    """What a ``.pub`` file says."""
+    """The content of a ``.pub`` file."""
     return "edgeveil-ed25519 {} {}{}\n".format(key.key, key.name, " development" if key.development else "")

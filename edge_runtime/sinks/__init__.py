@@ -4,9 +4,10 @@ import importlib
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.group import SinkGroup
-from edgeveil.edge_runtime.sinks.uri import without_secrets
+from edgeveil.edge_runtime.sinks.uri import Known, rotation, split, without_secrets
 
 __all__ = ["Sink", "SinkGroup", "open_sink", "open_sinks"]
 
@@ -28,16 +29,13 @@ _LIVE = {
 
 def open_sink(
     uri: str,
-    outputs: List[Dict[str, Any]],
-    manifest: Optional[Dict[str, Any]] = None,
+    outputs: List[Output],
+    manifest: Optional[Manifest] = None,
     options: Optional[Dict[str, Any]] = None,
 ) -> Sink:
     """The sink that ``uri`` (``KIND:WHERE``) names, for frames with ``outputs`` as the manifest lists them.
 
-    ``manifest`` is the whole verified manifest, ``options`` what the program around it brings
-    (docs/reference/sinks.md lists
-    them).
-
+    ``manifest`` is the whole verified manifest, ``options`` are of the program (docs/reference/sinks.md lists them).
     Raises ``BadInput`` for an unknown kind or a path that cannot take them, ``DeviceFailed`` where a library that the
     kind needs is not installed or the path cannot be written to.
     """
@@ -48,7 +46,7 @@ def open_sink(
         return _load("preview.sink", "PreviewSink")(where, outputs, manifest, dict(options or {}))
     if kind in _FILES and colon and where:
         return _open_file_sink(kind, where, outputs, manifest)
-    # What stands behind the colon may hold a password.
+    # The text after the colon may hold a password.
     raise BadInput(
         "expected a sink as csv:FILE, npz:FILE or images:DIR, video:FILE, mqtt://HOST/TOPIC, http://HOST/PATH, "
         "tcp://HOST:PORT or preview:PORT; got {!r}".format(kind if colon else uri)
@@ -57,8 +55,8 @@ def open_sink(
 
 def open_sinks(
     uris: Sequence[str],
-    outputs: List[Dict[str, Any]],
-    manifest: Optional[Dict[str, Any]] = None,
+    outputs: List[Output],
+    manifest: Optional[Manifest] = None,
     options: Optional[Dict[str, Any]] = None,
 ) -> SinkGroup:
     """The sinks of all ``uris`` as one, named by their URIs without secrets. Opens all or none; see ``open_sink``."""
@@ -71,7 +69,7 @@ def open_sinks(
             sinks[name] = open_sink(uri, outputs, manifest, options)
     except BaseException:
         for sink in sinks.values():
-            # What an earlier run left in a spool is still good.
+            # Records that an earlier run left in a spool are still good.
             if sink.live:
                 sink.close()
             else:
@@ -80,9 +78,7 @@ def open_sinks(
     return SinkGroup(sinks)
 
 
-def _open_file_sink(kind: str, where: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]]) -> Sink:
-    from edgeveil.edge_runtime.sinks.uri import Known, rotation, split
-
+def _open_file_sink(kind: str, where: str, outputs: List[Output], manifest: Optional[Manifest]) -> Sink:
     make_sink = _load(*_FILES[kind])
     known: Known = {"rotate": rotation} if kind in _ROTATING else {}
     if kind == "video":
@@ -91,9 +87,9 @@ def _open_file_sink(kind: str, where: str, outputs: List[Dict[str, Any]], manife
         known.update(fps=video.rate, codec=video.codec)
     path, settings = split(where, known) if known else (where, {})
     limits = settings.pop("rotate", None)
-    capture = manifest.get("capture") if manifest else None
+    capture = manifest.capture if manifest else None
     if kind == "video" and capture and "fps" not in settings:
-        settings["fps"] = capture["tick_hz"]
+        settings["fps"] = capture.tick_hz
 
     def make(part: str) -> Sink:
         return make_sink(part, outputs, **settings)
@@ -103,7 +99,7 @@ def _open_file_sink(kind: str, where: str, outputs: List[Dict[str, Any]], manife
     from edgeveil.edge_runtime.sinks.network.wire import Format
     from edgeveil.edge_runtime.sinks.rotating import RotatingSink
 
-    # npz holds every output and the index; of the others the main one is most of it.
+    # npz holds every output and the index; the other kinds hold little more than the main output.
     size = Format(outputs).payload_bytes + 8
     return RotatingSink(path, make, suffix=_ROTATING[kind], limits=limits, frame_bytes=size, twice=kind == "npz")
 

@@ -1,5 +1,6 @@
 """The base of all sinks: they take perturbed frames only, and keep them, or discard them at a privacy stop."""
 
+import contextlib
 from typing import Any, Dict, Optional
 
 from edgeveil.edge_runtime.errors import PrivacyStop
@@ -9,7 +10,7 @@ from edgeveil.edge_runtime.frames import PerturbedFrame
 class Sink(object):
     """A destination of perturbed frames. A subclass gives ``_write``, ``close`` and ``discard``.
 
-    ``live`` is true where a consumer follows a stream; else the sink is a file.
+    ``live`` is true where a consumer follows a stream, false for files.
     """
 
     live = False
@@ -17,7 +18,7 @@ class Sink(object):
     def write(self, frame: Any) -> None:
         """Take one ``PerturbedFrame``. Raises ``PrivacyStop`` for anything else, ``DeviceFailed`` when full."""
         if type(frame) is not PerturbedFrame:
-            raise PrivacyStop("a sink takes perturbed frames alone; it was given a {}".format(type(frame).__name__))
+            raise PrivacyStop("a sink takes perturbed frames only; it was given a {}".format(type(frame).__name__))
         self._write(frame)
 
     def _write(self, frame: PerturbedFrame) -> None:
@@ -26,14 +27,14 @@ class Sink(object):
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
         """Tell consumers that the stream is ``"degraded"`` or ``"running"`` since the tick at ``tick_ns``.
 
-        Called at the coarse grain of the schedule only. Files have nobody to tell.
+        Called on the schedule's coarse grid only. Files ignore it.
         """
 
     def local(self, counters: Dict[str, int], levels: Dict[str, int], latency_ms: Optional[float] = None) -> None:
-        """Numbers that a page on this device may show beside the stream; they go to no other sink.
+        """Numbers that a page on this device may show next to the stream; no other sink gets them.
 
         ``counters`` are frames dropped inside, by reason; ``levels`` are those of ``capture.camera_aid``, empty unless
-        it was switched on; ``latency_ms`` is the time from the source to the release of the last frame.
+        it is on; ``latency_ms`` is the time from the source to the release of the last frame.
         """
 
     def counts(self) -> Dict[str, int]:
@@ -41,12 +42,22 @@ class Sink(object):
         return {}
 
     def flush(self) -> None:
-        """Pass on what was written; called after each block of frames."""
+        """Pass on the frames so far; called after each block of frames."""
 
     def close(self) -> None:
-        """Finish what was written, so that it lasts."""
+        """Finish the output, so that it lasts."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """Forget what was written in this run: it may not be what it should."""
+        """Delete the output of this run: it may reveal too much."""
         raise NotImplementedError
+
+
+class _Discarded(Exception):
+    pass
+
+
+def abandon(files: contextlib.ExitStack) -> None:
+    """Leave the contexts of ``files`` as after an error, so that ``atomic_path`` removes its temporary file."""
+    with contextlib.suppress(_Discarded, OSError), files:
+        raise _Discarded()

@@ -1,4 +1,4 @@
-"""Several sinks as one: each gets every frame, whatever becomes of the others."""
+"""Several sinks as one: each gets every frame, even when others fail."""
 
 import threading
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
@@ -7,16 +7,15 @@ from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.sinks.base import Sink
 
-# Called with a sink's name, its error (None: it takes frames again), how many frames it did not take, and whether it
-# took the ones before.
+# Called with a sink's name, its error (None: it works again), how many frames it lost, and whether it worked before.
 OnFailure = Callable[[str, Optional[DeviceFailed], int, bool], None]
 
 
 class SinkGroup(Sink):
     """Sinks by name. ``live`` where one of them is.
 
-    ``on_failure`` is called when a sink fails or works again, and the others continue; without it the first error is
-    raised when all have got their frames. ``PrivacyStop`` is always raised, at once.
+    With ``on_failure``, a sink's failure or recovery is reported to it and the others continue; without it, the first
+    error is raised after all sinks got their frames. ``PrivacyStop`` is always raised at once.
     """
 
     def __init__(self, sinks: Mapping[str, Sink], on_failure: Optional[OnFailure] = None) -> None:
@@ -61,7 +60,7 @@ class SinkGroup(Sink):
         self._each(lambda sink: sink.flush(), 0)
 
     def close(self) -> None:
-        """Close all at the same time: a network may need a while for what is left. Raises the first error."""
+        """Close all at the same time: network sinks may take a while to drain. Raises the first error."""
         errors: List[BaseException] = []
 
         def close(sink: Sink) -> None:
@@ -79,7 +78,7 @@ class SinkGroup(Sink):
             raise errors[0]
 
     def discard(self) -> None:
-        """Discard in each, whatever the others do. Raises the first error."""
+        """Discard in each, even when others fail. Raises the first error."""
         first: Optional[Exception] = None
         for sink in self.sinks.values():
             try:

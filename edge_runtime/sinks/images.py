@@ -1,12 +1,13 @@
 """``images:DIR``: one PNG a frame, named by its number, written as it comes."""
 
 import os
-from typing import Any, Dict, List
+from typing import List
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.storage.atomic import write_atomic
@@ -15,14 +16,14 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 class ImagesSink(Sink):
     """Writes the output called ``frame`` as ``00000000.png``, gray or RGB, 8 or 16 bits, into an empty folder."""
 
-    def __init__(self, folder: str, outputs: List[Dict[str, Any]]) -> None:
-        frames = [output for output in outputs if output["kind"] == "frame"]
-        if not frames or len(frames[0]["shape"]) != 3 or frames[0]["shape"][2] not in (1, 3):
-            raise BadInput("this bundle lets no gray or RGB images out: use npz:FILE")
-        if frames[0]["dtype"] not in ("uint8", "uint16"):
-            raise BadInput("a PNG holds uint8 or uint16; this bundle gives {}: use npz:FILE".format(frames[0]["dtype"]))
+    def __init__(self, folder: str, outputs: List[Output]) -> None:
+        frames = [output for output in outputs if output.kind == "frame"]
+        if not frames or len(frames[0].shape) != 3 or frames[0].shape[2] not in (1, 3):
+            raise BadInput("this bundle has no output of gray or RGB images: use npz:FILE")
+        if frames[0].dtype not in ("uint8", "uint16"):
+            raise BadInput("a PNG holds uint8 or uint16; this bundle gives {}: use npz:FILE".format(frames[0].dtype))
         self._cv2 = opencv()
-        self._name = frames[0]["name"]
+        self._name = frames[0].name
         self._folder = folder
         self._written: List[str] = []
         try:
@@ -46,7 +47,7 @@ class ImagesSink(Sink):
         self._written.append(path)
 
     def close(self) -> None:
-        """Nothing is held back: each picture was written whole."""
+        """Each picture was already written whole."""
         self._written = []
 
     def discard(self) -> None:

@@ -1,16 +1,17 @@
-"""``npz:FILE``: all frames in one .npz file, written whole when the run ends, however it ends."""
+"""``npz:FILE``: all frames in one .npz file, written whole at the end of the run, also after an error."""
 
 import errno
 import os
 import shutil
 import tempfile
 import zipfile
-from typing import IO, Any, Dict, List, Tuple
+from typing import IO, List, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
 
@@ -18,9 +19,9 @@ _Column = Tuple[str, np.dtype, Tuple[int, ...], IO[bytes]]  # name, type, shape 
 
 
 def _scratch(path: str) -> IO[bytes]:
-    """A file without a name where ``path`` will be; raises ``WriteFailed``."""
+    """A nameless file in the folder of ``path``; raises ``WriteFailed``."""
     with writing(path):
-        # Without a buffer, so that a full disk is known of the frame that it happens to.
+        # Without a buffer, so that a full disk fails the frame that does not fit.
         return tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path)), buffering=0)
 
 
@@ -30,19 +31,19 @@ class NpzSink(Sink):
     Until ``close`` the frames are in nameless files in the same folder, so memory stays small however many come.
     """
 
-    def __init__(self, path: str, outputs: List[Dict[str, Any]]) -> None:
+    def __init__(self, path: str, outputs: List[Output]) -> None:
         folder = os.path.dirname(os.path.abspath(path))
-        # Found out now, not when an hour of frames waits to be written.
+        # Checked now, not when an hour of frames waits to be written.
         if not os.path.isdir(folder) or os.path.isdir(path):
             raise BadInput("expected a file name in a folder that exists; got {}".format(path))
         self._path = path
         self._count = 0
         self._columns: List[_Column] = [("index", np.dtype(np.int64), (), _scratch(path))]
         for place, output in enumerate(outputs):
-            name = output["name"] if output["name"] not in ("x", "index", "file") else "output_" + output["name"]
-            column = ("x" if place == 0 else name, np.dtype(output["dtype"]), tuple(output["shape"]))
+            name = output.name if output.name not in ("x", "index", "file") else "output_" + output.name
+            column = ("x" if place == 0 else name, np.dtype(output.dtype), output.shape)
             self._columns.append(column + (_scratch(path),))
-        self._names = [output["name"] for output in outputs]
+        self._names = [output.name for output in outputs]
 
     def _write(self, frame: PerturbedFrame) -> None:
         rows = [np.int64(frame.index)] + [frame.outputs[name] for name in self._names]
@@ -58,7 +59,7 @@ class NpzSink(Sink):
         self._count += 1
 
     def _cut(self) -> None:
-        """Back to whole frames: columns that are not of one length would pair frames with others' numbers."""
+        """Cut back to whole frames: columns of unequal length would give frames the wrong numbers."""
         for _, dtype, shape, file in self._columns:
             file.seek(self._count * dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
             file.truncate()
@@ -72,12 +73,9 @@ class NpzSink(Sink):
                 with archive.open(name + ".npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array_header_1_0(member, header)
                     shutil.copyfileobj(file, member)
-        self._forget()
+        self.discard()
 
     def discard(self) -> None:
-        """Forget what was held; nothing is written."""
-        self._forget()
-
-    def _forget(self) -> None:
+        """Forget the frames; nothing is written."""
         for _, _, _, file in self._columns:
             file.close()

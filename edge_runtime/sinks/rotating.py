@@ -1,10 +1,10 @@
-"""``npz:DIR?rotate=100MB,1h``: one part after the other, for streams that have no end.
+"""``npz:DIR?rotate=100MB,1h``: one part after the other, for streams without an end.
 
-A part is closed when it would grow beyond the size, is older than the time, or the disk has no room for more; closed
-parts are whole, are never written again and never removed. When there is no room every frame is counted and refused,
-with one sentence, until there is some again.
+A part is closed when it would exceed the size, is older than the time, or the disk is full. Closed parts are whole, are
+never changed and never removed. While the disk is full, every frame is refused with one sentence and counted.
 """
 
+import contextlib
 import os
 import re
 import time
@@ -15,15 +15,15 @@ from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.storage import free_space
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, writing
 
-# The longest time between two self-tests: at a privacy stop, what was closed since then may not be what it should.
+# The longest time between two self-tests: at a privacy stop, parts closed since then may reveal too much.
 SUSPECT_S = 3600.0
 
 
 class RotatingSink(Sink):
     """``make(path)`` opens the sink of one part, ``suffix`` ends its name.
 
-    ``frame_bytes`` is what a frame counts, before any compression; ``twice`` says that closing a part needs as much
-    room again as is in it.
+    ``frame_bytes`` is the size of a frame before compression; ``twice`` says that closing a part needs its size again
+    on the disk.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class RotatingSink(Sink):
         self._held, self._since_s, self._path = 0, 0.0, ""
         self._closed: List[Tuple[float, str]] = []
         self._counts = {"put": 0, "parts": 0, "lost": 0}
-        # A path or bundle that cannot work fails now.
+        # A wrong path or bundle fails now.
         self._open()
 
     def _write(self, frame: Any) -> None:
@@ -59,7 +59,9 @@ class RotatingSink(Sink):
             part.write(frame)
         except WriteFailed:
             self._counts["lost"] += 1
-            self._save_part()
+            # Save the part too. If that fails, its frames are counted there; the error is that of this frame.
+            with contextlib.suppress(WriteFailed):
+                self._finish()
             raise
         self._held += 1
         self._counts["put"] += 1
@@ -69,11 +71,11 @@ class RotatingSink(Sink):
         return dict(self._counts)
 
     def close(self) -> None:
-        """Close the last part; one without a frame was none."""
+        """Close the last part; remove it if it has no frame."""
         self._finish()
 
     def discard(self) -> None:
-        """Forget the part in hand and those closed within the last hour; see ``SUSPECT_S``."""
+        """Remove the current part and those closed within the last hour; see ``SUSPECT_S``."""
         if self._part is not None:
             self._part.discard()
             self._remove(self._path)
@@ -133,21 +135,12 @@ class RotatingSink(Sink):
         now = self._clock()
         self._closed = [(at, path) for at, path in self._closed if at >= now - SUSPECT_S] + [(now, self._path)]
 
-    def _save_part(self) -> None:
-        try:
-            self._finish()
-        except WriteFailed:
-            # It was counted there; the sentence is that of the frame in hand.
-            pass
-
     @staticmethod
     def _remove(path: str) -> None:
-        try:
+        with contextlib.suppress(OSError):
             if os.path.isdir(path):
                 for name in os.listdir(path):
                     os.unlink(os.path.join(path, name))
                 os.rmdir(path)
-            elif os.path.exists(path):
+            else:
                 os.unlink(path)
-        except OSError:
-            pass

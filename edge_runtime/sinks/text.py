@@ -3,28 +3,31 @@
 import contextlib
 import os
 import sys
-from typing import IO, Any, Dict, List
+from typing import IO, List
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
-from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.manifest.manifest import Output
+from edgeveil.edge_runtime.sinks.base import Sink, abandon
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
 
 
 class CsvSink(Sink):
-    """As many digits as give the same number back. A file is there when the run has ended, whole; a pipe gets every
-    block at once, and what a pipe got cannot be taken back."""
+    """Enough digits to read the same number back.
 
-    def __init__(self, path: str, outputs: List[Dict[str, Any]]) -> None:
+    A file appears whole when the run ends; a pipe gets every block at once, and keeps it.
+    """
+
+    def __init__(self, path: str, outputs: List[Output]) -> None:
         main = outputs[0]
-        if len(main["shape"]) > 1:
-            raise BadInput("lines hold vectors, and {} has the shape {}".format(main["name"], main["shape"]))
-        self._name = main["name"]
-        dtype = np.dtype(main["dtype"])
+        if len(main.shape) > 1:
+            raise BadInput("lines hold vectors, and {} has the shape {}".format(main.name, main.shape))
+        self._name = main.name
+        dtype = np.dtype(main.dtype)
         form = "%d" if dtype.kind in "iu" else "%.9g" if dtype.itemsize <= 4 else "%.17g"
-        self._form = ",".join([form] * (main["shape"][0] if main["shape"] else 1))
+        self._form = ",".join([form] * (main.shape[0] if main.shape else 1))
         self._lines: List[str] = []
         self._path, self._whole = path, contextlib.ExitStack()
         if path == "-":
@@ -39,7 +42,7 @@ class CsvSink(Sink):
         self._lines.append(self._form % tuple(frame.outputs[self._name].ravel().tolist()))
 
     def flush(self) -> None:
-        """Write the lines so far. Raises ``WriteFailed`` where the disk is full; nothing of the file is left then."""
+        """Write the lines so far. Raises ``WriteFailed`` where the disk is full, and removes the file."""
         if not self._lines:
             return
         self._lines.append("")
@@ -52,23 +55,17 @@ class CsvSink(Sink):
             with writing(self._path):
                 self._file.write(data)
         except WriteFailed:
-            # What is there ends somewhere in a line.
+            # The file may end in the middle of a line.
             self.discard()
             raise
 
     def close(self) -> None:
-        """Write the last lines; a file becomes what it is to be called."""
+        """Write the last lines; a file gets its name."""
         self.flush()
         with writing(self._path):
             self._whole.close()
 
     def discard(self) -> None:
-        """Forget what was not written, and the file; a pipe keeps what it got."""
+        """Forget the lines not yet written, and the file; a pipe keeps what it got."""
         self._lines = []
-        whole, self._whole = self._whole, contextlib.ExitStack()
-        with contextlib.suppress(_Discarded, OSError), whole:
-            raise _Discarded()
-
-
-class _Discarded(Exception):
-    """Goes through ``atomic_path``, so that its temporary file goes."""
+        abandon(self._whole)

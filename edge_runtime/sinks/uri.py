@@ -1,4 +1,4 @@
-"""A sink's URI behind its kind: a path or an address, and the options that follow a question mark."""
+"""The part of a sink's URI after its kind: a path or an address, and options after a question mark."""
 
 import re
 from typing import Any, Callable, Dict, Optional, Tuple
@@ -43,7 +43,7 @@ def rotation(text: str) -> Tuple[Optional[int], Optional[float]]:
 
 
 def split(uri: str, known: Known) -> Tuple[str, Dict[str, Any]]:
-    """``DIR?rotate=1h&fps=5`` as ``DIR`` and its options; a question mark that no option follows belongs to a name."""
+    """``DIR?rotate=1h&fps=5`` as ``DIR`` and its options. A question mark without an option is part of the name."""
     path, mark, query = uri.rpartition("?")
     if not mark or not re.match(r"[a-z_]+=", query):
         return uri, {}
@@ -56,11 +56,11 @@ def address(text: str, port: int, known: Known) -> Tuple[str, int, str, Dict[str
         parts = urlsplit(text)
         host, number = parts.hostname, parts.port
     except ValueError:
-        raise BadInput("expected an address as KIND://HOST:PORT/...; this one cannot be read") from None
+        raise BadInput("expected an address as KIND://HOST:PORT/...; this one cannot be parsed") from None
     if parts.username is not None or parts.password is not None:
         raise BadInput(
-            "a password in an address shows up in lists of processes and in logs: put it into a file that only you may "
-            "read, or into the environment (docs/reference/sinks.md)"
+            "a password in an address shows up in process lists and logs: put it into a file that only you may read, "
+            "or into the environment (docs/reference/sinks.md)"
         )
     if not host or parts.fragment:
         raise BadInput("expected an address as {}://HOST:PORT/...; no host is named".format(parts.scheme))
@@ -68,14 +68,14 @@ def address(text: str, port: int, known: Known) -> Tuple[str, int, str, Dict[str
 
 
 def without_secrets(uri: str) -> str:
-    """A source or sink as it may be printed: no user or password, and no query, which may hold a token."""
+    """A source or sink safe to print: no user, password or query, which may hold a token."""
     if "://" not in uri:
         return uri.partition("?")[0] if uri.startswith("preview:") else uri
     return re.sub("//[^/]*@", "//", uri.partition("?")[0])
 
 
 def secret(path: Optional[str], environment: Optional[str], what: str) -> Optional[str]:
-    """What a file holds, less the line's end, or else the value from the environment. Never part of a message."""
+    """The content of a file without the line's end, else the value from the environment. Never in a message."""
     if path is None:
         return environment
     try:

@@ -1,15 +1,16 @@
-"""``video:FILE.avi``: the frames as a film, written by OpenCV, there when it is closed and whole."""
+"""``video:FILE.avi``: the frames as a film, written by OpenCV; it appears when it is closed and whole."""
 
 import contextlib
 import os
-from typing import Any, Dict, List
+from typing import List
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.opencv import opencv
-from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.base import Sink, abandon
 from edgeveil.edge_runtime.storage import free_space
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
 
@@ -17,7 +18,7 @@ CODECS = ("FFV1", "MJPG")
 
 
 def codec(text: str) -> str:
-    """FFV1 gives every pixel back, MJPG is smaller and does not; raises ``BadInput``."""
+    """FFV1 is lossless, MJPG is smaller and is not; raises ``BadInput``."""
     if text not in CODECS:
         raise BadInput("expected codec={}; got {!r}".format(" or codec=".join(CODECS), text))
     return text
@@ -37,13 +38,13 @@ def rate(text: str) -> float:
 class VideoSink(Sink):
     """The output called ``frame`` of bundles that give uint8 images, gray or RGB, of even height and width."""
 
-    def __init__(self, path: str, outputs: List[Dict[str, Any]], *, fps: float = 10.0, codec: str = "FFV1") -> None:
-        frames = [o for o in outputs if o["kind"] == "frame" and o["dtype"] == "uint8" and len(o["shape"]) == 3]
-        if not frames or frames[0]["shape"][2] not in (1, 3):
-            raise BadInput("this bundle lets no 8-bit gray or RGB images out: use npz:FILE")
-        height, width, channels = frames[0]["shape"]
+    def __init__(self, path: str, outputs: List[Output], *, fps: float = 10.0, codec: str = "FFV1") -> None:
+        frames = [o for o in outputs if o.kind == "frame" and o.dtype == "uint8" and len(o.shape) == 3]
+        if not frames or frames[0].shape[2] not in (1, 3):
+            raise BadInput("this bundle has no output of 8-bit gray or RGB images: use npz:FILE")
+        height, width, channels = frames[0].shape
         if height % 2 or width % 2:
-            # The codecs would cut a row or column off without a word.
+            # The codecs would silently cut off a row or column.
             raise BadInput(
                 "a video has an even height and width, and this bundle gives {} x {}: use images:DIR".format(
                     height, width
@@ -52,7 +53,7 @@ class VideoSink(Sink):
         if not path.lower().endswith(".avi") or not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise BadInput("expected a name ending in .avi in a folder that exists; got {}".format(path))
         self._cv2 = opencv()
-        self._name, self._path, self._count = frames[0]["name"], path, 0
+        self._name, self._path, self._count = frames[0].name, path, 0
         self._frame_bytes = height * width * channels
         free_space.require(path, self._frame_bytes)
         self._whole = contextlib.ExitStack()
@@ -78,7 +79,7 @@ class VideoSink(Sink):
         self._count += 1
 
     def close(self) -> None:
-        """The film gets its name, if every frame is in it; else raises ``WriteFailed`` and nothing is there."""
+        """Give the film its name if every frame is in it; else remove it and raise ``WriteFailed``."""
         self._writer.release()
         # OpenCV does not report a full disk: the frames in the file are counted.
         reader = self._cv2.VideoCapture(self._temporary, self._cv2.CAP_FFMPEG)
@@ -94,12 +95,6 @@ class VideoSink(Sink):
             self._whole.close()
 
     def discard(self) -> None:
-        """Forget the film."""
+        """Remove the film."""
         self._writer.release()
-        whole, self._whole = self._whole, contextlib.ExitStack()
-        with contextlib.suppress(_Discarded, OSError), whole:
-            raise _Discarded()
-
-
-class _Discarded(Exception):
-    """Goes through ``atomic_path``, so that its temporary file goes."""
+        abandon(self._whole)

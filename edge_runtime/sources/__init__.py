@@ -1,10 +1,11 @@
 """Where frames come from: ``open_source("camera:0")``, ``"kinect:"``, ``"npz:FILE"``; docs/reference/sources.md."""
 
 import importlib
-from typing import Any, Dict, Optional
+from typing import Optional
 
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Input
 from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.sources.base import Source
 
@@ -34,8 +35,8 @@ _REPLAYED = ("images", "video")  # files that can be played at the pace they wer
 
 def open_source(
     text: str,
-    spec: Dict[str, Any],
-    capture: Optional[Dict[str, Any]] = None,
+    spec: Input,
+    capture: Optional[CaptureRules] = None,
     *,
     realtime: bool = False,
     repeat: bool = False,
@@ -50,11 +51,13 @@ def open_source(
     kind, colon, where = text.partition(":")
     if kind not in _KINDS or not colon or (not where and _KINDS[kind][2]):
         kinds = ", ".join(name + ":" for name in sorted(_KINDS))
-        problem = "expected a source as KIND:WHERE, KIND being one of {} such as npz:FILE or images:DIR; got {!r}"
-        # What follows the colon may be an address with a password in it.
+        problem = "expected a source as KIND:WHERE, such as npz:FILE or images:DIR, with a KIND of {}; got {!r}"
+        # The text after the colon may be an address with a password.
         raise BadInput(problem.format(kinds, kind + ":" if colon and where else text))
     if (realtime or repeat) and kind not in _REPLAYED:
-        problem = "expected a recording ({}) to play in real time or again and again; {}: is not one. Leave that out."
+        problem = (
+            "expected a recording ({}) to play in real time or again and again; {}: is not one. Leave that option out."
+        )
         raise BadInput(problem.format(", ".join(name + ":" for name in _REPLAYED), kind))
     module, name, _ = _KINDS[kind]
     make = getattr(importlib.import_module("edgeveil.edge_runtime.sources." + module), name)

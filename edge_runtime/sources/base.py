@@ -1,4 +1,4 @@
-"""The base of all sources: opened by the constructor, asked for one frame after the other, closed."""
+"""The bases of all sources: the constructor opens them, ``next`` gives one frame after the other, ``close``."""
 
 import time
 import zlib
@@ -6,27 +6,25 @@ from typing import Any, Callable, Dict, Optional, TypeVar
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import Stalled
+from edgeveil.edge_runtime.errors import FrameDropped, Stalled
 from edgeveil.edge_runtime.frames import RawFrame
 
-STALL_S = 5.0  # a camera that gives nothing, or the same picture again and again, for so long is stalled
-
-
+STALL_S = 5.0  # a camera that gives nothing, or only the same picture, for this long has stalled
 Sensor = Dict[str, Any]  # what the sensor must give, by manifest.sensor.expected
 S = TypeVar("S", bound="Source")
 
 
 class Source(object):
-    """Frames one after the other. A subclass gives ``next``; ``close`` where there is something to let go.
+    """Frames one after the other. A subclass gives ``next``, and ``close`` where it holds something open.
 
-    ``size`` is how many frames there will be, or None if that is unknown. ``live``: it gives frames when they come, so
-    that what is made of them leaves on ticks; else they are rows of a file that keep their numbers. ``simulated``: what
-    it gives never came from a sensor. ``raw_on_network``: its raw frames came over a network. ``name`` is what it is
-    called where people read it, without credentials.
+    ``size`` is how many frames there will be, or None if that is unknown. ``live`` sources give frames as they come,
+    and their outputs are sent on ticks; the frames of others are rows of a file that keep their numbers. ``simulated``
+    sources read no sensor. ``raw_on_network``: the raw frames came over a network. ``name`` is for messages and holds
+    no credentials.
     """
 
     size: Optional[int] = None
-    blocks = False  # whether it is asked for blocks: ``next_block`` and ``refused`` (see ``lines``), not ``next``
+    blocks = False  # whether the loop calls ``next_block`` and ``refused`` (see ``text``) and not ``next``
     live = False
     simulated = False
     raw_on_network = False
@@ -35,13 +33,13 @@ class Source(object):
     def next(self) -> Optional[RawFrame]:
         """The next ``RawFrame`` with its number and capture time, or None after the last.
 
-        A live source waits for it. Raises ``FrameDropped`` where one frame could not be read and the next may be,
-        ``SourceFailed`` where none can: ``Disconnected``, ``Stalled`` or ``Unsupported``.
+        A live source waits for it. Raises ``FrameDropped`` where only this frame cannot be read, ``SourceFailed``
+        (``Disconnected``, ``Stalled``, ``Unsupported``) where the source cannot go on.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let files and devices go."""
+        """Close files and devices."""
 
     def __enter__(self: S) -> S:
         return self
@@ -56,9 +54,9 @@ def now_ns() -> int:
 
 
 class Pace(object):
-    """Holds a reader back to the times of a recording: ``wait(t)`` returns ``t`` seconds after the first ``wait(0)``.
+    """Plays a recording at its own speed: ``wait(t)`` returns ``t`` seconds after the first ``wait(0)``.
 
-    A reader that comes late does not wait, and later frames keep the recording's times.
+    A reader that is late does not wait, and later frames keep the recording's times.
     """
 
     def __init__(
@@ -68,7 +66,7 @@ class Pace(object):
         self._start: Optional[float] = None
 
     def wait(self, seconds: float) -> None:
-        """Sleep until the recording's time ``seconds`` has come."""
+        """Sleep until ``seconds`` of the recording have passed."""
         if self._start is None:
             self._start = self._clock() - seconds
         left = self._start + seconds - self._clock()
@@ -77,9 +75,9 @@ class Pace(object):
 
 
 class Freshness(object):
-    """Tells a frozen camera from a quiet scene: a sensor has noise, so no two of its pictures are alike.
+    """Tells a frozen camera from a quiet scene: a sensor has noise, so no two of its pictures are equal.
 
-    ``check`` raises ``Stalled`` when the same picture has come for ``limit_s``. Every fourth pixel is looked at.
+    ``check`` raises ``Stalled`` when only the same picture has come for ``limit_s``. It compares every fourth pixel.
     """
 
     def __init__(self, what: str, limit_s: float = STALL_S, clock: Callable[[], float] = time.monotonic) -> None:
@@ -88,7 +86,7 @@ class Freshness(object):
         self._since = 0.0
 
     def check(self, picture: np.ndarray) -> None:
-        """Take note of one picture (height, width, ...)."""
+        """Compare one picture (height, width, ...) with the last."""
         seen = zlib.crc32(picture[::4, ::4].tobytes())
         now = self._clock()
         if seen != self._last:
@@ -99,3 +97,52 @@ class Freshness(object):
                     self._what, self._limit_s
                 )
             )
+
+
+class Camera(Source):
+    """A live source of pictures.
+
+    The constructor of a subclass calls ``_start``, which calls its ``_open``; ``_read`` waits for a picture (height,
+    width, ...), ``_fit`` makes a frame of it. A picture in ``_ahead`` is given before the next ``_read``. ``freshness``
+    notices a frozen camera.
+    """
+
+    live = True
+
+    def __init__(self, name: str, spec: Sensor) -> None:
+        self.name, self._spec = name, spec
+        self.freshness = Freshness(name)
+        self._ahead: Optional[np.ndarray] = None
+        self._next = 0
+
+    def _start(self, where: str) -> None:
+        try:
+            self._open(where)
+        except BaseException:
+            self.close()
+            raise
+
+    def next(self) -> Optional[RawFrame]:
+        """The next picture, waited for at most ``STALL_S``; None at the end of a recording."""
+        picture = self._read() if self._ahead is None else self._ahead
+        self._ahead, taken = None, now_ns()
+        if picture is None:
+            return None
+        index, self._next = self._next, self._next + 1
+        self.freshness.check(picture)
+        return RawFrame(self._fit(picture), index, taken)
+
+    def _open(self, where: str) -> None:
+        raise NotImplementedError
+
+    def _read(self) -> Optional[np.ndarray]:
+        raise NotImplementedError
+
+    def _fit(self, picture: np.ndarray) -> np.ndarray:
+        """The picture as the bundle takes it. Raises ``FrameDropped``."""
+        if list(picture.shape) != list(self._spec["shape"]):
+            raise FrameDropped("shape")
+        return picture
+
+    def _stalled(self) -> Stalled:
+        return Stalled("{} gave no picture for {:.0f} s: unplug it and plug it in again".format(self.name, STALL_S))

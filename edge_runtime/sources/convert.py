@@ -1,17 +1,18 @@
-"""What OpenCV and others hand over, as the bundle wants it: RGB or gray, its size, its type."""
-
-from typing import Any
+"""Pictures of OpenCV and camera libraries, converted to what the bundle takes: RGB or gray, its size, its type."""
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped, Unsupported
-from edgeveil.edge_runtime.sources.base import Sensor
+from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.sources.base import Camera, Sensor
 
 
 def need_image(spec: Sensor, what: str) -> None:
     """Raise ``BadInput`` where a bundle takes vectors."""
     if spec["kind"] != "image":
-        raise BadInput("this bundle perturbs vectors, and {} gives pictures: use csv:FILE or wifi:".format(what))
+        raise BadInput(
+            "this bundle perturbs vectors, and {} gives pictures: use csv:FILE, npz:FILE or wifi:".format(what)
+        )
 
 
 def need_depth(spec: Sensor, what: str) -> None:
@@ -25,12 +26,29 @@ def need_depth(spec: Sensor, what: str) -> None:
         )
 
 
-def fit(picture: np.ndarray, spec: Sensor, cv2: Any) -> np.ndarray:
+def need_shape(depth: np.ndarray, spec: Sensor, what: str) -> None:
+    """Raise ``Unsupported`` unless a depth picture (height, width, 1) has the size that a bundle takes."""
+    if list(depth.shape) != list(spec["shape"]):
+        raise Unsupported(
+            "{} gives depth of {}; this bundle takes {}. Export for this camera.".format(
+                what, depth.shape[:2], tuple(spec["shape"][:2])
+            )
+        )
+
+
+def scale_depth(depth: np.ndarray, scale: float) -> np.ndarray:
+    """A copy of the depth (height, width), times ``scale``, as uint16 (height, width, 1); at most 65535."""
+    if abs(scale - 1.0) > 1e-6:
+        depth = np.minimum(np.rint(depth * scale), 65535)
+    return np.array(depth, np.uint16)[:, :, None]
+
+
+def fit(picture: np.ndarray, spec: Sensor) -> np.ndarray:
     """A picture of OpenCV's (gray, or blue, green, red) as (height, width, channels) of ``spec``.
 
     Raises ``FrameDropped``: ``shape``, ``dtype``.
     """
-    channels = spec["shape"][2]
+    cv2, channels = opencv(), spec["shape"][2]
     if picture.ndim == 3 and picture.shape[2] == 3:
         picture = picture[:, :, ::-1] if channels == 3 else cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY)
     elif picture.ndim == 2 and channels == 3:
@@ -44,10 +62,19 @@ def fit(picture: np.ndarray, spec: Sensor, cv2: Any) -> np.ndarray:
     return np.ascontiguousarray(picture)
 
 
-def fits(picture: np.ndarray, spec: Sensor, what: str, cv2: Any) -> np.ndarray:
-    """``fit``, for the first picture of a source: raises ``Unsupported``, which says what came and what was wanted."""
+def fits(picture: np.ndarray, spec: Sensor, what: str) -> np.ndarray:
+    """``fit`` for the first picture of a source. Raises ``Unsupported``, which names what came and what is wanted."""
     try:
-        return fit(picture, spec, cv2)
+        return fit(picture, spec)
     except FrameDropped:
-        problem = "{} gives {} {}; this bundle takes {} {}. Set the camera to that, or export for this one."
-    raise Unsupported(problem.format(what, picture.dtype, picture.shape, spec["dtype"], tuple(spec["shape"])))
+        problem = "{} gives {} {}; this bundle takes {} {}. Set the camera to that, or export for this one.".format(
+            what, picture.dtype, picture.shape, spec["dtype"], tuple(spec["shape"])
+        )
+        raise Unsupported(problem) from None
+
+
+class OpenCVCamera(Camera):
+    """A camera whose ``_read`` gives pictures as OpenCV has them."""
+
+    def _fit(self, picture: np.ndarray) -> np.ndarray:
+        return fit(picture, self._spec)

@@ -1,7 +1,7 @@
 """``images:DIR``: the pictures of a folder, 8 or 16 bits, read by OpenCV; in real time where it has ``depth.txt``.
 
-In order of their names; or, as the TUM RGB-D recordings have it, in that of ``depth.txt`` (else ``rgb.txt``) in the
-folder, whose lines are a time in seconds and a file, ``#`` before what is not.
+The order is that of the names, or that of ``depth.txt`` (else ``rgb.txt``) in the folder, as in the TUM RGB-D
+recordings: each line is a time in seconds and a file, ``#`` begins a comment.
 """
 
 import math
@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
+from edgeveil.edge_runtime.sources.convert import need_image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")
 LISTS = ("depth.txt", "rgb.txt")
@@ -23,8 +24,8 @@ FPS = 30.0  # of a folder without times
 class ImagesSource(Source):
     """One frame a picture: gray (height, width, 1), colour (height, width, 3) as RGB; ``index`` is its place.
 
-    ``realtime`` hands each out when its time has come, and the source is ``live`` then; ``repeat`` begins again at the
-    end, one mean interval later, and ``index`` continues.
+    ``realtime`` gives each at its time, and makes the source ``live``; ``repeat`` begins again at the end, one mean
+    interval later, and ``index`` continues.
     """
 
     def __init__(
@@ -36,8 +37,7 @@ class ImagesSource(Source):
         repeat: bool = False,
         pace: Optional[Pace] = None,
     ) -> None:
-        if spec["kind"] != "image":
-            raise BadInput("this bundle perturbs vectors, and a folder of images holds none: use npz:FILE")
+        need_image(spec, "a folder of images")
         self._cv2 = opencv()
         if not os.path.isdir(folder):
             raise BadInput("expected a folder of images at {}; there is none".format(folder))
@@ -80,14 +80,11 @@ def _list_by_name(folder: str) -> List[Tuple[float, str]]:
 
 def _read_list(folder: str) -> Optional[List[Tuple[float, str]]]:
     """Times and files of the folder's list, or None where it has none. Raises ``BadInput`` for a bad line."""
-    for name in LISTS:
-        path = os.path.join(folder, name)
-        if os.path.isfile(path):
-            break
-    else:
+    paths = [path for path in (os.path.join(folder, name) for name in LISTS) if os.path.isfile(path)]
+    if not paths:
         return None
     listed: List[Tuple[float, str]] = []
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(paths[0], encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             words = line.split("#")[0].split()
             if not words:
@@ -95,7 +92,7 @@ def _read_list(folder: str) -> Optional[List[Tuple[float, str]]]:
             time = _seconds(words[0])
             if len(words) != 2 or time is None or (listed and time < listed[-1][0]) or os.path.isabs(words[1]):
                 problem = "line {} of {}: expected a time in seconds, not before the last one, and a file in the folder"
-                raise BadInput(problem.format(number, path))
+                raise BadInput(problem.format(number, paths[0]))
             listed.append((time, os.path.join(folder, words[1])))
     return listed
 

@@ -46,7 +46,7 @@ class NpzSource(Source):
         return RawFrame(np.frombuffer(data, self._dtype).reshape(self._shape), row, now_ns())
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._end = 0
         self._member.close()
         self._archive.close()
@@ -59,7 +59,7 @@ def _open_archive(path: str) -> Tuple[zipfile.ZipFile, Any, Tuple[int, ...], np.
         archive = zipfile.ZipFile(path)
         with archive.open("x.npy") as member:
             head = io.BytesIO(member.read(READ))
-            # Through it once: a damaged file is found before its first row is let out, not after the last.
+            # Read it once: a damaged file is found before its first row is given, not after the last.
             while member.read(READ):
                 pass
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -70,7 +70,7 @@ def _open_archive(path: str) -> Tuple[zipfile.ZipFile, Any, Tuple[int, ...], np.
         member = archive.open("x.npy")
         member.read(head.tell())
         if columns_first and len(shape) > 1:
-            # Its rows lie scattered over the file: there is no other way than to read it whole.
+            # The rows are scattered over the file, so it is read whole.
             array = np.frombuffer(member.read(), dtype).reshape(shape, order="F")
             member = io.BytesIO(array.tobytes())
         return archive, member, tuple(shape), dtype
@@ -83,7 +83,7 @@ def _open_archive(path: str) -> Tuple[zipfile.ZipFile, Any, Tuple[int, ...], np.
     except OSError as error:
         problem = error.strerror or "it cannot be read"
     except ValueError:
-        # Numpy's own words may quote what stands in the file.
+        # Numpy's message may quote the file.
         problem = "its x is no plain array of numbers, or is cut short"
     if archive is not None:
         archive.close()

@@ -16,14 +16,14 @@ DEFAULTS = {"seed": 0, "people": 2, "fps": 30.0}
 class SimulatedSource(Source):
     """Depth pictures of ``Scene`` at the bundle's size, in mm for 16 bits, 255 at the floor for 8.
 
-    ``seed`` whole, ``people`` 0 to 8 at a time, ``fps`` above 0, or 0 for as fast as they are asked for (the scene's
-    own clock is 30 a second then).
+    ``seed`` whole, ``people`` 0 to 8 at a time, ``fps`` above 0, or 0 for as fast as the loop takes them (the
+    scene's clock is then 30 a second).
     """
 
     live = True
     simulated = True
 
-    def __init__(self, where: str, spec: Sensor, pace: Optional[Pace] = None) -> None:
+    def __init__(self, where: str, spec: Sensor) -> None:
         options = _options(where)
         if spec["kind"] != "image" or spec["shape"][2] != 1 or spec["dtype"] not in ("uint8", "uint16"):
             raise Unsupported(
@@ -31,7 +31,7 @@ class SimulatedSource(Source):
                 "Use npz:FILE.".format(spec["dtype"], spec["shape"])
             )
         self._fps = options["fps"]
-        self._pace = (pace or Pace()) if self._fps else None
+        self._pace = Pace() if self._fps else None
         self._scene = Scene(seed=options["seed"], people=options["people"], shape=tuple(spec["shape"][:2]))
         self._scale = 255.0 / FLOOR_MM if spec["dtype"] == "uint8" else 1.0 / (spec["unit_mm"] or 1.0)
         self._dtype: np.dtype = np.dtype(spec["dtype"])
@@ -63,7 +63,7 @@ def _options(where: str) -> Dict[str, Any]:
     if wrong or not (0 <= values["seed"] < 2**31 and 0 <= values["people"] <= 8 and 0 <= values["fps"] <= 1000):
         raise BadInput(
             "expected simulate:depth?seed=0&people=2&fps=30 with a whole seed, 0 to 8 people and at most 1000 frames "
-            "a second (0: as fast as they are asked for); got {!r}".format("simulate:" + where)
+            "a second (0: as fast as the loop takes them); got {!r}".format("simulate:" + where)
         )
     if not math.isfinite(values["fps"]):
         raise BadInput("expected a finite fps in {!r}".format("simulate:" + where))

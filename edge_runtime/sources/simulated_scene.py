@@ -1,10 +1,10 @@
 """A simulated doorway seen from the ceiling by a depth camera: people of different build walk in and out under it.
 
-None of it came from a sensor, and pages that show it say so. The camera looks straight down on a level floor with the
-field of view of a Kinect v2. A person is seven ellipsoids, met exactly by each pixel's ray. Noise, and how often a
-pixel has no reading, are by distance from the middle of the picture what the floor shows in 120 frames of a real
-overhead Kinect v2 (GOTPD1, University of Alcala): 2 mm in the middle, tens of mm in the corners, where most readings
-are missing; and there is no reading along the edge of a body.
+No sensor is involved, and pages that show it say so. The camera looks straight down on a level floor with the field of
+view of a Kinect v2. A person is seven ellipsoids; each pixel's ray meets them exactly. Noise and the share of missing
+values depend on the distance from the middle of the picture, as for the floor in 120 frames of a real overhead Kinect
+v2 (GOTPD1, University of Alcala): 2 mm in the middle, tens of mm in the corners, where most values are missing; and
+values along the edge of a body are missing.
 """
 
 import math
@@ -13,12 +13,12 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 FOCAL = 365.0 / 512.0  # of the width: a Kinect v2's focal length is 365 of its 512 columns
-# Distance from the middle in pixels of 424 x 512, standard deviation of a reading of the floor in mm, share missing.
+# Distance from the middle in pixels of 424 x 512, standard deviation of the floor's depth in mm, share missing.
 NOISE_AT = (0.0, 45.0, 135.0, 165.0, 195.0, 225.0, 255.0, 285.0, 315.0)
 NOISE_MM = (2.0, 2.8, 3.2, 4.0, 6.9, 12.4, 22.0, 31.9, 44.6)
 MISSING = (0.0, 0.002, 0.004, 0.004, 0.007, 0.054, 0.23, 0.60, 0.95)
 FLOOR_MM = 3340.0
-EDGE_MM = 150.0  # a step in depth that a Kinect v2 shows as a line without readings
+EDGE_MM = 150.0  # a step in depth at which a Kinect v2 gives no values
 BANK = 8  # fields of noise; with mirror images and signs 64 different ones
 CAST = 8  # people there are, told apart by their build
 
@@ -37,7 +37,7 @@ def builds(seed: int, count: int = CAST) -> List[Build]:
 
 
 class Lane(object):
-    """One after the other crosses the picture, in or out, at a pace of their own, with pauses between."""
+    """People cross the picture one after the other, in or out, each at their own pace, with pauses between."""
 
     def __init__(self, seed: int, number: int, middle_mm: float, reach_mm: float, cast: int) -> None:
         self._random = np.random.RandomState([seed, 2, number])
@@ -66,10 +66,9 @@ class Lane(object):
 
 
 class Scene(object):
-    """``frame(seconds)`` is the depth picture of that time, uint16 (height, width) in mm, 0 where there is no reading.
+    """``frame(seconds)`` is the depth picture of that time, uint16 (height, width) in mm, 0 where there is none.
 
-    ``people`` is how many may be in it at a time, each in a lane of their own, of ``cast`` there are; ``walkers`` are
-    those of the last frame.
+    ``people`` of ``cast`` may be in it at a time, each in their own lane; ``walkers`` are those of the last frame.
     The same ``seed`` and times give the same pictures. Time goes forward only.
     """
 

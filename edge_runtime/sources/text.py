@@ -1,7 +1,7 @@
 """``csv:FILE`` and ``arff:FILE``, or ``-`` for standard input: a vector a line, in blocks, in constant memory.
 
-All lines that are there go through one fast parser together. Where that fails they are looked at one by one, and a bad
-one is refused by its number and its fault, never by its text; the stream continues.
+One fast parser takes all lines of a block together. Where it fails, each line is parsed alone, and a bad one is refused
+by its number and its fault, never by its text; the stream continues.
 """
 
 import sys
@@ -15,13 +15,15 @@ from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.sources import arff
 from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
 
-READ = 1 << 18  # bytes asked for at a time; whatever has come is taken, so that a slow stream is not held up
+READ = 1 << 18  # bytes at most in one read; a slow stream gives what it has
 LONGEST = 1 << 24  # bytes of a line: beyond it this is no text of vectors
 
 
 class LinesSource(Source):
-    """Numbers between commas. ``index`` of a frame is its line, counted from 1. Empty lines are passed over, and so is
-    a first line of which nothing is a number: the names of the columns."""
+    """Numbers between commas. ``index`` of a frame is its line, counted from 1.
+
+    Empty lines are skipped, and so is a first line without any number: the names of the columns.
+    """
 
     blocks = True
 
@@ -59,11 +61,11 @@ class LinesSource(Source):
         return found
 
     def next(self) -> Optional[RawFrame]:
-        """Not of this source: see ``next_block``."""
+        """Not for this source: use ``next_block``."""
         raise SourceFailed("lines come in blocks")
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         if self._file is not sys.stdin.buffer:
             self._file.close()
 
@@ -116,7 +118,7 @@ class LinesSource(Source):
         return numbers, np.array(rows, self._dtype).reshape(len(rows), self._features)
 
     def _row(self, text: str, number: int) -> Optional[List[float]]:
-        """The numbers of a line, or None for one to pass over. Raises ``BadInput`` saying what is wrong with it."""
+        """The numbers of a line, or None for one to skip. Raises ``BadInput``, which names the fault."""
         if not text.strip():
             return None
         row = [_number(token) for token in text.split(",")]
@@ -137,7 +139,7 @@ class LinesSource(Source):
         return numbers
 
     def _representable(self, values: np.ndarray) -> np.ndarray:
-        """Which values (...) the readings' type can hold."""
+        """Which values (...) the type of the frames can hold."""
         if self._dtype.kind == "f":
             return np.abs(values) <= np.finfo(self._dtype).max
         limits = np.iinfo(self._dtype)
@@ -193,5 +195,4 @@ def _open_file(path: str) -> Any:
     try:
         return open(path, "rb")
     except OSError as error:
-        problem = str(error.strerror).lower()
-    raise BadInput("expected a file of lines at {}: {}".format(path, problem))
+        raise BadInput("expected a file of lines at {}: {}".format(path, str(error.strerror).lower())) from None

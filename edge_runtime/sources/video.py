@@ -1,4 +1,4 @@
-"""``video:FILE``: a film, read by OpenCV. Pictures of 16 bits are for ``images:``: a film's decoder makes 8."""
+"""``video:FILE``: a film, read by OpenCV. For 16 bits use ``images:``: OpenCV decodes films to 8."""
 
 import os
 from typing import Optional
@@ -12,21 +12,13 @@ from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
 from edgeveil.edge_runtime.sources.images import FPS, SUFFIXES
 
-ENDS_EARLY = 0.9  # of the frames that a film says it has; some say a few too many
+ENDS_EARLY = 0.9  # share of the frames that a film declares; some declare a few too many
 
 
 class VideoSource(Source):
     """Frames of a film in order, gray or RGB of 8 bits, numbered from 0; ``realtime`` at its own pace."""
 
-    def __init__(
-        self,
-        path: str,
-        spec: Sensor,
-        *,
-        realtime: bool = False,
-        repeat: bool = False,
-        pace: Optional[Pace] = None,
-    ) -> None:
+    def __init__(self, path: str, spec: Sensor, *, realtime: bool = False, repeat: bool = False) -> None:
         need_image(spec, "a film")
         if "%" in path or path.lower().endswith(SUFFIXES):
             raise BadInput("expected a film; pictures, 16 bits among them, are read with images:DIR")
@@ -40,12 +32,12 @@ class VideoSource(Source):
         self._count = count if count > 0 else None
         self.size = None if repeat else self._count
         self.live = realtime
-        self._pace = (pace or Pace()) if realtime else None
+        self._pace = Pace() if realtime else None
         self._repeat, self._next, self._place = repeat, 0, 0
         good, picture = self._film.read()
         if not good:
             raise BadInput("expected a film that OpenCV can read at {}; it finds no picture in it".format(path))
-        self._ahead: Optional[np.ndarray] = fits(picture, spec, "the film", self._cv2)
+        self._ahead: Optional[np.ndarray] = fits(picture, spec, "the film")
 
     def _open(self) -> None:
         self._film = self._cv2.VideoCapture(self._path, self._cv2.CAP_FFMPEG)
@@ -72,8 +64,8 @@ class VideoSource(Source):
             self._open()
             self._place = 0
             good, picture = self._film.read()
-        return fit(picture, self._spec, self._cv2) if good else None
+        return fit(picture, self._spec) if good else None
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._film.release()

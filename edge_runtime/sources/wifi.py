@@ -19,7 +19,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 
 
 def signals(text: str) -> Dict[str, float]:
-    """``{address: dBm}`` from what ``iw dev INTERFACE scan`` prints; an access point without a strength is left out."""
+    """``{address: dBm}`` from what ``iw dev INTERFACE scan`` prints; access points without a strength are left out."""
     heard = {}
     starts = list(_STATION.finditer(text))
     for start, end in zip(starts, [start.start() for start in starts[1:]] + [len(text)]):
@@ -30,7 +30,7 @@ def signals(text: str) -> Dict[str, float]:
 
 
 class WifiSource(Source):
-    """One vector a scan: dBm of each access point of the bundle, and the lowest value of its type for one not heard."""
+    """One vector a scan: dBm of each access point of the bundle; one not heard has the lowest value of the type."""
 
     live = True
 
@@ -49,15 +49,13 @@ class WifiSource(Source):
             raise Unsupported("signal strengths are below 0 dBm; this bundle takes {}".format(dtype))
         self._interface, self._run, self._dtype = where, run, dtype
         self._order = list(spec["access_points"])
-        # A float has no use for its own lowest value: what follows would be infinite.
+        # The lowest float would make later results infinite.
         self._unheard = np.iinfo(dtype).min if dtype.kind == "i" else -200
         self.name = "Wi-Fi " + where
         self._next = 0
 
     def next(self) -> Optional[RawFrame]:
         """One scan. Raises ``FrameDropped`` (``busy``) while another program scans."""
-        problem: Any = None
-        done: Any = None
         try:
             done = self._run(
                 ["iw", "dev", self._interface, "scan"],
@@ -67,11 +65,9 @@ class WifiSource(Source):
                 timeout=SCAN_S,
             )
         except FileNotFoundError:
-            problem = missing("Wi-Fi is scanned by iw", "iw")
+            raise missing("Wi-Fi is scanned by iw", "iw") from None
         except subprocess.TimeoutExpired:
-            problem = Stalled("{} did not end its scan in {:.0f} s".format(self.name, SCAN_S))
-        if problem is not None:
-            raise problem
+            raise Stalled("{} did not end its scan in {:.0f} s".format(self.name, SCAN_S)) from None
         taken = now_ns()
         if done.returncode == BUSY:
             raise FrameDropped("busy")
@@ -84,10 +80,7 @@ class WifiSource(Source):
             )
             raise Disconnected("{} cannot be scanned (iw: {}): {}".format(self.name, done.returncode, why))
         heard = signals(done.stdout.decode("utf-8", "replace"))
-        values = np.full(len(self._order), self._unheard, np.float64)
-        for index, address in enumerate(self._order):
-            if address in heard:
-                values[index] = heard[address]
+        values = np.array([heard.get(address, self._unheard) for address in self._order], np.float64)
         if self._dtype.kind == "i":
             limits = np.iinfo(self._dtype)
             values = np.clip(np.rint(values), limits.min, limits.max)

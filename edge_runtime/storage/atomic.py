@@ -1,4 +1,4 @@
-"""Write a file whole or not at all: temporary name in the same folder, flush, fsync, rename."""
+"""Write a file whole or not at all: temporary name in the same folder, fsync, rename."""
 
 import contextlib
 import errno
@@ -21,7 +21,7 @@ _ADVICE = {
 
 
 class WriteFailed(DeviceFailed):
-    """A file could not be written; nothing of it was left behind. Another place or more space cures it: exit code 2."""
+    """A file could not be written, and no part of it was left. The user can choose another place: exit code 2."""
 
     exit_code = 2
 
@@ -48,11 +48,11 @@ def _sync_folder(folder: str) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path, *, mode: int = 0o666) -> Iterator[str]:
-    """Yield the name of an empty temporary file in the folder of ``path``; it becomes ``path`` if the block ends well.
+    """Yield the name of an empty temporary file in the folder of ``path``; it becomes ``path`` unless the block raises.
 
-    The temporary name ends with the name of ``path``, so that writers that look at the suffix see the right one.
-    ``mode`` is what the file is created with, less the umask. On any error, Ctrl-C too, the temporary is removed and
-    what was at ``path`` before is still there. Raises ``WriteFailed`` (a ``DeviceFailed``) where that fails.
+    The temporary name ends with the name of ``path``, for writers that look at the suffix. ``mode`` is that of the new
+    file, less the umask. On any error, Ctrl-C too, the temporary is removed and
+    the file that was at ``path`` before is unchanged. Raises ``WriteFailed`` (a ``DeviceFailed``) where that fails.
     """
     path = os.fspath(path)
     folder, name = os.path.split(os.path.abspath(path))
@@ -86,7 +86,7 @@ def atomic_path(path: Path, *, mode: int = 0o666) -> Iterator[str]:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Errors of the disk in the block are about the file that is to become ``path``: raises ``WriteFailed``."""
+    """Turn an ``OSError`` in the block into a ``WriteFailed`` for ``path``."""
     try:
         yield
     except OSError as error:

@@ -1,21 +1,19 @@
 """Writing to file descriptors."""
 
 import os
-from typing import Callable
+from typing import Callable, Optional
 
 
-def _wait_not(_handle: int) -> None:
-    raise BlockingIOError
-
-
-def write_all(handle: int, data: bytes, *, wait: Callable[[int], None] = _wait_not) -> None:
+def write_all(handle: int, data: bytes, *, wait: Optional[Callable[[int], None]] = None) -> None:
     """Write all of ``data`` to a descriptor; raises ``OSError``, such as ``BrokenPipeError``.
 
-    ``wait`` is called with a descriptor that does not block and is full; it returns when writing may be tried again.
+    ``wait(handle)`` is called when a non-blocking descriptor is full, and returns when writing may be tried again.
     """
     left = memoryview(data)
     while len(left):
         try:
             left = left[os.write(handle, left) :]
         except BlockingIOError:
+            if wait is None:
+                raise
             wait(handle)

@@ -1,7 +1,7 @@
 """Every file operation that changes which release a board runs, in one class.
 
-Eight small changes and no more, so that a test can write down the order in which they happen and play back every power
-cut. Nothing is on the disk until it was synced: a file's bytes by ``sync``, its name by ``sync_folder`` of its folder.
+There are only eight, so that a test can record their order and replay every power cut. Nothing is on the disk until it
+was synced: a file's bytes by ``sync``, its name by ``sync_folder`` of its folder.
 """
 
 import os
@@ -15,7 +15,7 @@ class Filesystem(object):
     """The real file system. Raises ``OSError`` as the system does."""
 
     def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """Put ``data`` into a file that is new or empty now; neither bytes nor name are on the disk yet."""
+        """Write ``data`` to a new or truncated file; neither bytes nor name are on the disk yet."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
         try:
             write_all(handle, data)
@@ -65,7 +65,7 @@ def read(path: str) -> Optional[bytes]:
 
 
 def target(path: str) -> Optional[str]:
-    """Where a symbolic link points, or None where there is none."""
+    """Where a symbolic link points, or None where there is no link."""
     try:
         return os.readlink(path)
     except OSError:
@@ -73,7 +73,7 @@ def target(path: str) -> Optional[str]:
 
 
 def names(path: str) -> List[str]:
-    """What lies in a folder, sorted; nothing where there is none."""
+    """The names in a folder, sorted; empty where there is no folder."""
     try:
         return sorted(os.listdir(path))
     except OSError:

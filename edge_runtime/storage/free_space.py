@@ -1,4 +1,4 @@
-"""Free space on a disk, checked before something is written that cannot be taken back in part."""
+"""Free space on a disk, checked before a write that cannot be undone in part."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ MARGIN_BYTES = 2**20  # for what a file needs besides its frames
 
 
 def require(path: str, size_bytes: int) -> None:
-    """Raises ``WriteFailed`` where the disk that ``path`` is on has less than that, and the margin, left."""
+    """Raise ``WriteFailed`` where the disk of ``path`` has less than ``size_bytes`` and the margin free."""
     with writing(path):
         disk = os.statvfs(os.path.dirname(os.path.abspath(path)))
         if disk.f_bavail * disk.f_frsize < size_bytes + MARGIN_BYTES:

@@ -18,7 +18,7 @@ TRAINING = (DATA, PROGRESS, VALIDATION)
 EXPORTED = (
     r"digits-[a-z]+: [a-z\d, -]+",
     r"  [a-z\d-]+ +(tflite|onnx)-(int8|float\d\d) +exported[;,] .+",
-    "Beside Keras, in units of x':",
+    "Compared with Keras, in units of x':",
     r"  (tflite|onnx)-\S+ +off by at most .+",
 )
 DEVELOPMENT = r"\*\*\* DEVELOPMENT BUNDLE: .+ \*\*\*"
@@ -65,11 +65,11 @@ def verb(folder, *words):
 LABEL_ONLY = ("train", "digits-label-only", "--budget", "quick", "--classifiers", "OUT/prgan", "--out")
 BUNDLE = ("OUT/demo.veil", "--trust", "OUT/trust")
 VERBS = {
-    "train": ((*EDGEVEIL, *LABEL_ONLY, "OUT/lo"), TRAINING, r"The run lies in \S+\. Next: edgeveil export .+"),
+    "train": ((*EDGEVEIL, *LABEL_ONLY, "OUT/lo"), TRAINING, r"The run is in \S+\. Next: edgeveil export .+"),
     "export": (
         (*EDGEVEIL, "export", "OUT/run", "--for", "workstation", "--out", "OUT/again"),
         (PROGRESS, *EXPORTED),
-        r"The artefacts lie in \S+\. Next: edgeveil audit .+",
+        r"The artefacts are in \S+\. Next: edgeveil audit .+",
     ),
     "audit": (
         (*EDGEVEIL, "audit", "OUT/export", "--budget", "quick"),
@@ -88,7 +88,7 @@ VERBS = {
     ),
     "sweep": (
         (*EDGEVEIL, "sweep", "OUT/short.toml", "--budget", "quick", "--attacks", "codes", "--out", "OUT/sweep"),
-        (r"\d points?, 0 of them done before; each lies in \S+", PROGRESS),
+        (r"\d points?, 0 of them done before; each is in \S+", PROGRESS),
         r"All figures are in \S+\. Open \S+frontier\.svg or \S+frontier\.png",
     ),
     "report": (
@@ -133,6 +133,6 @@ def test_on_a_terminal_one_line_moves(made, tmp_path):
     assert written.count("\r") > 5  # it moves
     bar = r"export [━╸╺ ]+ \d+/8 [-\d:]+.*"
     lines = [line for line in seen(written) if line.strip()]
-    last = r"The artefacts lie in .+"
+    last = r"The artefacts are in .+"
     assert strange(lines, bar, *EXPORTED, last, r"\S+/export --artefact \S+") == []
     assert any(re.fullmatch(bar, line) and "8/8" in line for line in lines)

@@ -1,7 +1,7 @@
 """An audit of invented numbers, shaped as the real one is, for tests of what is made from audits."""
 
+from edgeveil.trainer.attacks.findings import Findings, NotRun, Row
 from edgeveil.trainer.attacks.learning_curve import Curve, Point
-from edgeveil.trainer.attacks.run_all import Findings, NotRun, Row
 from edgeveil.trainer.audit.document import Audited, environment
 from edgeveil.trainer.measures.attack_metrics import Chance
 from edgeveil.trainer.measures.intervals import Interval

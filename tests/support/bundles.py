@@ -24,6 +24,7 @@ from edgeveil.edge_runtime.bundle.archive import pack
 from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
+from edgeveil.edge_runtime.manifest.manifest import CaptureRules
 from edgeveil.edge_runtime.manifest.schema import (
     CARD_MEMBER,
     PAGE_MEMBER,
@@ -528,3 +529,8 @@ def _head(name: str) -> Manifest:
         },
         "provenance": {"edgeveil": "0.1.0", "recipe_sha256": "0" * 64, "packages": {"numpy": "2.4.0"}},
     }
+
+
+def capture_of(frame, access_points=None):
+    """A capture of which only the sensor's side matters."""
+    return CaptureRules(frame, access_points, "value", None, None, None, None, 1, 10.0, "flat", 10.0)

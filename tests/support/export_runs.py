@@ -6,7 +6,7 @@ import numpy as np
 
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import label_only as floor
-from edgeveil.trainer.perturbers import prgan
+from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.run import Run
@@ -42,7 +42,7 @@ def prgan_run(folder, *, network=None):
         from edgeveil.models.generators import conv_generator
 
         network = trained_like(conv_generator((8, 8, 1), width=8, halvings=1, blocks=1))
-    run.save_perturber(prgan.as_perturber(run.dataset().input, network, kind="prgan"))
+    run.save_perturber(as_perturber(run.dataset().input, network, kind="prgan"))
     return run
 
 

@@ -14,20 +14,23 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import parse
 
-OUTPUTS = [
-    {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": [4, 5, 1], "dtype": "uint8"},
-    {"name": "label", "kind": "label", "tensor": "label", "shape": [], "dtype": "int64"},
-]
-MANIFEST = {
-    "name": "hall",
-    "created": "2026-11-21T12:00:00Z",
-    "security_version": 1,
-    "perturber": {"kind": "prgan", "target": "posture", "sensitive": "who", "target_classes": ["empty", "walking"]},
-    "input": {"name": "x", "kind": "image", "shape": [4, 5, 1], "dtype": "uint8", "low": 0.0, "high": 255.0},
-    "outputs": OUTPUTS,
-    "privacy": {"file": None, "speaks_of": {}},
-}
+MANIFEST = parse(
+    {
+        "name": "hall",
+        "created": "2026-11-21T12:00:00Z",
+        "security_version": 1,
+        "perturber": {"kind": "prgan", "target": "posture", "sensitive": "who", "target_classes": ["empty", "walking"]},
+        "input": {"name": "x", "kind": "image", "shape": [4, 5, 1], "dtype": "uint8", "low": 0.0, "high": 255.0},
+        "outputs": [
+            {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": [4, 5, 1], "dtype": "uint8"},
+            {"name": "label", "kind": "label", "tensor": "label", "shape": [], "dtype": "int64"},
+        ],
+        "privacy": {"file": None, "speaks_of": {}},
+    }
+)
+OUTPUTS = MANIFEST.outputs
 
 
 def frame(index, slot=0):

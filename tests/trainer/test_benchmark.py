@@ -79,7 +79,7 @@ def test_without_the_environment_the_command_says_how_to_make_it(tmp_path, monke
 def test_either_a_board_or_other_networks(tmp_path):
     for more in ([], ["--on", "ssh://x", "--against", "other.tflite"]):
         done = CliRunner().invoke(app, ["bench", str(tmp_path / "x.veil"), *more])
-        assert "one of them" in str(done.exception)
+        assert "Exactly one of" in str(done.exception)
 
 
 @pytest.mark.pythons

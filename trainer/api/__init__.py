@@ -1,6 +1,7 @@
 """EdgeVeil: on-sensor perturbation, from a data set to a signed bundle on a board.
 
-The calls that the commands make, for notebooks and scripts. Nothing heavy is imported before a call needs it::
+The functions behind the commands, for notebooks and scripts. Large packages are imported only by the calls that need
+them::
 
     >>> import edgeveil
     >>> from edgeveil.edge_runtime.api import RawFrame
@@ -62,11 +63,11 @@ def train(
     """Train the classifiers and the perturber that a recipe describes, as ``edgeveil train`` does.
 
     ``recipe`` is a recipe or what ``load_recipe`` takes. ``out`` is the folder of the run; it must not exist, unless
-    ``resume`` goes on from its last checkpoint. ``budget`` is ``"full"``, or ``"quick"`` for a trial.
+    ``resume`` continues from its last checkpoint. ``budget`` is ``"full"``, or ``"quick"`` for a trial.
     ``classifiers`` is the folder of a run whose classifiers to take: the same data, slices and seed.
 
     Returns the run: ``run.folder``, ``run.recipe``, ``run.facts`` (run.json). Raises ``BadInput``, and ``LimitNotMet``
-    where no checkpoint reaches the recipe's limits under the full budget: the run is complete then.
+    if no checkpoint reaches the recipe's limits under the full budget: the run is then complete.
 
         >>> settings = {"budget.quick.rows": 600, "budget.quick.classifier_epochs": 10}
         >>> run = train(load_recipe("digits-label-only", settings), "runs/digits", budget="quick")
@@ -124,15 +125,15 @@ def audit(
     run: "str | Path | None" = None,
     trust: "str | Path | None" = None,
 ) -> "dict[str, Any]":
-    """Attack one artefact: how much does an adversary who learns on what it sends find out about z?
+    """Attack one artefact: how much does an adversary trained on its output learn about z?
 
     ``folder_or_bundle`` is an export folder, or a sealed bundle, for which ``run`` (the folder of its run) and
     ``trust`` (a folder of public keys) are needed. ``budget`` is ``"quick"`` or ``"thorough"``; ``seed`` is that of the
     adversaries.
 
-    Returns the audit, a dictionary of docs/reference/schemas/audit.schema.json. It is written nowhere: ``edgeveil
-    audit`` leaves an ``audit.json`` for ``edgeveil seal``. Raises ``BadInput``, ``BundleRefused``, or ``DeviceFailed``
-    where no interpreter here runs the artefact.
+    Returns the audit, a dictionary of docs/reference/schemas/audit.schema.json. No file is written: ``edgeveil
+    audit`` writes the ``audit.json`` that ``edgeveil seal`` needs. Raises ``BadInput``, ``BundleRefused``, or
+    ``DeviceFailed`` if no interpreter here runs the artefact.
 
         >>> found = audit("runs/digits-export", artefact="tflite-int8")
         >>> found["worst_adaptive"]["accuracy"] <= 1.0, sorted(found["chance"])
@@ -158,8 +159,7 @@ def open_bundle(path: "str | Path", *, trust: "str | Path") -> "Bundle":
     ``path`` is the .veil file, ``trust`` a folder of the public keys that may sign.
 
     Returns the bundle: ``manifest``, ``members`` (name to bytes), ``manifest_sha256``, ``key``, ``development``. Raises
-    ``BundleRefused`` where it is not exactly what a trusted key signed, ``BadInput`` where there is no such file or
-    folder.
+    ``BundleRefused`` if it is not exactly what a trusted key signed, ``BadInput`` if there is no such file or folder.
 
         >>> bundle = open_bundle("digits.veil", trust="keys")
         >>> bundle.manifest.name, bundle.manifest.input.shape

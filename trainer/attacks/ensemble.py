@@ -1,6 +1,6 @@
-"""An ensemble of the best attacks: what one overlooks another may find.
+"""An ensemble of the best attacks: one may find what another misses.
 
-Members and their number are taken by their cross-entropy on the first half of the validation rows, never on test rows.
+Members and their number are chosen by cross-entropy on one half of the validation rows, never on test rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The exposure of the rows and classes at most risk, which an average hides.
 
 An attack that is at chance on average may still be sure about a few people (true positives at 1 % false ones, the
-membership literature's measure: Carlini et al. 2022), or about one class of z. Which class that is is chosen on the
-validation rows and measured on the test rows, so no figure is the largest of many noisy ones.
+membership literature's measure: Carlini et al. 2022), or about one class of z. That class is chosen on the validation
+rows and measured on the test rows, so no figure is the largest of many noisy ones.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from edgeveil.trainer.measures.intervals import Interval, rate
 
 FALSE_POSITIVES = 0.01
-FEWEST_NEGATIVES = 100  # within one y: below it 1 % of them is less than one row
-FEWEST_OF_CLASS = 10  # test rows of a class of z: below it its recall is anything
+FEWEST_NEGATIVES = 100  # within one y; with fewer, 1 % of them is less than one row
+FEWEST_OF_CLASS = 10  # test rows of a class of z; with fewer, its recall is noise
 
 
 class Judged(NamedTuple):
-    """What an attack said of some rows: probabilities (n, classes of z), and y, z (n,), cluster (n,) or None."""
+    """An attack's probabilities for some rows (n, classes of z), and their y, z (n,), cluster (n,) or None."""
 
     p: np.ndarray
     y: np.ndarray
@@ -30,7 +30,7 @@ class Judged(NamedTuple):
 class Class(NamedTuple):
     """A rate of one class of z with its interval, and the number of its test rows; NaN and 0 where there are too few.
 
-    ``chance`` is the same rate of whoever knows y alone.
+    ``chance`` is the same rate for an attacker who knows y alone.
     """
 
     rate: Interval
@@ -51,7 +51,7 @@ def at_low_fpr(choose: Judged, test: Judged) -> Class:
     enough = [k for k in classes if len(_recognised(test, k)[0]) >= FEWEST_OF_CLASS]
     if not enough:
         return Class(NOTHING, 0, FALSE_POSITIVES)
-    # Of few validation rows the threshold is above every false positive: that still ranks the classes.
+    # With few validation rows the threshold is above every false positive, which still ranks the classes.
     ranked = {k: _recognised(choose, k, fewest=2)[0] for k in enough}
     worst = max(enough, key=lambda k: ranked[k].mean() if len(ranked[k]) else -1.0)
     hits, rows = _recognised(test, worst)

@@ -11,14 +11,15 @@ from edgeveil.trainer.attacks.problem import Problem, Released
 
 def unit(problem: Problem, part: Released) -> np.ndarray:
     """x' in the unit cube, or as it is where x has no range; float32 (n, *shape)."""
+    x = part.x.reshape((-1, *problem.input.shape)).astype(np.float32)
     if problem.input.low is None:
-        return part.x.reshape((-1, *problem.input.shape)).astype(np.float32)
+        return x
     low, high = (np.asarray(end, np.float32) for end in (problem.input.low, problem.input.high))
-    return (part.x.reshape((-1, *problem.input.shape)).astype(np.float32) - low) / (high - low)
+    return (x - low) / (high - low)
 
 
 def side(problem: Problem, part: Released) -> np.ndarray:
-    """What the adversary knows beside the frame: y one-hot and every further output; float32 (n, k)."""
+    """What the adversary knows besides the frame: y one-hot and every further output; float32 (n, k)."""
     known = np.eye(problem.theta.shape[0], dtype=np.float32)[part.y]
     return known if part.also is None else np.concatenate([known, part.also.astype(np.float32)], axis=1)
 
@@ -27,8 +28,8 @@ def side(problem: Problem, part: Released) -> np.ndarray:
 class Standard:
     """Features shifted and scaled to mean 0 and variance 1 on the training rows.
 
-    Scaling is what lets a linear model or a network see a bit hidden in a pixel that hardly varies. A constant
-    feature stays 0 whatever it becomes later; nothing lies further out than 30 standard deviations.
+    Scaling lets a linear model or a network see a bit hidden in a pixel that hardly varies. A feature that is constant
+    in training stays 0; values are clipped at 30 standard deviations.
     """
 
     mean: np.ndarray
@@ -52,10 +53,15 @@ def flat(problem: Problem, part: Released) -> np.ndarray:
     return unit(problem, part).reshape(len(part), -1)
 
 
+def everything(problem: Problem, part: Released) -> np.ndarray:
+    """x' in the unit cube, y one-hot and every further output as one row of features each, float32 (n, d)."""
+    return np.concatenate([flat(problem, part), side(problem, part)], axis=1)
+
+
 def low_bits(part: Released) -> np.ndarray:
     """The two lowest bits of every value of x', uint8 (n, 2 d): of integers, or of a float's mantissa.
 
-    No eye and no smooth model sees them, and one of them is enough to carry z out.
+    Neither an eye nor a smooth model sees them, and one of them is enough to carry z.
     """
     values = np.ascontiguousarray(part.x.reshape(len(part), -1))
     if values.dtype.kind == "f":

@@ -21,7 +21,7 @@ class Row:
     varies within y); ``bits`` about z beyond theta_y with their interval, ``bits_counted`` beyond the counted P(z|y)
     with the lower end of theirs (the public prior may be wrong, and bits gained by correcting it are not leaked by x').
     ``validation_accuracy`` and ``validation_bits`` (beyond the counted P(z|y)) chose the worst attack.
-    Adaptive attacks are judged calibrated; fixed and transfer ones as they are, their bits alone calibrated.
+    Adaptive attacks are judged calibrated; for fixed and transfer ones the bits alone are.
 
     ``balanced`` is the balanced accuracy within y, ``balanced_chance`` what knowing y alone gives. ``tpr`` is the
     share of the ``tpr_rows`` test rows of the most exposed z that are recognised at 1 % false positives within y (NaN
@@ -68,17 +68,17 @@ class NotRun(NamedTuple):
     reason: str
 
 
-Done = Callable[[Sequence[Row]], None]  # told the rows of each family when it is done; none where it did not run
+Done = Callable[[Sequence[Row]], None]  # gets the rows of each family when it is done; none where it did not run
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything found out about one perturber by one set of adversaries.
+    """Everything that one set of adversaries found about one perturber.
 
     ``worst_adaptive`` is the best attack found: the adaptive row with the highest accuracy on validation (bits break
     ties). ``most_bits`` is the adaptive row with most bits there: at a skewed prior an attack can know a lot and
-    still not guess better. ``curve`` is the best attack again on less data (None where it was not asked for), and
-    ``warnings`` say of what there is too little for these numbers to mean much.
+    still not guess better. ``curve`` is the best attack again on less data (None where it was not asked for).
+    ``warnings`` name what there is too little of for these numbers to mean much.
     """
 
     chance: Chance

@@ -27,8 +27,8 @@ class Point(NamedTuple):
 class Curve(NamedTuple):
     """The best attack found, trained again on 1/8, 1/4 and 1/2 of its rows, and as it was on all of them.
 
-    ``gain`` is what the last doubling brought, on the same test rows, with its interval; ``rising`` whether that is
-    surely more than nothing.
+    ``gain`` is the gain in accuracy of the last doubling, on the same test rows, with its interval; ``rising`` is
+    whether the interval is above 0.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Curve(NamedTuple):
 
 
 def learning_curve(problem: Problem, family: Adversary, *, seed: int, rows: int, full: np.ndarray) -> Curve | None:
-    """Train ``family`` on parts of the ``rows`` it had; ``full`` (n,) says which test rows it got right with all.
+    """Train ``family`` on parts of the ``rows`` it had; ``full`` (n,) marks the test rows it got right with all.
 
-    None where an eighth of the rows would be too few to train on at all.
+    None where an eighth of the rows is too few to train on.
     """
     test = problem.test
     problem = part(problem, min(1.0, rows / (len(problem.fit) + len(problem.stop))))
@@ -65,8 +65,5 @@ def learning_curve(problem: Problem, family: Adversary, *, seed: int, rows: int,
 
 def part(problem: Problem, fraction: float) -> Problem:
     """The same question with ``fraction`` of the rows to train and to stop on (they are in random order already)."""
-    fit, stop = (
-        rows.take(np.arange(max(8, round(len(rows) * fraction)))) if len(rows) > 8 else rows
-        for rows in (problem.fit, problem.stop)
-    )
+    fit, stop = (rows.take(slice(max(8, round(len(rows) * fraction)))) for rows in (problem.fit, problem.stop))
     return replace(problem, fit=fit, stop=stop)

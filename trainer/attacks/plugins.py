@@ -1,8 +1,8 @@
 """A user's own adversaries: named in the entry point group ``edgeveil.adversaries`` of any installed package.
 
 An entry point names a class without arguments, or an instance, that is an ``Adversary``
-(``trainer/attacks/protocol.py``); docs/explanation/adversaries.md has an example. What does not fit is refused before
-anything runs, by its name.
+(``trainer/attacks/protocol.py``); docs/explanation/adversaries.md has an example. Any other object is refused, by its
+name, before anything runs.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def _loaded(point: metadata.EntryPoint) -> Adversary:
     try:
         family = point.load()
         family = family() if isinstance(family, type) else family
-    except Exception as error:  # whatever somebody else's code raises
+    except Exception as error:  # a plugin may raise anything
         raise BadInput(
-            f"{_origin(point)} cannot be loaded ({type(error).__name__}: {error}): mend or uninstall it."
+            f"{_origin(point)} cannot be loaded ({type(error).__name__}: {error}): fix or uninstall it."
         ) from error
     wrong = _defect(family)
     if wrong:
@@ -49,7 +49,7 @@ def _loaded(point: metadata.EntryPoint) -> Adversary:
 
 
 def _defect(family: Any) -> str | None:
-    """What keeps an object from being an ``Adversary``, or None."""
+    """Why an object is not an ``Adversary``, or None."""
     name, kind, seeded = (getattr(family, key, None) for key in ("name", "kind", "seeded"))
     if not (isinstance(name, str) and name.strip() and "," not in name):
         return f"`name` must be a text without commas; got {name!r}"

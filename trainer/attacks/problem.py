@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.rows import places, to_learn
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part
 from edgeveil.trainer.datasets.slicing import hold_out
 from edgeveil.trainer.measures import attack_metrics
 
-FEWEST_ROWS_PER_VALUE = 8.0  # on average, for counting what leaves to be worth anything
+FEWEST_ROWS_PER_VALUE = 8.0  # on average; with fewer, counting releases tells nothing
 MOST_VALUES = 4096
 FEWEST_ROWS = 60  # to train adversaries on; below it no family has anything to learn from
-FEWEST_UNITS = 10  # subjects or sessions, where rows belong to some: to train, to stop and to choose on different ones
+FEWEST_UNITS = 10  # subjects or sessions, where there are any: training, stopping and choosing need different ones
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Budget:
     trees: int
     macs: float
     every_family: bool  # also those for which a cheaper relative stands in the quick audit
-    confirm: bool = False  # networks also where so few values leave that counting them is exact
+    confirm: bool = False  # networks also where there are so few different releases that counting them is exact
 
 
 BUDGETS = {
@@ -52,15 +53,15 @@ BUDGETS = {
 class Codes:
     """Codes of a codebook: ``received`` (n,) is c' as it left, ``sent`` (n,) is c before the ``channel`` (R, C).
 
-    Whoever attacks with the perturber at hand knows ``sent`` of samples of their own, and the channel. Both are None
-    where c' = c, or where the code before the channel is not known.
+    An attacker who has the perturber knows the channel, and ``sent`` of their own samples. Both are None where c' = c,
+    or where the code before the channel is not known.
     """
 
     received: np.ndarray
     sent: np.ndarray | None = None
     channel: np.ndarray | None = None
 
-    def take(self, rows: np.ndarray) -> Codes:
+    def take(self, rows: np.ndarray | slice) -> Codes:
         """Some of the rows."""
         return Codes(self.received[rows], None if self.sent is None else self.sent[rows], self.channel)
 
@@ -70,9 +71,8 @@ class Released:
     """Rows as they left the perturber: the frame x (n, *shape) in its own units, every other output as ``also`` (n, k),
     and the labels y (n,), z (n,) and cluster (n,) or None that the audit knows of them.
 
-    ``raw`` (n, *shape) are the samples that they were made of, in the same order: of their training rows adversaries
-    have both. ``codes`` are those of a codebook. Of the rows that attacks are judged on neither ``raw`` nor
-    ``codes.sent`` is there.
+    ``raw`` (n, *shape) are the samples that they were made of, in the same order. ``codes`` are those of a codebook.
+    Adversaries get ``raw`` and ``codes.sent`` of their training rows only.
     """
 
     x: np.ndarray
@@ -86,7 +86,7 @@ class Released:
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, rows: np.ndarray) -> Released:
+    def take(self, rows: np.ndarray | slice) -> Released:
         """Some of the rows, in the order of ``rows``."""
         return Released(
             self.x[rows],
@@ -98,19 +98,23 @@ class Released:
             None if self.codes is None else self.codes.take(rows),
         )
 
+    def unperturbed(self) -> Released:
+        """The samples that the rows were made of, without further outputs. ``raw`` must be there."""
+        return replace(self, x=cast(np.ndarray, self.raw), also=None, raw=None, codes=None)
+
     def as_received(self) -> Released:
-        """The rows without what only the one who perturbed them knows."""
+        """The rows without ``raw`` and ``codes.sent``, which only the one who perturbed them knows."""
         codes = None if self.codes is None else replace(self.codes, sent=None)
         return replace(self, raw=None, codes=codes)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One question to every adversary: who is z, given x' and y?
+    """One question to every adversary: what is z, given x' and y?
 
     ``fit`` and ``stop`` are the adversary's training rows (``stop`` for early stopping), ``choose`` calibrates attacks
-    and picks the worst one, ``test`` is reported on. All four were perturbed by the same artefact; no cluster straddles
-    them. ``counted`` is P(z|y) on the training rows, ``theta`` the public prior, both (classes of y, classes of z).
+    and picks the worst one, ``test`` is reported on. All four were perturbed by the same artefact; no cluster is in two
+    of them. ``counted`` is P(z|y) on the training rows, ``theta`` the public prior, both (classes of y, classes of z).
     ``clean`` are raw rows of the first slice for the transfer adversary, ``sensitive`` the D_z that the perturber was
     trained against (a Keras model from the unit cube to logits); either is None where there is none.
     """
@@ -133,12 +137,12 @@ class Problem:
 
     @cached_property
     def values(self) -> int:
-        """How many different things left for the rows of ``fit``."""
+        """How many different releases there are for the rows of ``fit``."""
         return len(set(keys(self.fit)))
 
     @property
     def few_values(self) -> bool:
-        """Whether so little is different in what leaves that it can be counted instead of learned."""
+        """Whether there are so few different releases that they can be counted instead of learned."""
         return self.values <= MOST_VALUES and len(self.fit) >= FEWEST_ROWS_PER_VALUE * self.values
 
     def base(self, part: Released) -> np.ndarray:
@@ -151,26 +155,23 @@ class Problem:
 
     def capped(self, rows: int) -> Problem:
         """The same question with at most ``rows`` rows in ``fit`` (they are in random order already)."""
-        return self if len(self.fit) <= rows else replace(self, fit=self.fit.take(np.arange(rows)))
+        return self if len(self.fit) <= rows else replace(self, fit=self.fit.take(slice(rows)))
 
 
 def problem_of(
     dataset: Dataset, released: Released, budget: Budget, classifiers: Mapping[str, Any], *, seed: int
 ) -> Problem:
-    """The problem of what left for the rows of the three slices of ``dataset``, in their order.
+    """The problem of what left for the rows of all slices of ``dataset``, in their order.
 
-    Adversaries learn on the first two slices, where they know the samples behind what left (whoever has the perturber
-    can put samples into it), and are tested on the third. ``classifiers`` are D_y and D_z.
+    Adversaries learn on the first two slices and are tested on the third (``rows.places``). They know the samples
+    behind the rows they learn on: an attacker who has the perturber can put samples into it. ``classifiers`` are D_y
+    and D_z.
     """
-    slices = dataset.slices
-    first_two = len(released) - len(slices.test)
-    training = replace(
-        released.take(np.arange(first_two)), raw=dataset.x[np.concatenate([slices.classifiers, slices.perturber])]
-    )
-    test = released.take(np.arange(first_two, len(released)))
+    at = places(dataset)
+    training = replace(released.take(at.learn), raw=dataset.x[to_learn(dataset)])
     clean = dataset.part("classifiers")
     return replace(
-        posed(dataset, training, cut(training, seed), test, budget),
+        posed(dataset, training, cut(training, seed), released.take(at.test), budget),
         clean=Released(clean.x, clean.y, clean.z, clean.cluster),
         sensitive=classifiers["sensitive"],
     )
@@ -188,15 +189,15 @@ def posed(
 def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:
     """Cut the perturbed rows of the first two slices into (fit, stop, choose): about 70, 12 and 18 % of them.
 
-    Stratified, and by whole clusters where there are any. ``stop`` and
-    ``choose`` stay under 4,000 and 8,000 rows: more would only be taken from training.
+    Stratified, and by whole clusters where there are any. ``stop`` and ``choose`` stay under 4,000 and 8,000 rows: more
+    would only be taken from training.
     """
     n = len(released)
     units = n if released.cluster is None else len(np.unique(released.cluster))
     if n < FEWEST_ROWS or units < FEWEST_UNITS:
         raise BadInput(
             f"Adversaries need at least {FEWEST_ROWS} rows of {FEWEST_UNITS} subjects or sessions in the first two "
-            f"slices together, and there are {n} rows of {units}: give more data."
+            f"slices together; got {n} rows of {units}. Give more data."
         )
     choose_share, stop_share = min(0.18, 8000 / n), min(0.12, 4000 / n)
     rest, choose = _held_out(released, choose_share, seed)
@@ -205,7 +206,7 @@ def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:
 
 
 def joined(a: Released, b: Released) -> Released:
-    """The rows of both, a's first. What only one of them has is left out."""
+    """The rows of both, a's first. Fields that only one of them has are left out."""
     codes = None
     if a.codes is not None and b.codes is not None:
         sent = _both(a.codes.sent, b.codes.sent)
@@ -222,15 +223,15 @@ def joined(a: Released, b: Released) -> Released:
 
 
 def keys(part: Released) -> list[bytes]:
-    """Everything that left of each row as bytes, to tell equal releases by."""
+    """All outputs of each row as bytes, so that equal releases are found."""
     frames = np.ascontiguousarray(part.x.reshape(len(part), -1))
     if part.also is None:
         return [row.tobytes() for row in frames]
-    beside = np.ascontiguousarray(part.also)
-    return [row.tobytes() + also.tobytes() for row, also in zip(frames, beside, strict=True)]
+    further = np.ascontiguousarray(part.also)
+    return [row.tobytes() + also.tobytes() for row, also in zip(frames, further, strict=True)]
 
 
-def _some(values: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+def _some(values: np.ndarray | None, rows: np.ndarray | slice) -> np.ndarray | None:
     return None if values is None else values[rows]
 
 

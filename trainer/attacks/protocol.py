@@ -27,13 +27,13 @@ class Attack(Protocol):
 class Adversary(Protocol):
     """One family of attacks.
 
-    ``kind`` says what it learns from: *fixed* is the classifier the perturber was trained against, *transfer* another
+    ``kind`` is what it learns from: *fixed* is the classifier the perturber was trained against, *transfer* another
     one trained on clean data, *adaptive* learns from perturbed data. Only the last is evidence of privacy.
     """
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
         ...
 
     @property
@@ -55,8 +55,12 @@ class Adversary(Protocol):
         ...
 
 
-class Everywhere:
-    """What an adversary inherits that can attack any sample."""
+class Adaptive:
+    """Defaults of a family that learns from perturbed data: it attacks any sample, and one seed is enough."""
 
-    def why_not(self, _problem: Problem) -> None:
-        """Nothing stands against it."""
+    kind: Kind = "adaptive"
+    seeded = False
+
+    def why_not(self, _problem: Problem, /) -> str | None:
+        """None: any sample can be attacked."""
+        return None

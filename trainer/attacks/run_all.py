@@ -9,15 +9,13 @@ from dataclasses import replace
 from edgeveil.trainer.attacks import sample_size
 from edgeveil.trainer.attacks.ensemble import NAME as ENSEMBLE
 from edgeveil.trainer.attacks.ensemble import build_ensemble
-from edgeveil.trainer.attacks.findings import Done, Findings, NotRun, Row, worst_adaptive
+from edgeveil.trainer.attacks.findings import Done, Findings, NotRun, worst_adaptive
 from edgeveil.trainer.attacks.learning_curve import Curve, learning_curve
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.scoring import Diverged, Scored, score_attack
 from edgeveil.trainer.measures import attack_metrics
-
-__all__ = ["Done", "Findings", "NotRun", "Row", "attack_all"]
 
 
 def attack_all(
@@ -33,7 +31,7 @@ def attack_all(
     ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once. The ensemble is made of
     the others, one for each seed. ``curve`` trains the best attack found on less data too.
     """
-    # Nobody who attacks has the samples behind the rows that are judged, a user's own family included.
+    # No adversary, a user's own included, gets the samples behind the rows that attacks are judged on.
     problem = replace(problem, choose=problem.choose.as_received(), test=problem.test.as_received())
     families = adversaries() if families is None else families
     kept: list[Scored] = []

@@ -6,7 +6,7 @@ import numpy as np
 
 from edgeveil.trainer.attacks.problem import Problem
 
-ROWS_OF_A_CLASS = 20  # to train on, of each z: with fewer, attacks on it are starved, and chance is no evidence
+ROWS_OF_A_CLASS = 20  # to train on, of each z; with fewer, an attack at chance is no evidence
 TEST_ROWS = 385  # independent ones, for an interval of +-5 points at 50 %
 UNITS = 30  # subjects or sessions in the test slice, for an interval that is not mostly theirs
 
@@ -19,8 +19,8 @@ def warnings(problem: Problem) -> tuple[str, ...]:
     if len(short):
         found.append(
             f"{len(short)} of {int((rows > 0).sum())} classes of z have fewer than {ROWS_OF_A_CLASS} training rows "
-            f"(the rarest {short.min()}): adversaries are starved there, and not finding a leak says little. At least "
-            f"{ROWS_OF_A_CLASS} of each are needed."
+            f"(the rarest {short.min()}): too few for adversaries, so finding no leak says little. Give at least "
+            f"{ROWS_OF_A_CLASS} of each."
         )
     test = problem.test
     if test.cluster is None:

@@ -16,12 +16,12 @@ from edgeveil.trainer.measures import attack_metrics, intervals
 
 
 class Diverged(Exception):
-    """An attack whose probabilities are no numbers: its training diverged."""
+    """An attack whose probabilities are not finite: its training diverged."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A row, and what its attack said of the validation and of the test rows, as it said it and calibrated."""
+    """A row, and its attack's probabilities for the validation and test rows, ``raw`` and calibrated (``sure``)."""
 
     row: Row
     raw: dict[str, np.ndarray]
@@ -35,7 +35,7 @@ class Scored:
 def score_attack(problem: Problem, attack: Attack, *, name: str, kind: Kind, seed: int, begun: float) -> Scored:
     """Measure a trained attack; ``begun`` is when its training began, by ``time.perf_counter``.
 
-    Raises ``BadInput`` where it returns no probabilities, ``Diverged`` where they are no numbers.
+    Raises ``BadInput`` where it does not return probabilities, ``Diverged`` where they are not finite.
     """
     raw = {
         part: checked(attack.probabilities(rows), rows, problem, name)
@@ -66,15 +66,15 @@ def score(
     accuracy = intervals.rate(judged["test"].argmax(axis=1) == test.z, test.cluster)
     bits = attack_metrics.bits_beyond(problem.theta, sure["test"], test.y, test.z, test.cluster)
     counted = attack_metrics.bits_beyond(problem.counted, sure["test"], test.y, test.z, test.cluster)
-    said = {
+    guesses = {
         part: exposure.Judged(np.maximum(judged[part], attack_metrics.FLOOR), rows.y, rows.z, rows.cluster)
         for part, rows in (("choose", choose), ("test", test))
     }
-    # Scores rank rows, so they are taken as the attack gave them: calibration and its floor would tie the surest.
-    scored = {part: one._replace(p=raw[part]) for part, one in said.items()}
+    # Scores rank rows, so they are not calibrated: calibration and its floor would tie the surest.
+    scored = {part: one._replace(p=raw[part]) for part, one in guesses.items()}
     low_fpr = exposure.at_low_fpr(scored["choose"], scored["test"])
-    worst = exposure.worst_class(said["choose"], said["test"], problem.counted)
-    balanced, balanced_chance = exposure.balanced(said["test"], problem.counted)
+    worst = exposure.worst_class(guesses["choose"], guesses["test"], problem.counted)
+    balanced, balanced_chance = exposure.balanced(guesses["test"], problem.counted)
     row = Row(
         name=name,
         kind=kind,
@@ -109,7 +109,7 @@ def score(
 
 
 def checked(probabilities: np.ndarray, rows: Released, problem: Problem, name: str) -> np.ndarray:
-    """``probabilities`` if they are that: (n, classes of z), none negative, rows summing to 1."""
+    """``probabilities`` if they are (n, classes of z), none negative, rows summing to 1; else raise."""
     p = np.asarray(probabilities, np.float64)
     expected = (len(rows), problem.z_classes)
     if p.shape != expected:

@@ -1,21 +1,23 @@
 """Many releases of one track: how fast do codes add up?
 
-A *track* is T releases that an adversary knows to belong together. Three attackers of codes, all given y: the sum of
-log-posteriors, which takes releases for independent given (y, z), a forest on histograms of codes and of their
-transitions, which also sees what the sum cannot: that a person's codes repeat, and a forest on the code at each time,
-which sees their order too (``track_network`` has a network that does). Tracks are of equal length, for length would be
-a cue of its own.
+A *track* is T releases that an adversary knows to belong together. Three attackers use codes and y. The sum of
+log-posteriors takes releases as independent given (y, z). A forest on histograms of codes and of their transitions also
+sees that a person's codes repeat. A forest on the code at each time also sees their order, as does the network of
+``track_network``. Tracks are of equal length, because length would be a cue of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy import special
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.code_counts import shrunk
-from edgeveil.trainer.measures.attack_metrics import counted_prior
+from edgeveil.trainer.attacks.families.estimator import predicted
+from edgeveil.trainer.measures.attack_metrics import accuracy, auc_within_y, counted_prior
 
 MOST_CODES_IN_PAIRS = 64
 
@@ -24,7 +26,7 @@ MOST_CODES_IN_PAIRS = 64
 class Tracks:
     """Tracks of equal length: code (n, T), 0 .. ``codes`` - 1, with y and z (n,) of the whole track.
 
-    ``weight`` (n,) is what each counts for in learning; None: 1.
+    ``weight`` (n,) is the weight of each in learning; None: 1.
     """
 
     code: np.ndarray
@@ -35,12 +37,17 @@ class Tracks:
     def __len__(self) -> int:
         return len(self.y)
 
+    def take(self, rows: np.ndarray | slice) -> Tracks:
+        """Some of the tracks."""
+        weight = None if self.weight is None else self.weight[rows]
+        return Tracks(self.code[rows], self.y[rows], self.z[rows], weight)
+
 
 def cut(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, track: np.ndarray, length: int) -> Tracks:
-    """Consecutive releases of one track in pieces of ``length``; what is left over of a track is dropped.
+    """Consecutive releases of one track in pieces of ``length``; the rest of a track is dropped.
 
     Rows (n,) are in order of time within a track (``track`` (n,) numbers them). A piece ends where y or z changes, so
-    that one y and one z hold for it. Raises ``BadInput`` where no piece is long enough.
+    that it has one y and one z. Raises ``BadInput`` where no piece is long enough.
     """
     order = np.argsort(track, kind="stable")
     keys = np.stack([track[order], y[order], z[order]])
@@ -58,12 +65,15 @@ def cut(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, track: np.ndarray, le
 
 
 def pooled(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, length: int, rng: np.random.Generator) -> Tracks:
-    """Tracks of ``length`` random rows each with the same (y, z): different samples of one source, as if linked."""
-    track, cell = np.empty(len(y), np.int64), y * (int(z.max()) + 1) + z
+    """Tracks of ``length`` random rows each with the same (y, z): different samples of one source, as if linked.
+
+    Raises ``BadInput`` where no (y, z) has so many rows.
+    """
+    cell = y * (int(z.max()) + 1) + z
+    if np.bincount(cell).max() < length:
+        raise BadInput(f"a slice has no {length} samples of one y and one z: give more")
     order = rng.permutation(len(y))
-    order = order[np.argsort(cell[order], kind="stable")]
-    track[order] = cell[order]
-    return cut(code[order], y[order], z[order], track=track[order], length=length)
+    return cut(code[order], y[order], z[order], track=cell[order], length=length)
 
 
 def log_posteriors(
@@ -76,14 +86,17 @@ def log_posteriors(
     weighs = 1.0 if fit.weight is None else np.repeat(fit.weight, t)
     np.add.at(counts, (np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t)), weighs)
     ratio = np.log(shrunk(counts, prior, weight)) - np.log(prior)[:, None, :]
-    scores = np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(axis=1)
-    scores -= scores.max(axis=1, keepdims=True)
-    p = np.exp(scores)
-    return p / p.sum(axis=1, keepdims=True)
+    return special.softmax(np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(axis=1), axis=1)
+
+
+def summed(fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int) -> dict[str, Any]:
+    """``tracks``, ``accuracy`` and ``auc`` of the sum of log-posteriors learned on ``fit``, on the tracks ``test``."""
+    p = log_posteriors(fit, test, classes=classes, codes=codes)
+    return {"tracks": len(test), "accuracy": accuracy(p, test.z), "auc": auc_within_y(p, test.y, test.z)}
 
 
 def prior_of(tracks: Tracks, classes: tuple[int, int]) -> np.ndarray:
-    """P(z|y), (classes of y, of z), as counted or, with weights, as they make it; a little of every z is left."""
+    """P(z|y), (classes of y, of z), counted with the tracks' weights; every z keeps a small share."""
     if tracks.weight is None:
         return counted_prior(tracks.y, tracks.z, classes)
     counts = np.full(classes, 1e-3)
@@ -122,10 +135,7 @@ def _forest(fit: np.ndarray, test: np.ndarray, tracks: Tracks, *, classes: int, 
     from sklearn.ensemble import RandomForestClassifier
 
     model = RandomForestClassifier(trees, min_samples_leaf=2, n_jobs=1, random_state=seed)
-    model.fit(fit, tracks.z, sample_weight=tracks.weight)
-    out = np.zeros((len(test), classes))
-    out[:, model.classes_] = model.predict_proba(test)
-    return out
+    return predicted(model.fit(fit, tracks.z, sample_weight=tracks.weight), test, classes)
 
 
 def histograms(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:
@@ -154,9 +164,9 @@ def transitions(tracks: Tracks, *, codes: int) -> np.ndarray:
 def repeated(joint: np.ndarray, q: np.ndarray, *, releases: int, draws: int, rng: np.random.Generator) -> float:
     """Accuracy of the Bayes attacker who knows the channel after ``releases`` of the *same* x, by Monte Carlo.
 
-    ``joint`` (Y, R, Z) is P(y, c, z) or its counts, ``q`` (R, C) the channel. P(z | y, c'_1 .. c'_T) is summed over
-    the one c that all releases share, so that a channel that repeats itself is judged exactly. c' = c tells no more
-    than one release however often it is sent.
+    ``joint`` (Y, R, Z) is P(y, c, z) or its counts, ``q`` (R, C) the channel. P(z | y, c'_1 .. c'_T) sums over the one
+    c that all releases share, so a channel that repeats itself is measured exactly. Where c' = c, more releases tell no
+    more than one.
     """
     p = joint / joint.sum()
     q = q / q.sum(axis=1, keepdims=True)

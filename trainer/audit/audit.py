@@ -1,10 +1,10 @@
-"""The audit of what ships: open it, perturb every slice with it, and attack what leaves; the same for label-only."""
+"""The audit of what ships: open it, perturb every slice with it, and attack the outputs; the same for label-only."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.fixed import masked
 from edgeveil.trainer.attacks.families.networks import logits
+from edgeveil.trainer.attacks.findings import Done, Row
 from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released, problem_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
-from edgeveil.trainer.attacks.run_all import Done, Row, attack_all
+from edgeveil.trainer.attacks.rows import places
+from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.audit import limits, probes
 from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
 from edgeveil.trainer.audit.open import open_target
@@ -63,11 +65,11 @@ def audit(
     ship). ``budget`` is ``quick`` or ``thorough``, ``seed`` the first of its seeds. ``label_only`` is that part of an
     earlier document of the same run, budget and seed, where it need not be measured again. ``tried`` configurations
     were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
-    ``there`` is what a board made of the test rows (``audit_on_board``): that is attacked in the place of what is made
+    ``there`` holds a board's outputs for the test rows (``audit_on_board``): these are attacked in place of those made
     here, and the document has a section ``on_board``.
     Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in
     ``RUN/audit-cache``.
-    Raises ``BadInput`` for anything that does not fit together, ``DeviceFailed`` where no backend runs the artefact.
+    Raises ``BadInput`` where the inputs do not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
     begun, started = time.monotonic(), datetime.now(timezone.utc)
     if budget not in BUDGETS:
@@ -76,8 +78,10 @@ def audit(
     load_tensorflow()
     asked = opened.run.recipe.certificate or Certificate(tried=1)
     asked = asked if tried is None else asked.model_copy(update={"tried": tried})
-    # With strata that do not fit the data this raises, before the slow part.
-    about = _Audit(opened.subject, opened.run, BUDGETS[budget], seed, asked, there)
+    dataset = opened.run.dataset()
+    strata = strata_of(dataset, asked.strata)  # raises, before the slow part, where they do not fit the data
+    classifiers = opened.run.classifiers()
+    about = _Audit(opened.subject, opened.run, dataset, classifiers, BUDGETS[budget], seed, asked, strata, there)
     families = (len(adversaries()) + 2) * (1 if label_only else 2)
     with progress(f"audit of {opened.subject.artefact}", total=families) as advance:
 
@@ -85,15 +89,14 @@ def audit(
             figures = {"right": found[0].accuracy} if found else {}
             advance(**figures)
 
-        perturbed = perturb_rows(
-            about.subject, about.run, about.dataset, about.rows, elsewhere=None if there is None else there.rows.outputs
-        )
+        elsewhere = None if there is None else there.rows.outputs
+        perturbed = perturb_rows(opened.subject, opened.run, dataset, dataset.slices.rows(), elsewhere=elsewhere)
         advance()
         sections = about.sections(perturbed)
         advance()
-        found = examine(about.dataset, perturbed.released, about.classifiers, about.budget, seed, done)
+        found = examine(dataset, perturbed.released, classifiers, about.budget, seed, done)
         if label_only is None:
-            label_only = measured_label_only(about.dataset, about.rows, about.classifiers, about.budget, seed, done)
+            label_only = measured_label_only(dataset, classifiers, about.budget, seed, done)
 
     versions, machine = environment()
     document = {
@@ -102,7 +105,7 @@ def audit(
         "created": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         **about.description(perturbed),
         **found.as_dict(),
-        "raw": raw_rates(about.dataset, about.classifiers),
+        "raw": raw_rates(dataset, classifiers),
         "label_only": dict(label_only),
         **sections,
         "not_covered": [*NOT_COVERED, *(() if there is None else board_section.NOT_THERE)],
@@ -115,23 +118,19 @@ def audit(
     return {**document, "limits": limits.check(opened.run.recipe.limits, document)}
 
 
+@dataclass(frozen=True)
 class _Audit:
-    """What is audited, on which rows, how hard, and what was asked of the certificate."""
+    """What is audited, with which data and classifiers, how hard, and what was asked of the certificate."""
 
-    def __init__(
-        self, subject: Subject, run: Run, budget: Budget, seed: int, asked: Certificate, there: OnBoard | None
-    ) -> None:
-        self.subject, self.run, self.budget, self.seed, self.asked, self.there = (
-            subject,
-            run,
-            budget,
-            seed,
-            asked,
-            there,
-        )
-        self.dataset, self.classifiers = run.dataset(), run.classifiers()
-        self.rows = self.dataset.slices.rows()  # under a trial budget, some of the data set's
-        self._strata = strata_of(self.dataset, asked.strata)
+    subject: Subject
+    run: Run
+    dataset: Dataset
+    classifiers: Mapping[str, Any]
+    budget: Budget
+    seed: int
+    asked: Certificate
+    strata: np.ndarray | None
+    there: OnBoard | None
 
     def description(self, perturbed: Perturbed) -> dict[str, Any]:
         """The document's part that says what was audited, on which data."""
@@ -158,17 +157,17 @@ class _Audit:
         }
 
     def sections(self, perturbed: Perturbed) -> dict[str, Any]:
-        """The sections that need no adversaries of z: each asks another question of what left."""
+        """The sections that need no adversaries of z: each asks another question of the outputs."""
         dataset, released = self.dataset, perturbed.released
         found: dict[str, Any] = {}
         if isinstance(self.run.recipe.perturber, (Cleaner, Noise)):
             section = self.run.recipe.perturber
             found["predictors"] = linear_section.predictors(section, dataset, released.x, seed=self.seed)
         found["certificate"] = self._certificate(perturbed)
-        frames = released.x[-len(dataset.slices.test) :]
+        frames = released.x[places(dataset).test]
         found["diagnostic"] = pufferfish.section(dataset, frames, self.classifiers["sensitive"])
         found["collateral"] = self._retained(released)
-        found["probes"] = probes.run_all(released, dataset, self.rows, self.budget, self.seed)
+        found["probes"] = probes.run_all(released, dataset, dataset.slices.rows(), self.budget, self.seed)
         if self.there is not None:
             target = self.classifiers["target"]
             found["on_board"] = board_section.section(self.there, self.subject, dataset, perturbed, target)
@@ -187,7 +186,7 @@ class _Audit:
             table=perturbed.table,
             tried=self.asked.tried,
             confidence=self.asked.confidence,
-            strata=self._strata,
+            strata=self.strata,
             seed=self.seed,
             stream=self.subject.manifest.get("stream"),
         )
@@ -205,16 +204,17 @@ class _Audit:
 
 
 def measured_label_only(
-    dataset: Dataset, rows: np.ndarray, classifiers: Mapping[str, Any], budget: Budget, seed: int, done: Done
+    dataset: Dataset, classifiers: Mapping[str, Any], budget: Budget, seed: int, done: Done
 ) -> dict[str, Any]:
     """The same adversaries against label-only, the floor: the predicted y and nothing else."""
     from edgeveil.trainer.perturbers.label_only import from_classifier
 
-    floor = perturb_with(from_classifier(dataset.for_training(), classifiers["target"]), dataset, rows)
+    fitted = from_classifier(dataset.for_training(), classifiers["target"])
+    floor = perturb_with(fitted, dataset, dataset.slices.rows())
     done([])
     useful = retained.label_only(dataset, floor.released.x, floor.outputs["label"], budget.name, seed)
     done([])
-    # Its x' takes no more values than y has: a few thousand rows say all there is.
+    # Its x' takes no more values than y has: a few thousand rows are enough.
     fewer = replace(budget, rows=min(budget.rows, LABEL_ONLY_ROWS))
     return {**examine(dataset, floor.released, classifiers, fewer, seed, done).as_dict(), "collateral": useful}
 
@@ -229,7 +229,7 @@ def examine(
     *,
     families: Families | None = None,
 ) -> Audited:
-    """Every adversary against what left for the rows of the three slices, in their order; and D_y on it.
+    """Every adversary against the outputs for the rows of all slices, in their order; and D_y on them.
 
     ``families`` chooses among the adversaries of the registry, by the problem.
     """
@@ -242,7 +242,7 @@ def examine(
 
 
 def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Accuracy of D_y and of D_z (given y) on raw test samples: what there was to keep, and to hide."""
+    """Accuracy of D_y and of D_z (given y) on raw test samples: what there is to keep, and to hide."""
     test = dataset.part("test")
     target = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
     answers = masked(logits(classifiers["sensitive"], dataset.unit(test.x)), dataset.theta[test.y])

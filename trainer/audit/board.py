@@ -1,8 +1,8 @@
 """An audit of a board's own output on the test slice, compared with the workstation's.
 
-A board compiles for itself (an engine, a blob), or has other kernels: then what it lets out is not what was audited
-here. Its test rows are attacked by those who learned on the workstation's, and both are compared sample by sample,
-with the noise that the board drew: what differs then is the arithmetic alone.
+A board compiles for itself (an engine, a blob), or has other kernels: then its outputs are not those that were audited
+here. Adversaries that learned on the workstation's rows attack the board's test rows. Both are also compared sample by
+sample, with the noise that the board drew, so that only the arithmetic differs.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def same_export(
             here.pipeline_sha256() != there.pipeline_sha256()
         ):
             raise BadInput(
-                f"{folder.folder} is another export than the one that the bundle was sealed from: a column of its card "
-                "would speak of other files. Name the right folder with --into."
+                f"{folder.folder} is not the export that the bundle was sealed from: a column of its card "
+                "would be about other files. Name the right folder with --into."
             )
     alike = all(folder.audit[key] == settings[key] for key in ("budget", "seed"))
     same_run = folder.run is not None and folder.run.resolve() == run.resolve()

@@ -11,7 +11,7 @@ WORDS = {"frame": "other frames", "label": "labels flipped", "code": "codes flip
 
 
 def title(document: Mapping[str, Any]) -> str:
-    """What a column of the card is about: the artefact, and the board where it ran on one."""
+    """The title of a column of the card: the artefact, and the board where it ran on one."""
     there = document.get("on_board")
     return document["artefact"] if there is None else f"{document['artefact']} on {board_name(there)}"
 
@@ -37,7 +37,7 @@ def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def joined(document: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The boards' columns of an export with a new one, which stands in the place of an older one of the same board."""
+    """The boards' columns of an export with a new one, which replaces an older one of the same board."""
     return [*(dict(one) for one in columns if _which(one) != _which(document)), dict(document)]
 
 
@@ -48,5 +48,5 @@ def _which(document: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _device(there: Mapping[str, Any]) -> str:
-    """What ran the artefact there; audits of before there was a choice do not say, and ran on the processor."""
+    """The device that ran the artefact there; older audits do not name it, and ran on the processor."""
     return there.get("device", CPU)

@@ -1,4 +1,4 @@
-"""The privacy card: what the maker of a bundle states about it, taken from audits alone.
+"""The privacy card: the maker's statement about a bundle, taken from audits alone.
 
 docs/reference/privacy-card.md says how to read one; docs/reference/schemas/privacy.schema.json is its form.
 """
@@ -23,7 +23,7 @@ LOWER_BOUND = (
 COMPILED = "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here."
 COMPILED_ELSEWHERE = "What other boards than those named compile for themselves out of an artefact was not audited."
 NOT_HERE = ("Boards themselves: timing, power and radio may tell what the frames do not.",)
-# What of an audit the card takes over as it is; the last ones are not in every audit.
+# Fields that the card copies from an audit; those of ``_FURTHER`` are not in every audit.
 _WHOLE = ("artefact", "speaks_of", "pipeline", "created", "budget", "seed", "intervals", "target", "raw", "chance")
 _ATTACKS = ("adversaries", "not_run", "worst_adaptive", "most_bits", "label_only")
 _FURTHER = (
@@ -81,7 +81,7 @@ def _artefact(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leakage(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What is kept of every further attribute, as leakage about it, label-only's beside it."""
+    """What is kept of every further attribute, as leakage about it, with label-only's to compare."""
     useful = document.get("collateral")
     if not useful:
         return
@@ -98,7 +98,7 @@ def leakage(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
-    """Certificates alone, each with its assumptions in the same sentence; a diagnostic of a model is none."""
+    """Certificates alone, each with its assumptions in the same sentence; a model's diagnostic is not one."""
     for document in documents:
         found = document.get("certificate") or {}
         if found.get("given"):
@@ -134,7 +134,7 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
 
 def _not_tested(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     audit = documents[0]
-    # What is said of the whole card, then what only a board's column leaves open.
+    # First what holds for the whole card, then what only a board's column leaves open.
     yield from dict.fromkeys(line for document in documents for line in document["not_covered"])
     for left in audit["not_run"]:
         yield f"{left['name']} did not attack: {left['reason']}."

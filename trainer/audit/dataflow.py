@@ -1,4 +1,4 @@
-"""The dataflow of a pipeline: where all that leaves depends on one code, a bottleneck, that code can be counted."""
+"""The dataflow of a pipeline: where all outputs depend on one code, a bottleneck, that code can be counted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.manifest.manifest import Stage, parse_stage
 from edgeveil.edge_runtime.pipeline.compiler import reads_and_writes
 
 SENT, RELEASED = "sent", "released"  # names of the two further outputs that an audit reads; they never leave a board
@@ -15,11 +16,11 @@ SENT, RELEASED = "sent", "released"  # names of the two further outputs that an 
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """Everything that leaves is a function of ``released`` and fresh noise, and that of ``sent``.
+    """All outputs are a function of ``released`` and fresh noise, and ``released`` of ``sent`` and noise.
 
     ``sent`` names the tensor of c, numbered so that those of each y-hat are together, ``released`` that of c'.
     ``table`` names the channel between them, None where c' = c. ``rows`` are the codes c there are, None where no
-    table says so. ``hidden_label``: the channel mixes classes, so y-hat does not leave.
+    table says so. ``hidden_label``: the channel mixes classes, so y-hat is not released.
     """
 
     sent: str
@@ -35,32 +36,32 @@ class Bottleneck:
 
 
 def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) -> Bottleneck | str:
-    """The code that all outputs of ``manifest`` (its ``stages`` and ``outputs``) pass, or, in words, why there is none.
+    """The code that all outputs of ``manifest`` (its ``stages`` and ``outputs``) pass, or, as text, why there is none.
 
     ``tables`` are its arrays by name.
     """
-    walk = _Walk(manifest["stages"])
+    walk = _Walk([parse_stage(entry) for entry in manifest["stages"]])
     roots = sorted({root for output in manifest["outputs"] for root in walk.roots(output["tensor"])})
     if "" in roots:
         return "more of a reading leaves than a code, so there is nothing to count"
-    codes = [root for root in roots if walk.made_by[root]["op"] == "argmax_within"]
+    codes = [root for root in roots if walk.made_by[root].op == "argmax_within"]
     if len(codes) > 1 or (len(roots) > 1 and not codes):
         return "several codes leave side by side, and only one can be counted"
     root = codes[0] if codes else roots[0]
     others = set(roots) - {root}
-    if others and others != set(walk.roots(walk.made_by[root]["group"])):
+    if others and others != set(walk.roots(walk.made_by[root].group)):
         return "a class leaves that is not the one the code is of"
     table, released, by_code = walk.channel(root, manifest["outputs"])
     # A table by class may have a row more, for a track that has not voted yet; classes are counted in the data.
     rows = len(tables[by_code]) if codes and by_code is not None else None
     mixes = table is not None and not codes
-    if table is not None and others and not _keeps_class(tables[table], walk.made_by[root]["groups"]):
+    if table is not None and others and not _keeps_class(tables[table], walk.made_by[root].groups):
         return "the channel leaves the class of y-hat, which leaves as well"
     return Bottleneck(root, released, table, rows, mixes)
 
 
 class _Walk:
-    def __init__(self, stages: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = stages
         self.made_by = {name: stage for stage in stages for name in reads_and_writes(stage)[1]}
 
@@ -69,7 +70,7 @@ class _Walk:
         stage = self.made_by.get(name)
         if stage is None:
             return {""}
-        if stage["stage"] == "table":
+        if stage.stage == "table":
             return {name}
         return set().union(*(self.roots(read) for read in reads_and_writes(stage)[0]))
 
@@ -77,19 +78,19 @@ class _Walk:
         """The table of the one draw that all of the world sees ``root`` through, what it makes, and a table by c."""
         name = root
         while True:
-            readers = [s for s in self._stages if name in reads_and_writes(s)[0] and s.get("by") != name]
+            readers = [s for s in self._stages if name in reads_and_writes(s)[0] and s.by != name]
             leaves = any(output["tensor"] == name for output in outputs)
-            by_code = next((stage["table"] for stage in readers if stage.get("table")), None)
+            by_code = next((stage.table for stage in readers if stage.table), None)
             if leaves or len(readers) != 1:
                 return None, name, by_code
-            if readers[0]["stage"] == "draw":
-                return by_code, readers[0]["output"], by_code
-            if readers[0]["stage"] != "hold":
+            if readers[0].stage == "draw":
+                return by_code, readers[0].output, by_code
+            if readers[0].stage != "hold":
                 return None, name, by_code
-            name = readers[0]["output"]
+            name = readers[0].output
 
 
 def _keeps_class(channel: np.ndarray, groups: int) -> bool:
-    """Whether every c' (a column) can come of the codes of one class alone, so that it tells y-hat anyway."""
+    """Whether every c' (a column) comes from the codes of one class alone, so that it tells y-hat anyway."""
     reached = (channel.reshape(groups, -1, channel.shape[1]) > 0).any(axis=1)
     return bool((reached.sum(axis=0) <= 1).all())

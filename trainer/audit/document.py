@@ -11,10 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.attacks.findings import Findings
 from edgeveil.trainer.attacks.learning_curve import Curve
-from edgeveil.trainer.attacks.run_all import Findings, Row
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import KERAS
 from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines
@@ -25,10 +27,10 @@ SCHEMA = 1
 CHOSEN_ON = "validation rows cut from the first two slices; reported on test"
 PACKAGES = ("edgeveil", "numpy", "scipy", "scikit-learn", "keras", "tensorflow-cpu", "tensorflow")
 NOT_COVERED = (
-    "Many readings of one person as they really follow each other, beyond what is listed.",
-    "An adversary who knows anything about the reading beyond y and what leaves.",
+    "Many samples of one person as they really follow each other, beyond what is listed.",
+    "An adversary who knows anything about the sample beyond y and the perturber's outputs.",
     "Attacks stronger than those listed: every number is a lower bound on what leaks, not a guarantee.",
-    "Attributes that the data set does not know; those that it knows were read by one small network alone.",
+    "Attributes that are not in the data set; those in it were inferred by one small network alone.",
     "People, rooms and sensors unlike those in the data.",
 )
 
@@ -41,37 +43,44 @@ class Audited:
     findings: Findings
 
     def as_dict(self) -> dict[str, Any]:
-        """The part of the document that a perturber and label-only have alike."""
+        """The part of the document that a perturber and label-only share."""
         found = self.findings
         return {
             "target": interval(self.target),
             "chance": found.chance._asdict(),
-            "adversaries": [row_dict(row) for row in found.rows],
+            "adversaries": [shorts(asdict(row)) for row in found.rows],
             "not_run": [left_out._asdict() for left_out in found.not_run],
-            "worst_adaptive": {**row_dict(found.worst_adaptive), "chosen_on": CHOSEN_ON},
-            "most_bits": {**row_dict(found.most_bits), "chosen_on": CHOSEN_ON},
-            "learning_curve": None if found.curve is None else curve_dict(found.curve),
+            "worst_adaptive": {**shorts(asdict(found.worst_adaptive)), "chosen_on": CHOSEN_ON},
+            "most_bits": {**shorts(asdict(found.most_bits)), "chosen_on": CHOSEN_ON},
+            "learning_curve": None if found.curve is None else _curve(found.curve),
             "warnings": list(found.warnings),
         }
 
 
 def interval(value: Interval) -> dict[str, float]:
     """An accuracy with its interval, under the names the document uses."""
-    return {"accuracy": _short(value.estimate), "low": _short(value.low), "high": _short(value.high)}
+    return dict(zip(("accuracy", "low", "high"), map(short, value), strict=True))
 
 
-def row_dict(row: Row) -> dict[str, Any]:
-    """One adversary's row as JSON values; what is not a number becomes null."""
-    return {name: _short(value) if isinstance(value, float) else value for name, value in asdict(row).items()}
+def spread(value: Interval) -> dict[str, Any]:
+    """A mean with its interval, under the names the document uses."""
+    return dict(zip(("mean", "low", "high"), map(short, value), strict=True))
 
 
-def curve_dict(curve: Curve) -> dict[str, Any]:
-    """The learning curve as JSON values."""
+def short(value: Any) -> Any:
+    """A float with 6 decimals, None where it is not finite; any other value unchanged."""
+    if not isinstance(value, (float, np.floating)):
+        return value
+    return round(float(value), 6) if math.isfinite(value) else None
 
-    def plain(record: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: _short(value) if isinstance(value, float) else value for name, value in record.items()}
 
-    return {**plain(curve._asdict()), "points": [plain(point._asdict()) for point in curve.points]}
+def shorts(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with its floats as ``short`` gives them."""
+    return {name: short(value) for name, value in record.items()}
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return {**shorts(curve._asdict()), "points": [shorts(point._asdict()) for point in curve.points]}
 
 
 def environment() -> tuple[dict[str, str], dict[str, Any]]:
@@ -83,14 +92,14 @@ def environment() -> tuple[dict[str, str], dict[str, Any]]:
 def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Write ``audit.json`` into an export folder, whole or not at all.
 
-    ``document`` speaks of the artefact that ships; ``others`` (audits of further artefacts of the same export) are
-    kept beside it, and so are columns of boards that stand there already. Raises ``BadInput`` for the Keras networks as
-    the main document: they never ship.
+    ``document`` is of the artefact that ships. ``others``, audits of further artefacts of the same export, are kept
+    with it, and so are the columns of boards that are in the file already. Raises ``BadInput`` for the Keras networks
+    as the main document: they never ship.
     """
     if document["artefact"] == KERAS:
         raise BadInput(
-            "The audit of an artefact that ships was expected, and this one is of the Keras networks: audit "
-            "tflite-int8, or whichever artefact goes onto the board."
+            "The audit of an artefact that ships was expected; got one of the Keras networks. Audit tflite-int8, or "
+            "the artefact that goes onto the board."
         )
     path = Path(folder) / "audit.json"
     others = [*others, *columns(path)]
@@ -115,7 +124,7 @@ def columns(path: Path) -> list[dict[str, Any]]:
 
 
 def add_column(document: Mapping[str, Any], folder: Path) -> Path:
-    """Put a board's column into the audit.json of an export folder, in the place of an older one of that board."""
+    """Put a board's column into the audit.json of an export folder; it replaces an older one of that board."""
     path = Path(folder) / "audit.json"
     main = json.loads(path.read_bytes())
     kept = [other for other in main.get("others", []) if "on_board" not in other]
@@ -125,7 +134,7 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
 
 
 def as_text(document: Mapping[str, Any]) -> str:
-    """The document for a terminal: label-only beside the perturber, and every non-adaptive number called that."""
+    """The document for a terminal: the perturber, then label-only; every non-adaptive number is marked as such."""
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.audit.sections.linear_section import as_lines
     from edgeveil.trainer.audit.verdict import sentence
@@ -156,14 +165,17 @@ def as_text(document: Mapping[str, Any]) -> str:
     if document["collateral"]:
         lines += [
             "",
-            "Trained on, and read from, what leaves (beside raw readings and label-only):",
+            "Trained on, and read from, the output (with raw samples and label-only to compare):",
             *_useful(document),
         ]
     if "predictors" in document:
         lines += as_lines(document["predictors"])
-    shift = document["diagnostic"]["gamma"]
-    lines += ["", f"{document['diagnostic']['title']}: mean {shift['perturbed']['mean']:.3f}, largest "]
-    lines[-1] += f"{shift['perturbed']['sup']:.3f}; raw {shift['raw']['mean']:.3f}, {shift['raw']['sup']:.3f}"
+    perturbed, untouched = (document["diagnostic"]["gamma"][kind] for kind in ("perturbed", "raw"))
+    lines += [
+        "",
+        f"{document['diagnostic']['title']}: mean {perturbed['mean']:.3f}, largest {perturbed['sup']:.3f}; "
+        f"raw {untouched['mean']:.3f}, {untouched['sup']:.3f}",
+    ]
     lines += [f"LIMIT NOT MET. {text}" for text in sentences(document["limits"])]
     return "\n".join(lines)
 
@@ -190,10 +202,6 @@ def _useful(document: Mapping[str, Any]) -> Iterator[str]:
 def same(row: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
     """Whether ``chosen`` (``worst_adaptive`` or ``most_bits``) is this row."""
     return (row["name"], row["seed"]) == (chosen["name"], chosen["seed"])
-
-
-def _short(value: float) -> Any:
-    return round(float(value), 6) if math.isfinite(value) else None
 
 
 def _range(rate: Mapping[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""A frozen benchmark set: what one artefact let out, with labels and slices, for others to attack.
+"""A frozen benchmark set: the outputs of one artefact, with labels and slices, for others to attack.
 
 ::
 
@@ -10,7 +10,7 @@
     theta      (classes of y, classes of z)  the public prior P(z|y)
     about      text, JSON: artefact and its hashes, data set, licence note
 
-No sample is in it as it was, unless the perturber let it through.
+No original sample is in it, unless the perturber passed it unchanged.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.audit.open import Opened
 from edgeveil.trainer.audit.subject import KERAS, as_received, released_rows, run_artefact
+from edgeveil.trainer.datasets.base import PARTS
 
 SCHEMA = 1
-# What the publishers of each data set say; those without an entry, and those that may not be passed on as they like,
-# need a recipe that states `data.public = true`.
+# What the publishers of each data set state. All others need a recipe that states `data.public = true`.
 LICENCES = {
     "digits": "CC BY 4.0: E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998",
     "wifi": "CC BY 4.0: J. Torres-Sospedra et al., UJIIndoorLoc, UCI Machine Learning Repository, data set 310",
@@ -52,15 +52,14 @@ def write_frozen(opened: Opened, out: Path) -> Path:
     subject, run = opened.subject, opened.run
     if subject.artefact == KERAS:
         raise BadInput(
-            "A benchmark set is of an artefact that ships, and the Keras networks never do: name tflite-int8, or "
-            "whichever artefact goes onto the board."
+            "A benchmark set needs an artefact that ships, and the Keras networks never do: name tflite-int8, or the "
+            "artefact that goes onto the board."
         )
     if Path(out).exists():
         raise BadInput(f"{out} exists, and a frozen set is never changed: name another file.")
     licence = _licence(run.recipe.data)
     dataset = run.dataset()
-    slices = (dataset.slices.classifiers, dataset.slices.perturber, dataset.slices.test)
-    rows = np.concatenate(slices)
+    rows = dataset.slices.rows()
     outputs, backends = run_artefact(subject, dataset.x[rows], run.folder / "audit-cache")
     declared, received = as_received(subject, outputs)
     left = released_rows(declared, received, dataset, rows)
@@ -81,7 +80,7 @@ def write_frozen(opened: Opened, out: Path) -> Path:
         "x": left.x,
         "y": left.y,
         "z": left.z,
-        "slice": np.repeat(np.arange(3, dtype=np.uint8), [len(part) for part in slices]),
+        "slice": np.repeat(np.arange(3, dtype=np.uint8), [len(dataset.part(name)) for name in PARTS]),
         "theta": dataset.theta,
         "about": np.array(json.dumps(about, sort_keys=True)),
     }
@@ -98,21 +97,21 @@ def write_frozen(opened: Opened, out: Path) -> Path:
 
 
 def about(path: Path) -> Mapping[str, Any]:
-    """What a frozen set says of itself."""
+    """The description in a frozen set."""
     with np.load(path, allow_pickle=False) as file:
         return json.loads(str(file["about"]))
 
 
 def _licence(data: Any) -> str:
-    """A note on what may be done with the set. Raises ``BadInput`` where nobody has said that it may be passed on."""
+    """A note on what may be done with the set. Raises ``BadInput`` unless it is known that it may be passed on."""
     source = "npz" if data.source.startswith("npz:") else data.source
     known = LICENCES.get(source)
     if known is not None:
         return known
-    reason = UNCLEAR.get(source, "it is your own, and only you know")
+    reason = UNCLEAR.get(source, "it is your own")
     if not data.public:
         raise BadInput(
-            f"Whether the data set {source!r} may be passed on, even perturbed, is not clear: {reason}. If it may, "
+            f"It is not known whether the data set {source!r} may be passed on, even perturbed: {reason}. If it may, "
             "write `public = true` into [data] of the run's recipe.toml."
         )
     return f"The recipe states that these data are public; of {source!r} itself: {reason}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from edgeveil.trainer.audit.verdict import guess
 from edgeveil.trainer.recipe.schema import Limits
 
 _WORDS = {
@@ -19,10 +20,10 @@ def check(limits: Limits, document: Mapping[str, Any]) -> dict[str, Any]:
     """The ``limits`` section: what was asked, what was found, and ``exceeded``, a list with what was and by how much.
 
     Points are those of the best attack found over the better of both chances; bits those of the attack with most of
-    them beyond counting z given y. Estimates are held to the limit, not the ends of their intervals.
+    them beyond counting z given y. The limit applies to estimates, not to the ends of their intervals.
     """
     asked = {"attack_points": limits.attack_points, "bits": limits.bits}
-    points = 100 * (document["worst_adaptive"]["accuracy"] - max(document["chance"].values()))
+    points = 100 * (document["worst_adaptive"]["accuracy"] - guess(document))
     found = {"attack_points": round(points, 3), "bits": round(float(document["most_bits"]["bits_counted"]), 6)}
     exceeded = [
         {"limit": name, "asked": asked[name], "found": found[name], "by": round(found[name] - limit, 6)}

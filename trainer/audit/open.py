@@ -23,8 +23,7 @@ class Opened:
 def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact: str) -> Opened:
     """Open an export folder, which remembers its run, or verify a bundle against a trust folder.
 
-    Raises ``BadInput`` where something is missing, ``BundleRefused`` where the bundle is not what a trusted key
-    signed.
+    Raises ``BadInput`` where something is missing, ``BundleRefused`` where no trusted key signed the bundle.
     """
     from edgeveil.trainer.runs.run import Run
 
@@ -34,10 +33,10 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
         folder = ExportFolder.open(target)
         place = folder.run if run is None else run
         if place is None:
-            raise BadInput(f"The run that {target} was exported from is not where it was: name it with --run.")
+            raise BadInput(f"The run that {target} was exported from is no longer there: name it with --run.")
         return Opened(_subject(folder.manifest, folder.members, artefact), Run.open(place))
     if not target.is_file():
-        raise BadInput(f"An export folder or a .veil bundle was expected at {target}, and there is nothing.")
+        raise BadInput(f"An export folder or a .veil bundle was expected at {target}; there is none. Check the path.")
     if run is None or trust is None:
         raise BadInput(
             "A bundle holds no data to attack it with, and is only opened against trusted keys: name the run with "
@@ -51,5 +50,5 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
 
 
 def _subject(manifest: Mapping[str, Any], members: Mapping[str, bytes], artefact: str) -> Subject:
-    """Without networks there is one way to run the pipeline, whatever artefact was asked for."""
+    """What to audit. Without networks there is one way to run the pipeline, for any ``artefact``."""
     return Subject(manifest, members, artefact if manifest["models"] or artefact == KERAS else NO_MODEL)

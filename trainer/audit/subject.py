@@ -53,7 +53,7 @@ class Subject:
         return {name: read_array(self.members, parse_table(entry)) for name, entry in self.manifest["tables"].items()}
 
     def pipeline_sha256(self) -> str:
-        """The hash of everything that decides what this artefact lets out, as a sealed manifest has it."""
+        """The hash of everything that this artefact's outputs depend on, as a sealed manifest has it."""
         tables = {name: self.members[entry["file"]] for name, entry in self.manifest["tables"].items()}
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in tables.items()}
         return pipeline_sha256(dict(self.manifest), self.artefact, hashes)
@@ -91,9 +91,9 @@ def perturb_rows(
 ) -> Perturbed:
     """Perturb the rows ``rows`` of ``dataset`` with what ``subject`` names: the artefact, or the run's own networks.
 
-    ``elsewhere`` are outputs of the last of these rows, ``further_outputs`` too, that were made on a board: they stand
-    in the place of what is made here. Of an artefact compiled for an accelerator, what is made here is what the one it
-    was compiled from makes; without ``elsewhere`` there is nothing to audit, and ``BadInput`` is raised.
+    ``elsewhere`` are outputs of the last of these rows, ``further_outputs`` too, that a board made: they replace those
+    made here. For an artefact compiled for an accelerator, the one it was compiled from runs here. Raises ``BadInput``
+    for such an artefact without ``elsewhere``: there is nothing to audit.
     """
     if subject.artefact == KERAS:
         return perturb_with(run.perturber(), dataset, rows)
@@ -142,7 +142,7 @@ def _codes(
     found: Bottleneck | str,
     table: np.ndarray | None,
 ) -> Codes | None:
-    """The codes among what leaves, and of a codebook the codes before its channel."""
+    """The codes among the outputs, and for a codebook the codes before its channel."""
     for output in declared:
         value = outputs[output["name"]]
         if output["kind"] == "code" and value.ndim == 1 and value.dtype.kind in "iu":
@@ -151,8 +151,11 @@ def _codes(
 
 
 def further_outputs(subject: Subject) -> list[dict[str, Any]]:
-    """What an audit reads of a pipeline beside what leaves it: entries as those of a manifest's outputs."""
-    found = bottleneck(subject.manifest, subject.tables())
+    """What an audit reads of a pipeline besides its outputs: entries like those of a manifest's outputs."""
+    return _extra(bottleneck(subject.manifest, subject.tables()))
+
+
+def _extra(found: Bottleneck | str) -> list[dict[str, Any]]:
     return found.further_outputs() if isinstance(found, Bottleneck) else []
 
 
@@ -167,8 +170,7 @@ def _replace_end(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 def _further(manifest: Mapping[str, Any], found: Bottleneck | str) -> dict[str, Any]:
     """The same manifest, whose pipeline also hands out c and c'."""
-    extra = found.further_outputs() if isinstance(found, Bottleneck) else []
-    return {**manifest, "outputs": [*manifest["outputs"], *extra]}
+    return {**manifest, "outputs": [*manifest["outputs"], *_extra(found)]}
 
 
 def run_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -177,7 +179,7 @@ def run_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str
     ``cache`` is a folder: the same bytes on the same backend are not run twice. It holds perturbed rows alone and
     may be deleted at any time.
     """
-    subject.sha256()  # says which artefacts there are where this is none of them
+    subject.sha256()  # raises, with the artefacts that there are, where this is none of them
     pipeline = load_pipeline(parse(subject.manifest), subject.members, subject.artefact)
     try:
         backends = {name: dict(runner.info()) for name, runner in pipeline.runners.items()}
@@ -213,7 +215,7 @@ def track_perturber(subject: Subject, run: Run) -> Callable[[np.ndarray, np.ndar
 def as_received(
     subject: Subject, outputs: Mapping[str, np.ndarray]
 ) -> tuple[list[Mapping[str, Any]], dict[str, np.ndarray]]:
-    """The declared outputs and their values with every code decoded into the frame that a receiver makes of it."""
+    """The declared outputs and their values, with every code decoded into a frame as a receiver does."""
     declared: list[Mapping[str, Any]] = []
     received = dict(outputs)
     for output in subject.manifest["outputs"]:
@@ -240,10 +242,10 @@ def in_chunks(perturb: Perturb, x: np.ndarray) -> dict[str, np.ndarray]:
 def released_rows(
     declared: Sequence[Mapping[str, Any]], outputs: Mapping[str, np.ndarray], dataset: Dataset, index: np.ndarray
 ) -> Released:
-    """Everything that left for the rows ``index`` of ``dataset``, in that order, as one ``Released``.
+    """All outputs for the rows ``index`` of ``dataset``, in that order, as one ``Released``.
 
-    ``declared`` is the manifest's list of outputs, ``outputs`` what they were. Labels and codes become one-hot
-    columns beside the frame; where no frame leaves at all, the frame is constant.
+    ``declared`` is the manifest's list of outputs, ``outputs`` their values. Labels and codes become one-hot columns
+    ``also``; where no output is a frame, the frame is constant.
     """
     columns = []
     frame = np.zeros((len(index), *dataset.input.shape), dataset.input.dtype)

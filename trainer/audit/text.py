@@ -23,7 +23,7 @@ def attack_line(row: Mapping[str, Any], *, best: bool) -> str:
 
 
 def notes(part: Mapping[str, Any]) -> Iterator[str]:
-    """Who did not attack and why, who is exposed most, whether more data would help, what there is too little of."""
+    """Families that did not run and why, the most exposed z, whether more data would help, and warnings."""
     for left in part["not_run"]:
         yield f"  {left['name']:26} not run: {left['reason']}"
     worst = part["worst_adaptive"]

@@ -15,19 +15,24 @@ BITS_THAT_MATTER = 0.01  # per reading, beyond what counting z given y tells; le
 def verdict(part: Mapping[str, Any], raw_accuracy: float) -> str:
     """How the best attack found stands between chance and raw data.
 
-    ``not hidden``: at least half of the way from chance to ``raw_accuracy``, what D_z reads in raw data. ``hidden``:
+    ``not hidden``: at least half of the way from chance to ``raw_accuracy``, what D_z reaches on raw data. ``hidden``:
     no better than the better chance within its interval, and no attack surely gains more than a hundredth of a bit
     (at a skewed prior an attack can know much and still not guess better). ``partly``: between. ``part`` is the
     document or its ``label_only``.
     """
-    worst, best_guess = part["worst_adaptive"], max(part["chance"].values())
+    worst, best_guess = part["worst_adaptive"], guess(part)
     if worst["low"] > best_guess:
         return NOT_HIDDEN if worst["accuracy"] >= (best_guess + raw_accuracy) / 2 else PARTLY
     return HIDDEN if gained(part) <= BITS_THAT_MATTER else PARTLY
 
 
+def guess(part: Mapping[str, Any]) -> float:
+    """The better of both chances: the accuracy of the best guess from y alone."""
+    return max(part["chance"].values())
+
+
 def gained(part: Mapping[str, Any]) -> float:
-    """Bits that the attack with most of them gains for sure (lower end of its interval) beyond counting z given y."""
+    """Bits beyond counting z given y of the attack with most of them, at the lower end of its interval."""
     low = part["most_bits"]["bits_counted_low"]
     return 0.0 if low is None else float(low)
 
@@ -35,7 +40,7 @@ def gained(part: Mapping[str, Any]) -> float:
 def sentence(document: Mapping[str, Any]) -> str:
     """One sentence: what is kept, what the best attack found still learns, against what, and what that is worth."""
     data, worst, target = document["data"], document["worst_adaptive"], document["target"]
-    best_guess = max(document["chance"].values())
+    best_guess = guess(document)
     where = f" on {board_name(document['on_board'])}" if "on_board" in document else ""
     kept = f"The {document['artefact']} artefact{where} keeps {data['target']} at {percent(target['accuracy'])}"
     attack = (

@@ -1,49 +1,39 @@
-"""``edgeveil audit``: here, or the test slice on a board by its own interpreter."""
+"""``edgeveil audit``: attack an artefact on this machine, or as a board runs it."""
 
 from __future__ import annotations
 
-import json
-import sys
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.edge_runtime.paths import ROOT
-from edgeveil.trainer.cli.common import Json
-from edgeveil.trainer.cli.connection import BoardCommand, Hosts, Identity, OptionalOn, PasswordFile, Root
+from edgeveil.trainer.cli.common import Json, print_json
+from edgeveil.trainer.cli.connection import Device, OptionalOn, board_command
+from edgeveil.trainer.progress import say
 
 USUAL = "tflite-int8"
 
 
-class AuditBudget(str, Enum):
-    """How hard the adversaries try."""
-
-    quick = "quick"
-    thorough = "thorough"
+app = typer.Typer()
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to ``edgeveil``."""
-    app.command(
-        cls=BoardCommand,
-        epilog="Examples: edgeveil audit runs/mnist-export --artefact tflite-int8; "
-        "edgeveil audit mnist.veil --on ssh://pi@edgepi --into runs/mnist-export --trust root",
-    )(audit)
-
-
+@board_command(
+    app,
+    "Examples: edgeveil audit runs/mnist-export --artefact tflite-int8; "
+    "edgeveil audit mnist.veil --on ssh://pi@edgepi --into runs/mnist-export --trust root",
+)
 def audit(
+    connection: Connection,
     target: Annotated[Path, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")],
     artefact: Annotated[
         str | None, typer.Option(help=f"Which artefact to attack: the one that ships ({USUAL}; --on: what runs there).")
     ] = None,
     run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
     trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
-    budget: Annotated[AuditBudget, typer.Option(help="How hard the adversaries try.")] = AuditBudget.quick,
+    budget: Annotated[Literal["quick", "thorough"], typer.Option(help="How hard the adversaries try.")] = "quick",
     seed: Annotated[int, typer.Option(help="Seed of the adversaries.")] = 0,
     tried: Annotated[
         int | None, typer.Option(min=1, help="Configurations ever compared on these test rows, for the certificate.")
@@ -52,68 +42,43 @@ def audit(
     into: Annotated[
         Path | None, typer.Option(help="With --on: audited export folder of the bundle; its card gets a column.")
     ] = None,
-    device: Annotated[
-        str, typer.Option(help="With --on: what runs it there: cpu, edgetpu, myriad, cuda, tensorrt, ...")
-    ] = CPU,
+    device: Device = CPU,
     as_json: Json = False,
-    root: Root = ROOT,
-    identity: Identity = None,
-    known_hosts: Hosts = None,
-    password_file: PasswordFile = None,
 ) -> None:
     """Attack an artefact: how much does an adversary who retrains still learn? Ends with 3 over the recipe's limits."""
     from edgeveil.trainer.audit.audit import audit as run_audit
-    from edgeveil.trainer.audit.document import as_text, save
+    from edgeveil.trainer.audit.board import audit_on_board, same_export
+    from edgeveil.trainer.audit.document import add_column, as_text, save
     from edgeveil.trainer.audit.limits import sentences
-    from edgeveil.trainer.progress import say
+    from edgeveil.trainer.export.folder import ExportFolder
 
-    settings: dict[str, Any] = {"budget": budget.value, "seed": seed, "tried": tried}
     saved = None
-    if on is not None:
-        there: dict[str, Any] = {"artefact": artefact or "auto", "device": check_device(device)}
-        connection = Connection(root, identity, known_hosts, password_file)
-        document = _on_board(target, on, connection, into, run, trust, there, settings)
-    elif device != CPU:
-        raise BadInput("--device is what runs the artefact on a board: name the board with --on.")
-    elif into is not None:
-        raise BadInput("--into is for the column of a board: name the board with --on.")
-    else:
+    settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried}
+    if on is None:
+        if device != CPU:
+            raise BadInput("--device says what runs the artefact on a board: name the board with --on.")
+        if into is not None:
+            raise BadInput("--into adds the column of a board: name the board with --on.")
         document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, **settings)
         saved = save(document, target) if target.is_dir() else None
+    else:
+        if target.is_dir():
+            raise BadInput("A board runs sealed bundles: seal this export, flash it, and name the .veil file.")
+        folder = None if into is None else ExportFolder.open(into)
+        run = run or (folder.run if folder else None)
+        if run is None or trust is None:
+            raise BadInput("The run's data and the keys that may sign are needed: give --run (or --into) and --trust.")
+        floor = None if folder is None else same_export(folder, target, trust, run, settings)
+        settings |= {"artefact": artefact or "auto", "device": check_device(device)}
+        with connection.open(on, say=say) as board:
+            document = audit_on_board(target, board, run=run, trust=trust, label_only=floor, **settings)
+        if into is not None:
+            say(f"Added the board's column to {add_column(document, into)}. Next: seal {into} again for the new card.")
     if as_json:
-        sys.stdout.write(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
+        print_json(document)
     else:
         print(as_text(document), flush=True)
         if saved is not None:
             say(f"Wrote {saved}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
     if document["limits"]["exceeded"]:
         raise LimitNotMet(" ".join(sentences(document["limits"])))
-
-
-def _on_board(
-    bundle: Path,
-    target: str,
-    connection: Connection,
-    into: Path | None,
-    run: Path | None,
-    trust: Path | None,
-    there: dict[str, Any],
-    settings: dict[str, Any],
-) -> dict[str, Any]:
-    from edgeveil.trainer.audit.board import audit_on_board, same_export
-    from edgeveil.trainer.audit.document import add_column
-    from edgeveil.trainer.export.folder import ExportFolder
-    from edgeveil.trainer.progress import say
-
-    if bundle.is_dir():
-        raise BadInput("A board runs sealed bundles: seal this export, flash it, and name the .veil file.")
-    folder = None if into is None else ExportFolder.open(into)
-    run = run or (folder.run if folder else None)
-    if run is None or trust is None:
-        raise BadInput("The run's data and the keys that may sign are needed: give --run (or --into) and --trust.")
-    floor = None if folder is None else same_export(folder, bundle, trust, run, settings)
-    with connection.open(target, say=say) as board:
-        document = audit_on_board(bundle, board, run=run, trust=trust, label_only=floor, **there, **settings)
-    if into is not None:
-        say(f"The board's column stands in {add_column(document, into)}: seal {into} again for a card that has it.")
-    return document

@@ -1,4 +1,4 @@
-"""``edgeveil bench``: a bundle beside other networks here, or on a board; timing happens where it runs alone."""
+"""``edgeveil bench``: time a bundle in turns with other networks on this machine, or on a board."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ from typing import Annotated, Any
 
 import typer
 
+from edgeveil.devices import profiles
+from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.remote.remote_workspace import remote_workspace
+from edgeveil.edge_runtime.cli.bundles import bench_lines, duration
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
-from edgeveil.edge_runtime.paths import ROOT
-from edgeveil.trainer.cli.common import Json
-from edgeveil.trainer.cli.connection import BoardCommand, Hosts, Identity, OptionalOn, PasswordFile, Root
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer import benchmark
+from edgeveil.trainer.cli.common import Json, verified_bundle
+from edgeveil.trainer.cli.connection import Device, OptionalOn, board_command
+
+app = typer.Typer()
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to ``edgeveil``."""
-    app.command(
-        cls=BoardCommand,
-        epilog="Examples: edgeveil bench mnist.veil --trust trust --against other.tflite; "
-        "edgeveil bench mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --out result.json",
-    )(bench)
-
-
+@board_command(
+    app,
+    "Examples: edgeveil bench mnist.veil --trust trust --against other.tflite; "
+    "edgeveil bench mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --out result.json",
+)
 def bench(
+    connection: Connection,
     bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
     trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; with --against.")] = None,
     against: Annotated[
@@ -37,74 +41,50 @@ def bench(
     on: OptionalOn = None,
     profile: Annotated[str | None, typer.Option("--for", help="The board's profile: where its sensors are.")] = None,
     artefact: Annotated[str, typer.Option(help="With --on: which artefact (auto: the preferred).")] = "auto",
-    device: Annotated[
-        str, typer.Option(help="With --on: what runs it there: cpu, edgetpu, myriad, cuda, tensorrt, ...")
-    ] = CPU,
+    device: Device = CPU,
     publish: Annotated[bool, typer.Option("--publish", help="With --on: 600 s, long enough to publish.")] = False,
-    sustained: Annotated[str | None, typer.Option(help="With --on: so long, such as 30m.")] = None,
-    pace: Annotated[float | None, typer.Option(help="With --on: frames a second.")] = None,
+    sustained: Annotated[str | None, typer.Option(help="With --on: duration of the benchmark, such as 30m.")] = None,
+    pace: Annotated[float | None, typer.Option(help="With --on: frames per second.")] = None,
     rounds: Annotated[int, typer.Option(help="With --against: rounds.")] = 15,
-    seconds: Annotated[float, typer.Option(help="With --against: seconds a turn.")] = 0.2,
-    threads: Annotated[int, typer.Option(help="For the interpreter.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Also write the document there.")] = None,
+    seconds: Annotated[float, typer.Option(help="With --against: seconds per turn.")] = 0.2,
+    threads: Annotated[int, typer.Option(help="Threads of the interpreter.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Also write the JSON document to this file.")] = None,
     as_json: Json = False,
-    root: Root = ROOT,
-    identity: Identity = None,
-    known_hosts: Hosts = None,
-    password_file: PasswordFile = None,
 ) -> None:
     """Time a bundle in turns with other networks, or on a board. edgeveil-edge bench times it alone, here."""
     if bool(against) == bool(on):
-        raise BadInput("Either --against (other networks, here) or --on (a board) was expected, and one of them.")
+        raise BadInput("Exactly one of --against (other networks, on this machine) and --on (a board) was expected.")
     if on:
         more = ["--threads", str(threads), "--artefact", artefact]
         more += ["--device", check_device(device)] if device != CPU else []
         more += ["--publish"] if publish else []
         more += ["--sustained", sustained] if sustained else []
         more += ["--pace", str(pace)] if pace is not None else []
-        limit_s = 900.0 + (600 if publish else 0) + _seconds(sustained)
-        with Connection(root, identity, known_hosts, password_file).open(on) as board:
+        limit_s = 900.0 + (600 if publish else 0) + (duration(sustained) if sustained else 0)
+        with connection.open(on) as board:
             document = on_board(board, bundle, profile, more, limit_s)
     else:
         if device != CPU:
-            raise BadInput("--device is what runs a bundle on a board: name the board with --on.")
-        if trust is None:
-            raise BadInput("A bundle is read only once it is verified: give the folder of keys that may sign, --trust.")
-        document = side_by_side(bundle, trust, against or [], rounds=rounds, seconds=seconds, threads=threads)
+            raise BadInput("--device says what runs a bundle on a board: name the board with --on.")
+        benchmark.bench_python()  # raises before anything is built for it
+        with tempfile.TemporaryDirectory() as name:
+            files = benchmark.bundle_files(verified_bundle(bundle, trust), Path(name))
+            files += [benchmark.model_file(Path(one)) for one in against or ()]
+            document = benchmark.run(files, rounds=rounds, seconds=seconds, threads=threads)
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     if out is not None:
-        from edgeveil.edge_runtime.storage.atomic import write_atomic
-
         write_atomic(out, text.encode())
     if as_json:
         sys.stdout.write(text)
     else:
         print("\n".join(_lines(document)))
-    # Ratios in turns stand on a busy machine too, with the intervals that it leaves them.
+    # Ratios of networks timed in turns are valid on a busy machine too, with wider intervals.
     if document.get("kind") != "side-by-side" and document["verdict"] == "INVALID":
         raise LimitNotMet(f"these figures are INVALID: {'; '.join(document['reasons'])}")
 
 
-def side_by_side(
-    bundle: Path, trust: Path, against: list[str], *, rounds: int, seconds: float, threads: int
-) -> dict[str, Any]:
-    """The document of a bundle and model files, timed in turns."""
-    from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.trainer import benchmark
-
-    benchmark.bench_python()  # before anything is built for it
-    with tempfile.TemporaryDirectory() as name:
-        files = benchmark.bundle_files(read_bundle(bundle, open_trust(trust)), Path(name))
-        files += [benchmark.model_file(Path(one)) for one in against]
-        return benchmark.run(files, rounds=rounds, seconds=seconds, threads=threads)
-
-
-def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
-    """What ``edgeveil-edge bench`` says there: the bundle is pushed, timed by the board's own runtime, and removed."""
-    from edgeveil.devices import profiles
-    from edgeveil.devices.flashing.board import runtime_output
-    from edgeveil.devices.remote.remote_workspace import remote_workspace
+def on_board(board: Board, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
+    """Send the bundle to a board, time it with the board's runtime, and remove it; the document of that benchmark."""
     from edgeveil.edge_runtime.bench.protocol import SCHEMA
 
     sensors = dict(profiles.load(profile).sensors) if profile else {}
@@ -120,24 +100,16 @@ def on_board(board: Any, bundle: Path, profile: str | None, more: list[str], lim
     try:
         document = json.loads(printed)
     except ValueError:
-        raise DeviceFailed(f"The board's answer is not a result: {done.last_line()}") from None
+        raise DeviceFailed(f"The board did not answer with a result: {done.last_line()}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise DeviceFailed(
-            f"A result of schema {SCHEMA} was expected; the board's runtime is of another version: flash it anew."
+            f"A result of schema {SCHEMA} was expected; the board's runtime is of another version: flash it again."
         )
     return document
 
 
-def _seconds(text: str | None) -> float:
-    from edgeveil.edge_runtime.cli.bundles import duration
-
-    return duration(text) if text else 0.0
-
-
 def _lines(document: dict[str, Any]) -> list[str]:
     if document.get("kind") != "side-by-side":
-        from edgeveil.edge_runtime.cli.bundles import bench_lines
-
         return list(bench_lines(document))
     lines = []
     for row in document["rows"]:
@@ -146,5 +118,5 @@ def _lines(document: dict[str, Any]) -> list[str]:
         lines.append(f"{row['name']:16} {row['artefact']:15} {row['backend']:15} {row['p50_ms']:9.3f} ms{times}")
     lines += [f"{r['name']} {r['artefact']} {r['backend']}: REFUSED, {r['refused']}" for r in document["refused"]]
     if document["reasons"]:
-        lines.append(f"milliseconds INVALID ({'; '.join(document['reasons'])}); ratios, taken in turns, stand")
+        lines.append(f"milliseconds INVALID ({'; '.join(document['reasons'])}); the ratios, taken in turns, are valid")
     return lines

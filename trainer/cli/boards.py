@@ -1,4 +1,4 @@
-"""``edgeveil flash`` and what else is done with a board from the workstation: parse, call, print."""
+"""Commands for one board: ``edgeveil flash``, ``status``, ``logs`` and the like."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from edgeveil.devices import profiles
+from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.flash import flash_target
+from edgeveil.devices.flashing.records import Wanted
+from edgeveil.devices.flashing.wheels import collect
+from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.paths import ROOT
 from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
-from edgeveil.trainer.cli.connection import BoardCommand, Hosts, Identity, On, PasswordFile, Root
-from edgeveil.trainer.progress import say
-
-if TYPE_CHECKING:
-    from edgeveil.devices.flashing.board import Board
+from edgeveil.trainer.cli.connection import On, board_command
+from edgeveil.trainer.progress import say, transfer
+from edgeveil.trainer.sealing.update_index import write_index
 
 OnCardToo = Annotated[
     str,
@@ -28,32 +31,33 @@ OnCardToo = Annotated[
 ]
 
 
-def add_commands(app: typer.Typer, boards: typer.Typer) -> None:
-    """Add them to ``edgeveil`` and to ``edgeveil devices``."""
-    for command, example in (
-        (flash, "flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root"),
-        (status, "status --on ssh://pi@edgepi"),
-        (rollback, "rollback --on ssh://pi@edgepi"),
-        (logs, "logs --on ssh://pi@edgepi --lines 50"),
-        (start, "start --on ssh://pi@edgepi"),
-        (stop, "stop --on ssh://pi@edgepi"),
-        (releases, "releases --on ssh://pi@edgepi --keep 3"),
-    ):
-        app.command(cls=BoardCommand, epilog=f"Example: edgeveil {example}")(command)
-    boards.command(cls=BoardCommand, epilog="Example: edgeveil devices probe --on ssh://pi@edgepi")(probe)
-    app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")(index)
-    app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --out wheels")(wheels)
+app = typer.Typer()
+devices = typer.Typer(help="The boards EdgeVeil knows.", no_args_is_help=True)
 
 
-def probe(
-    on: On, root: Root = ROOT, identity: Identity = None, known_hosts: Hosts = None, password_file: PasswordFile = None
-) -> None:
+@devices.command("list", epilog="Example: edgeveil devices list")
+def list_boards() -> None:
+    """Name the board profiles."""
+    for name in profiles.names():
+        print(f"{name:24} {profiles.load(name).title}")
+
+
+@devices.command("show", epilog="Example: edgeveil devices show coral-dev-board")
+def show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")]) -> None:
+    """Show the facts of one board, and what was never run on a real one."""
+    print(profiles.load(profile).text())
+
+
+@board_command(devices, "Example: edgeveil devices probe --on ssh://pi@edgepi")
+def probe(connection: Connection, on: On) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
-    with Connection(root, identity, known_hosts, password_file).open(on) as board:
+    with connection.open(on) as board:
         print_json(board.facts_document())
 
 
+@board_command(app, "Example: edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root")
 def flash(
+    connection: Connection,
     bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
     on: OnCardToo,
     profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
@@ -79,17 +83,8 @@ def flash(
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     as_json: Json = False,
-    root: Root = ROOT,
-    identity: Identity = None,
-    known_hosts: Hosts = None,
-    password_file: PasswordFile = None,
 ) -> None:
     """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
-    from edgeveil.devices.flashing.flash import flash_target
-    from edgeveil.devices.flashing.records import Wanted
-    from edgeveil.edge_runtime.device import check_device
-    from edgeveil.trainer.progress import transfer
-
     wanted = Wanted(
         source,
         tuple(sink or ()),
@@ -103,7 +98,7 @@ def flash(
         done = flash_target(
             bundle,
             on,
-            Connection(root, identity, known_hosts, password_file),
+            connection,
             profile,
             trust=trust,
             wanted=wanted,
@@ -119,85 +114,72 @@ def flash(
         say(f"This board trusts the root key {done.root_key} from now on. Compare it with edgeveil trust show.")
 
 
-def status(
-    on: On,
-    as_json: Json = False,
-    root: Root = ROOT,
-    identity: Identity = None,
-    known_hosts: Hosts = None,
-    password_file: PasswordFile = None,
-) -> None:
-    """Say what a board runs, which release it would go back to, and what failed there."""
-    more = ["--json"] if as_json else []
-    with Connection(root, identity, known_hosts, password_file).open(on) as board:
-        _print_runtime(board, "status", "--root", root, *more)
+@board_command(app, "Example: edgeveil status --on ssh://pi@edgepi")
+def status(connection: Connection, on: On, as_json: Json = False) -> None:
+    """Show what a board runs, which release it would go back to, and what failed there."""
+    with connection.open(on) as board:
+        _print_runtime(board, "status", *(["--json"] if as_json else []))
 
 
-def rollback(
-    on: On, root: Root = ROOT, identity: Identity = None, known_hosts: Hosts = None, password_file: PasswordFile = None
-) -> None:
-    """Have a board run its previous release again; refused where that lies below its floor."""
-    with Connection(root, identity, known_hosts, password_file).open(on) as board:
+@board_command(app, "Example: edgeveil rollback --on ssh://pi@edgepi")
+def rollback(connection: Connection, on: On) -> None:
+    """Have a board run its previous release again; refused if that is below the board's floor."""
+    with connection.open(on) as board:
         print(board.rollback())
 
 
+@board_command(app, "Example: edgeveil logs --on ssh://pi@edgepi --lines 50")
 def logs(
+    connection: Connection,
     on: On,
-    lines: Annotated[int, typer.Option(min=1, max=100_000, help="So many.")] = 200,
-    root: Root = ROOT,
-    identity: Identity = None,
-    known_hosts: Hosts = None,
-    password_file: PasswordFile = None,
+    lines: Annotated[int, typer.Option(min=1, max=100_000, help="Number of lines.")] = 200,
 ) -> None:
-    """Print the last lines of a board's service log. They hold no reading."""
-    with _open_service(Connection(root, identity, known_hosts, password_file), on) as board:
+    """Print the last lines of a board's service log. They hold no frames."""
+    with _open_service(connection, on) as board:
         sys.stdout.write(board.logs(lines).decode("utf-8", "replace"))
 
 
-def start(
-    on: On, root: Root = ROOT, identity: Identity = None, known_hosts: Hosts = None, password_file: PasswordFile = None
-) -> None:
-    """Start a board's service; returns when something new has left it."""
-    with _open_service(Connection(root, identity, known_hosts, password_file), on) as board:
+@board_command(app, "Example: edgeveil start --on ssh://pi@edgepi")
+def start(connection: Connection, on: On) -> None:
+    """Start a board's service; returns when it has sent a new frame."""
+    with _open_service(connection, on) as board:
         board.control("start")
 
 
-def stop(
-    on: On, root: Root = ROOT, identity: Identity = None, known_hosts: Hosts = None, password_file: PasswordFile = None
-) -> None:
+@board_command(app, "Example: edgeveil stop --on ssh://pi@edgepi")
+def stop(connection: Connection, on: On) -> None:
     """Stop a board's service until it is started or the board boots again."""
-    with _open_service(Connection(root, identity, known_hosts, password_file), on) as board:
+    with _open_service(connection, on) as board:
         board.control("stop")
 
 
+@board_command(app, "Example: edgeveil releases --on ssh://pi@edgepi --keep 3")
 def releases(
+    connection: Connection,
     on: On,
-    keep: Annotated[int | None, typer.Option(help="Remove all but the newest so many.")] = None,
-    root: Root = ROOT,
-    identity: Identity = None,
-    known_hosts: Hosts = None,
-    password_file: PasswordFile = None,
+    keep: Annotated[int | None, typer.Option(help="Remove all but this many of the newest.")] = None,
 ) -> None:
     """List the releases on a board, or remove old ones; the current and the previous one stay."""
-    more = [] if keep is None else ["--keep", str(keep)]
-    with Connection(root, identity, known_hosts, password_file).open(on) as board:
-        _print_runtime(board, "releases", "--root", root, *more)
+    with connection.open(on) as board:
+        _print_runtime(board, "releases", *([] if keep is None else ["--keep", str(keep)]))
 
 
+@app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")
 def index(
     bundles: Annotated[list[Path], typer.Argument(help="Sealed .veil files, the newest first; boards fetch that one.")],
     key: Annotated[Path, typer.Option(help="signing.key of a key that boards trust.")],
     out: Annotated[Path, typer.Option(help="index.json to write; put it and the bundles into one folder of a server.")],
-    name: Annotated[str, typer.Option(help="Whom it is for; boards remember the last version of each name.")] = "all",
+    name: Annotated[
+        str, typer.Option(help="Name of the index; boards remember the last version of each name.")
+    ] = "all",
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
-    from edgeveil.trainer.sealing.update_index import write_index
-
     made = write_index(bundles, key, out, name=name, passphrase=passphrase_of(key, passphrase_file))
     say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
 
 
+@app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --out wheels")
 def wheels(
     profile: Annotated[str, typer.Argument(help="Board profile, by name or TOML file.")],
     out: Annotated[Path, typer.Option(help="New folder for site.zip and site.json.")],
@@ -208,10 +190,7 @@ def wheels(
     find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel in that folder that may be taken.")] = None,
 ) -> None:
-    """Collect wheels for a board that cannot install them itself. Nothing is compiled, nothing rides along."""
-    from edgeveil.devices import profiles
-    from edgeveil.devices.flashing.wheels import collect
-
+    """Collect wheels for a board that cannot install them itself. Nothing is compiled and nothing else is added."""
     chosen = profiles.load(profile)
     site = collect(chosen, out, requirement or (), python=python, find_links=find_links, pins=pin or ())
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
@@ -220,7 +199,7 @@ def wheels(
 
 @contextlib.contextmanager
 def _open_service(connection: Connection, on: str) -> Iterator[Board]:
-    """The board at ``on``. Raises ``BadInput`` where it has no service."""
+    """The board at ``on``. Raises ``BadInput`` if it has no service."""
     with connection.open(on) as board:
         if not board.has_service():
             raise BadInput(
@@ -229,9 +208,9 @@ def _open_service(connection: Connection, on: str) -> Iterator[Board]:
         yield board
 
 
-def _print_runtime(board: Board, *arguments: str) -> None:
-    """Print what the board's own runtime says, and end with its exit code."""
-    done = board.edge(*arguments)
+def _print_runtime(board: Board, command: str, *options: str) -> None:
+    """Run a command of the board's runtime, print its output, and end with its exit code."""
+    done = board.edge(command, "--root", board.root, *options)
     sys.stdout.write(done.out.decode("utf-8", "replace"))
     sys.stderr.write(done.err.decode("utf-8", "replace"))
     if done.code:

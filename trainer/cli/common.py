@@ -1,4 +1,4 @@
-"""What the commands share: options, output, and the passphrase of a key."""
+"""Options, output and passphrases that several commands share."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -18,35 +20,47 @@ TrustForBundle = Annotated[
     Path | None, typer.Option("--trust", help="Folder of the public keys that may sign; for a bundle.")
 ]
 PassphraseFile = Annotated[
-    Path | None, typer.Option(help="File with the key's passphrase; else EDGEVEIL_PASSPHRASE, else you are asked.")
+    Path | None, typer.Option(help="File with the key's passphrase; default: EDGEVEIL_PASSPHRASE, then a prompt.")
 ]
 NoPassphrase = Annotated[bool, typer.Option("--no-passphrase", help="Leave the key unencrypted.")]
 
 
 def print_json(document: Any) -> None:
-    """Put a document on stdout, its keys in order."""
+    """Print a document to stdout, its keys sorted."""
     sys.stdout.write(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
-def new_passphrase(file: Path | None, *, none: bool) -> str | None:
-    """The passphrase of a key to be made, typed twice where it is asked for; ``none``: the key stays unencrypted.
+def print_view(view: Any, *, as_json: bool) -> None:
+    """Print ``view.document()`` as JSON, or ``view.text()``."""
+    if as_json:
+        print_json(view.document())
+    else:
+        print(view.text())
 
-    Raises ``BadInput``.
-    """
+
+def verified_bundle(path: Path, trust: Path | None) -> Bundle:
+    """The bundle at ``path``, verified. Raises ``BadInput`` without a trust folder, ``BundleRefused``."""
+    if trust is None:
+        raise BadInput("A bundle must be verified before it is read: give the folder of keys that may sign, --trust.")
+    return read_bundle(path, open_trust(trust))
+
+
+def new_passphrase(file: Path | None, *, none: bool) -> str | None:
+    """The passphrase of a new key, typed twice at a terminal; None if ``none``. Raises ``BadInput``."""
     if none and file is not None:
         raise BadInput("--passphrase-file and --no-passphrase exclude each other: give one of them.")
     return None if none else _passphrase(file, confirm=True)
 
 
 def passphrase_of(key: Path, file: Path | None) -> str | None:
-    """The passphrase of the key file ``key``; None where that is not encrypted. Raises ``BadInput``."""
+    """The passphrase of the key file ``key``; None if it is not encrypted. Raises ``BadInput``."""
     from edgeveil.trainer.sealing.keys import is_encrypted
 
     return _passphrase(file) if is_encrypted(key) else None
 
 
 def _passphrase(file: Path | None, *, confirm: bool = False) -> str:
-    """From a file, the environment, or whoever sits there."""
+    """Read it from the file, the environment, or the terminal."""
     if file is not None:
         try:
             return file.read_text().rstrip("\r\n")

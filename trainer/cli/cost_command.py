@@ -1,4 +1,4 @@
-"""``edgeveil cost``: what networks cost to run, by counting; nothing is run."""
+"""``edgeveil cost``: count what networks cost to run, without running them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, TrustForBundle, print_json
+from edgeveil.trainer.cli.common import Json, TrustForBundle, print_json, verified_bundle
+
+app = typer.Typer()
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to ``edgeveil``."""
-    app.command(epilog="Example: edgeveil cost runs/mnist/export/artefacts/generator-int8.tflite --json")(cost)
-
-
+@app.command(epilog="Example: edgeveil cost runs/mnist/export/artefacts/generator-int8.tflite --json")
 def cost(
     what: Annotated[Path, typer.Argument(help="A .tflite, .onnx or .keras file, an export folder, or a .veil bundle.")],
     trust: TrustForBundle = None,
@@ -36,12 +34,7 @@ def costs_of(what: Path, trust: Path | None) -> dict[str, Any]:
     from edgeveil.trainer.graphs.cost import model_file_cost
 
     if what.suffix == ".veil":
-        if trust is None:
-            raise BadInput("A bundle is read only once it is verified: give the folder of keys that may sign, --trust.")
-        from edgeveil.edge_runtime.bundle.reader import read_bundle
-        from edgeveil.edge_runtime.bundle.trust_store import open_trust
-
-        bundle = read_bundle(what, open_trust(trust))
+        bundle = verified_bundle(what, trust)
         return _of_manifest(bundle.manifest.document, lambda name: bundle.members[name])
     if what.is_dir():
         try:

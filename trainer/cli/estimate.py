@@ -1,4 +1,4 @@
-"""``edgeveil estimate``: what a bundle would do on a board that is not at hand: a range with its provenance, or no."""
+"""``edgeveil estimate``: a bundle's frame rate on a board that is not at hand, as a range with its provenance."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from edgeveil.devices.latency.estimate import Estimate, Network
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to ``edgeveil``."""
-    app.command(epilog="Example: edgeveil estimate mnist.veil --trust trust --for jetson-nano")(estimate)
+app = typer.Typer()
 
 
+@app.command(epilog="Example: edgeveil estimate mnist.veil --trust trust --for jetson-nano")
 def estimate(
     what: Annotated[Path, typer.Argument(help="A .veil bundle, an export folder, or one .tflite or .onnx file.")],
     profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
@@ -81,27 +80,25 @@ def _line(line: dict[str, Any]) -> str:
 
 
 def networks_of(what: Path, trust: Path | None) -> dict[str, Network]:
-    """What an estimate needs to know of each artefact: the sum over the models of a pipeline."""
+    """The size of each artefact by name: the sum over the models of a pipeline. Raises ``BadInput``."""
     from edgeveil.devices.latency.estimate import Network
     from edgeveil.trainer.cli.cost_command import costs_of
 
-    found: dict[str, Network] = {}
+    costs: dict[str, list[Any]] = {}
     for name, cost in costs_of(what, trust).items():
-        artefact = name.partition("/")[2] or _artefact_of(name)
-        before = found.get(artefact)
-        values = cost.input_values
-        network = Network(what.stem, cost.macs, cost.depthwise_macs, cost.parameters, values)
-        if before is not None:
-            network = Network(
-                what.stem,
-                before.macs + network.macs,
-                before.depthwise_macs + network.depthwise_macs,
-                before.parameters + network.parameters,
-                max(before.input_values, values),
-            )
-        found[artefact] = network
+        costs.setdefault(name.partition("/")[2] or _artefact_of(name), []).append(cost)
+    found = {
+        artefact: Network(
+            what.stem,
+            sum(cost.macs for cost in models),
+            sum(cost.depthwise_macs for cost in models),
+            sum(cost.parameters for cost in models),
+            max(cost.input_values for cost in models),
+        )
+        for artefact, models in costs.items()
+    }
     if any(network.macs <= 0 for network in found.values()):
-        raise BadInput(f"{what} has no multiply-adds that could be counted, so there is nothing to estimate from.")
+        raise BadInput(f"{what} has no multiply-adds to count, so there is nothing to estimate from.")
     return found
 
 

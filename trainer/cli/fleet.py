@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from edgeveil.devices.flashing.inputs import owners_trust
+from edgeveil.devices.fleet.commands import Record, flash_work, read_status, rollback_work
+from edgeveil.devices.fleet.inventory import load
+from edgeveil.devices.fleet.rollout import NOT_TRIED, WELL, exit_code, roll_out
+from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.cli.common import Json, print_json
+from edgeveil.trainer.cli.fleet_table import table
+from edgeveil.trainer.progress import say
 
 fleet = typer.Typer(
     help="Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/how-to/manage-a-fleet.md).",
     no_args_is_help=True,
 )
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Parallel = Annotated[int | None, typer.Option(min=1, help="Boards at a time; else what the file says.")]
 MostFailures = Annotated[
     int | None, typer.Option(min=0, help="Stop when more boards than that have failed; else what the file says.")
@@ -37,24 +43,21 @@ def flash(
     most_failures: MostFailures = None,
     again: Annotated[bool, typer.Option("--again", help="Even where this release failed three times.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask every board, and change nothing.")] = False,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
-    """Flash the first board alone, then the others; the same command again goes on where it ended."""
-    from edgeveil.devices.fleet.commands import Record, flash_work
-    from edgeveil.devices.fleet.inventory import load
-    from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
-    from edgeveil.trainer.progress import say
-
+    """Flash the first board alone, then the others; the same command again continues where it ended."""
     boards, record = load(context.obj), Record.of(context.obj)
-    # The first board's keys say what the release is; each board's own are asked again when its turn comes.
-    release = read_bundle(read_file(str(bundle)), _trust(boards.boards[0].trust)).manifest_sha256
+    # The first board's keys verify the release; each board's own keys are checked again when it is flashed.
+    trust = boards.boards[0].trust
+    owners_trust(trust)  # a trust folder that a flash would refuse is refused here too
+    release = read_bundle(read_file(str(bundle)), open_trust(trust)).manifest_sha256
     many = boards.most_failures if most_failures is None else most_failures
     settings: dict[str, Any] = {"parallel": parallel or boards.parallel, "most_failures": many}
     if dry_run:
         settings |= {"canary": False, "most_failures": len(boards.boards)}
     else:
         if record.release == release:
-            say(f"Going on with {release:.12}: {len(record.boards)} of {len(boards.boards)} boards had their turn.")
+            say(f"Continuing with {release:.12}: {len(record.boards)} of {len(boards.boards)} boards are done.")
         record.begin(release)
         settings["keep"] = record.keep
     work = flash_work(bundle, again=again, dry_run=dry_run)
@@ -62,11 +65,8 @@ def flash(
 
 
 @fleet.command(epilog="Example: edgeveil fleet hall.toml status")
-def status(context: typer.Context, parallel: Parallel = None, as_json: AsJson = False) -> None:
+def status(context: typer.Context, parallel: Parallel = None, as_json: Json = False) -> None:
     """Ask every board what it runs."""
-    from edgeveil.devices.fleet.commands import read_status
-    from edgeveil.devices.fleet.inventory import load
-
     boards = load(context.obj)
     settings = {"parallel": parallel or boards.parallel, "most_failures": len(boards.boards), "canary": False}
     _run(boards.boards, read_status, settings, as_json, {})
@@ -77,43 +77,27 @@ def rollback(
     context: typer.Context,
     parallel: Parallel = None,
     most_failures: MostFailures = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
-    """Take the release of the last flash back from the boards that run it, the first one alone first."""
-    from edgeveil.devices.fleet.commands import Record, rollback_work
-    from edgeveil.devices.fleet.inventory import load
-
+    """Roll back the release of the last flash on the boards that run it, the first one alone first."""
     boards, record = load(context.obj), Record.of(context.obj)
     if record.release is None:
         raise BadInput(
-            f"Nothing was flashed by {context.obj} yet, as {record.path} is not there: nothing to take back."
+            f"Nothing was flashed with {context.obj} yet ({record.path} does not exist): there is nothing to roll back."
         )
     many = boards.most_failures if most_failures is None else most_failures
     settings = {"parallel": parallel or boards.parallel, "most_failures": many}
     _run(boards.boards, rollback_work(record.release), settings, as_json, {"release": record.release})
 
 
-def _trust(folder: Path) -> Any:
-    from edgeveil.devices.flashing.inputs import owners_trust
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
-
-    owners_trust(folder)  # what a flash would refuse is refused here too
-    return open_trust(folder)
-
-
 def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:
-    from edgeveil.devices.fleet.rollout import NOT_TRIED, WELL, exit_code, roll_out
-    from edgeveil.trainer.cli.fleet_table import table
-    from edgeveil.trainer.progress import say
-
     with table([board.name for board in boards]) as tell:
         outcomes = roll_out(boards, work, tell=tell, **settings)
     well = sum(outcome.state in WELL for outcome in outcomes)
     left = sum(outcome.state == NOT_TRIED for outcome in outcomes)
     if as_json:
-        rows = [outcome.__dict__ for outcome in outcomes]
-        sys.stdout.write(json.dumps({"schema": 1, **facts, "boards": rows}, indent=1, sort_keys=True) + "\n")
-    more = f", {left} not tried: mend what failed, and the same command goes on" if left else ""
+        print_json({"schema": 1, **facts, "boards": [vars(outcome) for outcome in outcomes]})
+    more = f", {left} not tried: fix what failed, then run the same command again" if left else ""
     say(f"{well} of {len(outcomes)} boards well{more}.")
     if code := exit_code(outcomes):
         raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""A live table of boards on a terminal; a line for each change of state where there is none."""
+"""A live table of boards on a terminal; elsewhere a line for each change of state."""
 
 from __future__ import annotations
 

@@ -6,17 +6,15 @@ Progress and prose go to stderr; ``--json`` puts exactly one document on stdout.
 from __future__ import annotations
 
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer.exceptions import TyperException
 
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
-from edgeveil.trainer.cli import audit_command, bench_command, cost_command, estimate
-from edgeveil.trainer.cli import boards as cli_devices
+from edgeveil.trainer.cli import audit_command, bench_command, boards, cost_command, estimate
 from edgeveil.trainer.cli.common import (
     Json,
     NoPassphrase,
@@ -26,6 +24,7 @@ from edgeveil.trainer.cli.common import (
     new_passphrase,
     passphrase_of,
     print_json,
+    print_view,
 )
 from edgeveil.trainer.cli.fleet import fleet
 from edgeveil.trainer.cli.trust import trust
@@ -40,17 +39,16 @@ app = typer.Typer(
 )
 recipes = typer.Typer(help="Recipes: what to train on which data.", no_args_is_help=True)
 bundles = typer.Typer(help="Look at a sealed bundle, or check one.", no_args_is_help=True)
-boards = typer.Typer(help="The boards EdgeVeil knows.", no_args_is_help=True)
+for module in (audit_command, boards, cost_command, bench_command, estimate):
+    app.add_typer(module.app)
 app.add_typer(recipes, name="recipe")
 app.add_typer(bundles, name="bundle")
-app.add_typer(boards, name="devices")
+app.add_typer(boards.devices, name="devices")
 app.add_typer(trust, name="trust")
 app.add_typer(fleet, name="fleet")
-audit_command.add_commands(app)
-cli_devices.add_commands(app, boards)
-cost_command.add_commands(app)
-bench_command.add_commands(app)
-estimate.add_commands(app)
+
+Budget = Annotated[Literal["quick", "full"], typer.Option(help="quick cuts the recipe's epochs to a trial.")]
+Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
 
 
 def _version(asked: bool) -> None:
@@ -68,41 +66,11 @@ def _edgeveil(
     """Train, audit, sign and run perturbers that keep the answer and hide the person."""
 
 
-class Budget(str, Enum):
-    """How much work to put in: quick for a look, full for a result to rely on."""
-
-    quick = "quick"
-    full = "full"
-
-
-class Emit(str, Enum):
-    """What leaves the board."""
-
-    frame = "frame"
-    code = "code"
-
-
-class Engine(str, Enum):
-    """Where the points of a sweep are computed."""
-
-    processes = "processes"
-    ray = "ray"
-
-
-class Attacks(str, Enum):
-    """Who attacks the points of a sweep: auto counts codes where there are few, and takes quick elsewhere."""
-
-    auto = "auto"
-    codes = "codes"
-    quick = "quick"
-    all = "all"
-
-
 @app.command(epilog="Example: edgeveil train mnist --out runs/mnist")
 def train(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (edgeveil recipe list) or a TOML file.")],
     out: Annotated[Path, typer.Option(help="Folder of the run; must not exist unless --resume.")],
-    budget: Annotated[Budget, typer.Option(help="quick cuts the recipe's epochs to a trial.")] = Budget.full,
+    budget: Budget = "full",
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")] = False,
     classifiers: Annotated[
         Path | None, typer.Option(help="Folder of a run whose classifiers to reuse: same data, slices and seed.")
@@ -113,11 +81,11 @@ def train(
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.train import train as train_recipe
 
-    run = train_recipe(Recipe.find(recipe), out, budget=budget.value, resume=resume, classifiers=classifiers)
+    run = train_recipe(Recipe.find(recipe), out, budget=budget, resume=resume, classifiers=classifiers)
     if as_json:
         print_json(run.summary())
     else:
-        say(f"The run lies in {run.folder}. Next: edgeveil export {run.folder} --for raspberry-pi-cpu --out DIR")
+        say(f"The run is in {run.folder}. Next: edgeveil export {run.folder} --for raspberry-pi-cpu --out DIR")
 
 
 @app.command(
@@ -131,16 +99,21 @@ def sweep(
         list[str] | None,
         typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated."),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Points computed at a time.")] = 1,
-    engine: Annotated[Engine, typer.Option(help="Local processes, or a Ray cluster (RAY_ADDRESS).")] = Engine.processes,
-    budget: Annotated[Budget, typer.Option(help="quick cuts the recipes' epochs to a trial.")] = Budget.full,
-    attacks: Annotated[Attacks, typer.Option(help="Who attacks each point.")] = Attacks.auto,
+    jobs: Annotated[int, typer.Option(min=1, help="Points computed at a time.")] = 1,
+    engine: Annotated[
+        Literal["processes", "ray"], typer.Option(help="Local processes, or a Ray cluster (RAY_ADDRESS).")
+    ] = "processes",
+    budget: Budget = "full",
+    attacks: Annotated[
+        Literal["auto", "codes", "quick", "all"],
+        typer.Option(help="Adversaries for each point; auto: counts of codes where these are few, else quick."),
+    ] = "auto",
     kept: Annotated[
-        list[str] | None, typer.Option(help="Property of x to show, of those that x' keeps. May be repeated.")
+        list[str] | None, typer.Option(help="Property of x to show; default: all that were measured. May be repeated.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train and attack many settings of many recipes, and draw leakage against what x' keeps, beside label-only."""
+    """Train and attack many settings of many recipes, and plot leakage against what x' keeps, next to label-only."""
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.report.frontier import as_text, draw
     from edgeveil.trainer.sweep.axes import parse
@@ -151,9 +124,9 @@ def sweep(
         [parse(text) for text in axis or ()],
         out,
         jobs=jobs,
-        engine=engine.value,
-        budget=budget.value,
-        attacks=attacks.value,
+        engine=engine,
+        budget=budget,
+        attacks=attacks,
     )
     pictures = draw(frontier, out, kept=kept or ())
     if as_json:
@@ -208,21 +181,23 @@ def export(
         list[str] | None, typer.Option("--for", help="Board profile, by name or TOML file; may be repeated.")
     ] = None,
     all_formats: Annotated[
-        bool, typer.Option("--all-formats", help="Every format, whether a board needs it or not.")
+        bool, typer.Option("--all-formats", help="Every format, not only those that the boards need.")
     ] = False,
-    emit: Annotated[Emit, typer.Option(help="What is sent: frame, or a cleaner's code of few numbers.")] = Emit.frame,
+    emit: Annotated[
+        Literal["frame", "code"], typer.Option(help="What is sent: frame, or a cleaner's code of few numbers.")
+    ] = "frame",
     as_json: Json = False,
 ) -> None:
     """Export a run as TFLite and ONNX for boards, checked for each and compared with Keras."""
     from edgeveil.trainer.export.export import export as export_run
 
-    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit.value)
+    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit)
     if as_json:
         print_json(folder.report)
     else:
         say(folder.text())
         first = next(iter(folder.manifest["preference"]), "numpy")
-        say(f"The artefacts lie in {out}. Next: edgeveil audit {out} --artefact {first}")
+        say(f"The artefacts are in {out}. Next: edgeveil audit {out} --artefact {first}")
 
 
 @app.command(epilog="Example: edgeveil freeze runs/mnist-export --out mnist-frozen.npz")
@@ -246,7 +221,7 @@ def freeze(
 def keygen(
     folder: Annotated[Path, typer.Argument(help="Folder to write signing.key and signing.pub to.")],
     development: Annotated[
-        bool, typer.Option("--development", help="A throw-away key; every runtime warns of it.")
+        bool, typer.Option("--development", help="A throw-away key; every runtime warns about it.")
     ] = False,
     passphrase_file: PassphraseFile = None,
     no_passphrase: NoPassphrase = False,
@@ -277,48 +252,20 @@ def seal(
     say(f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)")
 
 
-Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
-
-
 @bundles.command("inspect", epilog="Example: edgeveil bundle inspect mnist.veil --trust trust")
 def bundle_inspect(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
     """Verify a bundle and show what it holds and what its privacy card says."""
     from edgeveil.trainer.sealing.inspect import inspect
 
-    view = inspect(bundle, trust)
-    if as_json:
-        print_json(view.document())
-    else:
-        print(view.text())
+    print_view(inspect(bundle, trust), as_json=as_json)
 
 
 @bundles.command("verify", epilog="Example: edgeveil bundle verify mnist.veil --trust trust")
 def bundle_verify(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
-    """Check signature, hashes and manifest of a bundle. Exit code 0: all of it holds."""
+    """Check signature, hashes and manifest of a bundle. Exit code 0: all are valid."""
     from edgeveil.trainer.sealing.inspect import verify
 
-    view = verify(bundle, trust)
-    if as_json:
-        print_json(view.document())
-    else:
-        print(view.text())
-
-
-@boards.command("list", epilog="Example: edgeveil devices list")
-def devices_list() -> None:
-    """Name the board profiles."""
-    from edgeveil.devices import profiles
-
-    for name in profiles.names():
-        print(f"{name:24} {profiles.load(name).title}")
-
-
-@boards.command("show", epilog="Example: edgeveil devices show coral-dev-board")
-def devices_show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")]) -> None:
-    """Show the facts of one board, and what was never run on a real one."""
-    from edgeveil.devices import profiles
-
-    print(profiles.load(profile).text())
+    print_view(verify(bundle, trust), as_json=as_json)
 
 
 @app.command(
@@ -332,7 +279,7 @@ def report(
     bundle: Annotated[Path | None, typer.Option(help="The sealed bundle, for its hash.")] = None,
     bench: Annotated[Path | None, typer.Option(help="bench.json of edgeveil-edge bench --json.")] = None,
     pictures: Annotated[
-        bool, typer.Option("--pictures", help="Show raw samples beside perturbed ones: they are somebody's data.")
+        bool, typer.Option("--pictures", help="Show raw samples next to perturbed ones: they are personal data.")
     ] = False,
     results: Annotated[Path, typer.Option(help="With bench: folder of recorded results.")] = Path("docs/results/bench"),
     privacy: Annotated[Path | None, typer.Option(help="With bench: folder of recorded audits, for the cost.")] = None,
@@ -364,7 +311,7 @@ def main() -> None:
         say("Interrupted.")
         code = 130
     except KeyboardInterrupt:
-        say("Interrupted. What was finished is kept; train goes on with --resume.")
+        say("Interrupted. What was finished is kept; continue a training with --resume.")
         code = 130
     except BrokenPipeError:
         code = 0

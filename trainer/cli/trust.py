@@ -7,19 +7,15 @@ from typing import Annotated
 
 import typer
 
-from edgeveil.trainer.cli.common import Json, NoPassphrase, PassphraseFile, new_passphrase, passphrase_of, print_json
+from edgeveil.trainer.cli.common import Json, NoPassphrase, PassphraseFile, new_passphrase, passphrase_of, print_view
+from edgeveil.trainer.sealing.keys import KEY_FILE
+from edgeveil.trainer.sealing.trust_file import TrustFolder
 
 trust = typer.Typer(
     help="Who may sign for your boards: a root key that stays offline, and the versioned list that it signs.",
     no_args_is_help=True,
 )
 Folder = Annotated[Path, typer.Argument(help="Folder of the root key and trust.json; keep it offline.")]
-
-
-def _passphrase(folder: Path, file: Path | None) -> str | None:
-    from edgeveil.trainer.sealing.keys import KEY_FILE
-
-    return passphrase_of(folder / KEY_FILE, file)
 
 
 @trust.command(epilog="Example: edgeveil trust init root --key keys/signing.pub --audience ward-7")
@@ -31,8 +27,6 @@ def init(
     no_passphrase: NoPassphrase = False,
 ) -> None:
     """Make a root key and the first trust file. The first flash of a board puts both of them there."""
-    from edgeveil.trainer.sealing.trust_file import TrustFolder
-
     passphrase = new_passphrase(passphrase_file, none=no_passphrase)
     print(TrustFolder.init(folder, key, audience=audience, passphrase=passphrase).text())
 
@@ -44,9 +38,7 @@ def add(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Let one more key sign bundles."""
-    from edgeveil.trainer.sealing.trust_file import TrustFolder
-
-    print(TrustFolder.open(folder).add(key, passphrase=_passphrase(folder, passphrase_file)).text())
+    print(TrustFolder.open(folder).add(key, passphrase=passphrase_of(folder / KEY_FILE, passphrase_file)).text())
 
 
 @trust.command(epilog="Example: edgeveil trust revoke root key-1f2e3d4c")
@@ -56,9 +48,7 @@ def revoke(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Revoke a key for ever. Boards refuse what it signed as soon as they have the new trust file."""
-    from edgeveil.trainer.sealing.trust_file import TrustFolder
-
-    print(TrustFolder.open(folder).revoke(key, passphrase=_passphrase(folder, passphrase_file)).text())
+    print(TrustFolder.open(folder).revoke(key, passphrase=passphrase_of(folder / KEY_FILE, passphrase_file)).text())
 
 
 @trust.command(epilog="Example: edgeveil trust require root 5")
@@ -68,9 +58,11 @@ def require(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Raise the least security version that boards accept."""
-    from edgeveil.trainer.sealing.trust_file import TrustFolder
-
-    print(TrustFolder.open(folder).require(security_version, passphrase=_passphrase(folder, passphrase_file)).text())
+    print(
+        TrustFolder.open(folder)
+        .require(security_version, passphrase=passphrase_of(folder / KEY_FILE, passphrase_file))
+        .text()
+    )
 
 
 @trust.command(epilog="Example: edgeveil trust policy root policy.json")
@@ -82,19 +74,11 @@ def policy(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign a policy for boards in use (edgeveil-edge policy installs it). New boards get it with their first flash."""
-    from edgeveil.trainer.sealing.trust_file import TrustFolder
-
-    version = TrustFolder.open(folder).sign_policy(file, passphrase=_passphrase(folder, passphrase_file))
+    version = TrustFolder.open(folder).sign_policy(file, passphrase=passphrase_of(folder / KEY_FILE, passphrase_file))
     print(f"Version {version} of the policy is {folder / 'policy-signed.json'}.")
 
 
 @trust.command(epilog="Example: edgeveil trust show root")
 def show(folder: Folder, as_json: Json = False) -> None:
     """Print which keys may sign, which are revoked, and the fingerprints to compare with those of a board."""
-    from edgeveil.trainer.sealing.trust_file import TrustFolder
-
-    opened = TrustFolder.open(folder)
-    if as_json:
-        print_json(opened.document())
-    else:
-        print(opened.text())
+    print_view(TrustFolder.open(folder), as_json=as_json)

@@ -1,37 +1,37 @@
-"""Data sets: one loader a file, one way to cut, check and describe what they load."""
+"""Data sets: one loader per file; ``load`` checks what it loads and cuts it into slices."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import prior, slicing
-from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec, Part, Slices
-from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wifi_strength, wq
+from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec, Slices
+from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wq
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
 from edgeveil.trainer.recipe.schema import Recipe
 
-LOADERS = {
-    "digits": digits,
-    "mnist": mnist,
-    "wifi": wifi,
-    "wifi-strength": wifi_strength,
-    "faces": faces,
-    "depth": depth,
+LOADERS: dict[str, Callable[..., Readings]] = {
+    "digits": digits.load,
+    "mnist": mnist.load,
+    "wifi": wifi.load,
+    "wifi-strength": partial(wifi.load, strength=True),
+    "faces": faces.load,
+    "depth": depth.load,
 }
-MULTI_TARGET = {"scene": scene, "wq": wq}
-
-__all__ = ["PARTS", "Dataset", "InputSpec", "Part", "Slices", "load"]
+MULTI_TARGET = {"scene": scene.load, "wq": wq.load}
 
 
 def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
-    """The data set that a recipe names, cut into slices by the recipe's seed, with its prior completed to MED.
+    """The data set of a recipe, cut into slices by the recipe's seed, with its prior completed to MED.
 
-    ``slices`` are those of an earlier load, instead of a new cut. Raises ``BadInput`` in one sentence: no such data,
-    a wrong checksum, NaN, wrong shapes, too few rows of a class, an impossible prior.
+    ``slices`` are those of an earlier load, instead of a new cut. Raises ``BadInput``: no such data, a wrong checksum,
+    NaN, wrong shapes, too few rows of a class, an impossible prior.
     """
     readings = _read(recipe)
     if recipe.perturber.unbounded:
@@ -73,11 +73,10 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
 def _read(recipe: Recipe) -> Readings:
     data = recipe.data
     if data.source in LOADERS:
-        return LOADERS[data.source].load(target=data.target, sensitive=data.sensitive)
+        return LOADERS[data.source](target=data.target, sensitive=data.sensitive)
     if data.source in MULTI_TARGET:
         wanted = 1 if data.wanted is None else data.wanted
-        loaded = MULTI_TARGET[data.source].load()
-        return loaded.readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
+        return MULTI_TARGET[data.source]().readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
     if data.source == "overhead":
         return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
     readings = npz.load(Path(data.source[4:]), low=data.low, high=data.high, wanted=data.wanted)
@@ -93,19 +92,18 @@ def _input(readings: Readings, training: np.ndarray) -> InputSpec:
     low: float | tuple[float, ...]
     high: float | tuple[float, ...]
     if readings.kind == "vector":
-        # Of the training slices alone: the test slice has no say in anything that is fitted.
+        # From the training slices alone: nothing is fitted on the test slice.
         lows, highs = x[training].min(axis=0).astype(np.float64), x[training].max(axis=0).astype(np.float64)
         highs = np.where(highs > lows, highs, lows + 1)  # a feature that never varies
         low, high = tuple(lows.tolist()), tuple(highs.tolist())
     else:
-        whole = x.dtype.kind in "iu"
         low = readings.low if readings.low is not None else float(min(0, x[training].min()))
         high = readings.high if readings.high is not None else float(x[training].max())
         if not high > low:
             raise BadInput(
                 f"`data.high` must be above `data.low`; got {high:g} and {low:g}. Set them to the range of x."
             )
-        if whole and not (np.iinfo(x.dtype).min <= low and high <= np.iinfo(x.dtype).max):
+        if x.dtype.kind in "iu" and not (np.iinfo(x.dtype).min <= low and high <= np.iinfo(x.dtype).max):
             raise BadInput(
                 f"`data.low` and `data.high` must be values that {x.dtype} can hold; got {low:g} and {high:g}."
             )

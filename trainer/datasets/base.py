@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,22 +17,22 @@ NO_ROWS = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a raw sample looks like; becomes ``input`` in the manifest.
+    """Kind, shape, type and range of a raw sample; becomes ``input`` in the manifest.
 
     A perturber's networks work in the *unit cube*: u = clip((x - low) / (high - low), 0, 1), float32.
-    ``low`` and ``high`` are in units of x; numbers for images, one value per feature for vectors, None for both where
-    vectors go through as they are (u is x as float32).
+    ``low`` and ``high`` are in units of x: numbers for images, one value per feature for vectors, None for both if
+    vectors are not scaled (u is x as float32).
     """
 
     kind: Literal["image", "vector"]
-    shape: tuple[int, ...]  # of one reading: (height, width, channels) or (features,)
+    shape: tuple[int, ...]  # of one sample: (height, width, channels) or (features,)
     dtype: str  # of x: "uint8", "float32", ...
     low: float | tuple[float, ...] | None
     high: float | tuple[float, ...] | None
 
     @property
     def span(self) -> np.ndarray:
-        """high - low, for each feature or for all; 1 where there is no range."""
+        """high - low, for each feature or for all; 1 if there is no range."""
         return np.ones(()) if self.low is None or self.high is None else np.subtract(self.high, self.low)
 
 
@@ -71,6 +71,9 @@ class Labels:
     values: np.ndarray
     wanted: int
 
+    def __getitem__(self, rows: np.ndarray) -> Labels:
+        return Labels(self.values[rows], self.wanted)
+
     def parts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Wanted and confidential labels of some rows."""
         return self.values[rows, : self.wanted], self.values[rows, self.wanted :]
@@ -78,12 +81,12 @@ class Labels:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Readings x (N, ...), target y (N,) and sensitive z (N,) as class numbers, with what is known about them.
+    """Samples x (N, ...), target y (N,) and sensitive z (N,) as class numbers, with what is known about them.
 
     ``theta`` is MED(z|y), shape (classes of y, classes of z), rows summing to 1: the public prior completed by
-    maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None where every
-    row is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,).
-    ``consent`` (N,) says whose sample may be shown in the place of another's (a donor); None where nobody was asked.
+    maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None if every row
+    is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,).
+    ``consent`` (N,) says which sample may be shown in place of another (a donor); None if consent is not known.
     ``seed`` is that of the cuts within slices. ``homogeneous`` vectors end in a feature that is 1.
     """
 
@@ -110,35 +113,30 @@ class Dataset:
 
     def rows(self, index: np.ndarray) -> Part:
         """The rows of these numbers (n,), in this order."""
-        cluster = None if self.cluster is None else self.cluster[index]
-        return Part(self.x[index], self.y[index], self.z[index], cluster, index)
+        return Part(self.x[index], self.y[index], self.z[index], taken(self.cluster, index), index)
 
     def for_training(self) -> Dataset:
         """The same data set with empty slices ``attack`` and ``test``: all that ``fit`` may see."""
         keep = np.sort(self.slices.training())
-        place = np.full(len(self.x), -1)
-        place[keep] = np.arange(len(keep))
-        slices = Slices(place[self.slices.classifiers], place[self.slices.perturber], NO_ROWS)
-        cluster = None if self.cluster is None else self.cluster[keep]
-        attributes = {name: values[keep] for name, values in self.attributes.items()}
-        labels = None if self.labels is None else replace(self.labels, values=self.labels.values[keep])
-        consent = None if self.consent is None else self.consent[keep]
-        part = {
-            "consent": consent,
-            "x": self.x[keep],
-            "y": self.y[keep],
-            "z": self.z[keep],
-            "cluster": cluster,
-            "labels": labels,
-        }
-        return replace(self, **part, attributes=attributes, slices=slices)
+        first, second = (np.searchsorted(keep, rows) for rows in (self.slices.classifiers, self.slices.perturber))
+        return replace(
+            self,
+            x=self.x[keep],
+            y=self.y[keep],
+            z=self.z[keep],
+            slices=Slices(first, second, NO_ROWS),
+            cluster=taken(self.cluster, keep),
+            attributes={name: values[keep] for name, values in self.attributes.items()},
+            labels=taken(self.labels, keep),
+            consent=taken(self.consent, keep),
+        )
 
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Raw samples (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""
         return to_unit(self.input.dtype, self.input.low, self.input.high)(x.reshape((-1, *self.input.shape)))
 
     def as_sent(self, v: np.ndarray) -> np.ndarray:
-        """What a receiver has of v (n, *input.shape): rounded to x's own kind, and back in the unit cube."""
+        """v (n, *input.shape) as a receiver gets it: rounded to the type of x, and back in the unit cube."""
         ends = self.input.low, self.input.high
         return to_unit(self.input.dtype, *ends)(to_raw(self.input.dtype, *ends)(v))
 
@@ -158,5 +156,9 @@ class Part:
 
     def take(self, rows: np.ndarray) -> Part:
         """Some of these rows (m,), by their place in this part."""
-        cluster = None if self.cluster is None else self.cluster[rows]
-        return Part(self.x[rows], self.y[rows], self.z[rows], cluster, self.index[rows])
+        return Part(self.x[rows], self.y[rows], self.z[rows], taken(self.cluster, rows), self.index[rows])
+
+
+def taken(values: Any, rows: np.ndarray) -> Any:
+    """``values[rows]``; None for None."""
+    return None if values is None else values[rows]

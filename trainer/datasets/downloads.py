@@ -14,8 +14,8 @@ VARIABLE = "EDGEVEIL_DATA"
 def checked_path(name: str, *, sha256: str, source: str) -> Path:
     """The file ``name`` (like ``"ujiindoorloc/trainingData.csv.gz"``) below the folder that EDGEVEIL_DATA names.
 
-    ``source`` ends the sentence "get it from ..." for whoever does not have it. Raises ``BadInput`` where the variable,
-    the file or the right content is missing.
+    ``source`` ends the sentence "Get it from ..." of an error. Raises ``BadInput`` if the variable is not set, or the
+    file is missing or another one.
     """
     folder = os.environ.get(VARIABLE)
     if not folder:
@@ -31,5 +31,5 @@ def checked_path(name: str, *, sha256: str, source: str) -> Path:
             f"Expected {name} in the folder of {VARIABLE}; got {error.strerror or error}. Get it from {source}."
         ) from None
     if found != sha256:
-        raise BadInput(f"Expected {name} with SHA-256 {sha256}; got {found}. Get it anew from {source}.")
+        raise BadInput(f"Expected {name} with SHA-256 {sha256}; got {found}. Get it again from {source}.")
     return path

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.recipe.schema import CountedPrior, TablePrior, UniformPrior
+from edgeveil.trainer.recipe.schema import TablePrior, TrainingPrior
 
 # Probabilities are written in decimals: 1/3 three times over may miss 1 by this much.
 TOLERANCE = 1e-3
 
 
 def theta(
-    prior: TablePrior | CountedPrior | UniformPrior,
+    prior: TablePrior | TrainingPrior,
     y: np.ndarray,
     z: np.ndarray,
     *,
@@ -22,13 +22,11 @@ def theta(
 ) -> np.ndarray:
     """MED(z|y), (classes of y, classes of z), of a recipe's ``[prior]``; y, z (n,) are labels of the training rows.
 
-    Raises ``BadInput`` for a prior that cannot be, or that rules out what the training rows hold.
+    Raises ``BadInput`` for a prior that is impossible, or that excludes a pair of the training rows.
     """
     classes = len(names[0]), len(names[1])
-    if prior.kind == "counted":
-        return counted(y, z, classes=classes)
-    if prior.kind == "uniform":
-        return even_over_seen(y, z, classes=classes)
+    if isinstance(prior, TrainingPrior):
+        return (counted if prior.kind == "counted" else even_over_seen)(y, z, classes=classes)
     completed = med(prior.table, y_names=names[0], z_names=names[1])
     check_possible(completed, y, z, names=names)
     return completed
@@ -38,7 +36,7 @@ def med(known: Mapping[str, Mapping[str, float]], *, y_names: Sequence[str], z_n
     """MED(z|y) of eq. (3), float64 (classes of y, classes of z), rows summing to 1.
 
     ``known`` is θ: class of y to class of z to P(z|y), as far as the public knows. What is left of 1 is spread evenly
-    over the z not named; a y not named gets all of Z evenly. Raises ``BadInput`` for a prior that cannot be.
+    over the z not named; a y not named gets all of Z evenly. Raises ``BadInput`` for an impossible prior.
     """
     unknown = [name for name in known if name not in y_names]
     if unknown:
@@ -84,7 +82,7 @@ def even_over_seen(y: np.ndarray, z: np.ndarray, *, classes: tuple[int, int]) ->
 def check_possible(
     theta: np.ndarray, y: np.ndarray, z: np.ndarray, *, names: tuple[Sequence[str], Sequence[str]]
 ) -> None:
-    """Refuse a prior that says 0 where the training rows say otherwise: D_z could not be compared with it."""
+    """Raise ``BadInput`` if the prior is 0 for a pair of the training rows: D_z could not be compared with it."""
     ruled_out = theta[y, z] == 0
     if ruled_out.any():
         row = int(np.flatnonzero(ruled_out)[0])

@@ -1,8 +1,8 @@
-"""Raw samples and labels as a loader returns them, checked, before they are cut into slices."""
+"""Raw samples and labels as a loader returns them, before they are cut into slices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -13,7 +13,7 @@ from edgeveil.trainer.datasets.base import Labels
 
 Attribute = tuple[tuple[str, ...], Callable[[np.ndarray], np.ndarray]]
 
-# What can be kept or hidden of a handwritten digit (section 6.1): class names, and digit -> class number.
+# Attributes of a handwritten digit (section 6.1): class names, and digit -> class number.
 OF_DIGITS: dict[str, Attribute] = {
     "parity": (("even", "odd"), lambda digit: digit % 2),
     "less-than-five": (("below-five", "five-or-more"), lambda digit: (digit >= 5).astype(np.int64)),
@@ -23,11 +23,12 @@ OF_DIGITS: dict[str, Attribute] = {
 
 @dataclass(frozen=True)
 class Readings:
-    """x (N, *shape) in its own units, y and z (N,) as class numbers with their names, and what groups the rows.
+    """x (N, *shape) in its own units, y and z (N,) as class numbers with their names, and the groups of the rows.
 
-    ``low`` and ``high`` are the ends of x's range where the data set itself defines them, else None.
-    ``subject`` and ``session`` (N,) number who and which recording a row is from, where that is known.
+    ``low`` and ``high`` are the ends of x's range if the data set defines them, else None.
+    ``subject`` and ``session`` (N,) number the person and the recording of a row, if these are known.
     ``attributes`` are further known properties by name, float64 (N,): what else a perturber may keep, or leak.
+    ``consent`` (N,) bool says whether a row may be shown in place of another.
     """
 
     x: np.ndarray
@@ -42,23 +43,27 @@ class Readings:
     session: np.ndarray | None = None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     labels: Labels | None = None
-    consent: np.ndarray | None = None  # (N,) bool: whether a row may be shown in the place of another
+    consent: np.ndarray | None = None
+
+
+def check_attributes(target: str, sensitive: str, *, targets: Collection[str], others: Collection[str]) -> None:
+    """Raise ``BadInput`` if the recipe's target is not among ``targets``, or its sensitive not among ``others``."""
+    for key, name, known in (("target", target, targets), ("sensitive", sensitive, others)):
+        if name not in known:
+            expected = " or ".join(f'"{one}"' for one in known)
+            raise BadInput(f'`data.{key}`: expected {expected}; got "{name}".')
 
 
 def digit_readings(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, high: float) -> Readings:
-    """Pictures of digits x (N, height, width) with the two attributes asked for. Raises ``BadInput``."""
-    labels = {}
-    for key, name in (("target", target), ("sensitive", sensitive)):
-        if name not in OF_DIGITS:
-            raise BadInput(f'`data.{key}`: expected one of {", ".join(OF_DIGITS)}; got "{name}".')
-        names, of = OF_DIGITS[name]
-        labels[key] = names, of(digit.astype(np.int64))
-    (y_names, y), (z_names, z) = labels["target"], labels["sensitive"]
-    return Readings(x[..., None], y, z, y_names, z_names, "image", 0.0, high)
+    """Images of digits x (N, height, width) with two of their attributes. Raises ``BadInput``."""
+    check_attributes(target, sensitive, targets=OF_DIGITS, others=OF_DIGITS)
+    (y_names, y_of), (z_names, z_of) = OF_DIGITS[target], OF_DIGITS[sensitive]
+    digit = digit.astype(np.int64)
+    return Readings(x[..., None], y_of(digit), z_of(digit), y_names, z_names, "image", 0.0, high)
 
 
 def without_range(readings: Readings, *, homogeneous: bool) -> Readings:
-    """Vectors as a cleaner takes them: floats without a range and, ``homogeneous``, with a last feature that is 1."""
+    """Vectors for a cleaner: floats without a range; with ``homogeneous``, a feature 1 is appended."""
     if readings.kind != "vector":
         raise BadInput(
             f"This perturber takes feature vectors; x has the shape {readings.x.shape}. Flatten it: "

@@ -25,9 +25,9 @@ Cluster = tuple[np.ndarray | None, Literal["subject", "session"] | None]
 
 
 def clusters(z: np.ndarray, *, subject: np.ndarray | None, session: np.ndarray | None) -> Cluster:
-    """What must stay together, numbered (N,): subjects, or sessions where z is the subject itself or close to it.
+    """Numbers (N,) of what must stay together: subjects, or sessions where z is the subject or close to it.
 
-    Raises ``BadInput`` where z follows from the subject and no session says which rows were recorded together.
+    Raises ``BadInput`` if z follows from the subject and no session says which rows were recorded together.
     """
     if subject is None:
         return (None, None) if session is None else (_numbered(session), "session")
@@ -55,7 +55,7 @@ def cut(
     """Four slices of labels y, z (N,), equal in size and in the share of each (y, z) as far as clusters allow.
 
     Three, where the fourth would have fewer than ``FEWEST_TO_ATTACK`` rows or too few of a class: ``attack`` is empty
-    then. Every slice's rows come in random order. ``rows``: of about so many rows alone.
+    then. The rows of a slice are in random order. ``rows``: cut about this many rows instead of all.
     """
     stratum = y * (int(z.max()) + 1) + z
     if rows is not None and rows < len(y):
@@ -84,7 +84,7 @@ def _enough_for_four(y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None) -
 def check_classes(
     labels: np.ndarray, names: Sequence[str], *, of: str, slices: Slices, cluster: np.ndarray | None
 ) -> None:
-    """Refuse labels (N,) of which a class is too rare to learn, to choose by and to test; says how many it needs."""
+    """Raise ``BadInput`` if a class of ``labels`` (N,) is too rare to learn, to choose by and to test."""
     if len(names) < 2:
         raise BadInput(
             f'{of} must have at least 2 classes; got {len(names)} ("{names[0]}"). There is nothing to tell apart.'
@@ -111,12 +111,12 @@ def check_classes(
 
 
 def check_hidden(y: np.ndarray, z: np.ndarray) -> None:
-    """Refuse labels y, z (n,) of which y says all there is to know of z: who gets y, as is wanted, has z."""
+    """Raise ``BadInput`` if z (n,) follows from y (n,): then every receiver of y has z."""
     pairs = np.unique(np.stack([y, z]), axis=1)
     if pairs.shape[1] == len(np.unique(y)):
         raise BadInput(
-            "z follows from y: every y comes with a single z, so whoever gets y has z, and nothing can hide it. Keep a "
-            "coarser y, or hide another z."
+            "z follows from y: every y comes with a single z, so every receiver of y has z, and nothing can hide it. "
+            "Keep a coarser y, or hide another z."
         )
 
 
@@ -134,10 +134,8 @@ def hold_out(part: Part, *, share: float, seed: int) -> tuple[np.ndarray, np.nda
     """
     rng = np.random.default_rng([seed, len(part)])
     stratum = part.y * (int(part.z.max()) + 1) + part.z
-    unit = np.arange(len(part)) if part.cluster is None else _numbered(part.cluster)
-    of_unit = stratum if part.cluster is None else _commonest(stratum, unit)
-    order = rng.permutation(len(of_unit))
-    order = order[np.argsort(of_unit[order], kind="stable")]
+    unit, of_unit = _units(stratum, part.cluster)
+    order = _sorted(of_unit, rng)
     # Evenly spaced over units sorted by stratum: each stratum gives its share, to within one.
     chosen = np.zeros(len(order), bool)
     chosen[order[np.floor(np.arange(rng.random(), len(order), 1 / share)).astype(int)]] = True
@@ -146,11 +144,9 @@ def hold_out(part: Part, *, share: float, seed: int) -> tuple[np.ndarray, np.nda
 
 
 def thin(stratum: np.ndarray, *, rows: int, cluster: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    """About ``rows`` of the row numbers of ``stratum`` (N,), sorted, stratified; whole clusters where there are any."""
-    unit = np.arange(len(stratum)) if cluster is None else cluster
-    of_unit = stratum if cluster is None else _commonest(stratum, unit)
-    order = rng.permutation(len(of_unit))
-    order = order[np.argsort(of_unit[order], kind="stable")]
+    """About ``rows`` of the row numbers of ``stratum`` (N,), sorted, stratified; whole clusters if there are any."""
+    unit, of_unit = _units(stratum, cluster)
+    order = _sorted(of_unit, rng)
     count = max(1, round(len(of_unit) * rows / len(stratum)))
     chosen = np.zeros(len(order), bool)
     chosen[order[np.linspace(0, len(order), count, endpoint=False).astype(int)]] = True
@@ -161,16 +157,30 @@ def _numbered(values: np.ndarray) -> np.ndarray:
     return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _commonest(stratum: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    table = np.zeros((int(unit.max()) + 1, int(stratum.max()) + 1), np.int64)
+def _sorted(keys: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The places of ``keys`` (n,) by key, in random order where keys are equal."""
+    order = rng.permutation(len(keys))
+    return order[np.argsort(keys[order], kind="stable")]
+
+
+def _units(stratum: np.ndarray, cluster: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The unit of each row, and the commonest stratum of each unit; a row is a unit if there are no clusters."""
+    if cluster is None:
+        return np.arange(len(stratum)), stratum
+    unit = _numbered(cluster)
+    return unit, _counts(unit, stratum).argmax(axis=1)
+
+
+def _counts(unit: np.ndarray, stratum: np.ndarray) -> np.ndarray:
+    """Rows of each unit and stratum."""
+    table = np.zeros((int(unit.max()) + 1, int(stratum.max()) + 1))
     np.add.at(table, (unit, stratum), 1)
-    return table.argmax(axis=1)
+    return table
 
 
 def _deal_rows(stratum: np.ndarray, rng: np.random.Generator, slices: int) -> np.ndarray:
     # Like cards: sorted by stratum, shuffled within, one to each slice in turn. Sizes differ by at most one.
-    order = rng.permutation(len(stratum))
-    order = order[np.argsort(stratum[order], kind="stable")]
+    order = _sorted(stratum, rng)
     place = np.empty(len(stratum), np.int64)
     place[order] = (np.arange(len(stratum)) + rng.integers(slices)) % slices
     return place
@@ -178,13 +188,11 @@ def _deal_rows(stratum: np.ndarray, rng: np.random.Generator, slices: int) -> np
 
 def _deal_clusters(stratum: np.ndarray, cluster: np.ndarray, rng: np.random.Generator, slices: int) -> np.ndarray:
     # The largest first, each to the slice that it leaves closest to its share of every stratum.
-    table = np.zeros((int(cluster.max()) + 1, int(stratum.max()) + 1))
-    np.add.at(table, (cluster, stratum), 1)
+    table = _counts(cluster, stratum)
     weight = 1.0 / np.maximum(table.sum(axis=0), 1)  # a rare stratum counts as much as a common one
     have = np.zeros((slices, table.shape[1]))
     of_cluster = np.empty(len(table), np.int64)
-    order = rng.permutation(len(table))
-    for c in order[np.argsort(-table.sum(axis=1)[order], kind="stable")]:
+    for c in _sorted(-table.sum(axis=1), rng):
         crowding = (weight * table[c] * (2 * have + table[c])).sum(axis=1)
         of_cluster[c] = crowding.argmin()
         have[of_cluster[c]] += table[c]

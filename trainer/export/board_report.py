@@ -1,4 +1,4 @@
-"""A row for each board: the artefacts it gets, and what could not be tested here and why."""
+"""A row for each board and artefact: whether it was exported, and what could not be tested here and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgeveil.trainer.export.convert.edgetpu import Compiled
 
 
 def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list[str]:
-    """The artefacts to export, best first: in the boards' own order of preference, then the rest if asked for.
+    """The artefacts to export, best first: in the boards' order of preference, then all others with ``all_formats``.
 
     A perturber of that ``kind`` may have fewer of them, or more (``edgeveil.trainer.export.variants``).
     """
@@ -25,29 +25,29 @@ def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list
 def rows(
     profiles: Sequence[Profile], made: Sequence[Artefact], compiled: Mapping[str, Compiled], *, kind: str
 ) -> list[dict[str, Any]]:
-    """One row per board and artefact: ``profile``, ``artefact``, ``status``, ``on_board``, and ``audited`` in words.
+    """One row per board and artefact: ``profile``, ``artefact``, ``status``, ``on_board`` and ``audited``, as text.
 
-    ``compiled`` is what each board's compiler made. An artefact that no board asked for has a row of its own.
+    ``compiled`` is the output of each board's compiler. An artefact that no board asked for has a row of its own.
     """
     found = []
-    files = {one.name: one.files() for one in made}
+    exported = [one.name for one in made]
     for profile in profiles:
         for artefact in profile.artefacts:
             reason = variants.why_not(kind, artefact)
-            if files and reason:
+            if exported and reason:
                 found.append(_row(profile.name, artefact, f"refused: {reason}", "nothing"))
-        for artefact in [name for name in files if variants.runs_on(name, profile.artefacts)]:
+        for artefact in [name for name in exported if variants.runs_on(name, profile.artefacts)]:
             status = _status(profile, artefact, compiled)
             audited = "the exported file"
             if _accelerator(profile, artefact):
-                audited += "; what the accelerator makes of it is not audited here"
+                audited += "; its output on the accelerator is not audited here"
             found.append(_row(profile.name, artefact, status, audited))
         one = compiled.get(profile.compiler or "")
         if one is not None and one.entries:
             status = f"compiled by {one.by} from {one.source}; no interpreter here can run it"
             found.append(_row(profile.name, one.name, status, "nothing, until edgeveil audit --on --device edgetpu"))
     asked = [artefact for profile in profiles for artefact in profile.artefacts]
-    for artefact in files:
+    for artefact in exported:
         if not (profiles and variants.runs_on(artefact, asked)):
             status = f"exported; no board here asks for it; {_runs_here(artefact)}"
             found.append(_row("-", artefact, status, "the exported file"))

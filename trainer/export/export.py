@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import board_report, runners, variants
-from edgeveil.trainer.export.artefact import Artefact, by_format
+from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.convert import edgetpu
 from edgeveil.trainer.export.convert.code_output import as_code
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
 from edgeveil.trainer.export.lint import lint, refuse
 from edgeveil.trainer.export.measure import measure
 from edgeveil.trainer.graphs.graph import Graph
-from edgeveil.trainer.graphs.macs import keras_macs, numpy_macs, onnx_macs, tflite_macs
+from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
@@ -35,10 +35,10 @@ def export(
 ) -> ExportFolder:
     """Export the run in the folder ``run`` for boards, by name or TOML file, into the folder ``out``.
 
-    Every artefact that the boards want is made (with ``all_formats``, every one there is), linted against the boards
-    that want it, run beside Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit``
-    is ``"frame"``, or ``"code"`` for a cleaner that sends its code instead of the vector. Raises ``BadInput`` in one
-    sentence, or with the lint's findings, where something is not as it must be.
+    Every artefact that the boards run is made (with ``all_formats``, every one there is), linted against these boards,
+    compared with Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit`` is
+    ``"frame"``, or ``"code"`` for a cleaner that sends its code instead of the vector. Raises ``BadInput``, with the
+    lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
     chosen = [board_profiles.load(name) for name in dict.fromkeys(profiles)]
@@ -54,7 +54,7 @@ def export(
     made = made if fitted.models else []
     if fitted.models and not made:
         raise BadInput(
-            f"None of these boards runs what a perturber of the kind {fitted.kind!r} can be exported as: "
+            f"None of these boards runs an artefact that a perturber of the kind {fitted.kind!r} can have: "
             f"{variants.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
     with progress("export", total=2 * len(made) + 2) as advance:
@@ -76,9 +76,6 @@ def export(
 
 
 def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Artefact], advance: Callable[[], None]) -> None:
-    from edgeveil.trainer.export.convert import to_onnx, to_tflite
-    from edgeveil.trainer.graphs import numpy_arrays
-
     if not made:
         return
     rng = np.random.default_rng([run.recipe.seed, 2])
@@ -86,37 +83,41 @@ def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Artefact], advanc
     rows = np.sort(rng.permutation(len(part))[:CALIBRATION_ROWS])
     calibration = runners.calibration(fitted, part.x[rows], rng)
     for model, network in fitted.models.items():
-        keras_macs(network)  # what cannot be counted is refused before the slow part
-        for one in by_format("numpy", made):
-            data = numpy_arrays.convert(network)
-            one.add(fitted, model, data, numpy_macs(data))
-            advance()
+        keras_macs(network)  # refuses what cannot be counted before the slow part
         for name, batch in sorted({(one.format, one.batch) for one in made}):
-            if name == "numpy":
-                continue
-            convert, count = {"tflite": (to_tflite.convert, tflite_macs), "onnx": (to_onnx.convert, onnx_macs)}[name]
-            mine = [one for one in by_format(name, made) if one.batch == batch]
+            mine = [one for one in made if (one.format, one.batch) == (name, batch)]
             try:
-                files = convert(network, [one.precision for one in mine], calibration[model], batch=batch)
+                files = _files(network, name, [one.precision for one in mine], calibration[model], batch)
             except (EdgeVeilError, OSError):
                 raise
-            except Exception as error:  # a converter has as many kinds of errors as it has parts
+            except Exception as error:  # converters raise errors of many kinds
                 first = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
                 raise BadInput(
                     f"{model!r} cannot be converted to {name} ({first}); docs/reference/boards.md "
                     "lists what every board can run."
                 ) from error
             for one in mine:
-                one.add(fitted, model, files[one.precision], count(files[one.precision]))
+                one.add(fitted, model, files[one.precision])
                 advance()
 
 
+def _files(
+    network: Any, name: str, precisions: Sequence[str], calibration: Mapping[str, np.ndarray], batch: int
+) -> dict[str, bytes]:
+    """A network as files of one format, by precision."""
+    from edgeveil.trainer.export.convert import to_onnx, to_tflite
+    from edgeveil.trainer.graphs import numpy_arrays
+
+    if name == "numpy":
+        return {"float32": numpy_arrays.convert(network)}
+    return (to_tflite if name == "tflite" else to_onnx).convert(network, precisions, calibration, batch=batch)
+
+
 def _lint(made: Sequence[Artefact], chosen: Sequence[Profile]) -> list[dict[str, Any]]:
-    """One row per artefact, model and board that wants it. Raises ``BadInput`` with all findings, if there are any."""
+    """One row per artefact, model and board that runs it. Raises ``BadInput`` with all findings, if there are any."""
     rows, failures = [], []
     for one in made:
-        for model in one.data:
-            graph = one.graph(model)
+        for model, graph in one.graphs.items():
             boards_of: list[Profile | None] = [
                 profile for profile in chosen if variants.runs_on(one.name, profile.artefacts)
             ]
@@ -129,7 +130,7 @@ def _lint(made: Sequence[Artefact], chosen: Sequence[Profile]) -> list[dict[str,
 
 
 def _facts(graph: Graph) -> dict[str, Any]:
-    """What the lint judged: operations, with TFLite's versions of them, and what the file asks for."""
+    """What the lint checked: operations, with their TFLite versions, and the versions that the file needs."""
     if graph.format == "onnx":
         return {"operations": sorted({op.kind for op in graph.ops}), "opset": graph.opset, "ir": graph.ir}
     versions = {op.kind: op.version for op in sorted(graph.ops, key=lambda op: (op.kind, op.version))}

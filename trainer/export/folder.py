@@ -16,18 +16,17 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.recipe import renamed
 
 _FOLDERS = ("artefacts", "tables", "golden")
-# What may lie in an export folder ("compiled" in one of an earlier version): nothing else of the user's is ever removed
-# with it.
+# What an export folder may contain ("compiled": in one of an earlier version). One with other files is not replaced.
 _KNOWN = {"manifest.json", "export.json", "audit.json", "privacy", "compiled", *_FOLDERS}
 
 
 @dataclass(frozen=True)
 class ExportFolder:
-    """An export folder as it lies on disk. Read it with ``ExportFolder.open``.
+    """An export folder on disk. Read it with ``ExportFolder.open``.
 
-    ``manifest`` lacks ``members`` and its audit; ``members`` has the bytes of everything it names; ``report`` is
-    export.json, ``audit`` is audit.json or None, ``run`` the folder of the run it came from, or None where that is
-    not where it was.
+    ``manifest`` is without ``members`` and audit; ``members`` has the bytes of every file it names; ``report`` is
+    export.json, ``audit`` is audit.json or None, ``run`` the folder of the run it was exported from, or None where that
+    was moved.
     """
 
     folder: Path
@@ -60,7 +59,7 @@ class ExportFolder:
                 if hashlib.sha256(members[artefact["file"]]).hexdigest() != artefact["sha256"]:
                     raise BadInput(
                         f"{folder / artefact['file']} is not the file that was exported: its hash is another. "
-                        "Export the run again, and audit that."
+                        "Export the run again, and audit it."
                     )
         run = folder / report["run"] if report.get("run") else None
         return cls(
@@ -80,14 +79,14 @@ class ExportFolder:
         lines += [
             f"  {row['profile']:18} {row['artefact'] or '-':19} {row['status']}" for row in self.report["profiles"]
         ]
-        lines.append("Beside Keras, in units of x':")
+        lines.append("Compared with Keras, in units of x':")
         lines.append(table(self.report["parity"]))
         for name, tolerance in self.report["tolerance"].items():
             if tolerance["loose"]:
                 off = f"{tolerance['measured']:g}"
                 lines.append(
                     f"WARNING: production and reference kernels of {name} differ by up to {off} here: its self-test "
-                    "can tell little. Train with a smaller change, or ship another precision."
+                    "proves little. Train with a smaller change, or ship another precision."
                 )
         return "\n".join(lines)
 
@@ -107,10 +106,10 @@ def check_place(out: Path) -> None:
 
 
 def write(out: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], report: Mapping[str, Any]) -> None:
-    """Write the whole folder under a temporary name beside ``out`` and rename it: it is there whole or not at all.
+    """Write the whole folder under a temporary name next to ``out`` and rename it: whole or not at all.
 
-    An export folder that was there goes, its audit with it: that spoke of other artefacts. Raises ``BadInput`` as
-    ``check_place`` does, ``WriteFailed`` where the disk says no.
+    An earlier export folder is replaced, with its audit, which was of other artefacts. Raises ``BadInput`` as
+    ``check_place`` does, ``WriteFailed`` where the disk refuses.
     """
     check_place(out)
     new = out.parent / f".{out.name}.{os.urandom(4).hex()}"

@@ -1,10 +1,10 @@
 """Golden vectors: synthetic samples, the output of each artefact, and the tolerance of other kernels.
 
-Nobody's data rides along: every sample here is drawn by a formula. Outputs are recorded under the reference kernels
-where a backend has them (the same bytes on every machine); the board's self-test runs the kernels that will really run
-and allows the tolerance. A vector is kept only where that test can be fair: where no label is a near tie, and where
-what comes out is further from what went in than the tolerance. Readings of so few levels that a tolerance would let
-anything pass (WiFi: seen or not) have none; kept are those of which no value is a near tie between two levels.
+They contain no real data: every sample is computed by a formula. Outputs are recorded with the reference kernels where
+a backend has them (the same bytes on every machine). The board's self-test runs the production kernels and allows the
+tolerance. A vector is kept only where that test is fair: where no label is a near tie, and where the output differs
+from the input by more than the tolerance. Samples of so few levels that any tolerance would accept everything (WiFi:
+seen or not) have tolerance 0; of these, vectors are kept where no value is a near tie between two levels.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constan
 
 SEED = 20211109
 KEPT = 8
-# Kernels of other processors and versions than those here: three steps of int8 were the most ever seen.
+# For kernels of other processors and versions: three steps of int8 were the most ever measured.
 FLOOR = {"int8": 3 / 255, "float16": 1e-3, "float32": 1e-4}
 LOOSE = 0.1  # of the range
-FEW = 2  # steps of the range: where readings are so coarse, one step of tolerance would let anything pass
+FEW = 2  # steps of the range: for samples this coarse, one step of tolerance would accept everything
 TIMES = 2.0  # the tolerance is this many times what was measured, or the floor
 
 
 @dataclass(frozen=True)
 class Golden:
-    """Readings x (n, ...), the draws recorded with them, and which of the candidates they are."""
+    """Samples x (n, ...), the draws recorded with them, and which of the candidates they are."""
 
     x: np.ndarray
     draws: Mapping[str, np.ndarray]
@@ -39,21 +39,21 @@ class Golden:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far production kernels were from reference ones, and what is allowed; both in units of x'."""
+    """The measured difference of production from reference kernels, and the allowed one; both in units of x'."""
 
     measured: float
     allowed: float
-    loose: bool = False  # so far apart here that the board's self-test can tell little
+    loose: bool = False  # the difference is so large here that the board's self-test proves little
 
     def facts(self) -> dict[str, Any]:
-        """What export.json records of it."""
+        """Its record in export.json."""
         rule = f"{TIMES:g} x measured, or three steps of int8, 1e-3 (float16), 1e-4 (float32) of the range"
         margin = rule + f"; at least 1 for whole numbers, 0 where these are {FEW + 1} or fewer"
         return {"measured": self.measured, "allowed": self.allowed, "loose": self.loose, "margin": margin}
 
 
 def candidates(fitted: FittedPerturber) -> Golden:
-    """All synthetic samples of the perturber's input, 24 images or 48 vectors, and draws for them; always the same."""
+    """All synthetic samples for the perturber, 24 images or 48 vectors, and draws for them; always the same."""
     rng = np.random.default_rng(SEED)
     u = (_images if fitted.input.kind == "image" else _vectors)(fitted.input.shape, rng)
     x = from_unit(fitted.input, np.clip(u, 0, 1).astype(np.float32))
@@ -65,9 +65,9 @@ def tolerance(
     precision: str,
     pairs: Sequence[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]],
 ) -> Tolerance:
-    """From outputs of production and of reference kernels on the same samples, batch by batch.
+    """The tolerance from outputs of production and of reference kernels on the same samples, batch by batch.
 
-    Rows whose labels differ do not count: a table looked up at another label says nothing about arithmetic.
+    Rows whose labels differ do not count: they read other rows of a table, which is no measure of arithmetic.
     """
     measured = 0.0
     for one, other in pairs:
@@ -87,7 +87,7 @@ def tolerance(
     if _few_levels(fitted):
         return Tolerance(measured, 0.0)
     if np.dtype(fitted.input.dtype).kind in "iu" or any("decoder" in output for output in fitted.outputs):
-        # A value between two whole numbers may be rounded either way.
+        # A value between two integers may be rounded either way.
         allowed, loose = float(np.ceil(max(allowed, 1.0))), loose and measured > 1
     return Tolerance(measured, allowed, loose)
 
@@ -100,12 +100,12 @@ def choose(
     allowed: float,
     loose: Sequence[str] = (),
 ) -> Golden:
-    """The candidates that every board's self-test can judge, at most ``KEPT``.
+    """The candidates that are a fair test on every board, at most ``KEPT``.
 
-    ``runs`` are the outputs for all candidates, first on Keras, then of every artefact on every kind of kernels, and
-    ``flows`` what is ``contested``, in the same order. ``loose`` names the artefacts whose kernels are far apart here
-    (``Tolerance.loose``). Raises ``BadInput`` where most vectors come out as they went in (that perturber perturbs
-    nothing), or so near to it that the tolerance would let them pass.
+    ``runs`` are the outputs for all candidates, first on Keras, then of every artefact on both kinds of kernels;
+    ``flows`` are their ``contested`` values, in the same order. ``loose`` names the artefacts whose kernels differ much
+    here (``Tolerance.loose``). Raises ``BadInput`` where most outputs equal their inputs (that perturber changes
+    nothing), or differ by less than the tolerance.
     """
     fair = np.ones(len(golden.x), bool)
     for outputs in runs[1:]:
@@ -117,16 +117,16 @@ def choose(
         off = [np.abs(other - values).max(axis=1) for other in others]
         error = np.max(off, axis=0) if off else np.zeros(len(values))
         best = np.sort(values, axis=1)[:, -2:]
-        # A sample unlike any in training may lie outside what int8 can hold; it is no measure of the others.
-        # Codes lie closer together than classes; that they are the same in every artefact was asked for above.
+        # A sample unlike any in training may be outside the int8 range; it is no measure of the others.
+        # Codes are closer together than classes; that every artefact gives the same was checked above.
         times = 1 if "group" in stage else 4
         fair &= best[:, 1] - best[:, 0] > times * np.maximum(error, np.quantile(error, 0.25))
     if _few_levels(fitted):
         fair &= _decided(fitted, runs, flows)
     if not fair.any():
         raise BadInput(
-            "Every synthetic reading is a near tie, between two labels or between two levels of what leaves, which "
-            "kernels of another kind may break the other way. Train the networks longer."
+            "Every synthetic sample is a near tie, between two labels or between two levels of the output, which other "
+            "kernels may break the other way. Train the networks longer."
         )
     through = np.zeros(len(golden.x), bool)
     if any(output["kind"] == "frame" for output in fitted.outputs) and not fitted.identity_allowed:
@@ -140,14 +140,14 @@ def choose(
             raise BadInput(_hidden_too_little(through.sum(), telling.sum(), far_apart))
         fair &= ~through
         if not (fair & telling).any():
-            raise BadInput(f"No synthetic reading is changed clearly enough to test a board with. {HIDES_NOTHING}")
+            raise BadInput(f"No synthetic sample is changed clearly enough to test a board. {HIDES_NOTHING}")
     rows = np.flatnonzero(fair)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(KEPT, len(rows))).round().astype(int))]
     return Golden(golden.x[rows], {name: values[rows] for name, values in golden.draws.items()}, rows)
 
 
 def contested(fitted: FittedPerturber, running: RecordedRun) -> dict[str, np.ndarray]:
-    """What argmax and output stages read in the last run, where a model made it: there a little more changes a lot."""
+    """The values of the last run, computed by a model, that argmax and output stages turn into integers."""
     found = {}
     for stage in fitted.stages:
         if stage["stage"] in ("table", "output") and (value := running.flow(stage["input"])) is not None:
@@ -158,14 +158,14 @@ def contested(fitted: FittedPerturber, running: RecordedRun) -> dict[str, np.nda
 def _hidden_too_little(through: int, telling: int, loose: Sequence[str]) -> str:
     if loose:
         return (
-            f"{through} of {telling} synthetic readings come out within what other kernels may be off: on this "
-            f"processor the fast and the plain kernels of {', '.join(loose)} differ by more than {LOOSE:.0%} of the "
-            "range, and a self-test that allows for so much would let raw readings pass. Export for boards that take "
-            "other artefacts, or on another processor."
+            f"{through} of {telling} synthetic samples change by less than the tolerance: on this processor the "
+            f"production and the reference kernels of {', '.join(loose)} differ by more than {LOOSE:.0%} of the range, "
+            "and a self-test with that tolerance would accept raw samples. Export for boards that take other "
+            "artefacts, or on another processor."
         )
     return (
-        f"{through} of {telling} synthetic readings come out as they went in, or within what other kernels may be off: "
-        f"this perturber hides too little to be shipped. {HIDES_NOTHING}"
+        f"{through} of {telling} synthetic samples come out unchanged, or change by less than the tolerance: this "
+        f"perturber hides too little to be shipped. {HIDES_NOTHING}"
     )
 
 
@@ -179,8 +179,7 @@ def _few_levels(fitted: FittedPerturber) -> bool:
 def _decided(
     fitted: FittedPerturber, runs: Sequence[Mapping[str, np.ndarray]], flows: Sequence[Mapping[str, np.ndarray]]
 ) -> np.ndarray:
-    """Which rows both kinds of kernels of every artefact agree on, with no value within ``FLOOR`` of being rounded
-    the other way."""
+    """Rows on which both kinds of kernels of every artefact agree, with no value near a rounding boundary."""
     decided = np.ones(len(next(iter(runs[0].values()))), bool)
     for fast, plain in zip(runs[1::2], runs[2::2], strict=True):
         for name in fast:
@@ -197,7 +196,7 @@ def _decided(
 def _competing(
     fitted: FittedPerturber, stage: Mapping[str, Any], values: np.ndarray, outputs: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """The numbers (n, k) among which an argmax stage picks: all of them, or those of each reading's own group."""
+    """The numbers (n, k) among which an argmax stage picks: all of them, or those of each sample's group."""
     flat = values.reshape(len(values), -1)
     group = next((o["name"] for o in fitted.outputs if o["tensor"] == stage.get("group")), None)
     if group is None:
@@ -220,7 +219,7 @@ def _same_labels(fitted: FittedPerturber, one: Mapping[str, np.ndarray], other: 
 
 
 def _computed(fitted: FittedPerturber) -> bool:
-    """Whether any number that leaves comes out of a model, rather than out of a table."""
+    """Whether any number that is sent is computed by a model, rather than read from a table."""
     made = {name for stage in fitted.stages if stage["stage"] == "artefact" for name in stage["outputs"].values()}
     leaving = {stage["input"] for stage in fitted.stages if stage["stage"] in ("output", "quantise")}
     leaving |= {output["tensor"] for output in fitted.outputs}
@@ -236,7 +235,7 @@ def _images(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     flat += [(rng.random((height, width)) < 0.15).astype(float) for _ in range(2)]
     flat += [_blobs(x, y, rng) for _ in range(6)]
     flat += [_stroke(x, y, rng) for _ in range(4)]
-    # A tint per channel, so that a mix-up of channels shows.
+    # Another brightness for each channel, so that swapped channels show.
     return np.stack(flat)[..., None] * np.linspace(1.0, 0.5, shape[2])
 
 
@@ -261,7 +260,7 @@ def _vectors(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     rows += [rng.random(features) for _ in range(8)]
     rows += [(rng.random(features) < share).astype(float) for share in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)]
     rows += [(np.abs(ramp - rng.random()) < 0.15).astype(float) for _ in range(4)]
-    # Few features at some strength, as fingerprints are: int8 has no range for rows far from any sample.
+    # Few features at some strength, like WiFi fingerprints: rows unlike any sample would be outside the int8 range.
     for share in np.repeat([0.01, 0.02, 0.04], 8):
         few = rng.choice(features, max(1, round(share * features)), replace=False)
         rows.append(np.zeros(features))

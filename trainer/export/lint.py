@@ -1,8 +1,8 @@
 """The lint: whether a board can run a file, read from the file itself.
 
-A converter does not say when it falls back to float, when it picks a newer version of an operation than the board
-knows, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the
-operation, the tensor, the rule and the cure, and any finding refuses the export.
+A converter gives no error when it falls back to float, when it picks a newer version of an operation than the board
+has, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the rule,
+the operation, the tensor and the cure, and any finding refuses the export.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ from edgeveil.trainer.graphs.graph import Graph, Op, Tensor
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a board could not run, or would run wrongly."""
+    """A part of a file that a board cannot run, or would run wrongly."""
 
     rule: str
-    op: str
-    tensor: str
     problem: str
     cure: str
+    op: Op | None = None
+    tensor: Tensor | None = None  # the operation's first output where it is left out
 
     def text(self) -> str:
-        """One line for people."""
-        where = ", ".join(part for part in (f"operation {self.op}" if self.op else "", self.tensor) if part)
-        return f"{self.rule}: {where}: {self.problem}. Cure: {self.cure}."
+        """One line, for a terminal."""
+        outputs = self.op.outputs[:1] if self.op else ()
+        tensors = outputs if self.tensor is None else (self.tensor,)
+        where = [f"operation {self.op.name}"] if self.op else []
+        where += [f"tensor {tensor.name!r}" for tensor in tensors]
+        return f"{self.rule}: {', '.join(where)}: {self.problem}. Cure: {self.cure}."
 
 
 def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[Finding]:
-    """What is wrong with an artefact of that precision (``"int8"``), for every board and then for that one."""
+    """The findings about an artefact of that precision (``"int8"``), for every board and then for that one."""
     findings = [*_fixed_sizes(graph), *_pure(graph)]
     if graph.format == "tflite":
         findings += _one_subgraph(graph) + _one_scale_per_dense(graph)
@@ -49,7 +52,7 @@ def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[F
 
 
 def refuse(failures: Sequence[tuple[str, str, str | None, list[Finding]]]) -> None:
-    """Raise ``BadInput`` that says it all, where there are findings: (artefact, model, board or None, findings)."""
+    """Raise ``BadInput`` with all findings, if there are any: (artefact, model, board or None, findings)."""
     lines = []
     for artefact, model, board, findings in failures:
         if findings:
@@ -91,26 +94,25 @@ def _fixed_sizes(graph: Graph) -> list[Finding]:
             op = makers.get(id(tensor)) or next(iter(users.get(id(tensor), [])), None)
             problem = f"a size of the shape {list(tensor.shape)} is left open"
             cure = "give every size of the model's input, and reshape to fixed sizes only"
-            found.append(Finding("dynamic-dimension", op.name if op else "", _name(tensor), problem, cure))
+            found.append(Finding("dynamic-dimension", problem, cure, op, tensor))
     return found
 
 
 def _pure(graph: Graph) -> list[Finding]:
     found = []
     for op in graph.ops:
-        out = _name(op.outputs[0]) if op.outputs else ""
         if op.kind in _STATE:
             cure = "build the model without variables that change when it runs"
-            found.append(Finding("no-state", op.name, out, f"{op.kind} keeps a value between frames", cure))
+            found.append(Finding("no-state", f"{op.kind} keeps a value between frames", cure, op))
         if op.kind in _RANDOM:
             problem = f"{op.kind} draws from a generator that is not the operating system's"
-            found.append(Finding("no-random", op.name, out, problem, "make the noise an input, drawn by a draw stage"))
+            found.append(Finding("no-random", problem, "make the noise an input, drawn by a draw stage", op))
         if op.kind.startswith("CUSTOM"):
             problem = f"{op.kind} is no built-in operation of TFLite"
-            found.append(Finding("built-in", op.name, out, problem, _cure(op)))
+            found.append(Finding("built-in", problem, _cure(op), op))
         if op.domain not in ("", "ai.onnx"):
-            problem = f"{op.kind} is of the domain {op.domain}, which ONNX itself does not define"
-            found.append(Finding("built-in", op.name, out, problem, _cure(op)))
+            problem = f"{op.kind} is of the domain {op.domain}, which is not ONNX's own"
+            found.append(Finding("built-in", problem, _cure(op), op))
     return found
 
 
@@ -118,7 +120,7 @@ def _one_subgraph(graph: Graph) -> list[Finding]:
     if graph.subgraphs == 1:
         return []
     problem = f"the file has {graph.subgraphs} subgraphs"
-    return [Finding("one-subgraph", "", "", problem, "build the model without conditions and loops")]
+    return [Finding("one-subgraph", problem, "build the model without conditions and loops")]
 
 
 def _one_scale_per_dense(graph: Graph) -> list[Finding]:
@@ -127,7 +129,7 @@ def _one_scale_per_dense(graph: Graph) -> list[Finding]:
         if op.kind == "FULLY_CONNECTED" and op.inputs[1] is not None and len(op.inputs[1].scales) > 1:
             problem = f"{len(op.inputs[1].scales)} scales, where interpreters before 2.14 read the first for all"
             cure = "convert with per-channel quantisation of Dense layers switched off"
-            found.append(Finding("one-scale-per-dense", op.name, _name(op.inputs[1]), problem, cure))
+            found.append(Finding("one-scale-per-dense", problem, cure, op, op.inputs[1]))
     return found
 
 
@@ -140,16 +142,16 @@ def _no_float_in_tflite(graph: Graph) -> list[Finding]:
                 problem = f"{tensor.dtype} inside an int8 artefact: the converter has no int8 for {op.kind}"
                 if op.kind in ("QUANTIZE", "DEQUANTIZE"):
                     problem = f"{tensor.dtype} inside an int8 artefact, at the edge of an operation without int8"
-                found.append(Finding("no-float-island", op.name, _name(tensor), problem, _cure(op)))
+                found.append(Finding("no-float-island", problem, _cure(op), op, tensor))
     for name, tensor in (*graph.inputs.items(), *graph.outputs.items()):
         if tensor.dtype != "int8" or len(tensor.scales) != 1:
             problem = f"{name!r} is {tensor.dtype}, not int8 with one scale"
-            found.append(Finding("int8-ends", "", _name(tensor), problem, "ask the converter for int8 in and out"))
+            found.append(Finding("int8-ends", problem, "ask the converter for int8 in and out", tensor=tensor))
     return found
 
 
 def _no_float_in_onnx(graph: Graph) -> list[Finding]:
-    """QDQ: every product reads numbers that were int8, and every result is quantised again."""
+    """QDQ: every product reads values that were int8, and every result is quantised again."""
     makers, found = graph.makers(), []
     for op in graph.ops:
         if op.kind not in ("Conv", "ConvTranspose", "MatMul", "Gemm"):
@@ -159,24 +161,23 @@ def _no_float_in_onnx(graph: Graph) -> list[Finding]:
             if maker is None or maker.kind != "DequantizeLinear":
                 problem = f"{op.kind} reads float32: it was not quantised"
                 cure = "quantise it statically, with calibration rows that reach it"
-                found.append(Finding("no-float-island", op.name, _name(tensor), problem, cure))
+                found.append(Finding("no-float-island", problem, cure, op, tensor))
     return found
 
 
 def _tflite_limits(graph: Graph, limits: TfliteLimits, board: str) -> list[Finding]:
     found = []
     for op in graph.ops if limits.ops is not None else ():
-        out = _name(op.outputs[0]) if op.outputs else ""
         most = (limits.ops or {}).get(op.kind)
         if most is None:
-            found.append(Finding("allowed-op", op.name, out, f"{op.kind} is not on the list of {board}", _cure(op)))
+            found.append(Finding("allowed-op", f"{op.kind} is not on the list of {board}", _cure(op), op))
         elif op.version > most:
             problem = f"{op.kind} is of version {op.version}, and {board} reads up to {most}"
-            found.append(Finding("op-version", op.name, out, problem, _cure(op)))
+            found.append(Finding("op-version", problem, _cure(op), op))
     needs = graph.min_runtime_version
     if limits.min_runtime_version and needs and _version(needs) > _version(limits.min_runtime_version):
         problem = f"the file asks for a runtime of {needs}, and {board} has that of {limits.min_runtime_version}"
-        found.append(Finding("min-runtime-version", "", "", problem, "replace the operations that are new"))
+        found.append(Finding("min-runtime-version", problem, "replace the operations that are new"))
     return found
 
 
@@ -184,19 +185,14 @@ def _onnx_limits(graph: Graph, limits: OnnxLimits, board: str) -> list[Finding]:
     found = []
     for what, has, most in (("opset", graph.opset, limits.opset), ("IR version", graph.ir, limits.ir)):
         if has > most:
-            cure = f"convert with opset {limits.opset}"
-            found.append(Finding("onnx-version", "", "", f"{what} {has}, and {board} reads up to {most}", cure))
+            problem = f"{what} {has}, and {board} reads up to {most}"
+            found.append(Finding("onnx-version", problem, f"convert with opset {limits.opset}"))
     for op in graph.ops:
         if limits.ops is not None and op.kind not in limits.ops:
-            problem = f"{op.kind} is not on the list of {board}"
-            found.append(Finding("allowed-op", op.name, _name(op.outputs[0]), problem, _cure(op)))
+            found.append(Finding("allowed-op", f"{op.kind} is not on the list of {board}", _cure(op), op))
     return found
 
 
 def _version(text: str) -> tuple[int, ...]:
     """The first two numbers: 2.5.0 is not newer than 2.5."""
     return tuple(int(part) for part in text.split(".")[:2])
-
-
-def _name(tensor: Tensor | None) -> str:
-    return f"tensor {tensor.name!r}" if tensor else ""

@@ -1,4 +1,4 @@
-"""The manifest of an export folder and the members it names, checked by the edge's own code."""
+"""The manifest of an export folder and the members it names, checked by the edge runtime."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.runs.versions import package_versions
 
-__all__ = ["NO_MODEL", "build"]
-
 _PACKAGES = (
     "tensorflow", "tensorflow-cpu", "keras", "numpy", "tf2onnx", "onnx", "onnxruntime", "onnxconverter-common",
     "ai-edge-litert",
@@ -32,7 +30,7 @@ _PACKAGES = (
 
 
 def not_audited() -> dict[str, Any]:
-    """The manifest's ``privacy`` where nobody has measured what leaks."""
+    """The manifest's ``privacy`` without an audit."""
     return {"file": None, "card": None, "page": None, "speaks_of": {}, "pipeline": {}}
 
 
@@ -46,9 +44,9 @@ def build(
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Manifest and members ``{name: bytes}``.
 
-    ``made`` are the artefacts in order of preference, ``golden`` the vectors and ``outputs`` what each artefact made of
-    them. Class names of z, counts of them and paths go nowhere near it.
-    Raises ``BadInput`` where the edge would refuse the manifest, or where its self-test fails here.
+    ``made`` are the artefacts in order of preference, ``golden`` the vectors and ``outputs`` those of each artefact for
+    them. Class names of z, their counts, and paths are left out.
+    Raises ``BadInput`` where the edge runtime would refuse the manifest, or where its self-test fails here.
     """
     members: dict[str, bytes] = {}
     for one in made:
@@ -127,13 +125,12 @@ def _golden(
 
 def _facts(profile: Profile, names: Sequence[str]) -> dict[str, list[str]]:
     facts = profile.facts()
-    # A pipeline without models has nothing for a board to choose from.
     mine = [name for name in names if variants.runs_on(name, facts["artefacts"])]
     backends = [*facts["backends"], "numpy"] if variants.NUMPY in mine else facts["backends"]
     return {"artefacts": sorted(mine, key=lambda name: _place(name, facts["artefacts"])), "backends": backends}
 
 
 def _place(name: str, preferred: Sequence[str]) -> tuple[int, int]:
-    """The board's own order; numpy last, several frames at a time after one."""
+    """The board's order; numpy last, and batches after single frames."""
     at = preferred.index(variants.base(name)) if variants.base(name) in preferred else len(preferred)
     return variants.batch(name), at

@@ -14,9 +14,9 @@ def artefact_entry(
 ) -> dict[str, Any]:
     """ARTEFACT of the manifest (docs/reference/bundle-format.md) for the bytes ``data`` that ``graph`` was read from.
 
-    ``inputs`` and ``outputs`` are the names that the artefact stage uses, in its order. ``tensor`` is the name the
-    *interpreter* knows: in TFLite that of the flatbuffer's tensor (``serving_default_image:0``), which is there
-    whether or not the interpreter knows signatures (those before 2.5 do not); in ONNX the graph's own name.
+    ``inputs`` and ``outputs`` are the names that the artefact stage uses, in its order. ``tensor`` is the
+    *interpreter's* name: in TFLite that of the flatbuffer's tensor (``serving_default_image:0``), which does not depend
+    on signatures (interpreters before 2.5 have none); in ONNX the graph's.
     ``max_abs`` is the self-test's tolerance, in units of x'.
     """
     return {

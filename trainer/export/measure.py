@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.devices.profiles import Profile
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.trainer.export import golden, manifest, parity, runners
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.graphs.macs import keras_macs
@@ -25,8 +26,8 @@ def measure(
 ) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     """The manifest, its members, and the measured half of export.json.
 
-    Validation samples are those that checkpoints were chosen by, never the test slice. Sets the tolerance of every
-    entry of ``made``. Raises ``BadInput`` where the perturber lets samples through.
+    Samples are of the validation cut that checkpoints were chosen on, never of the test slice. Sets the tolerance of
+    every entry of ``made``. Raises ``BadInput`` where the perturber leaves samples unchanged.
     """
     dataset, target = run.dataset(), run.classifiers()["target"]
     x = run.validation().x[:PARITY_ROWS]
@@ -62,7 +63,7 @@ def measure(
     kept = golden.choose(fitted, candidates, runs, flows, allowed, loose)
     outputs = {
         name: {key: value[kept.rows] for key, value in out.items()}
-        for name, out in (recorded or {manifest.NO_MODEL: runs[0]}).items()
+        for name, out in (recorded or {NO_MODEL: runs[0]}).items()
     }
     document, members = manifest.build(run, fitted, made, chosen, kept, outputs)
     report = {

@@ -21,25 +21,23 @@ def compare(
 ) -> dict[str, Any]:
     """One row of the parity table from the outputs (n, ...) of both.
 
-    ``max_abs`` and ``mean_abs`` are in units of x', or of the code where no frame leaves, ``max_abs_unit`` and
+    ``max_abs`` and ``mean_abs`` are in units of x', or of the code where no frame is sent, ``max_abs_unit`` and
     ``mean_abs_unit`` in the unit cube; ``target_agreement`` is the share of samples whose arg max of D_y (``target``,
     a Keras model from the unit cube to logits) is the same, ``label_agreement`` that of a label output, null where
     there is none.
     """
     row: dict[str, Any] = {"frames": len(next(iter(keras.values())))}
     names = {output["kind"]: output["name"] for output in fitted.outputs}
-    if "frame" in names:
-        ours, theirs = artefact[names["frame"]], keras[names["frame"]]
+    compared = names.get("frame", names.get("code"))
+    if compared:
+        ours, theirs = artefact[compared], keras[compared]
         difference = np.abs(ours.astype(np.float64) - theirs)
-        unit = difference / dataset.input.span
         row |= {"max_abs": float(difference.max()), "mean_abs": float(difference.mean())}
+    if "frame" in names:
+        unit = difference / dataset.input.span
         row |= {"max_abs_unit": float(unit.max()), "mean_abs_unit": float(unit.mean())}
         labels = [predict(target, dataset.unit(x)).argmax(axis=1) for x in (ours, theirs)]
         row["target_agreement"] = float((labels[0] == labels[1]).mean())
-    elif "code" in names:
-        ours, theirs = artefact[names["code"]], keras[names["code"]]
-        difference = np.abs(ours.astype(np.float64) - theirs)
-        row |= {"max_abs": float(difference.max()), "mean_abs": float(difference.mean())}
     label = names.get("label")
     row["label_agreement"] = float((artefact[label] == keras[label]).mean()) if label else None
     return row
@@ -51,6 +49,6 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         agreement = f"D_y agrees on {100 * row['target_agreement']:.1f} %" if "target_agreement" in row else ""
         off = f"off by at most {row['max_abs']:g}, {row['mean_abs']:.3g} on average" if "max_abs" in row else ""
-        on = f"({row['frames']} validation readings, {row['backend']})"
+        on = f"({row['frames']} validation samples, {row['backend']})"
         lines.append(f"  {row['artefact']:16} {off}; {agreement} {on}")
     return "\n".join(lines)

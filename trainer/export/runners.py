@@ -1,4 +1,4 @@
-"""A perturber run on Keras or on an interpreter by the board's own pipeline, its tensors recorded."""
+"""A perturber run on Keras or on an interpreter, by the board's pipeline, with its tensors recorded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.runs.fitted import FittedPerturber, KerasRunner
+from edgeveil.trainer.runs.fitted import FittedPerturber
 
 
 class Recorder:
-    """A runner that remembers what went into it and came out of it last: ``{tensor: float32 (n, ...)}``."""
+    """A runner that keeps its last inputs and outputs: ``{tensor: float32 (n, ...)}``."""
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner
@@ -24,19 +24,19 @@ class Recorder:
         self.outputs: dict[str, np.ndarray] = {}
 
     def run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run and remember."""
+        """Run and keep inputs and outputs."""
         self.inputs = dict(inputs)
         self.outputs = self._runner.run(inputs)
         return self.outputs
 
     def close(self) -> None:
-        """Let the interpreter go."""
+        """Close the interpreter."""
         if hasattr(self._runner, "close"):
             self._runner.close()
 
 
 class RecordedRun:
-    """A perturber ready to run: ``run(x, draws)`` as a ``Pipeline``, and ``flow(name)`` of what a model made in it."""
+    """A perturber ready to run: ``run(x, draws)`` as a ``Pipeline``, and ``flow(name)``, a model's output in it."""
 
     def __init__(self, fitted: FittedPerturber, runners: Mapping[str, Any], info: Mapping[str, Any]) -> None:
         self._runners = {name: Recorder(runner) for name, runner in runners.items()}
@@ -49,11 +49,11 @@ class RecordedRun:
         return self._pipeline.run(x, dict(draws))
 
     def model_inputs(self, model: str) -> dict[str, np.ndarray]:
-        """What went into a model in the last ``run``."""
+        """A model's inputs in the last ``run``."""
         return self._runners[model].inputs
 
     def flow(self, name: str) -> np.ndarray | None:
-        """The value of that name in the last ``run``, float32 (n, ...), where a model made it."""
+        """The value of that name in the last ``run``, float32 (n, ...); None unless a model computed it."""
         for stage in self._stages:
             if stage["stage"] == "artefact":
                 for tensor, value in stage["outputs"].items():
@@ -62,15 +62,13 @@ class RecordedRun:
         return None
 
     def close(self) -> None:
-        """Let the interpreters go."""
+        """Close the interpreters."""
         self._pipeline.close()
 
 
 def on_keras(fitted: FittedPerturber) -> RecordedRun:
     """The perturber as it was trained."""
-    return RecordedRun(
-        fitted, {name: KerasRunner(model) for name, model in fitted.models.items()}, {"backend": "keras"}
-    )
+    return RecordedRun(fitted, fitted.runners(), {"backend": "keras"})
 
 
 def on_backend(
@@ -89,7 +87,7 @@ def on_backend(
 
 
 def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Seeded stand-ins, (n, ...), for what the draw stages would take from the operating system's generator."""
+    """Seeded values (n, ...) in place of those that draw stages take from the operating system's generator."""
     draws: dict[str, np.ndarray] = {}
     for stage in fitted.stages:
         if stage["stage"] == "draw":
@@ -104,20 +102,20 @@ def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) ->
 
 
 def tensor_names(fitted: FittedPerturber, model: str) -> tuple[list[str], list[str]]:
-    """The names of a model's inputs and outputs as its artefact stage has them."""
+    """The names of a model's inputs and outputs in its artefact stage."""
     stage = next(s for s in fitted.stages if s["stage"] == "artefact" and s["model"] == model)
     return list(stage["inputs"]), list(stage["outputs"])
 
 
 def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator) -> dict[str, dict[str, np.ndarray]]:
-    """What every model sees, ``{model: {input: (n + 2, ...)}}``, when samples x (n, ...) go through on Keras.
+    """Every model's inputs, ``{model: {input: (n + 2, ...)}}``, for samples x (n, ...) on Keras.
 
-    Two samples are added, all low and all high, with draws of 0 and 1: so the ends of the unit cube are inside the
-    range that int8 gets, and its step there is exactly 1/255.
+    Two samples are added, all low and all high, with draws of 0 and 1, so that the int8 range includes the ends of the
+    unit cube and its step there is exactly 1/255.
     """
     ends = np.stack([np.zeros(fitted.input.shape, np.float32), np.ones(fitted.input.shape, np.float32)])
     if fitted.input.kind == "vector":
-        # No sample is 1 everywhere: such a row would stretch every scale inside for the sake of the input's alone.
+        # No real sample is 1 everywhere: such a row would widen every inner scale for the input's sake alone.
         ends[1] = np.arange(ends[1].size) == 0
     x = np.concatenate([x, from_unit(fitted.input, ends)])
     draws = recorded_draws(fitted, len(x), rng)
@@ -130,5 +128,5 @@ def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator
 
 
 def from_unit(spec: InputSpec, u: np.ndarray) -> np.ndarray:
-    """Readings of x's own kind at u (n, ...) of the unit cube."""
+    """Raw samples for u (n, ...) in the unit cube."""
     return preprocess.to_raw(spec.dtype, spec.low, spec.high)(np.asarray(u, np.float32))

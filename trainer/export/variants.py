@@ -8,9 +8,9 @@ BATCH = 256
 NUMPY = "numpy-float32"
 
 _ROUGH = {
-    "cleaner": "a cleaner squares, divides and takes a root in the middle, where fewer digits lose the small values: "
-    "the error would no longer be eps; send the code instead (--emit code)",
-    "noise": "noise this small would be rounded away with the digits",
+    "cleaner": "a cleaner squares, divides and takes a root, where fewer digits lose the small values: the error would "
+    "no longer be eps; send the code instead (--emit code)",
+    "noise": "noise this small would be lost with fewer digits",
 }
 _VECTORS = ("cleaner", "noise")  # so small that calling the interpreter costs more than its work
 
@@ -23,9 +23,9 @@ def why_not(kind: str, artefact: str) -> str | None:
 
 
 def variants_for(kind: str, wanted: Sequence[str]) -> list[str]:
-    """What is made of the artefacts that boards want, best first: those that may be, and those this kind adds.
+    """The artefacts of this kind for boards that run ``wanted``, best first.
 
-    Kinds of few operations come in batches too; a cleaner can always do without an interpreter.
+    Kinds of few operations are exported in batches too; a cleaner can run without an interpreter.
     """
     names = [name for name in wanted if why_not(kind, name) is None]
     if kind in _VECTORS:
@@ -34,7 +34,7 @@ def variants_for(kind: str, wanted: Sequence[str]) -> list[str]:
 
 
 def base(artefact: str) -> str:
-    """The name without its batch: what profiles speak of."""
+    """The name without its batch, as in board profiles."""
     return artefact.partition("-batch")[0]
 
 
@@ -44,5 +44,5 @@ def batch(artefact: str) -> int:
 
 
 def runs_on(artefact: str, artefacts: Sequence[str]) -> bool:
-    """Whether a board that runs ``artefacts`` runs this one: numpy is wherever the runtime is."""
+    """Whether a board that runs ``artefacts`` runs this one: every board has numpy."""
     return artefact == NUMPY or base(artefact) in artefacts

@@ -1,14 +1,14 @@
 """The cost of a network: multiply-adds by class, parameters, bytes of weights and activations, operations.
 
-``macs`` and ``parameters`` are those of ``count`` and agree between Keras, TFLite and ONNX, whatever the precision.
-The rest is of the file as it lies there, so an int8 file has a quarter of the bytes:
+``macs`` and ``parameters`` (macs.py) agree between Keras, TFLite and ONNX at every precision. The rest is of the file
+itself, so an int8 file has a quarter of the bytes:
 
 * ``weight_bytes``: its constants.
-* ``peak_activation_bytes``: the most that must be held at once when the operations run in the file's order, and
-  element-wise ones, views and quantisers work in place, as fusing interpreters do. A lower bound on an arena.
-* ``depthwise_macs``: of the MACs, those of convolutions with one filter a channel, which move more memory a MAC.
-* ``moved_bytes``: what operations without MACs read and write, those in place left out: bound by memory.
-* ``input_values``, ``input_bytes`` and ``output_bytes``: what goes to an accelerator and comes back for a frame.
+* ``peak_activation_bytes``: the most that is held at once when the operations run in the file's order, with
+  element-wise ones, views and quantisers in place, as in fusing interpreters. A lower bound on an arena.
+* ``depthwise_macs``: of the MACs, those of convolutions with one filter per channel, which move more memory per MAC.
+* ``moved_bytes``: bytes that operations without MACs read and write, except in place; these are bound by memory.
+* ``input_values``, ``input_bytes`` and ``output_bytes``: sent to and from an accelerator for each frame.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.graphs.graph import Graph, Op, Tensor
-from edgeveil.trainer.graphs.macs import _PRODUCTS, Cost, _graph, keras_macs
-from edgeveil.trainer.graphs.read import read
+from edgeveil.trainer.graphs.macs import PRODUCTS, Cost, graph_macs, keras_macs
+from edgeveil.trainer.graphs.read import read, read_keras
 
 _IN_PLACE = {
     *("BatchNormalization", "Activation", "ReLU", "LeakyReLU", "Dropout", "Reshape", "Flatten", "GaussianNoise"),
@@ -54,36 +54,26 @@ class FullCost:
     ops: Mapping[str, int]
 
     def document(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
+        """The cost as plain values, for JSON."""
         return {**asdict(self), "ops": dict(sorted(self.ops.items()))}
 
 
 def file_cost(data: bytes, file_format: str) -> FullCost:
     """The cost of a ``"tflite"``, ``"onnx"`` or ``"numpy"`` file. Raises ``BadInput`` for what cannot be counted."""
     graph = read(data, file_format)
-    cost = _graph(graph)
     frames = max(next((t.shape[0] for t in graph.inputs.values() if t.shape), 1), 1)
-    return _full(graph, cost, graph.weight_bytes(), frames)
+    return _full(graph, graph_macs(graph), graph.weight_bytes(), frames)
 
 
 def keras_cost(model: Any) -> FullCost:
-    """The same of a built Keras model, its tensors taken as float32. Raises ``BadInput`` as ``keras_macs`` does."""
-    cost = keras_macs(model)
-    return _full(_keras_graph(model), cost, 4 * sum(math.prod(v.shape) for v in model.weights), 1)
+    """The cost of a built Keras model with float32 tensors. Raises ``BadInput`` as ``keras_macs`` does."""
+    return _full(_keras_graph(model), keras_macs(model), 4 * sum(math.prod(v.shape) for v in model.weights), 1)
 
 
 def model_file_cost(path: Any) -> FullCost:
     """The cost of a .tflite, .onnx or .keras file by its name. Raises ``BadInput`` where it is none of these."""
     if path.suffix == ".keras":
-        import keras
-
-        import edgeveil.models.layers  # noqa: F401  its layers are registered with Keras
-
-        try:
-            return keras_cost(keras.saving.load_model(path, compile=False))
-        except (OSError, ValueError, TypeError) as error:
-            first = (str(error).strip().splitlines() or ["no message"])[0]
-            raise BadInput(f"{path} was expected to be a Keras model, and cannot be loaded: {first[:200]}.") from None
+        return keras_cost(read_keras(path))
     file_format = {".tflite": "tflite", ".onnx": "onnx"}.get(path.suffix)
     if file_format is None:
         raise BadInput(f"A .tflite, .onnx, .keras or .veil file was expected; got {path}.")
@@ -114,7 +104,7 @@ def _full(graph: Graph, cost: Cost, weight_bytes: int, frames: int) -> FullCost:
 
 def _bytes(tensor: Tensor) -> int:
     if any(size < 0 for size in tensor.shape):
-        return 0  # open sizes are refused by the lint; they have no bytes to count
+        return 0  # the lint refuses open sizes; they have no bytes to count
     try:
         return tensor.size * np.dtype(tensor.dtype).itemsize
     except TypeError:
@@ -137,18 +127,14 @@ def _depthwise(op: Op) -> int:
     return 0
 
 
-def _has_macs(op: Op) -> bool:
-    return op.kind in _PRODUCTS or bool(op.attributes.get("macs"))
-
-
 def _moved(op: Op) -> int:
-    if _has_macs(op) or op.kind in _IN_PLACE:
+    if op.kind in PRODUCTS or op.attributes.get("macs") or op.kind in _IN_PLACE:
         return 0
     return sum(_bytes(t) for t in (*_data(op.inputs), *op.outputs))
 
 
 def _groups(graph: Graph) -> dict[int, int]:
-    """``id`` of a tensor -> that of the one whose memory it can take over, being its last user's output."""
+    """``id`` of a tensor -> that of the tensor whose memory it can reuse, as the output of its only user."""
     users = graph.users()
     ends = {id(tensor) for tensor in graph.outputs.values()}
     root: dict[int, int] = {}
@@ -157,14 +143,14 @@ def _groups(graph: Graph) -> dict[int, int]:
         if op.kind not in _IN_PLACE or not data or not op.outputs:
             continue
         first = max(data, key=lambda t: t.size)
-        # Taken over only where nobody needs it afterwards, and where as many numbers come out.
+        # Reused only where no other operation needs it, and where the sizes are equal.
         if len(users[id(first)]) == 1 and id(first) not in ends and first.size == op.outputs[0].size:
             root[id(op.outputs[0])] = root.get(id(first), id(first))
     return root
 
 
 def _peak(graph: Graph, groups: Mapping[int, int]) -> int:
-    """Bytes of the tensors that live at once, at most. A group is as large as its smallest member: what is kept."""
+    """The most bytes of tensors alive at once. A group is as large as its smallest member, which is what is stored."""
     size: dict[int, int] = {}
     born: dict[int, int] = {}
     dies: dict[int, int] = {}
@@ -194,9 +180,9 @@ def _peak(graph: Graph, groups: Mapping[int, int]) -> int:
 
 
 def _keras_graph(model: Any, given: tuple[Tensor, ...] = ()) -> Graph:
-    """A Keras model as the same kind of graph, one operation a layer, models inside it laid open.
+    """A Keras model as a graph, one operation per layer, with inner models expanded.
 
-    ``given`` are the tensors that stand for its inputs where it stands inside another model.
+    ``given`` are the tensors at its inputs where it is part of another model.
     """
     import keras
 

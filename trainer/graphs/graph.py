@@ -1,4 +1,4 @@
-"""A network file as a graph, whichever format it has: for the lint, the counters and the manifest."""
+"""A network file of any format as a graph: for the lint, the counters and the manifest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Graph:
-    """The operations in order, and the tensors in and out under the names the model gave them."""
+    """The operations in order, and the inputs and outputs by the model's names for them."""
 
     format: str  # "tflite" or "onnx"
     ops: tuple[Op, ...]
@@ -51,18 +51,13 @@ class Graph:
     ir: int = 0
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor that an operation touches, and the graph's own inputs and outputs; each once, in order."""
-        found: dict[int, Tensor] = {}
-        for tensor in (*self.inputs.values(), *self.outputs.values()):
-            found.setdefault(id(tensor), tensor)
-        for op in self.ops:
-            for touched in (*op.inputs, *op.outputs):
-                if touched is not None:
-                    found.setdefault(id(touched), touched)
-        return list(found.values())
+        """Every tensor of an operation, and the graph's inputs and outputs; each once, in order."""
+        of_ops = (tensor for op in self.ops for tensor in (*op.inputs, *op.outputs))
+        every = (*self.inputs.values(), *self.outputs.values(), *of_ops)
+        return list({id(tensor): tensor for tensor in every if tensor is not None}.values())
 
     def weight_bytes(self) -> int:
-        """How much memory the constants take, in bytes."""
+        """The size of the constants in bytes."""
         return sum(tensor.bytes for tensor in self.tensors())
 
     def makers(self) -> dict[int, Op]:

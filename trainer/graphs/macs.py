@@ -1,12 +1,12 @@
 """Multiply-adds and parameters of a network, counted the same way in Keras, TFLite and ONNX.
 
-MACs are those of convolutions, transposed convolutions and matrix products for one frame; everything else counts
-nothing, as in the papers (MobileNetV1 1.0 224: 568.74 million). Two floating-point operations make one MAC.
+MACs are those of convolutions, transposed convolutions and matrix products for one frame; other operations count 0, as
+in the papers (MobileNetV1 1.0 224: 568.74 million). Two floating-point operations make one MAC.
 
 Parameters are those of the network as it ships: batch normalisation folded into the layer before it, and one bias for
-every output channel of a layer, written down or not. An exported file is no other network than its Keras model, so the
-figures agree, whatever the precision; Keras's own ``count_params`` is higher by what folding saves. Where batch
-normalisation stands after an activation a converter may move it or not, and parameters may differ by its two vectors.
+every output channel of a layer, present or not. So an exported file has the figures of its Keras model at every
+precision; Keras's ``count_params`` is higher by what folding saves. A converter may or may not move batch normalisation
+that follows an activation, so there parameters may differ by its two vectors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.graphs.graph import Graph, Op, Tensor
-from edgeveil.trainer.graphs.read import read
 
 
 class Cost(NamedTuple):
@@ -26,7 +25,7 @@ class Cost(NamedTuple):
     parameters: int
 
 
-# Layers that are one product of a kernel with the input, and where the kernel has its output channels.
+# Layers that are one product of a kernel with the input, and the kernel's axis of output channels.
 _KERNELS = {
     "Conv1D": -1,
     "Conv2D": -1,
@@ -42,12 +41,12 @@ _UNCOUNTED = {"Matmul", "Einsum", "Dot", "Tensordot", "MultiHeadAttention", "LST
 def keras_macs(model: Any) -> Cost:
     """The cost of a built Keras model, sequential or functional, models inside it included.
 
-    Raises ``BadInput`` for a layer that this does not know how to count.
+    Raises ``BadInput`` for a layer that it cannot count.
     """
     import keras
 
     if isinstance(model, keras.Sequential):
-        model = model._functional  # the graph that Keras made of the list of layers
+        model = model._functional  # Keras's graph of the list of layers
     if not isinstance(model, keras.Model) or not hasattr(model, "_nodes_by_depth"):
         raise BadInput(f"expected a sequential or functional Keras model to count; got {type(model).__name__}.")
     nodes = [node for depth in model._nodes_by_depth.values() for node in depth]
@@ -98,23 +97,8 @@ def _layer(layer: Any, inputs: Any, outputs: Any) -> Cost:
     return Cost(places * size, size + layer.kernel.shape[_KERNELS[kind]])
 
 
-def tflite_macs(data: bytes) -> Cost:
-    """The cost of a TFLite file of any precision. Raises ``BadInput`` for an operation it cannot count."""
-    return _graph(read(data, "tflite"))
-
-
-def onnx_macs(data: bytes) -> Cost:
-    """The cost of an ONNX file of any precision. Raises ``BadInput`` for an operation it cannot count."""
-    return _graph(read(data, "onnx"))
-
-
-def numpy_macs(data: bytes) -> Cost:
-    """The cost of a cleaner's arrays."""
-    return _graph(read(data, "numpy"))
-
-
-_PRODUCTS = {
-    # kind: places of the weights and the data among the inputs, and which axis of the weights is the output channel
+PRODUCTS = {
+    # kind: positions of the weights and the data among the inputs, and the weights' axis of output channels
     "CONV_2D": (1, 0, 0),
     "DEPTHWISE_CONV_2D": (1, 0, -1),
     "FULLY_CONNECTED": (1, 0, 0),
@@ -127,30 +111,31 @@ _PRODUCTS = {
 }
 _UNCOUNTED_OPS = {"LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "RNN", "SVDF", "GRU", "Einsum"}
 _UNCOUNTED_OPS |= {"CONV_3D", "CONV_3D_TRANSPOSE", "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"}
-# What stands between a stored weight and the operation that uses it, or between a product and what is added to it.
+# Operations between a stored weight and the operation that uses it, or between a product and an addition to it.
 _SAME = {"DEQUANTIZE", "QUANTIZE", "DequantizeLinear", "QuantizeLinear", "Cast", "Identity"}
 _MOVES = _SAME | {"Reshape", "RESHAPE", "Transpose", "TRANSPOSE", "Squeeze", "SQUEEZE", "Unsqueeze", "EXPAND_DIMS"}
 _AFFINE = {"Add", "ADD", "Mul", "MUL", "Sub", "SUB", "Div", "DIV"}
 
 
-def _graph(graph: Graph) -> Cost:
+def graph_macs(graph: Graph) -> Cost:
+    """The cost of a TFLite, ONNX or numpy file of any precision. Raises ``BadInput`` for what it cannot count."""
     makers = graph.makers()
     macs = parameters = 0
     for op in graph.ops:
         if op.kind in _UNCOUNTED_OPS:
             raise BadInput(f"do not know how to count the operation {op.name} ({op.kind}).")
-        if op.kind in _PRODUCTS:
+        if op.kind in PRODUCTS:
             cost = _product(op, makers)
             macs, parameters = macs + cost.macs, parameters + cost.parameters
         elif op.kind in ("BatchNormalization", "PRelu", "PRELU") or op.kind in _AFFINE:
             parameters += _vectors(op, makers)
-    # An artefact that takes several frames at a time says so in the first size of what comes in.
+    # The first size of the inputs is the number of frames at a time.
     frames = next((tensor.shape[0] for tensor in graph.inputs.values() if tensor.shape), 1)
     return Cost(macs // max(frames, 1), parameters)
 
 
 def _stored(tensor: Tensor | None, makers: dict[int, Op]) -> Tensor | None:
-    """The constant behind a tensor, through what only changes how its numbers are written; None where it is data."""
+    """The constant behind a tensor, through operations that only change its type; None where it is data."""
     while tensor is not None and not tensor.constant:
         op = makers.get(id(tensor))
         if op is None or op.kind not in _SAME:
@@ -160,7 +145,7 @@ def _stored(tensor: Tensor | None, makers: dict[int, Op]) -> Tensor | None:
 
 
 def _product(op: Op, makers: dict[int, Op]) -> Cost:
-    place, other, channel = _PRODUCTS[op.kind]
+    place, other, channel = PRODUCTS[op.kind]
     weights, data, out = op.inputs[place], op.inputs[other], op.outputs[0]
     if data is None:
         raise BadInput(f"the operation {op.name} ({op.kind}) has no input; export the run again.")
@@ -184,7 +169,7 @@ def _product(op: Op, makers: dict[int, Op]) -> Cost:
 
 
 def _vectors(op: Op, makers: dict[int, Op]) -> int:
-    """Parameters of what scales and shifts by channel, and was not folded into a product before it."""
+    """Parameters of an operation that scales or shifts by channel, unless it folds into a product before it."""
     stored = [_stored(tensor, makers) for tensor in op.inputs]
     if op.kind == "BatchNormalization":
         return 2 * op.outputs[0].shape[1]
@@ -197,7 +182,7 @@ def _vectors(op: Op, makers: dict[int, Op]) -> int:
 
 def _after_product(tensor: Tensor | None, makers: dict[int, Op]) -> bool:
     while tensor is not None and (op := makers.get(id(tensor))) is not None:
-        if op.kind in _PRODUCTS:
+        if op.kind in PRODUCTS:
             return True
         if op.kind in _MOVES:
             tensor = op.inputs[0]

@@ -1,4 +1,4 @@
-"""A cleaner's network as plain arrays, for the numpy backend: what boards without an interpreter run."""
+"""A cleaner's network as plain arrays, for the numpy backend on boards without an interpreter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def convert(model: Any) -> bytes:
 
 
 def read_arrays(data: bytes) -> Graph:
-    """The same file as a graph of what the backend does with it: for lint, counter and tensor names."""
+    """The same file as the graph that the backend computes: for lint, counters and tensor names."""
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
         found = {name: file[name] for name in file.files}
     features, rank = found["encoder"].shape

@@ -27,7 +27,7 @@ def read_onnx(data: bytes) -> Graph:
     ops = []
     for number, node in enumerate(graph.node):
         for name in (*node.input, *node.output):
-            if name:  # a tensor whose shape could not be inferred: open in every way
+            if name:  # a tensor whose shape could not be inferred
                 tensors.setdefault(name, Tensor(name=name, shape=(-1,), dtype="unknown"))
         ops.append(
             Op(
@@ -50,26 +50,16 @@ def read_onnx(data: bytes) -> Graph:
     )
 
 
-def _dtype(element: int) -> str:
-    import onnx
-
-    return onnx.helper.tensor_dtype_to_np_dtype(element).name
-
-
 def _constant(entry: Any) -> Tensor:
     import onnx
 
     array = onnx.numpy_helper.to_array(entry)
-    return Tensor(
-        name=entry.name,
-        shape=tuple(array.shape),
-        dtype=array.dtype.name,
-        constant=True,
-        bytes=array.nbytes,
-    )
+    return Tensor(entry.name, tuple(array.shape), array.dtype.name, constant=True, bytes=array.nbytes)
 
 
 def _value(entry: Any) -> Tensor:
+    import onnx
+
     kind = entry.type.tensor_type
     sizes = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in kind.shape.dim)
-    return Tensor(name=entry.name, shape=sizes, dtype=_dtype(kind.elem_type))
+    return Tensor(entry.name, sizes, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type).name)

@@ -16,7 +16,7 @@ def read_tflite(data: bytes) -> Graph:
     from ai_edge_litert import schema_py_generated as schema
 
     if data[4:8] != b"TFL3":
-        raise BadInput("expected a TFLite flatbuffer; these bytes do not have its mark. Export the run again.")
+        raise BadInput("expected a TFLite flatbuffer; these bytes lack its identifier. Export the run again.")
     try:
         return _read(schema.Model.GetRootAs(data), schema)
     except (struct.error, IndexError, TypeError, AttributeError) as error:
@@ -36,7 +36,7 @@ def _read(model: Any, schema: Any) -> Graph:
     for number in range(sub.OperatorsLength()):
         entry = sub.Operators(number)
         code = model.OperatorCodes(entry.OpcodeIndex())
-        # Old writers fill the one-byte field only, new ones both where the code fits into it.
+        # Old writers fill only the one-byte field, new ones both where the code fits into it.
         kind = kinds[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())]
         if kind == "CUSTOM":
             kind = f"CUSTOM {(code.CustomCode() or b'?').decode()}"
@@ -61,7 +61,7 @@ def _read(model: Any, schema: Any) -> Graph:
 
 
 def _tensor(entry: Any, model: Any, dtypes: dict[int, str]) -> Tensor:
-    # The signature has -1 where a size is open; the shape then says 1.
+    # The signature has -1 where a size is open; the shape then has 1.
     many = entry.ShapeSignatureLength()
     shape = [entry.ShapeSignature(i) if many else entry.Shape(i) for i in range(many or entry.ShapeLength())]
     quantisation = entry.Quantization()
@@ -88,14 +88,10 @@ def _ends(model: Any, sub: Any, tensors: list[Tensor]) -> tuple[dict[str, Tensor
         signature = model.SignatureDefs(number)
         if (signature.SignatureKey() or b"").decode() != _SIGNATURE:
             continue
-        ends = []
-        for entry, length in (
-            (signature.Inputs, signature.InputsLength()),
-            (signature.Outputs, signature.OutputsLength()),
-        ):
-            pairs = [entry(i) for i in range(length)]
-            ends.append({pair.Name().decode(): tensors[pair.TensorIndex()] for pair in pairs})
-        return ends[0], ends[1]
+        inputs = [signature.Inputs(i) for i in range(signature.InputsLength())]
+        outputs = [signature.Outputs(i) for i in range(signature.OutputsLength())]
+        ins, outs = ({end.Name().decode(): tensors[end.TensorIndex()] for end in ends} for ends in (inputs, outputs))
+        return ins, outs
     inputs = [tensors[sub.Inputs(i)] for i in range(sub.InputsLength())]
     outputs = [tensors[sub.Outputs(i)] for i in range(sub.OutputsLength())]
     return {tensor.name: tensor for tensor in inputs}, {tensor.name: tensor for tensor in outputs}

@@ -1,16 +1,16 @@
 """Linear cleaners: take out of a feature vector what a linear predictor does not need (paper 000).
 
-A predictor of what is wanted starts with a known operator A_d (features, outputs): it sees A_d^T x and nothing else.
-Every cleaner here removes components of x, least useful first, until the predictor's input has moved by eps:
+The predictor of the wanted labels starts with a known operator A_d (features, outputs): it sees only A_d^T x. Every
+cleaner here removes components of x, least useful first, until the predictor's input has moved by eps:
 
     x~ = D ((1 - alpha) c),   c = E^T x,   alpha_i = sqrt(clip((eps - sum_{j<i} c_j^2) / c_i^2, 0, 1))
 
-c are the coordinates of x in a basis of range(A_d), ordered by what is to go first, each measured in the error that
-removing it costs: A_d^T D has orthonormal columns, so |A_d^T (x - x~)|^2 = sum (alpha_i c_i)^2, which is
-min(eps, |A_d^T x|^2) for every single x. The part of x in the null space of A_d^T costs nothing and always goes.
-One clip says what steps 5 and 6 of the paper's Algorithm 1 search for: remove all, a fraction, nothing.
+c are the coordinates of x in a basis of range(A_d), in order of removal, each in units of the error that removing it
+costs: A_d^T D has orthonormal columns, so |A_d^T (x - x~)|^2 = sum (alpha_i c_i)^2, which is min(eps, |A_d^T x|^2) for
+every single x. The part of x in the null space of A_d^T costs nothing and is always removed. One clip decides what
+steps 5 and 6 of the paper's Algorithm 1 search for: remove all, a fraction, nothing.
 
-The three cleaners differ in the order alone: ``exact`` removes the null space and nothing else (eps = 0),
+The three cleaners differ only in the order: ``exact`` removes the null space and nothing else (eps = 0),
 ``approximate`` goes by increasing singular value of A_d, ``algorithm1`` by increasing ratio of what a component is
 worth to the predictor and to the adversary.
 """
@@ -25,7 +25,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 
 RANK_TOLERANCE = 1e-10  # singular values below this share of the largest are rank deficiency
-BLOCK = 4096  # rows at a time: coordinates of a block stay in the cache between the two products
+BLOCK = 4096  # rows at a time, so that a block's coordinates stay in the cache between the two products
 RIDGE = 1e-9  # makes the adversary's quadratic form definite; share of its mean eigenvalue
 
 
@@ -48,7 +48,7 @@ class Cleaner:
         return self.encoder.shape[1]
 
     def astype(self, dtype: np.dtype | type) -> Cleaner:
-        """The same cleaner with its matrices in ``dtype``, for vectors of that dtype: nothing is converted per call."""
+        """The same cleaner with its matrices in ``dtype``, so that vectors of that dtype need no conversion."""
         return Cleaner(self.encoder.astype(dtype, copy=False), self.decoder.astype(dtype, copy=False), self.eps)
 
     def code(self, x: np.ndarray) -> np.ndarray:
@@ -75,17 +75,13 @@ def shrink(c: np.ndarray, eps: float) -> np.ndarray:
     left = delta @ _before(c.shape[1], c.dtype)
     np.subtract(c.dtype.type(eps), left, out=left)
     np.maximum(left, 0, out=left)
-    np.maximum(delta, c.dtype.type(smallest_delta(eps)), out=delta)
+    # eps divided by this fits float32, and it is far below any error that matters.
+    np.maximum(delta, c.dtype.type(1e-30 * max(eps, 1.0)), out=delta)
     share = np.divide(left, delta, out=left)
     np.minimum(share, 1, out=share)
     np.sqrt(share, out=share)
     np.subtract(1, share, out=share)
     return np.multiply(share, c, out=share)
-
-
-def smallest_delta(eps: float) -> float:
-    """What no denominator is below: eps divided by it fits float32, and it is far below any error that matters."""
-    return 1e-30 * max(eps, 1.0)
 
 
 @lru_cache
@@ -97,12 +93,12 @@ def _before(rank: int, dtype: np.dtype) -> np.ndarray:
 
 
 def exact(a_d: np.ndarray) -> Cleaner:
-    """Remove the null space of A_d^T (a_d: features, outputs) and nothing else: the predictor cannot tell."""
+    """Remove only the null space of A_d^T (a_d: features, outputs): the predictor's input does not change."""
     cleaner = approximate(a_d, eps=0.0)
     if cleaner.rank == cleaner.features:
         raise BadInput(
-            f"A_d has rank {cleaner.rank} for {cleaner.features} features: its null space is empty, there is nothing "
-            "to remove at no cost. Allow an error: eps above 0."
+            f"A_d has rank {cleaner.rank} for {cleaner.features} features: its null space is empty, so nothing can be "
+            "removed at no cost. Allow an error: eps above 0."
         )
     return cleaner
 
@@ -118,9 +114,9 @@ def algorithm1(a_d: np.ndarray, a_c: np.ndarray, *, eps: float) -> Cleaner:
 
     ``a_c`` (features, confidential outputs) is the adversary's operator, estimated from training data.
 
-    On the whole space the pencil has no answer: its null part would keep what A_c cannot see and an adversary who
-    refits can. Restricted to range(A_d), in the basis where B_d is the identity, it is one symmetric problem,
-    and B_d- and B_c-orthogonal directions make the greedy order the exact optimum.
+    On the whole space the pencil is singular: its null part would keep what A_c does not see, but an adversary who
+    refits does. Restricted to range(A_d), in the basis where B_d is the identity, it is one symmetric problem, and
+    B_d- and B_c-orthogonal directions make the greedy order the exact optimum.
     """
     u, s = range_basis(a_d)
     a_c = checked_operator(a_c, "A_c")
@@ -128,7 +124,7 @@ def algorithm1(a_d: np.ndarray, a_c: np.ndarray, *, eps: float) -> Cleaner:
         raise BadInput(f"A_c has {len(a_c)} features and A_d {len(u)}; estimate both on the same feature vectors.")
     basis = u / s
     seen = basis.T @ a_c
-    # Directions that A_c does not see at all would come in arbitrary order: the cheapest of equals goes first.
+    # Without it, directions that A_c does not see would be in arbitrary order: of equals, remove the cheapest first.
     ridge = RIDGE * max(np.sum((u.T @ a_c) ** 2), np.sum(s**2)) / len(s)
     worth, q = np.linalg.eigh(seen @ seen.T + ridge * basis.T @ basis)
     q = q[:, np.argsort(-worth, kind="stable")]
@@ -137,7 +133,7 @@ def algorithm1(a_d: np.ndarray, a_c: np.ndarray, *, eps: float) -> Cleaner:
 
 def _cleaner(encoder: np.ndarray, decoder: np.ndarray, eps: float) -> Cleaner:
     if not 0 <= eps < np.inf:
-        raise BadInput(f"eps must be a number from 0 up, the squared error you allow per vector; got {eps}.")
+        raise BadInput(f"eps must be 0 or more, the squared error allowed per vector; got {eps}.")
     return Cleaner(np.ascontiguousarray(encoder), np.ascontiguousarray(decoder), float(eps))
 
 
@@ -151,8 +147,8 @@ def range_basis(a_d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rank = int(np.sum(s > RANK_TOLERANCE * s[0]))
     if s[0] == 0 or rank < a_d.shape[1]:
         raise BadInput(
-            f"A_d has {a_d.shape[1]} outputs and rank {rank if s[0] > 0 else 0}: some outputs say nothing of their "
-            "own. Leave them out, or merge them (operators.merged keeps the error as it is)."
+            f"A_d has {a_d.shape[1]} outputs and rank {rank if s[0] > 0 else 0}: some outputs depend on the "
+            "others. Leave them out, or merge them (operators.merged keeps the error)."
         )
     return u, s
 
@@ -163,5 +159,5 @@ def checked_operator(a: np.ndarray, name: str) -> np.ndarray:
     if a.ndim != 2 or a.size == 0:
         raise BadInput(f"{name} must be a matrix (features, outputs), got shape {a.shape}; reshape it.")
     if a.dtype.kind not in "fiub" or not np.isfinite(a).all():
-        raise BadInput(f"{name} must hold finite numbers, got dtype {a.dtype} or NaN or infinity; look at its source.")
+        raise BadInput(f"{name} must hold finite numbers, got dtype {a.dtype} or NaN or infinity; check its source.")
     return a.astype(np.float64)

@@ -17,8 +17,3 @@ def scale_for(a_d: np.ndarray, *, eps: float) -> float:
     if not 0 <= eps < np.inf or weight == 0:
         raise BadInput(f"The Laplace mechanism needs eps from 0 up (got {eps}) and an A_d that is not zero.")
     return float(np.sqrt(eps / (2 * weight)))
-
-
-def add_noise(x: np.ndarray, scale: float, rng: np.random.Generator) -> np.ndarray:
-    """x (n, features) with Laplace noise of ``scale``. For measuring alone: seeded noise protects nobody."""
-    return x + rng.laplace(scale=scale, size=x.shape)

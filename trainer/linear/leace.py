@@ -1,8 +1,8 @@
 """LEACE, the baseline for cleaning against linear adversaries: least-squares concept erasure in closed form.
 
 Belrose, Schneider-Joseph, Ravfogel, Cotterell, Raff, Biderman: LEACE: Perfect linear concept erasure in closed form
-(2023), theorem 4.3. It knows the confidential labels and not the predictor: the least change of x after which no linear
-model finds anything of them.
+(2023), theorem 4.3. It uses the confidential labels, not the predictor: the least change of x after which no linear
+model predicts them better than their mean.
 """
 
 from __future__ import annotations

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.graphs.read import read_keras
 from edgeveil.trainer.linear import operators
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 
 
 @dataclass(frozen=True)
 class LinearProblem:
-    """What a cleaner is made of. ``a_d`` (features, outputs) has full column rank, ``eps`` is per vector, ``mean``
-    (features,) is what vectors are cleaned around: the training mean, or 0 in homogeneous coordinates."""
+    """The inputs of a cleaner. ``a_d`` (features, outputs) has full column rank, ``eps`` is per vector, ``mean``
+    (features,) is subtracted before cleaning: the training mean, or 0 in homogeneous coordinates."""
 
     a_d: np.ndarray
     eps: float
@@ -25,7 +25,7 @@ class LinearProblem:
 
 
 def linear_problem(section: Cleaner | Noise, dataset: Dataset) -> LinearProblem:
-    """A_d, eps and mean as a recipe's ``[perturber]`` says, from the training slices of ``dataset`` alone."""
+    """A_d, eps and mean for a recipe's ``[perturber]``, from the training slices of ``dataset`` alone."""
     rows = dataset.slices.classifiers
     x = dataset.x[rows].astype(np.float64)
     training = dataset.slices.training()
@@ -35,11 +35,11 @@ def linear_problem(section: Cleaner | Noise, dataset: Dataset) -> LinearProblem:
         outputs = wanted(dataset, rows)
         a_d = operators.least_squares(x - mean, outputs - _centre(outputs, dataset), ridge=section.ridge)
     else:
-        a_d = operators.from_npy(Path(place)) if kind == "npy" else operators.from_keras(_keras(Path(place)))
+        a_d = operators.from_npy(Path(place)) if kind == "npy" else operators.from_keras(read_keras(Path(place)))
         if len(a_d) != x.shape[1]:
             raise BadInput(
-                f"The operator of {place} is for {len(a_d)} features and the vectors have {x.shape[1]}; give the one "
-                "that belongs to these vectors."
+                f"The operator of {place} is for {len(a_d)} features and the vectors have {x.shape[1]}; give the "
+                "operator for these vectors."
             )
     eps = section.eps * (a_d.shape[1] if section.eps_per == "label" else 1)
     return LinearProblem(operators.merged(a_d), eps, mean)
@@ -66,15 +66,3 @@ def confidential(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
 def _centre(outputs: np.ndarray, dataset: Dataset) -> np.ndarray | float:
     # The constant feature stands for the mean in homogeneous coordinates.
     return 0.0 if dataset.homogeneous else outputs.mean(axis=0)
-
-
-def _keras(path: Path) -> Any:
-    import keras
-
-    try:
-        return keras.models.load_model(path, compile=False, safe_mode=True)
-    except (OSError, ValueError, TypeError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise BadInput(
-            f"{path} cannot be read as a Keras model ({first}); write it with model.save(FILE.keras)."
-        ) from None

@@ -1,6 +1,6 @@
 """Where a predictor's linear operator A (features, outputs) comes from: data, a file, a fitted model.
 
-Intercepts are left out: they stay in the predictor, which a cleaner does not touch. To clean in homogeneous
+Intercepts are left out: they stay in the predictor, which a cleaner does not change. To clean in homogeneous
 coordinates, as paper 000 does, give the samples a last feature that is 1 (``homogeneous``).
 """
 
@@ -15,7 +15,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.loaders.multitarget import checked_features, checked_labels
 from edgeveil.trainer.linear.cleaner import RANK_TOLERANCE, checked_operator
 
-LARGEST_OPERATOR = 1 << 27  # values; an unrolled convolution above this (1 GiB) does not belong into memory
+LARGEST_OPERATOR = 1 << 27  # values (1 GiB): the largest unrolled convolution
 
 
 def homogeneous(x: np.ndarray) -> np.ndarray:
@@ -26,12 +26,13 @@ def homogeneous(x: np.ndarray) -> np.ndarray:
 def least_squares(x: np.ndarray, y: np.ndarray, *, ridge: float = 0.0) -> np.ndarray:
     """A (features, labels) with y ~ A^T x, for x (n, features) and y (n, labels).
 
-    ``ridge`` is added to the diagonal of x^T x. Raises BadInput for what has no one answer: NaN, constant features
-    (one of them, the homogeneous 1, is fine), labels that are not numbers, or fewer samples than features and no ridge.
+    ``ridge`` is added to the diagonal of x^T x. Raises BadInput where there is no unique solution: NaN, constant
+    features (a single one, the homogeneous 1, is allowed), labels that are not numbers, or without a ridge fewer
+    samples than features.
     """
     x, y = checked_features(x), checked_labels(y)
     if len(x) != len(y):
-        raise BadInput(f"There are {len(x)} feature vectors and {len(y)} rows of labels; they must belong together.")
+        raise BadInput(f"There are {len(x)} feature vectors and {len(y)} rows of labels; give one row each.")
     if ridge < 0:
         raise BadInput(f"ridge must be 0 or more, got {ridge}.")
     samples, features = x.shape
@@ -45,13 +46,13 @@ def least_squares(x: np.ndarray, y: np.ndarray, *, ridge: float = 0.0) -> np.nda
         if len(constant) > 1 or (len(constant) == 1 and x[0, constant[0]] == 0):
             raise BadInput(
                 f"{len(constant)} features are constant (the first is column {constant[0]}, counted from 0): their "
-                "weights cannot be known. Leave them out or give a ridge above 0."
+                "weights are not determined. Leave them out or give a ridge above 0."
             )
         weights, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
         if rank < features:
             raise BadInput(
-                f"{features} features have rank {rank}: some depend on each other, and their weights cannot be known. "
-                "Leave them out or give a ridge above 0."
+                f"{features} features have rank {rank}: some depend on each other, so their weights are not "
+                "determined. Leave them out or give a ridge above 0."
             )
         return weights
     return np.linalg.solve(x.T @ x + ridge * np.eye(features), x.T @ y)
@@ -60,8 +61,8 @@ def least_squares(x: np.ndarray, y: np.ndarray, *, ridge: float = 0.0) -> np.nda
 def merged(a: np.ndarray) -> np.ndarray:
     """An operator of full column rank with the same A A^T, for one whose outputs depend on each other.
 
-    |A^T x|^2 is the same for every x, so a cleaner for the one is a cleaner for the other: class scores that sum to
-    a constant, or the many outputs of a convolution.
+    |A^T x|^2 is the same for every x, so a cleaner for one is a cleaner for the other. For class scores that sum to a
+    constant, or the many outputs of a convolution.
     """
     u, s, _ = np.linalg.svd(checked_operator(a, "A_d"), full_matrices=False)
     keep = (s > RANK_TOLERANCE * s[0]) & (s > 0)
@@ -86,7 +87,7 @@ def from_npy(path: Path) -> np.ndarray:
 def from_sklearn(model: Any) -> np.ndarray:
     """A (features, outputs) of a fitted scikit-learn linear model (anything with ``coef_``) or PCA.
 
-    A Pipeline is refused: its linear model does not see x.
+    Raises ``BadInput`` for a Pipeline, whose linear model does not see x.
     """
     if hasattr(model, "steps"):
         raise BadInput(
@@ -108,7 +109,7 @@ def from_sklearn(model: Any) -> np.ndarray:
 def from_keras(model: Any) -> np.ndarray:
     """A (features, outputs) of the first linear layer of a Keras model: Dense, or Conv2D as its unrolled operator.
 
-    Layers that only rearrange (InputLayer, Flatten, Reshape) may stand before it. A convolution's features are the
+    Layers that only rearrange (InputLayer, Flatten, Reshape) may come first. A convolution's features are the
     image's values in row-major order, its outputs likewise those of the feature map.
     """
     for layer in model.layers:
@@ -133,7 +134,7 @@ def from_keras(model: Any) -> np.ndarray:
 
 
 def _unrolled(layer: Any) -> np.ndarray:
-    """The matrix (pixels, outputs) of a convolution without its bias: its answer to every unit image."""
+    """The matrix (pixels, outputs) of a convolution without its bias: its output for every unit image."""
     shape = tuple(layer.input.shape[1:])
     outputs = tuple(layer.output.shape[1:])
     if None in shape:
@@ -148,6 +149,6 @@ def _unrolled(layer: Any) -> np.ndarray:
     for start in range(0, pixels, 256):
         unit = np.zeros((min(256, pixels - start), pixels), np.float32)
         unit[np.arange(len(unit)), start + np.arange(len(unit))] = 1
-        answer = np.asarray(layer.convolution_op(unit.reshape(-1, *shape), layer.kernel))
-        rows.append(answer.reshape(len(unit), -1))
+        outputs_of = np.asarray(layer.convolution_op(unit.reshape(-1, *shape), layer.kernel))
+        rows.append(outputs_of.reshape(len(unit), -1))
     return checked_operator(np.concatenate(rows), f"A_d of layer {layer.name}")

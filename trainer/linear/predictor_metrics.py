@@ -1,9 +1,9 @@
-"""The metrics of linear cleaners, as paper 000 defines them, and others that show what those hide.
+"""The metrics of linear cleaners as paper 000 defines them, and others that show what those miss.
 
 ``e_utility`` and ``e_privacy`` compare predictions on cleaned vectors with predictions on raw ones; *complete privacy*
 (CP) is the share of (vector, confidential label) pairs that are predicted worse than by always guessing the label's
-mean. CP has no zero: a predictor that overfits loses to the mean on raw data too. So ``auc`` says how well each label
-can still be ranked, and a refit that is not linear says what a linear one cannot see.
+mean. CP has no zero: a predictor that overfits is worse than the mean on raw data too. So ``mean_auc`` measures how
+well each label can still be ranked, and a nonlinear refit what a linear one misses.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Leak(NamedTuple):
 
 
 def leak(predicted: np.ndarray, on_raw: np.ndarray, truth: np.ndarray, at_mean: np.ndarray) -> Leak:
-    """What predictions (n, labels) of the confidential labels are worth to an adversary: more is more private.
+    """The privacy of confidential labels against predictions (n, labels): more is more private.
 
-    ``on_raw`` (n, labels) is what the adversary would have predicted from the raw vectors, ``truth`` (n, labels) the
-    labels, ``at_mean`` (labels,) the prediction from the mean feature vector of the training rows.
+    ``on_raw`` (n, labels) is the adversary's prediction from the raw vectors, ``truth`` (n, labels) the labels,
+    ``at_mean`` (labels,) the prediction from the mean feature vector of the training rows.
     """
     worse = np.abs(predicted - truth) > np.abs(at_mean - truth)
     return Leak(float(np.mean((predicted - on_raw) ** 2)), float(worse.mean()))
@@ -37,7 +37,7 @@ def e_utility(a_d: np.ndarray, x: np.ndarray, cleaned: np.ndarray) -> np.ndarray
 
 
 def promised(a_d: np.ndarray, x: np.ndarray, eps: float) -> np.ndarray:
-    """What ``e_utility`` must be for each vector: min(eps, |A_d^T x|^2), shape (n,)."""
+    """The ``e_utility`` that a cleaner guarantees for each vector: min(eps, |A_d^T x|^2), shape (n,)."""
     return np.minimum(eps, np.sum((x.astype(np.float64) @ a_d) ** 2, axis=1))
 
 
@@ -55,14 +55,14 @@ class LinearRefit:
 
 
 class BoostedRefit:
-    """A refit that is not linear: gradient-boosted trees, one model per label, for labels made binary."""
+    """A nonlinear refit: gradient-boosted trees, one model per label, for labels made binary."""
 
     def __init__(self, x: np.ndarray, positive: np.ndarray, *, seed: int, rounds: int = 60) -> None:
         """Fit on x (n, features) and positive (n, labels), boolean with both values in every column."""
         from sklearn.ensemble import HistGradientBoostingClassifier
         from threadpoolctl import threadpool_limits
 
-        # On data this small its threads wait for each other longer than they work.
+        # On data this small, several threads are slower than one.
         with threadpool_limits(1, user_api="openmp"):
             self._models = [
                 HistGradientBoostingClassifier(max_iter=rounds, random_state=seed).fit(x, column)
@@ -77,7 +77,7 @@ class BoostedRefit:
 def binary(labels: np.ndarray, training: np.ndarray) -> np.ndarray:
     """Labels (n, labels) as booleans: above the median of the ``training`` labels, or, where nothing is, not below it.
 
-    Two-valued labels come out as themselves, abundance codes mostly as "found at all".
+    Two-valued labels stay the same; abundance codes mostly become "found at all".
     """
     median = np.median(training, axis=0)
     above = (training > median).any(axis=0)
@@ -85,7 +85,7 @@ def binary(labels: np.ndarray, training: np.ndarray) -> np.ndarray:
 
 
 def mean_auc(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Area under the ROC curve, mean over the labels (columns) that have both values; 0.5 is no leak, NaN no label."""
+    """Area under the ROC curve, mean over the labels (columns) with both values; 0.5: no leak, NaN: no such label."""
     from sklearn.metrics import roc_auc_score
 
     areas = [roc_auc_score(p, s) for s, p in zip(scores.T, positive.T, strict=True) if 0 < p.sum() < len(p)]

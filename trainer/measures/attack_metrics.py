@@ -1,9 +1,9 @@
 """Metrics of an attack: accuracy, AUC within y, bits about z beyond y, and both chances.
 
-An attack is a matrix of probabilities (n, classes of z), given x' and y. y is known to the adversary, so nothing that
-y alone tells may count as a leak: the AUC compares rows of equal y only, and bits start from what is known of z given
-y. Bits use *calibrated* probabilities: an attack that is right 70 % of the time but always says 99.9 % has a worse
-cross-entropy than no attack at all, and its leak would show as nothing.
+An attack is a matrix of probabilities (n, classes of z), given x' and y. The adversary knows y, so what y alone tells
+is not a leak: the AUC compares rows of equal y only, and bits start from what is known of z given y. Bits use
+*calibrated* probabilities: an attack that is right 70 % of the time but always states 99.9 % has a worse cross-entropy
+than no attack at all, and its leak would not show.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ class Chance(NamedTuple):
     majority: float
 
 
+def accuracy(probabilities: np.ndarray, z: np.ndarray) -> float:
+    """How often the best guess from ``probabilities`` (n, classes of z) is ``z`` (n,)."""
+    return float((probabilities.argmax(axis=1) == z).mean())
+
+
 def chance(theta: np.ndarray, counted: np.ndarray, y: np.ndarray, z: np.ndarray) -> Chance:
     """Both chances on rows (y, z) for two tables (classes of y, classes of z).
 
@@ -32,7 +37,7 @@ def chance(theta: np.ndarray, counted: np.ndarray, y: np.ndarray, z: np.ndarray)
     """
     best = theta >= theta.max(axis=1, keepdims=True) - 1e-9
     prior = (best / best.sum(axis=1, keepdims=True))[y, z]
-    return Chance(float(prior.mean()), float((counted[y].argmax(axis=1) == z).mean()))
+    return Chance(float(prior.mean()), accuracy(counted[y], z))
 
 
 def counted_prior(y: np.ndarray, z: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -78,9 +83,9 @@ def bits_beyond(
 class Calibration(NamedTuple):
     """Trust in an attack's own log-odds (a >= 0) against trust in the counted P(z|y) (b >= 0).
 
-    The calibrated attack is softmax(a log p + b log P(z|y)). a = 1/temperature; a = 0, b = 1 is "I know nothing but
-    y", so an overconfident attack falls back to no leak, never to less than none. Negative a is not allowed: it would
-    turn the fixed adversary's error into an attack, which the adaptive ones are there for.
+    The calibrated attack is softmax(a log p + b log P(z|y)). a = 1/temperature; a = 0, b = 1 knows nothing but y, so an
+    overconfident attack falls back to no leak, never to less than none. Negative a is not allowed: it would turn the
+    fixed adversary's error into an attack, which is what adaptive ones are for.
     """
 
     a: float

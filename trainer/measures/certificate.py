@@ -1,20 +1,21 @@
-"""The certificate of a codebook: how often can anybody who knows y and c' at most be right about z?
+"""The certificate of a codebook: how often, at most, is an adversary who knows y and c' right about z?
 
-What leaves a codebook is a function of its code c' and fresh noise, so by data processing no adversary who knows y, and
-nothing else that depends on x, does better than the best guess of z from (y, c'). That guess is counted, not trained:
-n(y, c', z) over held-out rows. The plug-in accuracy f = sum over (y, c') of max_z n / n is at least the truth in
-expectation (a maximum of averages is at most the average of maxima), and it concentrates:
+The output of a codebook is a function of its code c' and fresh noise, so by data processing no adversary who knows y,
+and nothing else that depends on x, does better than the best guess of z from (y, c'). That guess is counted, not
+trained: n(y, c', z) over held-out rows. The plug-in accuracy f = sum over (y, c') of max_z n / n is at least the truth
+in expectation (a maximum of averages is at most the average of maxima), and it concentrates:
 
 * f * n / b is *self-bounding* (leaving one independent unit out lowers it by at most 1, and all together by no more
   than itself; b is the number of rows of the largest unit), so with probability 1 - delta (Boucheron, Lugosi and
   Massart 2000) E f <= f + L + sqrt(L^2 + 2 L f) with L = ln(1/delta) b / n;
 * *McDiarmid*: E f <= f + sqrt(ln(1/delta) sum_u (n_u / n)^2 / 2) over units of n_u rows.
 
-The first is tighter for small f. Which one is used is decided by the chance level, which the counts have no say in.
+The first is tighter for small f. The chance level decides which one is used, so the counts do not.
 """
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -24,8 +25,8 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 
 SELF_BOUNDING_BELOW = 0.2  # of chance
-FEWEST_UNITS = 30  # below that the slack swallows what it should bound
-WIDEST = 0.1  # between plug-in and bound: more, and it says what nobody needed a certificate for
+FEWEST_UNITS = 30  # with fewer the slack is larger than what it should bound
+WIDEST = 0.1  # between plug-in and bound; a wider bound says nothing useful
 
 Slack = Literal["self-bounding", "McDiarmid"]
 
@@ -38,7 +39,7 @@ class Certificate:
     shuffled within y (or within ``strata``): what counting noise alone shows. ``bits`` is the counted I(c'; z | y),
     ``null_bits`` its mean and ``null_bits_high`` its 95 % quantile under the shuffle. ``units`` independent units were
     counted; ``tried`` configurations share the confidence (Bonferroni). ``capacity`` is the multiplicative Bayes
-    capacity of the channel within y-hat: no prior over c whatever lets c' raise anybody's chance by a larger factor.
+    capacity of the channel within y-hat: with no prior over c does c' raise a chance of being right by a larger factor.
     """
 
     bound: float
@@ -56,27 +57,17 @@ class Certificate:
 
     @property
     def sufficient(self) -> bool:
-        """Whether so many independent units were counted that the bound says something."""
+        """Whether enough independent units were counted for the bound to say something."""
         return self.units >= FEWEST_UNITS and self.bound - self.plug_in <= WIDEST
 
     def needed(self, points: float) -> int:
-        """How many units, equally large, leave so many points between plug-in and bound, at least ``FEWEST_UNITS``."""
+        """How many equally large units leave ``points`` between plug-in and bound, at least ``FEWEST_UNITS``."""
         delta = (1 - self.confidence) / self.tried
-        low, high = FEWEST_UNITS, 10**9
-        while low < high:
-            middle = (low + high) // 2
-            if self.slack_of(middle, delta) <= points / 100:
-                high = middle
-            else:
-                low = middle + 1
-        return low
 
-    def slack_of(self, units: int, delta: float) -> float:
-        """What the bound adds to this plug-in over ``units`` equal units."""
-        level = float(np.log(1 / delta)) / units
-        if self.slack == "McDiarmid":
-            return float(np.sqrt(level / 2))
-        return level + float(np.sqrt(level**2 + 2 * level * self.plug_in))
+        def enough(units: int) -> bool:
+            return _added(self.plug_in, 1 / units, delta=delta, slack=self.slack) <= points / 100
+
+        return FEWEST_UNITS + bisect.bisect_left(range(FEWEST_UNITS, 10**9), True, key=enough)
 
     def sentence(self, of: str = "subjects") -> str:
         """The claim with its assumptions, or that too few were counted for one; ``of`` names the independent units."""
@@ -120,7 +111,7 @@ def certify(
     """
     if not len(y) or not len(y) == len(code) == len(z):
         raise BadInput(
-            f"A certificate counts y, z and code of each row; got {len(y)}, {len(z)} and {len(code)} of them."
+            f"A certificate needs y, z and code of each row; got {len(y)}, {len(z)} and {len(code)} of them."
         )
     if not 0 < confidence < 1 or tried < 1:
         raise BadInput(f"Expected a confidence between 0 and 1 and tried >= 1; got {confidence} and {tried}.")
@@ -168,7 +159,7 @@ def bayes_accuracy(counts: np.ndarray) -> float:
 
 
 def information(counts: np.ndarray) -> float:
-    """I(c'; z | y) in bits of the counts (Y, C, Z) taken as probabilities; never negative, and biased upwards."""
+    """I(c'; z | y) in bits of the counts (Y, C, Z) taken as probabilities; never negative, biased upwards."""
     p = counts / counts.sum()
     p_y, p_yc, p_yz = p.sum(axis=(1, 2), keepdims=True), p.sum(axis=2, keepdims=True), p.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -178,18 +169,27 @@ def information(counts: np.ndarray) -> float:
 
 def upper(f: float, sizes: np.ndarray, *, delta: float, slack: Slack) -> float:
     """Upper end for E f, except with probability ``delta``, from f over independent units of ``sizes`` rows each."""
-    n, log = float(np.sum(sizes)), float(np.log(1 / delta))
+    shares = np.asarray(sizes) / np.sum(sizes)
+    share = (shares**2).sum() if slack == "McDiarmid" else shares.max()
+    return f + _added(f, float(share), delta=delta, slack=slack)
+
+
+def _added(f: float, share: float, *, delta: float, slack: Slack) -> float:
+    """What a bound adds to f. ``share`` is 1 / units where these are equal.
+
+    Else it is the sum of their squared shares of the rows (McDiarmid), or the largest share (self-bounding).
+    """
+    level = float(np.log(1 / delta)) * share
     if slack == "McDiarmid":
-        return f + float(np.sqrt(log * np.sum((np.asarray(sizes) / n) ** 2) / 2))
-    level = log * float(np.max(sizes)) / n
-    return f + level + float(np.sqrt(level**2 + 2 * level * f))
+        return float(np.sqrt(level / 2))
+    return level + float(np.sqrt(level**2 + 2 * level * f))
 
 
 def capacity(q: np.ndarray, *, groups: int) -> float:
     """Multiplicative Bayes capacity sum_c' max_c Q(c'|c) within the worst of ``groups`` equal groups of the rows of q.
 
-    A group is a class y-hat, which leaves anyway: given y-hat, c' raises nobody's chance of being right about anything
-    by a larger factor, whatever the population (Alvim et al. 2012). 1 is nothing, the number of codes everything.
+    A group is a class y-hat, which is released anyway: given y-hat, c' raises no chance of being right about anything
+    by a larger factor, whatever the population (Alvim et al. 2012). 1 tells nothing, the number of codes everything.
     """
     return float(q.reshape(groups, -1, q.shape[1]).max(axis=1).sum(axis=1).max())
 
@@ -220,10 +220,10 @@ def null_distribution(
 def shuffled_labels(
     z: np.ndarray, strata: np.ndarray, *, shuffles: int, rng: np.random.Generator, cluster: np.ndarray | None
 ) -> Iterator[np.ndarray]:
-    """z (n,) shuffled within ``strata`` (n,), again and again; by whole clusters where that can be.
+    """z (n,) shuffled within ``strata`` (n,), ``shuffles`` times; by whole clusters where possible.
 
-    Frames of a recording share y and z. Such clusters swap their z as a whole, for rows shuffled one by one would make
-    the null of independent rows, which is too small. Where a cluster has several y or z, its rows are shuffled.
+    Frames of a recording share y and z. Such clusters swap their z as a whole: rows shuffled one by one would give the
+    null of independent rows, which is too small. Where a cluster has several y or z, its rows are shuffled.
     """
     unit = np.arange(len(z))
     if cluster is not None:

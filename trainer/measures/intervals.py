@@ -1,4 +1,4 @@
-"""95 % intervals for rates and means, honest about rows that are not independent.
+"""95 % intervals for rates and means, also of rows that are not independent.
 
 Independent rows: Wilson's score interval (Wilson 1927; recommended by Brown, Cai & DasGupta 2001).
 

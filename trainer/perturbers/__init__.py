@@ -1,4 +1,4 @@
-"""Perturbers, one file each. A kind is a module whose ``fit`` is as ``edgeveil.trainer.perturbers.base.Fit`` says."""
+"""Perturbers, one file each. A kind is a module with a ``fit`` as in ``edgeveil.trainer.perturbers.base.Fit``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ KINDS = {
 
 
 def fit_function(kind: str) -> Fit:
-    """The ``fit`` of a kind; its module, and with it TensorFlow, is imported now."""
+    """The ``fit`` of a kind; imports its module, and TensorFlow with it."""
     fit: Fit = importlib.import_module(KINDS[kind]).fit
     return fit

@@ -1,8 +1,8 @@
 """The score of a checkpoint of minimax: the accuracy of small adversaries, newly trained on its output.
 
-The adversaries of its own training say little: a generator may have learned to deceive just these. Each checkpoint
-meets new ones, of the audit's own families, which learn from perturbed rows of the second slice and are tested on its
-validation rows. The audit tests on rows that no training has seen.
+The adversaries of its own training are no measure: a generator may have learned to deceive just these. Each checkpoint
+is scored by new ones, of the audit's families, which learn from perturbed rows of the second slice and are tested on
+its validation rows. The audit tests on rows that no training has used.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from edgeveil.trainer.training.checkpoint_score import CheckpointScore
 
 SMALL = replace(BUDGETS["quick"], name="checkpoint", rows=4000, epochs=12, patience=3, trees=60)
 FAMILIES = (BATCH_NORM_MLP, Forest())
-STOPPING = 0.15  # of the rows that adversaries learn from: to stop by
+STOPPING = 0.15  # share of the adversaries' rows that decides when they stop
 
 
 def adversarial_accuracy(dataset: Dataset, seen: Part, made: np.ndarray, held: Part, held_made: np.ndarray) -> float:
-    """The best accuracy about z, y known, of adversaries trained on ``made`` and tried on ``held_made``.
+    """The best accuracy about z, y known, of adversaries trained on ``made`` and tested on ``held_made``.
 
-    ``made`` (n, *shape) and ``held_made`` are raw perturbed samples of the rows ``seen`` and ``held``; only the first
-    few thousand of ``seen`` are learned from.
+    ``made`` (n, *shape) and ``held_made`` are raw perturbed samples of the rows ``seen`` and ``held``. Of ``seen`` the
+    first ``SMALL.rows`` are used.
     """
     n = min(SMALL.rows, len(seen))
     left = Released(made[:n], seen.y[:n], seen.z[:n])
@@ -40,6 +40,6 @@ def adversarial_accuracy(dataset: Dataset, seen: Part, made: np.ndarray, held: P
 
 
 def rank(score: CheckpointScore, accuracy: float, *, floor: float, most_distance: float) -> tuple[float, ...]:
-    """As ``CheckpointScore.rank``, with the accuracy of new adversaries in the place of D_z's distance to MED."""
+    """As ``CheckpointScore.rank``, with the accuracy of new adversaries in place of D_z's distance to MED."""
     first = score.rank(floor=floor, most_distance=most_distance)
     return first if first[0] else (*first[:2], accuracy)

@@ -1,4 +1,4 @@
-"""The interface of every kind of perturber: a function ``fit`` in a module of its own."""
+"""The interface of every kind of perturber, a function ``fit`` in a module of its own, and the stages of a network."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.recipe.schema import Budget, Classifiers, Limits
-from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What x' must keep and hide: D_y and D_z, which read it, and the recipe's limits.
+    """What x' must keep and hide: the classifiers D_y and D_z, and the recipe's limits.
 
-    ``target`` and ``sensitive`` are Keras models from the unit cube to logits, None for kinds that ask neither.
-    ``classifiers`` says how the two were trained, for a kind that trains a classifier of its own.
+    ``target`` and ``sensitive`` are Keras models from the unit cube to logits, None for kinds that use neither.
+    ``classifiers`` are the settings of their training, for a kind that trains a classifier of its own.
     """
 
     limits: Limits
@@ -28,15 +28,38 @@ class Goal:
 
 
 class Fit(Protocol):
-    """Trains one kind of perturber. A kind names the arguments that it uses and takes the others as ``**_``."""
+    """Trains one kind of perturber. A kind names the arguments that it uses and accepts the others as ``**_``."""
 
     def __call__(
         self, section: Any, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
     ) -> FittedPerturber:
-        """Fit what ``section``, the kind's own model of ``[perturber]``, says to ``dataset`` (``for_training()``).
+        """Fit the perturber of ``section``, the kind's model of ``[perturber]``, to ``dataset`` (``for_training()``).
 
-        Everything random comes from ``rng``. ``budget`` bounds the training, which goes on from the checkpoints that
-        ``log`` has. Raises ``BadInput`` where section and data do not go together, ``LimitNotMet`` where training
-        diverges.
+        Everything random comes from ``rng``. ``budget`` bounds the training, which resumes from the checkpoints of
+        ``log``. Raises ``BadInput`` where section and data do not fit, ``LimitNotMet`` where training diverges.
         """
         ...
+
+
+def as_perturber(
+    spec: InputSpec, network: Any, *, kind: str, model: str = "generator", identity_allowed: bool = False
+) -> FittedPerturber:
+    """A network from u to ``output`` as a perturber: preprocess, draw noise if it takes any, run, back to raw samples.
+
+    The network's first input is u, a second one uniform noise. An output ``code`` becomes the tensor ``c``.
+    """
+    first, *noise = network.inputs
+    inputs, draws = {first.name: "u"}, []
+    for drawn in noise:
+        inputs[drawn.name] = "noise"
+        draws.append({"stage": "draw", "distribution": "uniform", "output": "noise", "shape": [int(drawn.shape[1])]})
+    outputs = {"output": "v"} | ({"code": "c"} if "code" in network.output_names else {})
+    artefact = {"stage": "artefact", "model": model, "inputs": inputs, "outputs": outputs}
+    return FittedPerturber(
+        kind=kind,
+        input=spec,
+        stages=(preprocess_stage(spec), *draws, artefact, output_stage(spec)),
+        outputs=(frame_output(spec),),
+        models={model: network},
+        identity_allowed=identity_allowed,
+    )

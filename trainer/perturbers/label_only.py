@@ -1,7 +1,7 @@
-"""Label-only: the predicted y leaves, drawn as that class's mean training sample, and nothing else.
+"""Label-only: only the predicted y is sent, as that class's mean training sample.
 
-The floor that every perturber is compared with: it leaks nothing beyond y but the errors of y-hat. Drawn as a *random
-donor*, any real sample of the class, it even trains models and looks real: these two measures prove nothing alone.
+The floor that every perturber is compared with: beyond y it leaks only the errors of y-hat. Sent as a *random donor*,
+any real sample of the class, it even trains models and looks real: these two measures alone prove nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook.channel import donors_within
+from edgeveil.trainer.perturbers.codebook.stages import draw_stage
 from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
 from edgeveil.trainer.recipe.perturber import LabelOnly
 from edgeveil.trainer.recipe.schema import Budget
@@ -29,7 +30,7 @@ def fit(
 ) -> FittedPerturber:
     """Label-only with D_y, or with the small network that the section asks for.
 
-    Raises ``LimitNotMet`` where training diverges, ``BadInput`` where nobody agreed to be shown.
+    Raises ``LimitNotMet`` where training diverges, ``BadInput`` for donors without consent.
     """
     if section.picture == "donor":
         check_consent(dataset.consent, public=section.public_data)  # before the slow part
@@ -66,10 +67,10 @@ def from_classifier(dataset: Dataset, model: Any) -> FittedPerturber:
 def as_donor(
     dataset: Dataset, model: Any, rng: np.random.Generator, *, donors: int = 256, allowed: np.ndarray | None = None
 ) -> FittedPerturber:
-    """Label-only as a random donor of the predicted class, one of ``donors`` (a power of two) drawn by ``rng`` here.
+    """Label-only as a random donor of the predicted class, one of ``donors`` (a power of two) that ``rng`` draws now.
 
-    ``allowed`` (N,) says whose samples may be shown; None: everybody's, for tables of results or for public data.
-    Raises ``BadInput`` where a class has no donor.
+    ``allowed`` (N,) marks the samples that may be shown; None: all, for tables of results or for public data. Raises
+    ``BadInput`` where a class has no donor.
     """
     part = dataset.part("perturber")
     may = np.ones(len(part), bool) if allowed is None else allowed[part.index]
@@ -77,13 +78,13 @@ def as_donor(
     for label, name in enumerate(dataset.y_names):
         mine = rng.permutation(np.flatnonzero((part.y == label) & may))
         if not len(mine):
-            raise BadInput(f'Nobody of y "{name}" agreed to be shown: ask for consent, or take `picture = "mean"`.')
+            raise BadInput(f'No sample of y "{name}" may be shown: ask for consent, or set `picture = "mean"`.')
         rows.append(np.resize(mine, donors))
     tables = {
         "pictures": dataset.unit(part.x[np.concatenate(rows)]),
         "donors": donors_within(len(dataset.y_names), donors),
     }
-    draw = {"stage": "draw", "distribution": "channel", "input": "label", "table": "donors", "output": "donor"}
+    draw = draw_stage("label", "donors", "donor")
     row = {"stage": "synthesis", "op": "row", "input": "donor", "table": "pictures", "output": "v"}
     return replace(_assemble(dataset, model, (draw, row), tables), substituted=True)
 
@@ -98,7 +99,7 @@ def _draw(dataset: Dataset, model: Any, section: LabelOnly, rng: np.random.Gener
 def _assemble(
     dataset: Dataset, model: Any, picture: tuple[dict[str, Any], ...], tables: dict[str, np.ndarray]
 ) -> FittedPerturber:
-    """The manifest's stages around a classifier and what makes ``v`` of its ``label``."""
+    """The manifest's stages around a classifier and the ``picture`` stages from its ``label`` to ``v``."""
     tensor = model.inputs[0].name
     return FittedPerturber(
         kind="label-only",

@@ -1,11 +1,11 @@
 """The Laplace mechanism: discrete noise on every value of a sample, differentially private (paper 001, section 6.2).
 
-A sample's values are taken to a grid of ``levels`` steps (whole numbers lie on one), and to each a whole number of
-steps is added, k with probability proportional to exp(-|k| / scale): two samples that differ in one value then give
-any x' with probabilities that differ by a factor of at most exp(eps), eps = levels / scale. All values may differ, so
-for whole samples it is eps times their number. What leaves the range is brought back to its end, which tells no more.
+A sample's values are rounded to a grid of ``levels`` steps (whole numbers lie on one), and a whole number of steps is
+added to each, k with probability proportional to exp(-|k| / scale). Two samples that differ in one value then give any
+x' with probabilities that differ by a factor of at most exp(eps), eps = levels / scale. All values may differ, so for
+whole samples it is eps times their number. Values outside the range are clipped to its end, which costs no privacy.
 
-The board draws the noise in exact integers (``random_draws.discrete_laplace``); here OpenDP says what it is worth.
+The board draws the noise in exact integers (``random_draws.discrete_laplace``); here OpenDP computes its eps.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from edgeveil.trainer.runs.prediction import predict
 SWEPT = np.geomspace(10.0, 0.01, 61)  # from little noise to much; five in every factor of 1.8
 DENOMINATOR = 2**10  # scales are whole multiples of 1/1024, so that a float holds them exactly
 MOST_LEVELS = 2**16
-FEWEST_JUDGED = 2000  # readings that an accuracy is of; a small validation cut is perturbed several times
-SPARE = 2.0  # standard errors of that cut's accuracy above the floor: other noise is drawn when it is judged
+FEWEST_JUDGED = 2000  # samples behind each accuracy; a small validation cut is perturbed several times
+SPARE = 2.0  # standard errors of that accuracy above the floor: the final check draws other noise
 
 
 def fit(section: Laplace, dataset: Dataset, *, goal: Goal, log: Log, **_: Any) -> FittedPerturber:
     """The recipe's ``eps``, or else the largest noise of eps 10 to 0.01 at which Acc(D_y) on validation is kept.
 
-    The noise is the operating system's, so two fits may differ by a step. Records eps, what it is for a whole sample,
-    and the scale. Raises ``BadInput`` for samples without a range.
+    The noise is the operating system's, so two fits may differ by a step. Records eps, that of a whole sample, and the
+    scale. Raises ``BadInput`` for samples without a range.
     """
     levels = grid(dataset.input, section.levels)
     scale = scale_for(section.eps, levels) if section.eps is not None else _largest_scale(dataset, levels, goal, log)
@@ -85,7 +85,7 @@ def measurement(scale: Fraction) -> Any:
 
 
 def perturber(spec: InputSpec, scale: Fraction, levels: int) -> FittedPerturber:
-    """The mechanism's stages; there is no network. It may leave a sample as it is: that is part of what eps says."""
+    """The mechanism's stages; there is no network. It may leave a sample unchanged: eps covers that."""
     scaled = {"numerator": scale.numerator, "denominator": scale.denominator}
     return FittedPerturber(
         kind="laplace",

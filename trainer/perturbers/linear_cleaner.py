@@ -1,4 +1,4 @@
-"""Linear cleaners as perturbers: operators from the recipe, the cleaner in closed form, and its stages."""
+"""Linear cleaners as perturbers: operators from the recipe, and the cleaner in closed form."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import cleaner
 from edgeveil.trainer.linear.linear_problem import hidden_operator, linear_problem
+from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.recipe.perturber import Cleaner
-from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
 
 
@@ -25,25 +26,5 @@ def fit(section: Cleaner, dataset: Dataset, *, log: Log, **_: Any) -> FittedPert
         a_c = hidden_operator(section, dataset, problem.mean)
         fitted = cleaner.algorithm1(problem.a_d, a_c, eps=problem.eps)
     log.record(cleaner={"rank": fitted.rank, "eps": fitted.eps})
-    return perturber(dataset, linear_cleaner(fitted.encoder, fitted.decoder, fitted.eps, problem.mean))
-
-
-def perturber(dataset: Dataset, network: Any) -> FittedPerturber:
-    """The stages around a ``edgeveil.models.cleaners.linear_cleaner``."""
-    return FittedPerturber(
-        kind="cleaner",
-        input=dataset.input,
-        stages=(
-            preprocess_stage(dataset.input),
-            {
-                "stage": "artefact",
-                "model": "cleaner",
-                "inputs": {"features": "u"},
-                "outputs": {"output": "v", "code": "c"},
-            },
-            output_stage(dataset.input),
-        ),
-        outputs=(frame_output(dataset.input),),
-        models={"cleaner": network},
-        identity_allowed=True,
-    )
+    network = linear_cleaner(fitted.encoder, fitted.decoder, fitted.eps, problem.mean)
+    return as_perturber(dataset.input, network, kind="cleaner", model="cleaner", identity_allowed=True)

@@ -7,8 +7,9 @@ from typing import Any
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear.laplace_noise import scale_for
 from edgeveil.trainer.linear.linear_problem import linear_problem
+from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.recipe.perturber import Noise
-from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
 
 
@@ -19,22 +20,5 @@ def fit(section: Noise, dataset: Dataset, *, log: Log, **_: Any) -> FittedPertur
     problem = linear_problem(section, dataset)
     scale = scale_for(problem.a_d, eps=problem.eps)
     log.record(noise={"scale": scale, "eps": problem.eps})
-    (features,) = dataset.input.shape
-    return FittedPerturber(
-        kind="noise",
-        input=dataset.input,
-        stages=(
-            preprocess_stage(dataset.input),
-            {"stage": "draw", "distribution": "uniform", "output": "noise", "shape": [features]},
-            {
-                "stage": "artefact",
-                "model": "mechanism",
-                "inputs": {"features": "u", "noise": "noise"},
-                "outputs": {"output": "v"},
-            },
-            output_stage(dataset.input),
-        ),
-        outputs=(frame_output(dataset.input),),
-        models={"mechanism": laplace(features, scale)},
-        identity_allowed=True,
-    )
+    network = laplace(dataset.input.shape[0], scale)
+    return as_perturber(dataset.input, network, kind="noise", model="mechanism", identity_allowed=True)

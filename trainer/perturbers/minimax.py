@@ -1,9 +1,9 @@
-"""Minimax: PR-GAN whose sensitive classifiers keep learning on what it makes, with noise as a second input.
+"""Minimax: PR-GAN whose sensitive classifiers keep learning on its output, with noise as a second input.
 
-PR-GAN hides z from one D_z that was trained on raw samples and never learns again; whoever trains on x' reads z as
-before. Here three adversaries of different architecture take two steps each for every step of the generator, and one
-after the other starts anew every few epochs, so that the generator cannot settle against what they happened to learn.
-The D_z of the first slice has no weight. The loss is eq. (11) with the mean over adversaries in eq. (8).
+PR-GAN hides z from one D_z that was trained on raw samples and is then fixed; a classifier trained on x' predicts z as
+well as before. Here three adversaries of different architecture take two steps each for every step of the generator.
+In turn, one restarts every few epochs, so that the generator cannot adapt to what they happened to learn. The D_z of
+the first slice is not used. The loss is eq. (11) with the mean over adversaries in eq. (8).
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.edge_runtime.pipeline.preprocess import to_raw
+from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.perturbers import adversarial_score
-from edgeveil.trainer.perturbers.base import Goal
+from edgeveil.trainer.perturbers import adversarial_score, prgan
+from edgeveil.trainer.perturbers.base import Goal, as_perturber
 from edgeveil.trainer.perturbers.prgan import (
-    adam,
-    as_perturber,
-    build_discriminator,
-    build_generator,
+    descend,
     hinge_loss,
     mean_losses,
     med_cross_entropy,
+    train_discriminator,
 )
 from edgeveil.trainer.recipe.perturber import Minimax
 from edgeveil.trainer.recipe.schema import Budget
@@ -33,12 +32,11 @@ from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from edgeveil.trainer.training.epochs import Judged, run_epochs
-from edgeveil.trainer.training.straight_through import identity, straight_through
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """A network in training, how it is made, and its optimiser as it was before the first step."""
+    """A network in training, its constructor, and its optimiser with the variables of an unused one."""
 
     make: Callable[[], Any]
     model: Any
@@ -46,7 +44,7 @@ class Adversary:
     unused: Sequence[np.ndarray]
 
     def renew(self, seed: int) -> None:
-        """Start anew: other weights, no memory."""
+        """Restart with new weights and an unused optimiser."""
         import keras
 
         keras.utils.set_random_seed(seed)
@@ -56,21 +54,14 @@ class Adversary:
 
 
 @dataclass(frozen=True)
-class Networks:
-    """The generator, its discriminator and adversaries with their optimisers, and D_y, which is not trained."""
+class Networks(prgan.Networks):
+    """PR-GAN's networks and the adversaries, with their optimisers."""
 
-    generator: Any
-    discriminator: Any
     adversaries: Sequence[Adversary]
-    target: Any
-    generator_optimizer: Any
-    discriminator_optimizer: Any
-    sent: Callable[[Any], Any]
 
     def trained(self) -> dict[str, Any]:
         """All that a checkpoint must hold."""
-        names = ("generator", "discriminator", "generator_optimizer", "discriminator_optimizer")
-        holders = {name: getattr(self, name) for name in names}
+        holders = super().trained()
         for number, adversary in enumerate(self.adversaries):
             holders |= {f"adversary{number}": adversary.model, f"adversary{number}_optimizer": adversary.optimizer}
         return holders
@@ -79,14 +70,14 @@ class Networks:
 def fit(
     section: Minimax, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
 ) -> FittedPerturber:
-    """Train on the second slice; of the checkpoints that keep y the one that fresh adversaries read least of z from.
+    """Train on the second slice; keep the checkpoint that keeps y and from which new adversaries predict z worst.
 
     Raises ``LimitNotMet`` where training diverges.
     """
     import tensorflow as tf
 
     seed = int(rng.integers(2**31))
-    networks = build(dataset, section, goal.target, seed=seed)
+    networks = build(dataset, section, goal.target, goal.sensitive, seed=seed)
     to_fit, to_choose = fit_and_validation(dataset, "perturber")
     u, y, z = dataset.unit(to_fit.x), tf.constant(to_fit.y, tf.int32), tf.constant(to_fit.z, tf.int32)
     u_all, chosen_u = tf.constant(u), dataset.unit(to_choose.x)
@@ -103,7 +94,7 @@ def fit(
         order = np.concatenate([draw.permutation(len(to_fit)) for _ in range(section.adversary_steps + 1)])
         losses = []
         for start in range(steps):
-            # One batch for the generator, and others for the adversaries.
+            # One batch for the generator, the others for the adversaries.
             own = order[start * batch : (start + 1) * batch]
             learned = order[len(to_fit) :].reshape(section.adversary_steps, -1)[:, start * batch : (start + 1) * batch]
             rows = np.concatenate([own, learned.reshape(-1)])
@@ -115,18 +106,22 @@ def fit(
         draw = np.random.default_rng([seed, number, 1])
         sent = dataset.as_sent(generate(networks.generator, chosen_u, section.noise, draw))
         found = score_checkpoint(
-            chosen_u, sent, to_choose.y, to_choose.z, theta=dataset.theta, target=networks.target,
-            sensitive=goal.sensitive,
-        )  # fmt: skip
+            chosen_u,
+            sent,
+            to_choose.y,
+            to_choose.z,
+            theta=dataset.theta,
+            target=networks.target,
+            sensitive=networks.sensitive,
+        )
         measured = found.as_dict()
         shown = {"acc_y": found.target_accuracy, "distance": found.distance}
         if number % section.judge_every and number != budget.epochs:
             return Judged(measured, None, shown)
-        seen = _some(to_fit, adversarial_score.SMALL.rows, draw)
+        seen = to_fit.take(draw.permutation(len(to_fit))[: adversarial_score.SMALL.rows])
         made = dataset.as_sent(generate(networks.generator, dataset.unit(seen.x), section.noise, draw))
-        accuracy = adversarial_score.adversarial_accuracy(
-            dataset, seen, _raw(dataset, made), to_choose, _raw(dataset, sent)
-        )
+        raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
+        accuracy = adversarial_score.adversarial_accuracy(dataset, seen, raw(made), to_choose, raw(sent))
         measured["fresh_accuracy"] = accuracy
         return Judged(measured, adversarial_score.rank(found, accuracy, **rule), shown | {"fresh acc_z": accuracy})
 
@@ -135,49 +130,33 @@ def fit(
     return as_perturber(dataset.input, networks.generator, kind="minimax")
 
 
-def build(dataset: Dataset, section: Minimax, target: Any, *, seed: int) -> Networks:
-    """All networks for samples of ``dataset``. Raises ``BadInput`` where the generator does not go with them."""
+def build(dataset: Dataset, section: Minimax, target: Any, sensitive: Any, *, seed: int) -> Networks:
+    """All networks for samples of ``dataset``. Raises ``BadInput`` where the generator does not fit them."""
     import keras
 
     from edgeveil.models import adversaries
 
-    keras.utils.set_random_seed(seed)
-    spec = dataset.input
-    generator = build_generator(spec, section.generator, noise=section.noise)
-    discriminator = build_discriminator(spec)
+    made = prgan.build(dataset.input, section, target, sensitive, seed=seed, noise=section.noise)
     learning = []
-    for make in adversaries.adversaries(spec.shape, len(dataset.z_names)):
+    for make in adversaries.adversaries(dataset.input.shape, len(dataset.z_names)):
         model = make()
         optimizer = keras.optimizers.Adam(section.adversary_learning_rate)
         optimizer.build(model.trainable_variables)
         learning.append(Adversary(make, model, optimizer, [v.numpy() for v in optimizer.variables]))
-    return Networks(
-        generator,
-        discriminator,
-        learning,
-        target,
-        adam(generator, section.learning_rate),
-        adam(discriminator, section.discriminator_learning_rate),
-        straight_through(spec) if section.straight_through else identity,
-    )
+    return Networks(**vars(made), adversaries=learning)
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> Any:
     """A compiled step: samples u (k n, *shape) in the unit cube, y and z (k n,) and noise (k n, noise) in, losses out.
 
-    The first n rows are the generator's and the discriminator's, the others, n at a time, those on which every
-    adversary takes ``adversary_steps`` steps before: k is one more than these.
+    The first n rows are the generator's and the discriminator's. On the others, n at a time, every adversary takes
+    ``adversary_steps`` steps before; k is one more than these.
     """
     import tensorflow as tf
 
     med = tf.constant(theta, tf.float32)
     generator, discriminator = networks.generator, networks.discriminator
     shares = section.adversary_steps + 1
-
-    def descend(loss: Any, tape: Any, model: Any, optimizer: Any) -> Any:
-        variables = model.trainable_variables
-        optimizer.apply(tape.gradient(loss, variables), variables)
-        return loss
 
     @tf.function(reduce_retracing=True)
     def step(u: Any, y: Any, z: Any, noise: Any) -> dict[str, Any]:
@@ -194,10 +173,7 @@ def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> An
         losses = {}
         if section.gan:
             made = networks.sent(generator([u, noise], training=True))
-            with tf.GradientTape() as tape:
-                real, false = discriminator(u, training=True), discriminator(made, training=True)
-                loss = tf.reduce_mean(tf.nn.softplus(-real)) + tf.reduce_mean(tf.nn.softplus(false))
-            losses["loss_discriminator"] = descend(loss, tape, discriminator, networks.discriminator_optimizer)
+            losses["loss_discriminator"] = train_discriminator(discriminator, networks.discriminator_optimizer, u, made)
         with tf.GradientTape() as tape:
             made = networks.sent(generator([u, noise], training=True))
             p = tf.gather(med, y)
@@ -211,24 +187,14 @@ def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> An
                 losses["loss_gan"] = tf.reduce_mean(tf.nn.softplus(-discriminator(made, training=False)))
                 total += section.gan * losses["loss_gan"]
         descend(total, tape, generator, networks.generator_optimizer)
-        parts_of_it = {"loss_sensitive": hidden, "loss_target": keep, "loss_hinge": hinge, "loss_generator": total}
-        return losses | parts_of_it
+        losses |= {"loss_sensitive": hidden, "loss_target": keep, "loss_hinge": hinge, "loss_generator": total}
+        return losses
 
     return step
 
 
 def generate(generator: Any, u: np.ndarray, noise: int, rng: np.random.Generator, *, batch: int = 1024) -> np.ndarray:
-    """What the generator makes of u (n, *shape) with seeded noise: to choose by; the board draws its own."""
+    """The generator's output for u (n, *shape) with seeded noise, for the choice alone; the board draws its own."""
     drawn = rng.random((len(u), noise), np.float32)
     pieces = [generator([u[i : i + batch], drawn[i : i + batch]], training=False) for i in range(0, len(u), batch)]
     return np.concatenate([np.asarray(piece) for piece in pieces])
-
-
-def _some(part: Part, rows: int, rng: np.random.Generator) -> Part:
-    return part.take(rng.permutation(len(part))[:rows])
-
-
-def _raw(dataset: Dataset, v: np.ndarray) -> np.ndarray:
-    from edgeveil.edge_runtime.pipeline.preprocess import to_raw
-
-    return to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)(v)

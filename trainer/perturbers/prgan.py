@@ -1,7 +1,7 @@
 """PR-GAN: a generator against a fixed D_y and D_z and a discriminator of its own (paper 001, section 5, eqs. 7 to 11).
 
-Eq. (7) is printed with its sign such that the discriminator minimises it: here it is the usual cross-entropy. Eq. (9)
-saturates where D is sure; the generator is trained with its non-saturating form, -log D(G(x)).
+The sign of eq. (7) as printed makes it a loss that D minimises: here it is the usual cross-entropy. Eq. (9) saturates
+where D is sure, so the generator is trained with its non-saturating form, -log D(G(x)).
 """
 
 from __future__ import annotations
@@ -15,27 +15,15 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.perturbers.base import Goal
-from edgeveil.trainer.recipe.perturber import Generator, PrGan
+from edgeveil.trainer.perturbers.base import Goal, as_perturber
+from edgeveil.trainer.recipe.perturber import Generator, Minimax, PrGan
 from edgeveil.trainer.recipe.schema import Budget
-from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from edgeveil.trainer.training.epochs import Judged, run_epochs
 from edgeveil.trainer.training.straight_through import identity, straight_through
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Which terms of eqs. (8) and (11) are on: all for PR-GAN; NGP is without ``gan``, AP without ``target``."""
-
-    gan: bool = True
-    target: bool = True
-
-
-ALL = Terms()
-TERMS = {"prgan": ALL, "ngp": Terms(gan=False), "ap": Terms(target=False)}
 
 
 @dataclass(frozen=True)
@@ -48,7 +36,7 @@ class Networks:
     sensitive: Any
     generator_optimizer: Any
     discriminator_optimizer: Any
-    sent: Callable[[Any], Any] = identity  # what the losses see of v: as it is, or as it is sent
+    sent: Callable[[Any], Any]  # v as the losses see it: unchanged, or rounded as it is sent
 
     def trained(self) -> dict[str, Any]:
         """All that a checkpoint must hold."""
@@ -61,7 +49,7 @@ def fit(
 ) -> FittedPerturber:
     """Train on the second slice and keep the checkpoint that ``CheckpointScore.rank`` puts first on its validation cut.
 
-    The section's kind says which terms are on. Raises ``LimitNotMet`` where training diverges.
+    Raises ``LimitNotMet`` where training diverges.
     """
     import tensorflow as tf
 
@@ -69,7 +57,7 @@ def fit(
     networks = build(dataset.input, section, goal.target, goal.sensitive, seed=seed)
     to_fit, to_choose = fit_and_validation(dataset, "perturber")
     u, y, chosen_u = tf.constant(dataset.unit(to_fit.x)), tf.constant(to_fit.y, tf.int32), dataset.unit(to_choose.x)
-    step = training_step(networks, dataset.theta, section, TERMS[section.kind])
+    step = training_step(networks, dataset.theta, section)
     batch = min(budget.batch, len(to_fit))
     steps = len(to_fit) // batch
     rule = {"floor": goal.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
@@ -97,14 +85,15 @@ def fit(
     return as_perturber(dataset.input, networks.generator, kind=section.kind)
 
 
-def build(spec: InputSpec, section: PrGan, target: Any, sensitive: Any, *, seed: int) -> Networks:
-    """All networks for samples of ``spec``. Raises ``BadInput`` where the generator does not go with them."""
+def build(
+    spec: InputSpec, section: PrGan | Minimax, target: Any, sensitive: Any, *, seed: int, noise: int = 0
+) -> Networks:
+    """All networks for samples of ``spec``. Raises ``BadInput`` where the generator does not fit them."""
     import keras
 
     keras.utils.set_random_seed(seed)
-    generator = build_generator(spec, section.generator)
+    generator = build_generator(spec, section.generator, noise=noise)
     discriminator = build_discriminator(spec)
-    sent = straight_through(spec) if section.straight_through else identity
     return Networks(
         generator,
         discriminator,
@@ -112,12 +101,12 @@ def build(spec: InputSpec, section: PrGan, target: Any, sensitive: Any, *, seed:
         sensitive,
         adam(generator, section.learning_rate),
         adam(discriminator, section.discriminator_learning_rate),
-        sent,
+        straight_through(spec) if section.straight_through else identity,
     )
 
 
 def adam(model: Any, rate: float) -> Any:
-    """Adam as GANs like it, built for the variables of ``model``."""
+    """Adam with the momentum usual for GANs, built for the variables of ``model``."""
     import keras
 
     optimizer = keras.optimizers.Adam(rate, beta_1=0.5)
@@ -126,9 +115,9 @@ def adam(model: Any, rate: float) -> Any:
 
 
 def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> Any:
-    """An untrained generator for samples of ``spec``, with so many numbers of ``noise`` as a second input.
+    """An untrained generator for samples of ``spec``; ``noise`` above 0 is the length of a second input.
 
-    Raises ``BadInput`` where the section and the samples do not go together.
+    Raises ``BadInput`` where section and samples do not fit.
     """
     from edgeveil.models.generators import conv_generator, mlp_generator
 
@@ -146,7 +135,7 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
     height, width, channels = spec.shape
     if min(height, width) < 2**section.halvings:
         raise BadInput(
-            f"`perturber.generator.halvings` is {section.halvings}, too many for readings of {height} x {width} "
+            f"`perturber.generator.halvings` is {section.halvings}, too many for samples of {height} x {width} "
             f"pixels: take at most {min(height, width).bit_length() - 1}."
         )
     shape = (height, width, channels)
@@ -162,53 +151,62 @@ def build_discriminator(spec: InputSpec) -> Any:
     return conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
 
 
-def training_step(networks: Networks, theta: np.ndarray, section: PrGan, terms: Terms) -> Any:
+def training_step(networks: Networks, theta: np.ndarray, section: PrGan) -> Any:
     """A compiled step: samples u (n, *shape) in the unit cube and y (n,) in, the losses out by name.
 
-    D is trained on eq. (7), then G on eq. (11); D_y and D_z never change.
+    D is trained on eq. (7), then G on eq. (11); D_y and D_z never change. NGP is without D, AP without D_y.
     """
     import tensorflow as tf
 
     med = tf.constant(theta, tf.float32)
     generator, discriminator = networks.generator, networks.discriminator
 
-    def train_discriminator(u: Any) -> Any:
-        made = networks.sent(generator(u, training=True))
-        with tf.GradientTape() as tape:
-            real, false = discriminator(u, training=True), discriminator(made, training=True)
-            loss = tf.reduce_mean(tf.nn.softplus(-real)) + tf.reduce_mean(tf.nn.softplus(false))
-        variables = discriminator.trainable_variables
-        networks.discriminator_optimizer.apply(tape.gradient(loss, variables), variables)
-        return loss
-
     @tf.function(reduce_retracing=True)
     def step(u: Any, y: Any) -> dict[str, Any]:
-        losses = {"loss_discriminator": train_discriminator(u)} if terms.gan else {}
+        losses = {}
+        if section.kind != "ngp":
+            made = networks.sent(generator(u, training=True))
+            losses["loss_discriminator"] = train_discriminator(discriminator, networks.discriminator_optimizer, u, made)
         with tf.GradientTape() as tape:
             made = networks.sent(generator(u, training=True))
             z_term = med_cross_entropy(networks.sensitive(made, training=False), tf.gather(med, y))
             adversary = tf.reduce_mean(z_term)
             hinge = hinge_loss(u, made, section.distance)
             losses |= {"loss_sensitive": adversary, "loss_hinge": hinge}
-            if terms.target:
+            if section.kind != "ap":
                 logits = networks.target(made, training=False)
                 losses["loss_target"] = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
                 adversary += losses["loss_target"]
             total = section.alpha * adversary + section.beta * hinge
-            if terms.gan:
+            if section.kind != "ngp":
                 losses["loss_gan"] = tf.reduce_mean(tf.nn.softplus(-discriminator(made, training=False)))
                 total += losses["loss_gan"]
-        variables = generator.trainable_variables
-        networks.generator_optimizer.apply(tape.gradient(total, variables), variables)
+        descend(total, tape, generator, networks.generator_optimizer)
         return losses | {"loss_generator": total}
 
     return step
 
 
+def train_discriminator(discriminator: Any, optimizer: Any, u: Any, made: Any) -> Any:
+    """One step of D on samples u and perturbed ones ``made``: the loss, eq. (7)."""
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        real, false = discriminator(u, training=True), discriminator(made, training=True)
+        loss = tf.reduce_mean(tf.nn.softplus(-real)) + tf.reduce_mean(tf.nn.softplus(false))
+    descend(loss, tape, discriminator, optimizer)
+    return loss
+
+
+def descend(loss: Any, tape: Any, model: Any, optimizer: Any) -> None:
+    """One step of ``optimizer`` down the gradient of ``loss``."""
+    optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+
 def med_cross_entropy(logits: Any, p: Any) -> Any:
     """CE(MED(z|y), D_z(x'|y)) of eq. (8), (n,): logits (n, classes of z) masked to the z with p > 0 and renormalised.
 
-    Least, and then equal to the entropy of p (n, classes of z), where D_z says exactly p.
+    Its least value is the entropy of p (n, classes of z), where D_z predicts exactly p.
     """
     import tensorflow as tf
 
@@ -222,25 +220,8 @@ def hinge_loss(u: Any, made: Any, c: float) -> Any:
     import tensorflow as tf
 
     squared = tf.reduce_sum(tf.square(made - u), axis=list(range(1, len(u.shape))))
-    # The root has no slope at 0, where the generator starts.
+    # The root has no gradient at 0, where the generator starts.
     return tf.reduce_mean(tf.nn.relu(tf.sqrt(squared + 1e-12) - c))
-
-
-def as_perturber(spec: InputSpec, generator: Any, *, kind: str) -> FittedPerturber:
-    """A generator as a perturber: preprocess, draw noise if it takes any, generate, back to x's own kind."""
-    image, *noise = generator.inputs
-    inputs, draws = {image.name: "u"}, []
-    for drawn in noise:
-        inputs[drawn.name] = "noise"
-        draws.append({"stage": "draw", "distribution": "uniform", "output": "noise", "shape": [int(drawn.shape[1])]})
-    artefact = {"stage": "artefact", "model": "generator", "inputs": inputs, "outputs": {"output": "v"}}
-    return FittedPerturber(
-        kind=kind,
-        input=spec,
-        stages=(preprocess_stage(spec), *draws, artefact, output_stage(spec)),
-        outputs=(frame_output(spec),),
-        models={"generator": generator},
-    )
 
 
 def mean_losses(steps: list[dict[str, Any]]) -> dict[str, float]:

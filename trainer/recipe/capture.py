@@ -32,16 +32,12 @@ class Crop(Section):
         default=365.0, gt=0, le=10000, description="The sensor's focal length in pixels; 365 is a Kinect v2's."
     )
     least_height_mm: float = Field(
-        default=1000.0, gt=0, le=3000, description="A person is at least this high above the floor."
+        default=1000.0, gt=0, le=3000, description="Least height of a person above the floor."
     )
-    least_pixels: int = Field(
-        default=600, ge=1, description="A person covers at least this many pixels at that height."
-    )
+    least_pixels: int = Field(default=600, ge=1, description="Least pixels of a person at that height.")
     apart_mm: float = Field(default=500.0, gt=0, le=3000, description="Two people closer than this count as one.")
     step_px: int = Field(default=60, ge=1, le=4096, description="Largest step of a person between two frames.")
-    gone_frames: int = Field(
-        default=5, ge=0, le=10000, description="A track ends after this many frames without its person."
-    )
+    gone_frames: int = Field(default=5, ge=0, le=10000, description="Frames without its person that end a track.")
     floor_frames: int = Field(
         default=9000,
         ge=2,
@@ -80,15 +76,12 @@ class Capture(Section):
     resize: Literal["nearest", "area"] = Field(
         default="nearest", description='How frames are resized. "area" (the mean) is for "value" alone.'
     )
-    slots: int = Field(
-        default=1, ge=1, le=64, description="Frames sent per tick: the largest number of people at a time."
-    )
+    slots: int = Field(default=1, ge=1, le=64, description="Frames sent per tick: the most people at a time.")
     tick_hz: float = Field(
         default=10.0, ge=0.01, le=1000, description="Ticks per second: how often a live source sends."
     )
     on_fault: Literal["previous", "flat"] = Field(
-        default="previous",
-        description="What is sent when there is nothing new: the last frame sent, or a flat one.",
+        default="previous", description="What is sent if there is no new frame: the previous frame, or a flat one."
     )
     degraded_after_s: int = Field(
         default=60, ge=1, le=86400, description="Seconds of a fault after which receivers are told."
@@ -104,7 +97,7 @@ class Capture(Section):
         return self
 
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says of it (docs/reference/bundle-format.md)."""
+        """The section as the manifest has it (docs/reference/bundle-format.md)."""
         keys = ["access_points", "measure", "low", "high", "slots", "tick_hz", "on_fault", "degraded_after_s"]
         return {
             **{key: getattr(self, key) for key in keys},
@@ -114,7 +107,7 @@ class Capture(Section):
         }
 
     def input(self) -> dict[str, Any]:
-        """``kind``, ``shape``, ``dtype``, ``low`` and ``high`` of a sample; both last None where unknown."""
+        """``kind``, ``shape``, ``dtype``, ``low`` and ``high`` of a sample; the last two None if unknown."""
         shape, dtype = list(self.frame.shape), self.dtype or self.frame.dtype
         if len(shape) > 1:
             size = self.size or (self.crop.size if self.crop else shape[:2])

@@ -1,4 +1,4 @@
-"""What is wrong with a recipe, in one sentence: the key, what was expected, what came, and the nearest known key."""
+"""Errors of a recipe in one sentence: the key, what was expected, what came, and the nearest known key."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pydantic_core import ErrorDetails
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``" (did you mean X?)"`` where a known word is near, else nothing."""
+    """``" (did you mean X?)"`` if a known word is near, else an empty text."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f' (did you mean "{close[0]}"?)' if close else ""
 
 
 def sentence(error: ValidationError, model: type[BaseModel], origin: str) -> str:
-    """The first thing wrong in a recipe, and how many more there are."""
+    """The first error of a recipe, and the number of the others."""
     details = error.errors(include_url=False)
-    # A mistyped key also makes its right spelling missing: the mistyping is the one to speak of.
+    # A mistyped key also makes its right spelling missing: report the mistyped one.
     first = min(details, key=lambda d: d["type"] != "extra_forbidden")
     more = f" ({len(details) - 1} more after that.)" if len(details) > 1 else ""
-    return f"{origin}: {_problem(first, model)}. `edgeveil recipe show digits` prints one that holds.{more}"
+    return f"{origin}: {_problem(first, model)}. `edgeveil recipe show digits` prints a valid one.{more}"
 
 
 def members(annotation: Any) -> list[type[BaseModel]]:
@@ -33,14 +33,14 @@ def members(annotation: Any) -> list[type[BaseModel]]:
 
 
 def tags(model: type[BaseModel]) -> tuple[str, ...]:
-    """Every ``kind`` that tells a member of a union from the others."""
+    """Every ``kind`` of a member of a union."""
     return tuple(str(kind) for kind in get_args(model.model_fields["kind"].annotation))
 
 
 def _walk(model: type[BaseModel], loc: tuple[Any, ...]) -> tuple[str, list[type[BaseModel]], str]:
-    """Follow pydantic's path: the key as written in TOML, the models it leads to, and its description.
+    """The key as written in TOML, its models and its description, from pydantic's path.
 
-    Pydantic puts the ``kind`` of a union's member into the path; the TOML does not have it.
+    Pydantic's path has the ``kind`` of a union's member; the key in TOML does not.
     """
     written: list[str] = []
     models, description = [model], ""

@@ -20,19 +20,10 @@ class Section(BaseModel):
 class Generator(Section):
     """The network that maps u to u', both in the unit cube."""
 
-    architecture: Literal["conv", "mlp"] = Field(
-        description='"conv" for images, "mlp" for vectors (models/generators.py).'
-    )
+    architecture: Literal["conv", "mlp"] = Field(description='"conv" for images, "mlp" for vectors.')
     width: int = Field(ge=1, le=4096, description="Channels of the conv generator, hidden units of the mlp.")
-    halvings: int = Field(
-        default=2,
-        ge=1,
-        le=5,
-        description="conv only: times that the encoder halves height and width (2: to a quarter).",
-    )
-    blocks: int = Field(
-        default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp) in the middle."
-    )
+    halvings: int = Field(default=2, ge=1, le=5, description="conv only: times that height and width are halved.")
+    blocks: int = Field(default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp).")
     latent: int | None = Field(
         default=None,
         ge=1,
@@ -50,7 +41,7 @@ class Generator(Section):
     @classmethod
     def _clips(cls, clip: str | None, info: ValidationInfo) -> str | None:
         if clip is not None and info.data.get("latent") is not None:
-            raise ValueError("no such key beside `latent`, where nothing is clipped")
+            raise ValueError("no such key with `latent`, where nothing is clipped")
         return clip
 
 
@@ -90,18 +81,11 @@ class Minimax(_Generated):
     """PR-GAN against adversaries that keep learning on what it makes; beyond the paper."""
 
     kind: Literal["minimax"] = Field(description="A generator trained against adversaries that keep learning.")
-    noise: int = Field(
-        default=16,
-        ge=1,
-        le=1024,
-        description="Random numbers drawn on the board for every sample, an input of the generator.",
-    )
+    noise: int = Field(default=16, ge=1, le=1024, description="Random inputs of the generator per sample.")
     gan: float = Field(default=0.3, ge=0, description="Weight of L_GAN (eq. 9).")
     adversary_learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the adversaries.")
-    adversary_steps: int = Field(
-        default=2, ge=1, le=20, description="Steps of every adversary per step of the generator."
-    )
-    renew: int = Field(default=4, ge=1, description="Epochs after which the next adversary, in turn, starts anew.")
+    adversary_steps: int = Field(default=2, ge=1, le=20, description="Steps of each adversary per generator step.")
+    renew: int = Field(default=4, ge=1, description="Epochs between resets of one adversary, in turn.")
     judge_every: int = Field(
         default=5,
         ge=1,
@@ -110,7 +94,7 @@ class Minimax(_Generated):
 
 
 class LabelOnly(Section):
-    """The floor: the predicted y alone leaves, drawn as that class's mean training sample or as a donor's."""
+    """The floor: only the predicted y is sent, drawn as that class's mean training sample or as a donor's."""
 
     kind: Literal["label-only"] = Field(description="The predicted label is sent and nothing else.")
     network: Literal["target", "small", "table1-wifi"] = Field(
@@ -122,12 +106,8 @@ class LabelOnly(Section):
         default="mean",
         description='"mean": the mean of the class. "donor": a real sample of the class, drawn anew each time.',
     )
-    donors: int = Field(
-        default=256, ge=1, le=4096, description="donor: samples of each class to draw from, a power of two."
-    )
-    public_data: bool = Field(
-        default=False, description="donor: the data set is public, so its samples may be shown to whoever receives x'."
-    )
+    donors: int = Field(default=256, ge=1, le=4096, description="donor: samples of each class, a power of two.")
+    public_data: bool = Field(default=False, description="donor: the data are public, so receivers may see samples.")
 
 
 class Codebook(Section):
@@ -154,14 +134,12 @@ class Codebook(Section):
     steps: int = Field(default=1400, ge=1, le=1_000_000, description="Steps of learning the codes.")
     code_batch: int = Field(default=1024, ge=0, description="Rows per step; 0: all rows in every step, for small data.")
     shrinkage: float = Field(
-        default=4.0, ge=0, description="Rows that P(c|y) counts as in P(c|z, y); 4 to 8 on small data."
+        default=4.0, ge=0, description="Weight in rows of P(c|y) in P(c|z, y); 4 to 8 on small data."
     )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="Of the code head; about 0.3 on small data.")
     learning_rate: float = Field(default=2e-3, gt=0, le=1, description="AdamW's first rate for the trunk.")
     weight_decay: float = Field(default=0.01, ge=0, description="AdamW's decay; about 0.1 on small data.")
-    width: int = Field(
-        default=16, ge=1, le=4096, description="Channels of the first convolution; hidden units for vectors."
-    )
+    width: int = Field(default=16, ge=1, le=4096, description="First channels (images) or hidden units (vectors).")
     features: int = Field(default=128, ge=1, le=4096, description="Outputs of the trunk.")
     width_of_head: int = Field(default=128, ge=1, le=4096, description="Hidden units of the code head.")
     channel: Literal["none", "lp", "independent"] = Field(
@@ -180,14 +158,10 @@ class Codebook(Section):
         ge=2,
         description="centroid: fewest different people in each mean; samples, where the data name no people.",
     )
-    donors: int = Field(
-        default=16, ge=1, le=256, description="donor, decoder: pictures of each code to draw from, a power of two."
-    )
+    donors: int = Field(default=16, ge=1, le=256, description="donor, decoder: pictures of each code, a power of two.")
     decoder_steps: int = Field(default=1500, ge=1, le=1_000_000, description="decoder: steps of its training.")
     latent: int = Field(default=8, ge=1, le=256, description="decoder: random numbers behind each picture.")
-    public_data: bool = Field(
-        default=False, description="donor: the data set is public, so its samples may be shown to whoever receives x'."
-    )
+    public_data: bool = Field(default=False, description="donor: the data are public, so receivers may see samples.")
     copies: int = Field(
         default=1,
         ge=1,
@@ -224,10 +198,10 @@ class Codebook(Section):
         if hold == "frame" and not info.data.get("acknowledge"):
             raise ValueError(
                 '"track:7" or "period:600s", since a code for every frame of a stream tells who it is within seconds '
-                '(docs/explanation/streams.md); or, beside it, acknowledge = "code-per-frame leaks"'
+                '(docs/explanation/streams.md); or `hold = "frame"` with acknowledge = "code-per-frame leaks"'
             )
         if hold != "frame" and info.data.get("acknowledge"):
-            raise ValueError('"frame" beside `acknowledge`, which is about nothing else')
+            raise ValueError('"frame" with `acknowledge`, which is for that value only')
         if hold.startswith(("track", "period")) and info.data.get("channel") != "independent":
             raise ValueError('"none" or "frame" with this `channel`: what is held is drawn by "independent" alone')
         return hold
@@ -259,7 +233,7 @@ class _Linear(Section):
 
 
 class Cleaner(_Linear):
-    """A linear cleaner (paper 000): what the predictor's operator does not need of a vector does not leave."""
+    """A linear cleaner (paper 000): removes from a vector what the predictor's operator does not need."""
 
     kind: Literal["cleaner"] = Field(description="A linear cleaner.")
     method: Literal["exact", "approximate", "algorithm1"] = Field(

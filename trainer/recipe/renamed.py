@@ -1,4 +1,4 @@
-"""Names that have changed: an old one is refused with one sentence that says the new one."""
+"""Names that have changed: an old one is refused with its new name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECIPES = {
 
 
 def refuse_old(word: object, names: Mapping[str, str], what: str, *, cure: str = "") -> None:
-    """Raise ``BadInput`` where ``word`` is an old name of ``names``; ``what`` says of what, ``cure`` what to do."""
+    """Raise ``BadInput`` if ``word`` is an old name in ``names`` of ``what``; ``cure`` says what to do."""
     new = names.get(word) if isinstance(word, str) else None
     if new is not None:
         raise BadInput(f'{what} "{word}" is called "{new}" since 0.2{cure}.')

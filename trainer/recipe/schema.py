@@ -1,4 +1,4 @@
-"""Recipes: one TOML file says what is trained on which data, and everything that is needed to repeat it."""
+"""Recipes: a TOML file with everything needed to train a perturber, and to train it again."""
 
 from __future__ import annotations
 
@@ -80,17 +80,11 @@ class TablePrior(Section):
     )
 
 
-class CountedPrior(Section):
-    """P(z|y) as counted in the two training slices."""
+class TrainingPrior(Section):
+    """P(z|y) from the two training slices."""
 
-    kind: Literal["counted"] = Field(description="The prior is counted in the training slices.")
-
-
-class UniformPrior(Section):
-    """Every z that occurs with a y in the training slices is equally likely, and no other."""
-
-    kind: Literal["uniform"] = Field(
-        description="The prior is even over the z seen with each y in the training slices."
+    kind: Literal["counted", "uniform"] = Field(
+        description='"counted": as counted there. "uniform": even over the z that occur with each y there.'
     )
 
 
@@ -180,7 +174,7 @@ class Recipe(Section):
     capture: Capture | None = Field(
         default=None, description="How a sensor's frames become samples. Left out: they are samples already."
     )
-    prior: Annotated[TablePrior | CountedPrior | UniformPrior, Field(discriminator="kind")] = Field(
+    prior: Annotated[TablePrior | TrainingPrior, Field(discriminator="kind")] = Field(
         description="What the public knows of z given y."
     )
     classifiers: Classifiers = Field(description="D_y and D_z.")
@@ -205,7 +199,7 @@ class Recipe(Section):
         if isinstance(self.perturber, Codebook) and self.data.source in STREAMS and self.perturber.hold == "none":
             raise ValueError('`perturber.hold` to be "track:7", "period:600s" or "frame": these data are streams')
         if not isinstance(self.perturber, Codebook) and self.limits.unseen_accuracy is not None:
-            raise ValueError('perturber.kind = "codebook" beside `limits.unseen_accuracy`')
+            raise ValueError('perturber.kind = "codebook" with `limits.unseen_accuracy`')
         return self
 
     @classmethod
@@ -221,7 +215,7 @@ class Recipe(Section):
 
     @classmethod
     def text(cls, recipe: str | Path) -> str:
-        """The TOML text of a recipe, as its author wrote it. Raises ``BadInput``."""
+        """The TOML text of a recipe, unchanged. Raises ``BadInput``."""
         path = cls._path(recipe)
         try:
             return path.read_text(encoding="utf-8")
@@ -230,7 +224,7 @@ class Recipe(Section):
 
     @classmethod
     def parse(cls, text: str, *, origin: str = "the recipe", folder: Path = Path()) -> Recipe:
-        """Read TOML text; ``npz:`` paths are taken from ``folder``. Raises ``BadInput`` that names the key."""
+        """A recipe from TOML text; its paths are relative to ``folder``. Raises ``BadInput`` that names the key."""
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -259,7 +253,7 @@ class Recipe(Section):
             raise BadInput(sentence(error, cls, origin)) from None
 
     def with_budget(self, budget: str) -> Recipe:
-        """This recipe under ``"full"`` (as it is) or ``"quick"`` (``[budget.quick]`` caps rows and epochs)."""
+        """This recipe under ``"full"`` (unchanged) or ``"quick"`` (``[budget.quick]`` caps rows and epochs)."""
         if budget == "full":
             return self
         if budget != "quick":

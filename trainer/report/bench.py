@@ -1,8 +1,8 @@
-"""Tables and pictures of benchmarks, from recorded results only: ``edgeveil report bench``.
+"""``edgeveil report bench``: tables and pictures of recorded benchmarks.
 
-Reads every JSON file of a folder and knows what each is: a result of ``edgeveil-edge bench`` (schema 3), one of
-``edgeveil bench --against``, or what the scripts under ``scripts/reproduce`` recorded: Tables 3 and 4, the harness's
-overhead, repeated runs, start-up, the estimator. Estimated and measured figures stand in tables of their own.
+Reads the JSON files of a folder: results of ``edgeveil-edge bench`` (schema 3) and of ``edgeveil bench --against``, and
+records of ``scripts/reproduce``: Tables 3 and 4, the harness's overhead, repeated runs, start-up, the estimator.
+Estimated and measured figures are in separate tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edgeveil.trainer.report.bench_tables import (
     start_table,
 )
 from edgeveil.trainer.report.marked import filled
-from edgeveil.trainer.report.pictures import INKS
+from edgeveil.trainer.report.pictures import INKS, saved, style
 
 SCHEMA = 3
 KINDS = ("bench", "side-by-side", "tables", "harness", "repeat", "start", "estimator")
@@ -69,7 +69,7 @@ def read_results(folder: Path) -> dict[str, list[tuple[str, Any]]]:
             found["bench"].append((path.stem, document))
         elif document.get("kind") in found:
             found[document["kind"]].append((path.stem, document))
-            # Whole results stand in that record: they are drawn like any other.
+            # The results inside this record are drawn like any other.
             runs = [*document.get("quiet", ()), *filter(None, [document.get("beside_hogs")])]
             found["bench"] += [
                 (f"{path.stem} {n}", run) for n, run in enumerate(runs, 1) if run.get("schema") == SCHEMA
@@ -134,22 +134,16 @@ def write_guide(results: Path, guide: Path) -> None:
 
 
 def _svg(draw: Any, size: tuple[float, float]) -> bytes:
-    import io
-
-    import matplotlib
     from matplotlib.figure import Figure
 
-    # Paths instead of fonts look alike everywhere; a fixed salt and no date make the same results the same bytes.
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgeveil", "font.size": 9}):
+    with style():
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
-        data = io.BytesIO()
-        figure.savefig(data, format="svg", metadata={"Date": None})
-    return data.getvalue()
+        return saved(figure)
 
 
 def latency_plot(results: Sequence[tuple[str, Any]]) -> bytes:
-    """One line a result: from the fastest frame to p99.9, with median and p99 marked; INVALID ones are grey."""
+    """A line per result, from the fastest frame to p99.9, with median and p99 marked; INVALID results are grey."""
 
     def draw(axes: Any) -> None:
         for place, (_, d) in enumerate(results):
@@ -179,7 +173,7 @@ def windows_plot(results: Sequence[tuple[str, Any]]) -> bytes:
             axes.plot(at, [w["p50"] / middle for w in d["windows"]], mark + "-", color=ink, label=name, markersize=4)
         axes.axhline(1, color="#9aa0a6", linewidth=0.8)
         low, high = axes.get_ylim()
-        axes.set_ylim(min(low, 0.9), max(high, 1.1))  # what the verdict allows, at least: noise is not to look large
+        axes.set_ylim(min(low, 0.9), max(high, 1.1))  # at least what the verdict allows, or noise looks large
         axes.set_xlabel("start of the window, % of the run")
         axes.set_ylabel("window's p50 / run's p50")
         axes.legend(fontsize=7)
@@ -193,8 +187,8 @@ def cost_plot(audits: Sequence[dict[str, Any]]) -> bytes:
     def draw(axes: Any) -> None:
         for number, row in enumerate(audits):
             ink = INKS[number % len(INKS)]
-            attack, error = 100 * row["attack"], [[100 * (row["attack"] - row["low"])], []]
-            error[1] = [100 * (row["high"] - row["attack"])]
+            attack, low, high = (100 * row[name] for name in ("attack", "low", "high"))
+            error = [[attack - low], [high - attack]]
             axes.errorbar([row["ms"]], [attack], yerr=error, fmt="o", color=ink, label=row["name"], capsize=2)
         for chance in sorted({row["chance"] for row in audits}):
             axes.axhline(100 * chance, color="#9aa0a6", linewidth=0.8, linestyle="--")

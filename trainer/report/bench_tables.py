@@ -1,4 +1,4 @@
-"""Recorded benchmarks as Markdown tables, one function a kind. Pure: documents in, text out."""
+"""Recorded benchmarks as Markdown tables, one function per kind. Pure: documents in, text out."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def harness_table(document: Any) -> str:
 
 
 def repeat_table(document: Any) -> str:
-    """Two quick runs and the one beside hogs."""
+    """Two quiet runs and the one next to busy processes."""
     runs = [*(("quiet", one) for one in document["quiet"]), ("beside hogs", document["beside_hogs"])]
     rows = [
         [name, f"{one['latency_ms']['p50']:.4f}", f"{one['cpu_ratio']:.0%}", one["verdict"], "; ".join(one["reasons"])]
@@ -104,7 +104,7 @@ def repeat_table(document: Any) -> str:
 
 
 def start_table(document: Any) -> str:
-    """Import, open and first frame beside the bare interpreter; int8 over float32."""
+    """Import, open and first frame, against the bare interpreter; int8 over float32."""
     rows = []
     for row in document["rows"]:
         facts = [row["artefact"], row["backend"]]
@@ -125,7 +125,7 @@ def start_table(document: Any) -> str:
 
 
 def flag(document: Any) -> str:
-    """What stands behind a record's first line where it is not to be quoted."""
+    """The mark of an invalid record, with its reasons; empty for a valid one."""
     return "" if document["verdict"] == "VALID" else f" **INVALID: {'; '.join(document['reasons'])}.**"
 
 

@@ -1,4 +1,4 @@
-"""The page of a privacy card: one file, whole in itself, made of privacy.json and of nothing else."""
+"""The page of a privacy card: one self-contained file, made from privacy.json alone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def spread(value: Mapping[str, Any] | None, form: str = ".3g") -> str:
 
 
 def probe(row: Mapping[str, Any]) -> str:
-    """What a probe found, with its interval where it has one."""
+    """The value of a probe, with its interval and chance if it has them."""
     ends = "" if row["low"] is None else f" [{row['low']:.3g}, {row['high']:.3g}]"
     chance = "" if row["chance"] is None else f"; chance {row['chance']:.3g}"
     return f"{row['value']:.3g}{ends}{chance}"

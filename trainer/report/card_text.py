@@ -13,7 +13,7 @@ from edgeveil.trainer.report.card_page import probe
 
 
 def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
-    """The card of a verified bundle: what is guaranteed, then what was measured, by artefact, then what was not."""
+    """The lines of a card: guarantees, measurements by artefact, and what was not tested."""
     for line in card["warnings"]:
         yield f"  WARNING  {line}"
     for one in card["guarantees"]:
@@ -30,15 +30,15 @@ def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
 
 def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[str]:
     worst, chance = part["worst_adaptive"], part["chance"]
-    yield f"  best attack found (adaptive, {worst['name']}): right about {sensitive} {score(worst)}{_beside(worst)}"
+    yield f"  best attack found (adaptive, {worst['name']}): right about {sensitive} {score(worst)}{_more(worst)}"
     guesses = f"{percent(chance['prior'])} (prior), {percent(chance['majority'])} (majority)"
     yield f"    a lower bound on what leaks; chance is {guesses}"
     floor = part["label_only"]
     worst = floor["worst_adaptive"]
-    yield f"  label-only, the floor (adaptive, {worst['name']}): {score(worst)}{_beside(worst)}"
+    yield f"  label-only, the floor (adaptive, {worst['name']}): {score(worst)}{_more(worst)}"
     yield from (f"  {line}" for line in board_column.as_lines(part))
     yield f"  keeps {target}: {score(part['target'])}; label-only {score(floor['target'])}"
-    yield "  adversaries that were never shown what leaves; one who retrains may do better:"
+    yield "  adversaries not trained on perturbed samples; one that retrains may do better:"
     for row in part["adversaries"]:
         if row["kind"] != "adaptive":
             yield f"    non-adaptive ({row['kind']}, {row['name']}): {score(row)}"
@@ -65,8 +65,8 @@ def _collateral(part: Mapping[str, Any]) -> Iterator[str]:
     if not useful:
         return
     found = useful["perturbed"]
-    yield f"  trained on what leaves, y on clean samples: {score(found['train_on_it']['y'])}"
-    yield f"  told apart from raw samples: {score(found['told_apart'])} (50 % is perfect; of donors it proves nothing)"
+    yield f"  trained on perturbed samples, y on clean samples: {score(found['train_on_it']['y'])}"
+    yield f"  told apart from raw samples: {score(found['told_apart'])} (50 % is perfect; for donors it proves nothing)"
     for row in part["leakage_about_others"]:
         kept = "" if row["kept"] is None else f", x to x' {score(row['kept'])}"
         asked = ", asked for by the recipe" if row["named_by_recipe"] else ""
@@ -76,6 +76,6 @@ def _collateral(part: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _beside(row: Mapping[str, Any]) -> str:
+def _more(row: Mapping[str, Any]) -> str:
     auc = "" if row["auc"] is None else f", AUC {row['auc']:.3f}"
     return auc + ("" if row["bits"] is None else f", {row['bits']:+.3f} bits beyond y")

@@ -1,8 +1,7 @@
-"""Several perturbers of the same samples in one picture: what leaves, who reads z from it, and what else it keeps."""
+"""Several perturbers of the same samples in one picture: what they send, who infers z from it, and what it keeps."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from edgeveil.trainer.audit.text import percent
 from edgeveil.trainer.audit.verdict import HIDDEN, verdict
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.report.pictures import INKS
+from edgeveil.trainer.report.pictures import INKS, saved, style
 
 NAMES = {"prgan": "PR-GAN", "codebook": "the codebook"}
 GREY, GOOD, BAD = "#4a4f54", INKS[2], INKS[1]
@@ -20,10 +19,10 @@ GREY, GOOD, BAD = "#4a4f54", INKS[2], INKS[1]
 
 @dataclass(frozen=True)
 class Row:
-    """One perturber: its name, what leaves (n, height, width, channels), and what was found about it.
+    """One perturber: its name, what it sends (n, height, width, channels), and what was found about it.
 
     ``part`` is its audit, or the ``label_only`` of one; None for the samples themselves. ``kept`` is the correlation
-    within y between x and x' by property; None where nobody measured it, as for the samples themselves.
+    within y between x and x' by property; None if not measured, as for the samples themselves.
     """
 
     title: str
@@ -38,7 +37,7 @@ def kept(part: Mapping[str, Any]) -> dict[str, float]:
 
 
 def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> str:
-    """Which of two audits of the same data is recommended, if it is: by what they found, in two sentences."""
+    """Whether ``recommended`` is recommended over ``document``, from two audits of the same data, in two sentences."""
     z, raw = document["data"]["sensitive"], document["raw"]["sensitive"]["accuracy"]
     chance = max(document["chance"].values())
     ours, theirs = (part["worst_adaptive"]["accuracy"] for part in (recommended, document))
@@ -63,17 +62,17 @@ def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> str:
 
 
 def fixed_accuracy(part: Mapping[str, Any]) -> float:
-    """How often the adversary of the training is right."""
+    """The accuracy of the adversary of the training."""
     return max(row["accuracy"] for row in part["adversaries"] if row["kind"] == "fixed")
 
 
 def draw(spec: InputSpec, rows: Sequence[Row], *, target: str, sensitive: str, raw: Mapping[str, Any]) -> bytes:
     """The picture as PNG. ``raw`` are the rates of D_y and D_z on the samples themselves, as an audit has them."""
-    import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     count = len(rows[0].frames)
-    with matplotlib.rc_context({"font.size": 9}):
+    with style():
         figure = Figure(figsize=(3.0 + 0.62 * count + 4.6, 0.95 * len(rows) + 1.15), layout="constrained")
         grid = figure.subplots(len(rows), count + 2, squeeze=False, width_ratios=[2.6, *[0.62] * count, 4.6])
         for axes, row in zip(grid, rows, strict=True):
@@ -84,17 +83,15 @@ def draw(spec: InputSpec, rows: Sequence[Row], *, target: str, sensitive: str, r
         grid[0][-1].set_title(f"{sensitive} read right, % (95 % interval)", loc="left", fontsize=9)
         marks = [
             ("o", "white", GREY, "fixed: trained against (non-adaptive)"),
-            ("o", GREY, GREY, "best attack found: retrained on what leaves"),
+            ("o", GREY, GREY, "best attack found: trained on perturbed samples"),
             ("|", INKS[0], INKS[0], f"chance, knowing {target}"),
         ]
         handles = [
-            matplotlib.lines.Line2D([], [], marker=m, markerfacecolor=face, color=ink, linestyle="", label=text)
+            Line2D([], [], marker=m, markerfacecolor=face, color=ink, linestyle="", label=text)
             for m, face, ink, text in marks
         ]
         figure.legend(handles=handles, loc="outside lower right", frameon=False, fontsize=8, ncols=3)
-        data = io.BytesIO()
-        figure.savefig(data, format="png", dpi=130, metadata={"Software": None})
-    return data.getvalue()
+        return saved(figure, "png", dpi=130)
 
 
 def _words(axes: Any, row: Row, target: str, raw: Mapping[str, Any]) -> None:
@@ -140,5 +137,5 @@ def _rate(axes: Any, rate: Mapping[str, Any], y: float, ink: str, text: str) -> 
 
 
 def _note(axes: Any, share: float, y: float, ink: str, text: str) -> None:
-    """To the left of its dot: what leaks most stands furthest right, where there is no room."""
+    """To the left of its dot: the largest leaks are furthest right, where there is no room."""
     axes.text(100 * share - 3, y, text, va="center", ha="right", color=ink, fontsize=8)

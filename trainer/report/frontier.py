@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import atomic_path
-from edgeveil.trainer.report.pictures import INKS
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.report.pictures import INKS, saved, style
 
 Row = Mapping[str, Any]
 
 
 def as_text(frontier: Mapping[str, Any], *, kept: Sequence[str] = ()) -> str:
-    """The points as a table for a terminal; ``kept`` names the properties to show, left out: all that were measured."""
+    """The points as a table for a terminal; ``kept`` names the properties to show, default: all that were measured."""
     rows = measured(frontier)
     names = list(kept) or properties(rows)
     lines = [
@@ -55,20 +55,19 @@ def label(row: Row) -> str:
 
 def draw(frontier: Mapping[str, Any], out: Path, *, kept: Sequence[str] = ()) -> list[Path]:
     """``frontier.svg`` and ``frontier.png`` in ``out``: a row of two panels for each data set. Returns their paths."""
-    import matplotlib
     from matplotlib.figure import Figure
 
     rows = measured(frontier)
     sets = list(dict.fromkeys(row["data"] for row in rows))
     recipes = [name for name in dict.fromkeys(row["recipe"] for row in rows) if name != "label-only"]
     inks = dict(zip(recipes, INKS * (1 + len(recipes) // len(INKS)), strict=False))
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgeveil", "font.size": 9}):
+    with style():
         figure = Figure(figsize=(8.4, 3.6 * max(len(sets), 1)), layout="constrained")
         panels = figure.subplots(max(len(sets), 1), 2, squeeze=False)
         for (left, right), data in zip(panels, sets, strict=False):
             mine = [row for row in rows if row["data"] == data]
             names = [name for name in (kept or properties(mine)) if any(name in row["kept"] for row in mine)]
-            _panel(left, mine, inks, _target)
+            _panel(left, mine, inks, lambda row: _ends(row["target"]))
             _panel(right, mine, inks, lambda row, names=names: _kept(row, names))
             left.set_ylabel("Acc(D_y) on x', %")
             right.set_ylabel(f"kept of x: {', '.join(names)}" if names else "kept of x: nothing was measured")
@@ -76,17 +75,11 @@ def draw(frontier: Mapping[str, Any], out: Path, *, kept: Sequence[str] = ()) ->
             right.set_title(f"{data}: what a label does not carry", loc="left", fontsize=10, fontweight="bold")
             for axes in (left, right):
                 axes.set_xlabel("best attack found on z, %")
-        if panels.size:
-            handles = {text: handle for axes in panels.flat for handle, text in zip(*axes.get_legend_handles_labels())}
-            figure.legend(
-                handles.values(), handles.keys(), loc="outside lower left", frameon=False, fontsize=8, ncols=3
-            )
+        handles = {text: handle for axes in panels.flat for handle, text in zip(*axes.get_legend_handles_labels())}
+        figure.legend(handles.values(), handles.keys(), loc="outside lower left", frameon=False, fontsize=8, ncols=3)
         paths = [out / f"frontier.{kind}" for kind in ("svg", "png")]
         for path in paths:
-            with atomic_path(str(path)) as temporary:
-                # No date: the same points are the same bytes.
-                metadata = {"Date": None} if path.suffix == ".svg" else {}
-                figure.savefig(temporary, format=path.suffix[1:], dpi=160, metadata=metadata)
+            write_atomic(path, saved(figure, path.suffix[1:], dpi=160))
     return paths
 
 
@@ -95,8 +88,8 @@ def _panel(axes: Any, rows: Sequence[Row], inks: Mapping[str, str], of: Any) -> 
         drawn = [(row, of(row)) for row in rows if row["recipe"] == recipe and of(row) is not None]
         if not drawn:
             continue
-        x, left, right = _ends([row["leak"] for row, _ in drawn])
-        y, low, high = (np.array(column) for column in zip(*(value for _, value in drawn), strict=True))
+        x, left, right = np.array([_ends(row["leak"]) for row, _ in drawn]).T
+        y, low, high = np.array([value for _, value in drawn]).T
         floor = recipe == "label-only"
         ink = "#4a4f54" if floor else inks[recipe]
         if floor:
@@ -104,7 +97,7 @@ def _panel(axes: Any, rows: Sequence[Row], inks: Mapping[str, str], of: Any) -> 
         axes.errorbar(
             x,
             y,
-            xerr=(x - left, right - x),
+            xerr=(np.maximum(x - left, 0), np.maximum(right - x, 0)),
             yerr=(np.maximum(y - low, 0), np.maximum(high - y, 0)),
             fmt="s" if floor else "o-",
             color=ink,
@@ -119,13 +112,8 @@ def _panel(axes: Any, rows: Sequence[Row], inks: Mapping[str, str], of: Any) -> 
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _ends(rates: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    x, low, high = (100 * np.array([rate[name] for rate in rates]) for name in ("accuracy", "low", "high"))
-    return x, np.minimum(low, x), np.maximum(high, x)
-
-
-def _target(row: Row) -> tuple[float, float, float]:
-    return 100 * row["target"]["accuracy"], 100 * row["target"]["low"], 100 * row["target"]["high"]
+def _ends(rate: Row) -> tuple[float, float, float]:
+    return 100 * rate["accuracy"], 100 * rate["low"], 100 * rate["high"]
 
 
 def _kept(row: Row, names: Sequence[str]) -> tuple[float, float, float] | None:

@@ -1,6 +1,6 @@
-"""Pages of prose with parts that are written from records, so that no measured number in them is typed by hand.
+"""Pages with parts that are written from records, so that no measured number is typed by hand.
 
-Such a part lies between ``<!-- recorded: NAME -->`` and ``<!-- end -->``.
+Such a part is between ``<!-- recorded: NAME -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ _PART = re.compile(r"(<!-- recorded: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.D
 
 
 def filled(text: str, makers: Mapping[str, Callable[[], Any]]) -> str:
-    """``text`` with every marked part made anew. Raises ``BadInput`` for a part that nobody makes, and
-    where one that is made has no place."""
-
+    """``text`` with every marked part written again. Raises ``BadInput`` for a part without a maker, or a maker without
+    a part."""
     missing = [name for name in makers if f"<!-- recorded: {name} -->" not in text]
 
     def made(match: re.Match[str]) -> str:
@@ -26,7 +25,6 @@ def filled(text: str, makers: Mapping[str, Callable[[], Any]]) -> str:
             raise BadInput(f"There is no table called {name}; there are {', '.join(makers)}.")
         return f"{match[1]}{makers[name]()}{match[3]}"
 
-    out = _PART.sub(made, text)
     if missing:
         raise BadInput(f"The page has no part for {', '.join(missing)}: put <!-- recorded: NAME --> and <!-- end -->.")
-    return out
+    return _PART.sub(made, text)

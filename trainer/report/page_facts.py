@@ -1,4 +1,4 @@
-"""What the page says, as plain values: from audit.json, bench.json and the manifest, and nothing else."""
+"""The facts of a report page as plain values, from audit.json, bench.json and the manifest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ GROUPS = (
 
 
 def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page says of the audit alone."""
+    """The facts of the audit."""
     tone, words = VERDICTS[verdict(audit, audit["raw"]["sensitive"]["accuracy"])]
     machine, data = audit["machine"], audit["data"]
     also = []
@@ -36,7 +37,7 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
         also.append("Longer training of the adversaries, and more seeds: this was the quick audit.")
     if data["clusters"] is None:
         also.append(
-            "People apart: the data do not say who is who, so rows of one person may be on both sides of the cut."
+            "Separate people: the data do not identify people, so rows of one person may be in training and in test."
         )
     return {
         "audit": audit,
@@ -59,11 +60,9 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def groups(audit: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of the table by kind, each with label-only's row of the same adversary beside it."""
+    """The rows of the table by kind, each with label-only's row of the same adversary."""
     beside = {(row["name"], row["seed"]): row for row in audit["label_only"]["adversaries"]}
-    seeds: dict[str, int] = {}
-    for row in audit["adversaries"]:
-        seeds[row["name"]] = seeds.get(row["name"], 0) + 1
+    seeds = Counter(row["name"] for row in audit["adversaries"])
     made = []
     for kind, title in GROUPS:
         rows = [
@@ -83,28 +82,30 @@ def groups(audit: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def speed_facts(bench: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """bench.json as lines of text, what is missing left out."""
-    latency = bench["latency_ms"]
-    facts = [("Artefact", str(bench.get("artefact", ""))), ("Backend", str(bench.get("backend", "")))]
-    facts.append(("Latency", f"p50 {latency['p50']:.3g} ms, p90 {latency['p90']:.3g} ms, p99 {latency['p99']:.3g} ms"))
-    facts.append(("Frames per second", f"{bench['fps']:,.0f}"))
-    facts.append(("Multiply-adds", f"{bench['macs']:,} ({bench['flops']:,} FLOP)"))
-    facts.append(("Parameters", f"{bench['parameters']:,}"))
-    facts.append(("Peak memory", f"{bench['peak_rss_bytes'] / 2**20:,.0f} MiB"))
-    facts.append(("Verdict", str(bench["verdict"])))
+    """bench.json as names and values; empty values are left out."""
+    facts = [
+        ("Artefact", bench.get("artefact", "")),
+        ("Backend", bench.get("backend", "")),
+        ("Latency", ", ".join(f"{name} {bench['latency_ms'][name]:.3g} ms" for name in ("p50", "p90", "p99"))),
+        ("Frames per second", f"{bench['fps']:,.0f}"),
+        ("Multiply-adds", f"{bench['macs']:,} ({bench['flops']:,} FLOP)"),
+        ("Parameters", f"{bench['parameters']:,}"),
+        ("Peak memory", f"{bench['peak_rss_bytes'] / 2**20:,.0f} MiB"),
+        ("Verdict", bench["verdict"]),
+    ]
     return [(name, value) for name, value in facts if value]
 
 
 def headline(bench: Mapping[str, Any]) -> dict[str, str]:
-    """The median latency in ms, and what goes below it."""
+    """The median latency in ms, and the note below it."""
     return {
         "p50": f"{bench['latency_ms']['p50']:.3g}",
-        "note": f"{bench['fps']:,.0f} frames a second; {bench['macs']:,} MACs",
+        "note": f"{bench['fps']:,.0f} frames per second; {bench['macs']:,} MACs",
     }
 
 
 def identities(audit: Mapping[str, Any], manifest: Mapping[str, Any], bundle: Path | None) -> list[tuple[str, str]]:
-    """Hashes: of each audited file, and of the bundle. Says so where the export has changed since the audit."""
+    """Hashes of the audited files and of the bundle; a file that has changed since the audit is marked."""
     found = []
     for artefact, models in audit["speaks_of"].items():
         for model, sha256 in models.items():
@@ -112,12 +113,12 @@ def identities(audit: Mapping[str, Any], manifest: Mapping[str, Any], bundle: Pa
             stale = "" if now == sha256 else " (audited; the export now holds another file)"
             found.append((f"{model}, {artefact}", f"sha256 {sha256}{stale}"))
     if bundle is not None:
-        found.append((Path(bundle).name, f"sha256 {hashlib.sha256(_bundle_bytes(bundle)).hexdigest()}"))
+        found.append((bundle.name, f"sha256 {hashlib.sha256(_bundle_bytes(bundle)).hexdigest()}"))
     return found
 
 
 def is_development(bundle: Path | None) -> bool:
-    """Whether a bundle calls itself a development one. Only to print it: nothing of it is verified, nothing run."""
+    """Whether a bundle calls itself a development one. For display only: the bundle is not verified."""
     if bundle is None:
         return False
     try:
@@ -125,14 +126,14 @@ def is_development(bundle: Path | None) -> bool:
             return bool(json.loads(archive.read("manifest.json"))["development"])
     except (zipfile.BadZipFile, KeyError, ValueError):
         raise BadInput(
-            f"A sealed .veil bundle was expected at {bundle}, and that is none: name the one to show."
+            f"A sealed .veil bundle was expected at {bundle}; this file is not one. Correct --bundle."
         ) from None
 
 
 def _bundle_bytes(bundle: Path) -> bytes:
     try:
-        return Path(bundle).read_bytes()
+        return bundle.read_bytes()
     except OSError as error:
         raise BadInput(
-            f"A bundle was expected at {bundle}, and there is none ({error.strerror}): seal one, or leave out --bundle."
+            f"A bundle was expected at {bundle}; there is none ({error.strerror}). Seal one, or leave out --bundle."
         ) from None

@@ -1,4 +1,4 @@
-"""Samples and curves as images inside the page: data URIs, so that the report is one file."""
+"""Samples and curves as data URIs, so that the report is one file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ from typing import Any
 import numpy as np
 
 INKS = ("#2b5d8a", "#b3372b", "#1d7a55", "#9a6700", "#6b4c9a", "#4a4f54", "#0f8a9d", "#a8447a")
+
+
+def style() -> Any:
+    """Matplotlib's settings for all pictures: paths look alike everywhere, and a fixed salt gives the same bytes."""
+    import matplotlib
+
+    return matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgeveil", "font.size": 9})
+
+
+def saved(figure: Any, kind: str = "svg", **options: Any) -> bytes:
+    """A figure as SVG or PNG, without a date: the same figure gives the same bytes."""
+    data = io.BytesIO()
+    figure.savefig(data, format=kind, metadata={"Date" if kind == "svg" else "Software": None}, **options)
+    return data.getvalue()
 
 
 def png(picture: np.ndarray, low: float, high: float) -> str:
@@ -32,7 +46,7 @@ def file(path: Path) -> str:
 
 
 def curves(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Figures of metrics.jsonl, ``{"image": data URI, "alt": text}`` each: per stage its accuracies, losses, rest.
+    """Figures of metrics.jsonl, each ``{"image": data URI, "alt": text}``: accuracies, losses and the rest by stage.
 
     A line has ``stage``, ``step`` (an epoch) and numbers by name; lines of one stage may hold different numbers.
     """
@@ -56,12 +70,10 @@ def _panel(name: str) -> str:
 
 
 def _figure(stage: str, what: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, str]:
-    import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    # Paths instead of fonts look alike everywhere; a fixed salt and no date make the same run the same bytes.
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgeveil", "font.size": 9}):
+    with style():
         figure = Figure(figsize=(4.6, 3.0), layout="constrained")
         axes = figure.subplots()
         for ink, (name, points) in zip(INKS * (1 + len(series) // len(INKS)), series.items(), strict=False):
@@ -76,10 +88,9 @@ def _figure(stage: str, what: str, series: Mapping[str, Sequence[tuple[float, fl
         if what == "accuracy":
             axes.set_ylim(-0.02, 1.02)
         figure.legend(loc="outside lower left", frameon=False, fontsize=8, ncols=2)
-        data = io.BytesIO()
-        figure.savefig(data, format="svg", transparent=True, metadata={"Date": None})
+        data = saved(figure, transparent=True)
     ends = ", ".join(f"{_words(name)} {points[-1][1]:.3g}" for name, points in series.items())
-    return {"image": _uri("image/svg+xml", data.getvalue()), "alt": f"{stage}, {what} by epoch; at the end {ends}"}
+    return {"image": _uri("image/svg+xml", data), "alt": f"{stage}, {what} by epoch; at the end {ends}"}
 
 
 def _uri(kind: str, data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""report.html: one page, one file, made from what was recorded."""
+"""report.html: one page in one file, made from recorded results."""
 
 from __future__ import annotations
 
@@ -31,20 +31,18 @@ def write_report(
 ) -> Path:
     """Write the page about a finished run, its audited export folder and, where given, its bundle and bench.json.
 
-    ``pictures`` also shows raw samples beside perturbed ones: they are somebody's data, so it has to be asked for.
-    ``comparison`` is a PNG of ``edgeveil.trainer.report.comparison`` and what it says in words.
-    Raises ``BadInput`` where the export was not audited or a file is not what it should be.
+    ``pictures`` also shows raw samples next to perturbed ones: off by default, since they are personal data.
+    ``comparison`` is a PNG of ``edgeveil.trainer.report.comparison`` and its description.
+    Raises ``BadInput`` if the export was not audited or a file is not what it should be.
     """
     from edgeveil.trainer.export.folder import ExportFolder
     from edgeveil.trainer.runs.run import Run
 
-    folder, source = ExportFolder.open(Path(export)), Run.open(Path(run))
+    folder, source = ExportFolder.open(export), Run.open(run)
     if folder.audit is None:
-        raise BadInput(
-            f"{export} was not audited, and a report without it would say nothing: run `edgeveil audit {export}`."
-        )
+        raise BadInput(f"{export} was not audited, and a report shows the audit: run `edgeveil audit {export}` first.")
     audit = folder.audit
-    measured = None if bench is None else _json(Path(bench))
+    measured = None if bench is None else _json(bench)
     values = {
         **page_facts.summary(audit),
         "title": source.recipe.name,
@@ -59,12 +57,12 @@ def write_report(
         "identities": page_facts.identities(audit, folder.manifest, bundle),
         **shown(source, folder, audit, raw=pictures),
     }
-    write_atomic(str(out), render(values).encode())
-    return Path(out)
+    write_atomic(out, render(values).encode())
+    return out
 
 
 def shown(run: Any, folder: Any, audit: Mapping[str, Any], *, raw: bool) -> dict[str, Any]:
-    """A dozen test samples as they leave the audited artefact; with ``raw`` what they were before."""
+    """A dozen test samples as the audited artefact sends them; with ``raw`` also the samples themselves."""
     dataset = run.dataset()
     if dataset.input.kind != "image" or not _frames(folder):
         return {"pictures": None, "pictures_raw": raw, "pictures_note": ""}
@@ -82,15 +80,15 @@ def shown(run: Any, folder: Any, audit: Mapping[str, Any], *, raw: bool) -> dict
         for i in range(len(some))
     ]
     note = (
-        "Test samples and what leaves the device in their place, through the audited artefact."
+        "Test samples and what the device sends in their place, through the audited artefact."
         if raw
-        else "Test samples as they leave the device. What they were before is shown only when asked for (--pictures)."
+        else "Test samples as the device sends them. The samples themselves are shown only with --pictures."
     )
     return {"pictures": pairs, "pictures_raw": raw, "pictures_note": note}
 
 
 def through(folder: Any, artefact: str, x: np.ndarray) -> np.ndarray:
-    """The frames (n, ...) that leave an export in the place of samples ``x`` (n, ...), through one artefact."""
+    """The frames (n, ...) that an artefact of an export sends in place of samples ``x`` (n, ...)."""
     from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 
     pipeline = load_pipeline(parse(folder.manifest), folder.members, artefact)
@@ -114,5 +112,5 @@ def _json(path: Path) -> Mapping[str, Any]:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"A benchmark was expected in {path} (edgeveil-edge bench --json), and it cannot be read: {error}."
+            f"A benchmark (edgeveil-edge bench --json) was expected in {path}, which cannot be read: {error}."
         ) from None

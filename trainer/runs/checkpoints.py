@@ -1,4 +1,4 @@
-"""A checkpoint of a training in one file: every variable of its networks and optimisers, and a few facts."""
+"""A checkpoint of a training in one file: all variables of its networks and optimisers, and a few facts."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 class Checkpoint:
     """``holders`` are named objects with ``variables`` (Keras models, optimisers), all built.
 
-    Written whole or not at all, so that whatever is on disk after Ctrl-C or a power cut can be gone on from.
+    Written whole or not at all: after Ctrl-C or a power cut, training can continue from the file on disk.
     """
 
     def __init__(self, path: Path, **holders: Any) -> None:
         self.path, self._holders = path, holders
 
     def save(self, **facts: Any) -> None:
-        """Write the variables as they are now, with JSON ``facts``. Raises ``DeviceFailed`` where the disk is full."""
+        """Write the variables and JSON ``facts``. Raises ``DeviceFailed`` if the disk is full."""
         arrays: dict[str, Any] = {
             f"{name}/{number}": variable.numpy()
             for name, holder in self._holders.items()
             for number, variable in enumerate(holder.variables)
         }
         text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-        with atomic_path(str(self.path)) as temporary, Path(temporary).open("wb") as file:
+        with atomic_path(self.path) as temporary, Path(temporary).open("wb") as file:
             np.savez(file, facts=text, **arrays)
 
     def restore(self) -> dict[str, Any] | None:
-        """Put the variables back and return the facts; None, and nothing changed, where there is no checkpoint.
+        """Restore the variables and return the facts; None, and nothing changed, if there is no checkpoint.
 
-        Raises ``BadInput`` where the file is not one of these networks.
+        Raises ``BadInput`` if the file does not fit these networks.
         """
         if not self.path.is_file():
             return None
@@ -50,5 +50,5 @@ class Checkpoint:
         except UNREADABLE as error:
             raise BadInput(
                 f"The checkpoint {self.path} does not fit this recipe's networks or is damaged ({error}). "
-                "Remove it to start that step anew, or train into another folder."
+                "Remove it to repeat that step, or train into another folder."
             ) from None

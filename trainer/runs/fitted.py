@@ -1,4 +1,4 @@
-"""A trained perturber: what every ``fit`` returns, a run keeps and an export ships."""
+"""A trained perturber: every ``fit`` returns one, a run keeps it, and an export ships it."""
 
 from __future__ import annotations
 
@@ -58,19 +58,15 @@ class FittedPerturber:
         }
 
     def perturb(self, x: np.ndarray, tracks: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Samples (n, ...) in, every output (n, ...) out by name, through the board's own pipeline code on Keras.
+        """Every output (n, ...) by name for samples (n, ...), through the board's pipeline code on Keras.
 
-        ``tracks`` (n,) says whose frames of a stream they are, in order of time; None: each stands for a whole track.
+        ``tracks`` (n,) numbers the tracks of a stream's frames, in order of time; None: each frame is a whole track.
         """
-        pipeline = Pipeline(
-            parse(self.description()),
-            tables=dict(self.tables),
-            runners=self.runners(),
-        )
+        pipeline = Pipeline(parse(self.description()), tables=dict(self.tables), runners=self.runners())
         return pipeline.run(x, tracks=None if tracks is None else tracks.tolist())
 
     def runners(self) -> dict[str, KerasRunner]:
-        """Its networks as the pipeline runs them."""
+        """Its networks behind the pipeline's interface."""
         return {name: KerasRunner(model) for name, model in self.models.items()}
 
     def save(self, folder: Path) -> None:
@@ -92,28 +88,34 @@ class FittedPerturber:
         spec: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in text["input"].items() if k != "name"
         }
+        facts = text["perturber"]
         return cls(
-            kind=KINDS.get(text["perturber"]["kind"], text["perturber"]["kind"]),
+            kind=KINDS.get(facts["kind"], facts["kind"]),
             input=InputSpec(**spec),
             stages=tuple(text["stages"]),
             outputs=tuple(text["outputs"]),
             models={name: keras.models.load_model(folder / f"{name}.keras") for name in text["models"]},
             tables={name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in text["tables"]},
-            identity_allowed=text["perturber"]["identity_allowed"],
-            substituted=text["perturber"]["substituted"],
+            identity_allowed=facts["identity_allowed"],
+            substituted=facts["substituted"],
             stream=text.get("stream"),
         )
 
 
 def preprocess_stage(spec: InputSpec) -> dict[str, Any]:
     """The first stage of every perturber: raw x to u in the unit cube."""
-    return {"stage": "preprocess", "input": "x", "output": "u", "low": _plain(spec.low), "high": _plain(spec.high)}
+    return {"stage": "preprocess", "input": "x", "output": "u", **_range(spec)}
 
 
 def output_stage(spec: InputSpec) -> dict[str, Any]:
     """The last stage: v in the unit cube to x_out, of x's own kind."""
-    ends = {"low": _plain(spec.low), "high": _plain(spec.high)}
-    return {"stage": "output", "input": "v", "output": "x_out", **ends, "dtype": spec.dtype}
+    return {"stage": "output", "input": "v", "output": "x_out", **_range(spec), "dtype": spec.dtype}
+
+
+def _range(spec: InputSpec) -> dict[str, Any]:
+    return {
+        name: list(end) if isinstance(end, tuple) else end for name, end in (("low", spec.low), ("high", spec.high))
+    }
 
 
 def frame_output(spec: InputSpec) -> dict[str, Any]:
@@ -122,10 +124,9 @@ def frame_output(spec: InputSpec) -> dict[str, Any]:
 
 
 def unchanged(spec: InputSpec, x: np.ndarray, out: np.ndarray, allowed: float = 0.0) -> np.ndarray:
-    """Which readings x (n, ...) came out, as ``out``, like from a model that does nothing: bool (n,).
+    """Which samples x (n, ...) equal their output ``out``, up to rounding and ``allowed`` (in units of x): bool (n,).
 
-    No value may be further off than rounding and ``allowed`` (in units of x). A constant reading (a blank picture) may
-    stay as it is and says nothing: it is never counted.
+    A constant sample (a blank picture) is never counted: it may stay unchanged.
     """
     same = preprocess.to_raw(spec.dtype, spec.low, spec.high)(preprocess.to_unit(spec.dtype, spec.low, spec.high)(x))
     whole = np.dtype(spec.dtype).kind in "iu"
@@ -135,28 +136,21 @@ def unchanged(spec: InputSpec, x: np.ndarray, out: np.ndarray, allowed: float = 
 
 
 def constant(x: np.ndarray) -> np.ndarray:
-    """Which readings x (n, ...) have one value everywhere: bool (n,)."""
+    """Which samples x (n, ...) have one value everywhere: bool (n,)."""
     flat = x.reshape(len(x), -1)
     return flat.min(axis=1) == flat.max(axis=1)
 
 
-def _plain(value: float | tuple[float, ...] | None) -> float | list[float] | None:
-    return list(value) if isinstance(value, tuple) else value
-
-
 class KerasRunner:
-    """A Keras model behind the pipeline's runner interface: named float32 batches in and out."""
+    """A Keras model behind the pipeline's runner interface."""
 
-    def __init__(self, model: Any, batch: int = 512) -> None:
-        self._model, self._batch = model, batch
+    def __init__(self, model: Any) -> None:
+        self._model = model
 
     def run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Named float32 batches (n, ...) in, named batches out."""
-        names = [t.name for t in self._model.inputs]
-        values = [inputs[name] for name in names]
-        out = predict(self._model, values, batch=self._batch)
-        outs = out if isinstance(out, list) else [out]
-        return dict(zip(self._model.output_names, (np.asarray(o) for o in outs)))
+        out = predict(self._model, [inputs[tensor.name] for tensor in self._model.inputs], batch=512)
+        return dict(zip(self._model.output_names, out if isinstance(out, list) else [out]))
 
 
 def decoded(code: np.ndarray, decoder: np.ndarray) -> np.ndarray:

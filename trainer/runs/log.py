@@ -1,4 +1,4 @@
-"""The log of a training. A ``Run`` is one; a caller without a run gives another."""
+"""The log of a training. ``Run`` is one; a caller without a run passes another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Log(Protocol):
     """Figures, facts, times and checkpoints of one training."""
 
     def metric(self, *, stage: str, step: int, **values: float) -> None:
-        """One line of figures; ``step`` counts epochs of ``stage`` from 1. A resumed stage replaces its later lines."""
+        """Add figures; ``step`` counts epochs of ``stage`` from 1. A resumed stage replaces its later lines."""
         ...
 
     def record(self, **facts: Any) -> None:

@@ -1,14 +1,14 @@
-"""A run: the folder that holds all that is needed to repeat a training, to go on with it and to use its result.
+"""A run: the folder with everything needed to repeat a training, to resume it and to use its result.
 
 ::
 
-    RUN/recipe.toml       the recipe with every default written out, under the budget that was asked for
+    RUN/recipe.toml       the recipe with all defaults, under the budget of the command
     RUN/run.json          seeds, versions, machine, wall times, results
     RUN/slices.npz        the row numbers of the three slices
     RUN/metrics.jsonl     one line per epoch: stage, step, time_s and what was measured
     RUN/tensorboard/      the same for TensorBoard
     RUN/classifiers/      target.keras (D_y), sensitive.keras (D_z)
-    RUN/checkpoints/      last.npz to go on from, best.npz chosen on validation
+    RUN/checkpoints/      last.npz to resume from, best.npz chosen on validation
     RUN/perturber/        the result: perturber.json, networks, tables
 """
 
@@ -48,21 +48,21 @@ class Run:
         self.folder, self.recipe, self.facts = folder, recipe, facts
         self._dataset: Dataset | None = None
         self._writer: Any = None
-        self._stages: set[str] = set()  # those that this process has written lines of
+        self._stages: set[str] = set()  # stages with lines from this process
 
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, *, budget: str = "full", resume: bool = False) -> Run:
-        """A new run in ``folder``, or with ``resume`` the one that is there, under a new ``[budget]`` if it changed.
+        """A new run in ``folder``; with ``resume`` the existing one, under a new ``[budget]`` if it changed.
 
-        Raises ``BadInput`` where a folder is in the way, or where a run to resume is missing or of another recipe.
+        Raises ``BadInput`` if the folder is not empty, or if a run to resume is missing or has another recipe.
         """
-        folder, recipe = Path(folder), recipe.with_budget(budget)
+        recipe = recipe.with_budget(budget)
         if resume:
             return cls._resume(folder, recipe, budget)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            there = "It holds a run: add --resume to go on with it, or" if (folder / "run.json").is_file() else "Please"
+            there = "It holds a run: add --resume to continue it, or" if (folder / "run.json").is_file() else "Please"
             raise BadInput(f"{folder} exists and is not empty. {there} choose another folder.")
-        dataset = datasets.load(recipe)  # before anything is written: what is wrong with the data leaves nothing behind
+        dataset = datasets.load(recipe)  # before anything is written: bad data leave no folder behind
         try:
             for part in ("", "classifiers", "checkpoints"):
                 (folder / part).mkdir(parents=True, exist_ok=True)
@@ -82,16 +82,15 @@ class Run:
         }
         run = cls(folder, recipe, facts)
         run._dataset = dataset
-        write_atomic(str(folder / "recipe.toml"), recipe.toml().encode())
-        with atomic_path(str(folder / "slices.npz")) as temporary, Path(temporary).open("wb") as file:
+        write_atomic(folder / "recipe.toml", recipe.toml().encode())
+        with atomic_path(folder / "slices.npz") as temporary, Path(temporary).open("wb") as file:
             np.savez(file, **{part: getattr(dataset.slices, part) for part in PARTS})
         run.record()  # last: a folder with run.json is a run
         return run
 
     @classmethod
     def open(cls, folder: Path) -> Run:
-        """The run in ``folder``. Raises ``BadInput`` where there is none."""
-        folder = Path(folder)
+        """The run in ``folder``. Raises ``BadInput`` if there is none."""
         try:
             facts = json.loads((folder / "run.json").read_text())
             recipe = Recipe.find(folder / "recipe.toml")
@@ -117,13 +116,13 @@ class Run:
             )
         run.recipe = recipe
         run.facts["budget"] = budget
-        write_atomic(str(folder / "recipe.toml"), recipe.toml().encode())
+        write_atomic(folder / "recipe.toml", recipe.toml().encode())
         return run
 
     def adopt_classifiers(self, other: Run) -> None:
-        """Take D_y and D_z from another finished run on the same slices, instead of training the same ones again.
+        """Copy D_y and D_z from another finished run on the same slices, instead of training them again.
 
-        Raises ``BadInput`` where they would not be the same: other data, slices, seed or ``[classifiers]``.
+        Raises ``BadInput`` if they would differ: other data, slices, seed or ``[classifiers]``.
         """
         mine, theirs = self.dataset(), other.dataset()
         differs = [
@@ -145,16 +144,16 @@ class Run:
                 f"The classifiers of {other.folder} are not those that this recipe would train: its {differs[0]} "
                 "differs. Leave --classifiers out, and they are trained."
             )
-        other.classifiers()  # whether they are all there
+        other.classifiers()  # raises if one is missing
         for name in ("target", "sensitive"):
             source = other.folder / "classifiers" / f"{name}.keras"
-            write_atomic(str(self.folder / "classifiers" / source.name), source.read_bytes())
+            write_atomic(self.folder / "classifiers" / source.name, source.read_bytes())
         self.record(classifiers=other.facts["classifiers"], classifiers_from=other.folder.name)
 
     def record(self, **facts: Any) -> None:
         """Add facts to run.json."""
         self.facts.update(facts)
-        write_atomic(str(self.folder / "run.json"), (json.dumps(self.facts, indent=1, allow_nan=False) + "\n").encode())
+        write_atomic(self.folder / "run.json", (json.dumps(self.facts, indent=1, allow_nan=False) + "\n").encode())
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -170,8 +169,8 @@ class Run:
     def metric(self, *, stage: str, step: int, **values: float) -> None:
         """One line of metrics.jsonl and one point per value in TensorBoard; ``step`` counts epochs of ``stage``.
 
-        The first line of a stage replaces those from its step on: they were written before the training was
-        interrupted, and after the checkpoint that it goes on from.
+        The first line of a stage replaces those from its step on: they were written after the checkpoint from which
+        an interrupted training is resumed.
         """
         import tensorflow as tf
 
@@ -200,7 +199,7 @@ class Run:
     def metrics(self, stage: str | None = None) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, of one stage or of all."""
         path = self.folder / "metrics.jsonl"
-        # A line without its end was being written when the power went.
+        # A last line without its end was cut off, as by a power cut.
         whole = path.read_text().rpartition("\n")[0].splitlines() if path.is_file() else []
         return [line for line in map(json.loads, whole) if stage in (None, line["stage"])]
 
@@ -209,29 +208,29 @@ class Run:
         kept = [line for line in lines if line["stage"] != stage or line["step"] < step]
         if len(kept) < len(lines):
             text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept)
-            write_atomic(str(self.folder / "metrics.jsonl"), text.encode())
+            write_atomic(self.folder / "metrics.jsonl", text.encode())
 
     def dataset(self) -> Dataset:
-        """The data with this run's slices. Raises ``BadInput`` where the data are gone or others than they were."""
+        """The data with this run's slices. Raises ``BadInput`` if the data are missing or have changed."""
         if self._dataset is None:
             try:
                 with np.load(self.folder / "slices.npz", allow_pickle=False) as file:
                     slices = Slices(**{part: file[part] for part in PARTS if part in file})
             except UNREADABLE as error:
                 raise BadInput(
-                    f"The slices of the run in {self.folder} cannot be read ({error}). Train anew."
+                    f"The slices of the run in {self.folder} cannot be read ({error}). Train again."
                 ) from None
             dataset = datasets.load(self.recipe, slices=slices)
             if _digest(dataset) != self.facts["data_sha256"]:
                 raise BadInput(
                     f"The data of {self.recipe.data.source} are not those that {self.folder} was started with. "
-                    "Put those back, or train into another folder."
+                    "Restore them, or train into another folder."
                 )
             self._dataset = dataset
         return self._dataset
 
     def validation(self) -> Part:
-        """The rows of the second slice that checkpoints were chosen by: seen in training, never fitted."""
+        """The rows of the second slice by which checkpoints were chosen; never fitted."""
         return slicing.fit_and_validation(self.dataset(), "perturber")[1]
 
     def classifiers(self) -> dict[str, Any]:
@@ -248,7 +247,7 @@ class Run:
         return {name: keras.models.load_model(path) for name, path in paths.items()}
 
     def perturber(self) -> Any:
-        """The ``FittedPerturber`` that this run made. Raises ``BadInput`` where it has not come so far."""
+        """The ``FittedPerturber`` of this run. Raises ``BadInput`` if it is not trained yet."""
         from edgeveil.trainer.runs.fitted import FittedPerturber
 
         if not (self.folder / "perturber" / "perturber.json").is_file():
@@ -256,7 +255,7 @@ class Run:
         return FittedPerturber.load(self.folder / "perturber")
 
     def save_perturber(self, fitted: Any) -> None:
-        """Put ``fitted`` into RUN/perturber, whole or not at all."""
+        """Write ``fitted`` to RUN/perturber, whole or not at all."""
         new, final = self.folder / "perturber.new", self.folder / "perturber"
         try:
             shutil.rmtree(new, ignore_errors=True)
@@ -269,7 +268,7 @@ class Run:
             raise BadInput(f"Cannot write {final}: {error}. Free some space, then --resume.") from None
 
     def summary(self) -> dict[str, Any]:
-        """What ``edgeveil train --json`` prints: run.json as it is, and the folder's name."""
+        """The document of ``edgeveil train --json``: run.json and the folder's name."""
         return {"run": str(self.folder), **self.facts}
 
 

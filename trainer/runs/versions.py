@@ -7,7 +7,7 @@ from importlib import metadata
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
-    """The version of each of these packages that is installed."""
+    """The versions of those of these packages that are installed."""
     found = {}
     for name in names:
         try:

@@ -1,9 +1,10 @@
-"""``edgeveil recipe new``: look at a user's file and write a commented recipe that trains on it."""
+"""``edgeveil recipe new``: inspect a user's file and write a commented recipe that trains on it."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold import templates
 
-LOOK_ROWS = 3000  # for the forest that has a first look
-STEPS = {"classifiers": 1500, "perturber": 2500}  # training steps that small data sets were found to need
+LOOK_ROWS = 3000  # for the forest of the first look
+STEPS = {"classifiers": 1500, "perturber": 2500}  # training steps that suit small data sets
 
 TEMPLATE = """\
 # Written by `edgeveil recipe new`. Every key is described in docs/reference/recipes.md.
@@ -25,24 +26,24 @@ name = {name}
 description = "{title} on {file}: keeps y, hides z."
 seed = 0
 
-# {rows} {kind}s of shape {shape}, {dtype}. Slices of {slices} rows, {cut}.
+# {rows:,} {spec.kind}s of shape {spec.shape}, {spec.dtype}. Slices of {slices} rows, {cut}.
 [data]
 source = {source}
 target = "y"       # what y is called in the bundle
 sensitive = "z"    # what z is called in the bundle
 {range}
-# What the public knows of z given y. Counted in the training slices: an attacker is taken to know it all.
-# To write down what is really known, in part or in full, instead:
+# What the public knows about z given y. Counted in the training slices: the attacker is assumed to know all of it.
+# To state what is really known, in part or in full, instead:
 #   kind = "table"
 #   [prior.table.{y}]
 #   {z} = {p:.2f}
 [prior]
 kind = "counted"
 
-# D_y and D_z, which stand for the user and for the adversary while training.
-# A first look with a random forest, trained on the first slice and tried on the second, reads
-#   y: {y_accuracy:.1%} ({y_chance:.1%} by always guessing the commonest of its {y_classes} classes)
-#   z: {z_accuracy:.1%} ({z_chance:.1%} by always guessing the commonest of its {z_classes} classes){remark}
+# D_y and D_z, which stand for the user and for the adversary in training.
+# Accuracies of a first look with a random forest, trained on the first slice and tested on the second:
+#   y: {on_y.accuracy:.1%} ({on_y.chance:.1%} by always guessing the commonest of its {on_y.classes} classes)
+#   z: {on_z.accuracy:.1%} ({on_z.chance:.1%} by always guessing the commonest of its {on_z.classes} classes){remark}
 [classifiers]
 architecture = "{classifier}"{shift}{patience}
 
@@ -51,9 +52,9 @@ architecture = "{classifier}"{shift}{patience}
 classifier_epochs = {classifier_epochs}
 epochs = {epochs}
 batch = {batch}
-quick = {{ rows = {quick_rows}, classifier_epochs = {quick_classifier_epochs}, epochs = {quick_epochs} }}
+quick = {{ rows = 3000, classifier_epochs = {quick_classifier_epochs}, epochs = {quick_epochs} }}
 
-# What D_y must still read on validation: ten points below the forest's look. Raise it to what your use needs.
+# The accuracy that D_y must keep on validation: ten points below the forest's. Raise it to what your use needs.
 [limits]
 target_accuracy = {floor}
 """
@@ -61,10 +62,11 @@ target_accuracy = {floor}
 
 @dataclass(frozen=True)
 class Look:
-    """How well a random forest reads one attribute, and how well the commonest class does."""
+    """The accuracies for one attribute of a random forest and of always guessing the commonest class."""
 
     accuracy: float
     chance: float
+    classes: int
 
 
 def write_recipe(data: str, out: Path, *, kind: str = "prgan") -> None:
@@ -88,10 +90,8 @@ def write_recipe(data: str, out: Path, *, kind: str = "prgan") -> None:
 def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
     """The text of a recipe at ``out`` for the arrays in ``file``."""
     dataset = datasets.load(_first_guess(file))
-    apart = _apart(dataset)
-    perturber = templates.section(kind, dataset, apart=apart)
-    names = dataset.y_names, dataset.z_names
-    look = {label: _look(dataset, label) for label in ("y", "z")}
+    section, trained = templates.section(kind, dataset, apart=_apart(dataset)), kind in templates.TRAINED
+    look = {label: _look(dataset, label, names) for label, names in (("y", dataset.y_names), ("z", dataset.z_names))}
     fitted = 0.8 * len(dataset.slices.perturber)
     batch = 128 if fitted >= 4096 else 64 if fitted >= 256 else 16
     per_epoch = max(1, int(fitted // batch))
@@ -101,38 +101,31 @@ def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
         name=json.dumps(f"{_name(file)}-{kind}"),
         title=templates.TITLES[kind],
         file=re.sub(r"[^\w .-]", "_", file.name),
-        rows=f"{len(dataset.y):,}",
-        kind=spec.kind,
-        shape=spec.shape,
-        dtype=spec.dtype,
+        rows=len(dataset.y),
+        spec=spec,
+        on_y=look["y"],
+        on_z=look["z"],
         slices=", ".join(str(len(dataset.part(part))) for part in PARTS),
         cut=f"no {dataset.cluster_kind} in two of them" if dataset.cluster_kind else "cut row by row",
         source=json.dumps(f"npz:{_from(out.parent, file)}", ensure_ascii=False),
         range=f"low = {spec.low}    # x that becomes 0 in the networks\nhigh = {spec.high}    # x that becomes 1\n"
         if image
         else "",
-        y=_key(names[0][0]),
-        z=_key(names[1][0]),
+        y=_key(dataset.y_names[0]),
+        z=_key(dataset.z_names[0]),
         p=float(dataset.theta[0, 0]),
-        y_accuracy=look["y"].accuracy,
-        y_chance=look["y"].chance,
-        y_classes=len(names[0]),
-        z_accuracy=look["z"].accuracy,
-        z_chance=look["z"].chance,
-        z_classes=len(names[1]),
         remark=_remark(look),
         classifier="linear" if linear else "small" if image else "table1-wifi",
         shift="\nshift = 1             # pixels that training images are moved by; 0 where position matters"
         if image
         else "",
         patience="" if linear else f"\npatience = {max(5, epochs['classifiers'] // 4)}",
-        perturber=perturber.text,
+        perturber=section,
         classifier_epochs=1 if linear else epochs["classifiers"],
-        epochs=epochs["perturber"] if perturber.epochs else 1,
+        epochs=epochs["perturber"] if trained else 1,
         batch=batch,
-        quick_rows=3000,
         quick_classifier_epochs=1 if linear else max(3, epochs["classifiers"] // 4),
-        quick_epochs=max(3, epochs["perturber"] // 5) if perturber.epochs else 1,
+        quick_epochs=max(3, epochs["perturber"] // 5) if trained else 1,
         floor=round(float(np.clip(look["y"].accuracy - 0.1, 0.05, 0.97)), 2),
     )
     Recipe.parse(text, origin=str(out), folder=out.parent)
@@ -140,7 +133,7 @@ def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
 
 
 def _first_guess(file: Path) -> Recipe:
-    """Enough of a recipe to load the data by."""
+    """A recipe sufficient to load the data."""
     table = {
         "name": "look",
         "data": {"source": f"npz:{file.resolve()}", "target": "y", "sensitive": "z"},
@@ -153,7 +146,7 @@ def _first_guess(file: Path) -> Recipe:
     return Recipe.check(table)
 
 
-def _look(dataset: Dataset, label: str) -> Look:
+def _look(dataset: Dataset, label: str, names: Sequence[str]) -> Look:
     from sklearn.ensemble import RandomForestClassifier
 
     first, second = dataset.part("classifiers"), dataset.part("perturber")
@@ -162,7 +155,7 @@ def _look(dataset: Dataset, label: str) -> Look:
     forest.fit(dataset.unit(train.x).reshape(len(train), -1), getattr(train, label))
     truth = getattr(test, label)
     accuracy = float((forest.predict(dataset.unit(test.x).reshape(len(test), -1)) == truth).mean())
-    return Look(accuracy, float(np.bincount(truth).max() / len(truth)))
+    return Look(accuracy, float(np.bincount(truth).max() / len(truth)), len(names))
 
 
 def _remark(look: dict[str, Look]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
@@ -12,7 +10,8 @@ from edgeveil.trainer.recipe import renamed
 
 GENERATED = ("prgan", "ngp", "ap", "minimax")
 LINEAR = ("cleaner", "noise")
-KINDS = (*GENERATED, "codebook", "label-only", "laplace", *LINEAR)
+TRAINED = (*GENERATED, "codebook")  # in the epochs of the budget
+KINDS = (*TRAINED, "label-only", "laplace", *LINEAR)
 TITLES = {
     "prgan": "PR-GAN",
     "ngp": "NGP",
@@ -40,7 +39,7 @@ WHY = {
     "prgan": "",
     "ngp": "          # PR-GAN without its discriminator (section 6.2 of the paper)",
     "ap": "           # PR-GAN without its target classifier (section 6.2 of the paper)",
-    "minimax": "      # PR-GAN against adversaries that keep learning on what it makes",
+    "minimax": "      # PR-GAN against adversaries that keep learning on its output",
 }
 ROUNDED = "\nstraight_through = true # few levels: the losses see samples rounded, as they are sent"
 
@@ -50,7 +49,7 @@ CODEBOOK = """\
 kind = "codebook"
 keep = ["pixels"]     # what the codes should keep of a sample: "pixels" (its values), "moments" of pictures, attributes
 codes = {codes:<13} # of each class; more keep more, and need more rows
-price = 4.0           # what a code may not say of z; larger hides more
+price = 4.0           # the cost of information about z in a code; larger hides more
 steps = {steps}
 code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}
 {synthesis}
@@ -60,9 +59,9 @@ code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}
 tried = 1
 """
 LITTLE = "\nshrinkage = 8.0\ndropout = 0.3\nweight_decay = 0.1"
-DONOR = 'synthesis = "donor"   # a sample of somebody who consents (array `consent`) leaves in the place of another\'s'
+DONOR = 'synthesis = "donor"   # a sample of a person who consents (array `consent`) is sent in place of another\'s'
 CENTROID = """\
-synthesis = "centroid" # the mean of samples of at least so many different people leaves
+synthesis = "centroid" # the mean of samples of at least so many different people is sent
 fewest_subjects = {fewest}"""
 
 PLAIN = {
@@ -90,29 +89,20 @@ eps = 0.01            # the squared error of the cleaner that it is compared wit
 }
 
 
-@dataclass(frozen=True)
-class Section:
-    """The text of ``[perturber]`` and of what belongs to it, and whether an epoch of the budget means anything."""
+def section(kind: str, dataset: Dataset, *, apart: float) -> str:
+    """``[perturber]`` and the sections it needs, with settings that suit such data.
 
-    text: str
-    epochs: bool
-
-
-def section(kind: str, dataset: Dataset, *, apart: float) -> Section:
-    """Settings that such data were found to need; ``apart`` is the mean distance of two samples in the unit cube.
-
-    Raises ``BadInput`` for a kind that is none, or that these data cannot have.
+    ``apart`` is the mean distance of two samples in the unit cube. Raises ``BadInput`` for an unknown kind, or for one
+    that these data cannot have.
     """
     renamed.refuse_old(kind, renamed.KINDS, "--kind: the perturber kind")
     if kind not in KINDS:
         raise BadInput(f'--kind: expected one of {", ".join(KINDS)}; got "{kind}".')
     if kind in LINEAR and dataset.input.kind != "vector":
-        raise BadInput(f'--kind {kind} is for vectors, and these are pictures: take "codebook" or "prgan".')
+        raise BadInput(f'--kind {kind} is for vectors, and these are pictures: give "codebook" or "prgan".')
     if kind in GENERATED:
-        return Section(_generated(kind, dataset, apart), epochs=True)
-    if kind == "codebook":
-        return Section(_codebook(dataset), epochs=True)
-    return Section(PLAIN[kind], epochs=False)
+        return _generated(kind, dataset, apart)
+    return _codebook(dataset) if kind == "codebook" else PLAIN[kind]
 
 
 def _generated(kind: str, dataset: Dataset, apart: float) -> str:
@@ -123,7 +113,7 @@ def _generated(kind: str, dataset: Dataset, apart: float) -> str:
         more = f"\nhalvings = {1 if side < 16 else 2 if side < 64 else 3}"
     elif kind == "minimax":
         clipped = False
-        more = "\nlatent = 16           # bottleneck for all of x: what bypasses it is what a new adversary reads"
+        more = "\nlatent = 16           # bottleneck for all of x: a new adversary reads what bypasses it"
     if clipped:
         more += '\nclip = "returns"      # a clipped value keeps its gradient, or all may end up black'
     coarse = np.dtype(spec.dtype).kind in "iu" and float(np.max(spec.span)) <= 4

@@ -1,15 +1,16 @@
-"""What a verified bundle is and what its privacy card says, for people and as JSON. Nothing unverified is shown."""
+"""A verified bundle and its privacy card, as text and as JSON. Nothing unverified is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.signing.keys import Key
 from edgeveil.trainer.report.card_text import as_lines
@@ -20,72 +21,71 @@ DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have i
 
 @dataclass(frozen=True)
 class View:
-    """A bundle that was verified. ``whole``: show all of it, not only that it is sound."""
+    """A verified bundle. ``whole``: show all of it, not only that it is verified."""
 
     bundle: Bundle
     signer: Key
     whole: bool
 
     def document(self) -> dict[str, Any]:
-        """The same as ``text`` says, as one JSON document."""
-        manifest = self.bundle.manifest.document
+        """The content of ``text``, for JSON."""
+        manifest = self.bundle.manifest
         document = {
             "verified": True,
-            "name": manifest["name"],
+            "name": manifest.name,
             "development": self.bundle.development,
             "signer": {"key": self.bundle.key, "name": self.signer.name},
             "manifest_sha256": self.bundle.manifest_sha256,
-            "audited": sorted(manifest["privacy"]["speaks_of"]),
+            "audited": sorted(manifest.privacy.speaks_of),
             "not_audited": self._not_audited(),
         }
         if self.whole:
-            document["manifest"] = manifest
+            document["manifest"] = manifest.document
             document["audit"] = self._member("file")
             document["card"] = self._member("card")
         return document
 
     def text(self) -> str:
-        """For a terminal. What comes from the card is shown without control characters."""
+        """For a terminal, without control characters."""
         lines = [*self._head(), *(self._body() if self.whole else [])]
         return "\n".join(_printable(line) for line in lines)
 
     def _head(self) -> Iterator[str]:
-        manifest, members = self.bundle.manifest.document, self.bundle.members
+        manifest, members = self.bundle.manifest, self.bundle.members
         if self.bundle.development:
             yield f"*** {DEVELOPMENT} ***"
-        yield f"{manifest['name']}: signature, manifest and all {len(members)} members verified"
+        yield f"{manifest.name}: signature, manifest and all {len(members)} members verified"
         yield f"signed by {self.signer.name}, key {self.bundle.key}"
-        if manifest["privacy"]["file"] is None:
+        if manifest.privacy.file is None:
             yield NOT_AUDITED
 
     def _body(self) -> Iterator[str]:
-        manifest = self.bundle.manifest.document
-        perturber, source, provenance = manifest["perturber"], manifest["input"], manifest["provenance"]
+        manifest = self.bundle.manifest
+        perturber, source = manifest.perturber, manifest.input
         yield ""
-        yield f"  perturber  {perturber['kind']}: keeps {perturber['target']}, hides {perturber['sensitive']}"
-        yield f"  input      {source['kind']} {_shape(source['shape'])} {source['dtype']}"
-        yield f"  stages     {' -> '.join(map(_stage, manifest['stages']))}"
-        for output in manifest["outputs"]:
-            yield f"  leaves     {output['name']} ({output['kind']}) {_shape(output['shape'])} {output['dtype']}"
-        for name, model in manifest["models"].items():
-            macs, parameters, variants = model["macs"], model["parameters"], ", ".join(model["artefacts"])
-            yield f"  model      {name}: {macs:,} MACs, {parameters:,} parameters; {variants}"
-        if manifest["preference"]:
-            yield f"  preferred  {', '.join(manifest['preference'])}"
-        for name, profile in manifest["profiles"].items():
+        yield f"  perturber  {perturber.kind}: keeps {perturber.target}, hides {perturber.sensitive}"
+        yield f"  input      {source.kind} {_shape(source.shape)} {source.dtype}"
+        yield f"  stages     {' -> '.join(map(_stage, manifest.stages))}"
+        for output in manifest.outputs:
+            yield f"  leaves     {output.name} ({output.kind}) {_shape(output.shape)} {output.dtype}"
+        for name, model in manifest.models.items():
+            variants = ", ".join(model.artefacts)
+            yield f"  model      {name}: {model.macs:,} MACs, {model.parameters:,} parameters; {variants}"
+        if manifest.preference:
+            yield f"  preferred  {', '.join(manifest.preference)}"
+        for name, profile in manifest.document["profiles"].items():
             yield f"  board      {name}: {', '.join(profile['artefacts']) or NO_MODEL}"
-        audience = f"for {manifest['audience']} alone" if manifest["audience"] else "for anyone"
-        yield f"  made       {manifest['created']} by edgeveil {provenance['edgeveil']}, {audience}"
-        yield f"  security   version {manifest['security_version']}"
+        audience = f"for {manifest.audience} alone" if manifest.audience else "for anyone"
+        yield f"  made       {manifest.created} by edgeveil {manifest.document['provenance']['edgeveil']}, {audience}"
+        yield f"  security   version {manifest.security_version}"
         yield ""
         yield from self._card()
         yield ""
         yield f"  {'bytes':>10}  {'SHA-256':64}  member"
-        for entry in manifest["members"]:
-            yield f"  {entry['size']:>10}  {entry['sha256']}  {entry['name']}"
+        for member in manifest.members:
+            yield f"  {member.size:>10}  {member.sha256}  {member.name}"
 
     def _card(self) -> Iterator[str]:
-        """The adaptive number first; what a fixed adversary reaches comes last and under its own name."""
         card = self._member("card")
         if card is None:
             yield f"privacy card: {NOT_AUDITED}"
@@ -94,12 +94,12 @@ class View:
         try:
             yield from as_lines(card)
         except (LookupError, TypeError, ValueError, AttributeError):
-            yield "  written in a form that this version cannot show; --json has it as it is"
+            yield "  written in a form that this version cannot show; --json has it unchanged"
         if self._not_audited():
             yield f"  NOT audited: {', '.join(self._not_audited())}"
 
     def _member(self, key: str) -> Any:
-        name = self.bundle.manifest.document["privacy"][key]
+        name = getattr(self.bundle.manifest.privacy, key)
         return None if name is None else strict_json.loads(self.bundle.members[name])
 
     def _not_audited(self) -> list[str]:
@@ -110,29 +110,22 @@ class View:
 
 def inspect(bundle: Path, trust: Path) -> View:
     """Verify a bundle and show all of it. Raises as ``read_bundle`` and ``open_trust`` do."""
-    return _view(bundle, trust, whole=True)
+    return replace(verify(bundle, trust), whole=True)
 
 
 def verify(bundle: Path, trust: Path) -> View:
-    """Verify a bundle and say so. Raises as ``read_bundle`` and ``open_trust`` do."""
-    return _view(bundle, trust, whole=False)
+    """Verify a bundle and show that it is sound. Raises as ``read_bundle`` and ``open_trust`` do."""
+    trusted = open_trust(trust)
+    opened = read_bundle(bundle, trusted)
+    return View(opened, trusted.key_of(opened.key), whole=False)
 
 
-def _view(path: Path, folder: Path, *, whole: bool) -> View:
-    trust = open_trust(folder)
-    bundle = read_bundle(path, trust)
-    return View(bundle, trust.key_of(bundle.key), whole)
-
-
-def _shape(shape: list[int]) -> str:
+def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "one a frame"
 
 
-def _stage(stage: Mapping[str, Any]) -> str:
-    for key in ("model", "distribution", "op"):
-        if key in stage:
-            return f"{stage['stage']} {stage[key]}"
-    return str(stage["stage"])
+def _stage(stage: Stage) -> str:
+    return f"{stage.stage} {stage.model or stage.distribution or stage.op}".rstrip()
 
 
 def _printable(line: str) -> str:

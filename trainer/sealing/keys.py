@@ -1,12 +1,16 @@
-"""Signing keys: made once, kept by the person who answers for what runs on the boards."""
+"""Signing keys: made once, kept by the person responsible for what runs on the boards."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.signing.envelope import message, wrap
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 
@@ -16,8 +20,8 @@ KEY_FILE, PUBLIC_FILE = "signing.key", "signing.pub"
 def keygen(folder: Path, *, passphrase: str | None = None, development: bool = False) -> Path:
     """Make ``signing.key`` (PEM, PKCS 8, mode 600) and ``signing.pub`` in ``folder``; returns the path of the latter.
 
-    ``passphrase`` encrypts the key. ``development`` marks the public key as a throw-away one: bundles that it signs are
-    announced wherever they run. A key that is there is never written over: raises ``BadInput``.
+    ``passphrase`` encrypts the key. ``development`` marks the public key as a throw-away one: every runtime warns of
+    the bundles that it signs. Raises ``BadInput`` where there is a key already; it is never overwritten.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import (
@@ -29,17 +33,17 @@ def keygen(folder: Path, *, passphrase: str | None = None, development: bool = F
     )
 
     if passphrase == "":
-        raise BadInput("A passphrase of at least one character was expected, and an empty one came.")
+        raise BadInput("A passphrase of at least one character was expected; got an empty one.")
     folder = Path(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"The folder {folder} cannot be made: {error.strerror}. Name another one.") from None
+        raise BadInput(f"The folder {folder} cannot be made: {error.strerror}. Give another one.") from None
     for name in (KEY_FILE, PUBLIC_FILE):
         if os.path.lexists(folder / name):
             raise BadInput(
-                f"{folder / name} is there already, and what it signed could not be replaced without it. Name another "
-                "folder."
+                f"{folder / name} is there already, and bundles that it signed cannot be updated without it. Give "
+                "another folder."
             )
     private = Ed25519PrivateKey.generate()
     encryption: KeySerializationEncryption = NoEncryption()
@@ -53,20 +57,20 @@ def keygen(folder: Path, *, passphrase: str | None = None, development: bool = F
 
 
 def is_encrypted(key_path: Path) -> bool:
-    """Whether the key file asks for a passphrase. Raises ``BadInput`` where there is none to read."""
+    """Whether the key file needs a passphrase. Raises ``BadInput`` where it cannot be read."""
     return b"ENCRYPTED PRIVATE KEY" in _read(Path(key_path))
 
 
 @dataclass(frozen=True)
 class Signer:
-    """A private key that was opened, with what its ``.pub`` says of it."""
+    """An opened private key, and its public key from the ``.pub`` file."""
 
     key: Key
-    _private: object
+    _private: Any
 
     @classmethod
     def open(cls, key_path: Path, *, passphrase: str | None = None) -> Signer:
-        """Open a key file and the ``.pub`` beside it. Raises ``BadInput`` for whatever does not fit together."""
+        """Open a key file and the ``.pub`` next to it. Raises ``BadInput`` where they or the passphrase do not fit."""
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -95,12 +99,18 @@ class Signer:
         public_path = key_path.with_suffix(".pub")
         key = read_public_key(public_path)
         if key.key != _public_hex(private):
-            raise BadInput(f"{public_path} is not the public half of {key_path}. Put the right one beside it.")
+            raise BadInput(f"{public_path} is not the public half of {key_path}. Put the right one next to it.")
         return cls(key, private)
 
-    def sign(self, message: bytes) -> bytes:
+    def sign(self, data: bytes) -> bytes:
         """The 64 bytes of the signature."""
-        return self._private.sign(message)  # type: ignore[attr-defined]
+        signature: bytes = self._private.sign(data)
+        return signature
+
+    def envelope(self, kind: str, document: Mapping[str, Any]) -> bytes:
+        """``document`` as JSON in a signed envelope of that ``kind``."""
+        payload = strict_json.dumps(document)
+        return wrap(payload, self.key.key, self.sign(message(kind, payload)))
 
 
 def _read(path: Path) -> bytes:
@@ -108,11 +118,9 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise BadInput(
-            f"The signing key {path} cannot be read: {error.strerror}. Name the signing.key that edgeveil keygen wrote."
+            f"The signing key {path} cannot be read: {error.strerror}. Give the signing.key that edgeveil keygen wrote."
         ) from None
 
 
-def _public_hex(private: object) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    return private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()  # type: ignore[attr-defined]
+def _public_hex(private: Any) -> str:
+    return str(private.public_key().public_bytes_raw().hex())

@@ -34,19 +34,19 @@ from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 
 __all__ = ["is_encrypted", "keygen", "seal"]
 
-# A path of the machine it was made on: at the beginning of a text, or behind a space, a colon or the like.
+# A local path: at the beginning of a text, or after a space, a colon or the like.
 _LOCAL_PATH = re.compile(r"(?:^|[\s:=('\"])(?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[\w.]")
 
 
 def seal(
     export_dir: Path, key_path: Path, out: Path, *, passphrase: str | None = None, allow_unaudited: bool = False
 ) -> Path:
-    """Sign what ``edgeveil export`` and ``edgeveil audit`` left in ``export_dir`` as the bundle ``out``.
+    """Sign the export and the audit in ``export_dir`` as the bundle ``out``.
 
-    The same folder and key give the same bytes. The written file is read again and verified before it takes its name.
-    ``allow_unaudited``: where there is no audit of these very artefacts, write a card that says "not audited".
-    Raises ``BadInput`` where there is none and that was not allowed, where folder or key are not what they must be, or
-    where something that goes in names a path of this machine; ``BundleRefused`` where the result would not be accepted.
+    The same folder and key give the same bytes. The written file is read again and verified before it gets its name.
+    ``allow_unaudited``: without an audit of these artefacts, seal with a card that says "not audited". Raises
+    ``BadInput`` where there is none and that is not allowed, where folder or key are not valid, or where a member
+    names a path of this machine; ``BundleRefused`` where a board would refuse the result.
     """
     folder = ExportFolder.open(Path(export_dir))
     signer = Signer.open(key_path, passphrase=passphrase)
@@ -70,20 +70,20 @@ def seal(
     manifest_bytes = strict_json.dumps(manifest)
     if len(manifest_bytes) > MAX_MANIFEST_BYTES:
         raise BadInput(
-            f"The manifest has {len(manifest_bytes)} bytes and {MAX_MANIFEST_BYTES} are allowed: fewer artefacts, or "
-            "ranges given once for all features, make it smaller."
+            f"The manifest has {len(manifest_bytes)} bytes; at most {MAX_MANIFEST_BYTES} are allowed. Export fewer "
+            "artefacts, or give one range for all features."
         )
     signature = signature_member(signer.key.key, signer.sign(signed_message(manifest_bytes)))
     bundle = pack([(MANIFEST, manifest_bytes), (SIGNATURE, signature), *sorted(members.items())])
     with atomic_path(out) as temporary:
         Path(temporary).write_bytes(bundle)
-        # What was written is judged, not what was meant, and by the same rules as on the board.
+        # Verify the written file itself, by the board's rules.
         read_bundle(temporary, Trust([signer.key], audience=manifest["audience"]))
     return Path(out)
 
 
 def card_files(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[bytes, bytes]:
-    """The privacy card as JSON and as a page. Raises ``BadInput`` where the audit lacks what a card must say."""
+    """The privacy card as JSON and as a page. Raises ``BadInput`` where the audit lacks something a card needs."""
     from edgeveil.trainer.audit.card import card
     from edgeveil.trainer.report.card_page import render
 
@@ -97,7 +97,7 @@ def card_files(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[b
 
 
 def _audit_of(folder: ExportFolder, *, allow_unaudited: bool) -> tuple[bytes, dict[str, Any]] | None:
-    """The audit of what lies in the folder, as bytes and read; None where going without is allowed and needed."""
+    """The audit of the exported artefacts, as bytes and parsed; None where there is none and that is allowed."""
     path = folder.folder / "audit.json"
     cure = f"Run edgeveil audit {folder.folder}, or seal with --no-audit to say on the card that there is none."
     if not path.is_file():
@@ -121,13 +121,13 @@ def _audit_of(folder: ExportFolder, *, allow_unaudited: bool) -> tuple[bytes, di
 
 
 def _of(document: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """``speaks_of`` or ``pipeline`` by artefact, of the document and of those that lie in it."""
+    """``speaks_of`` or ``pipeline`` by artefact, of the document and of those inside it."""
     parts = (part for part in (document, *document.get("others", [])) if part["speaks_of"])
     return {name: value for part in parts for name, value in part[key].items()}
 
 
 def _not_of(document: Mapping[str, Any], folder: ExportFolder) -> str | None:
-    """What is wrong with an audit of what lies in this folder, if anything is, as the end of a sentence."""
+    """Why the audit is not of the artefacts in this folder, as the end of a sentence; None where it is."""
     speaks_of, pipeline = _of(document, "speaks_of"), _of(document, "pipeline")
     if not speaks_of:
         return "speaks of no artefact that ships"
@@ -143,12 +143,12 @@ def _not_of(document: Mapping[str, Any], folder: ExportFolder) -> str | None:
 
 
 def _refuse_paths(value: Any, where: str) -> None:
-    """Paths tell about people and machines, and a bundle goes to many."""
+    """Paths reveal names of people and machines, and a bundle goes to many recipients."""
     for text in _texts(value):
         if _LOCAL_PATH.search(text):
             raise BadInput(
-                f"{where} names a path of this machine ({text[:60]!r}), and paths do not go into a bundle. Give what "
-                "it stands for a plain name, then export and audit again."
+                f"{where} names a path of this machine ({text[:60]!r}), and a bundle must not contain any. Replace it "
+                "by a plain name, then export and audit again."
             )
 
 
@@ -161,5 +161,5 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield key
-            if key != "tensor":  # an interpreter's names of tensors may look like paths and are none
+            if key != "tensor":  # an interpreter's names of tensors may look like paths
                 yield from _texts(inner)

@@ -19,7 +19,6 @@ from edgeveil.edge_runtime.bundle.trust_store import (
 )
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.signing.envelope import message, wrap
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.sealing.keys import KEY_FILE, PUBLIC_FILE, Signer, keygen
@@ -38,7 +37,7 @@ class TrustFolder:
         """Make a root key and a first trust file that names ``keys`` (``signing.pub`` files). Raises ``BadInput``."""
         named = [read_public_key(path) for path in keys]
         if not named:
-            raise BadInput("A trust file names at least one key that may sign bundles: give signing.pub files.")
+            raise BadInput("At least one key that may sign bundles was expected: give signing.pub files.")
         keygen(folder, passphrase=passphrase)
         signer = Signer.open(folder / KEY_FILE, passphrase=passphrase)
         root = Key(signer.key.key, f"root-{signer.key.key[:8]}", False)
@@ -50,7 +49,7 @@ class TrustFolder:
 
     @classmethod
     def open(cls, folder: Path) -> TrustFolder:
-        """What lies there. Raises ``BadInput`` where that is no trust folder, ``BundleRefused`` for an unsigned one."""
+        """Read a trust folder. Raises ``BadInput`` where it is none, ``BundleRefused`` where it is not signed."""
         root = read_public_key(folder / ROOT_KEY)
         try:
             data = (folder / TRUST_FILE).read_bytes()
@@ -61,16 +60,16 @@ class TrustFolder:
         return cls(folder, root, read_trust_file(data, root))
 
     def add(self, key: Path, *, passphrase: str | None = None) -> TrustFolder:
-        """One more key may sign. Raises ``BadInput`` for one that is there or was revoked."""
+        """Add a key that may sign. Raises ``BadInput`` for one that is there or was revoked."""
         new = read_public_key(key)
         if new.key in self.file.revoked:
-            raise BadInput(f"The key {new.name} was revoked, and a revoked key never comes back. Make a new one.")
+            raise BadInput(f"The key {new.name} was revoked, and a revoked key cannot be added again. Make a new one.")
         if any(new.key == there.key for there in self.file.keys):
-            raise BadInput(f"The key {new.name} may sign already.")
+            raise BadInput(f"The key {new.name} may sign already. Give another one.")
         return self._next(passphrase, keys=[*self.file.keys, new])
 
     def revoke(self, key: str, *, passphrase: str | None = None) -> TrustFolder:
-        """A key, by its name or the first of its digits, may sign no more. Raises ``BadInput``."""
+        """Revoke a key, by its name or its first digits (8 or more). Raises ``BadInput``."""
         found = [
             there for there in self.file.keys if there.name == key or (len(key) >= 8 and there.key.startswith(key))
         ]
@@ -81,7 +80,7 @@ class TrustFolder:
         return self._next(passphrase, keys=keys, revoked=[*self.file.revoked, found[0].key])
 
     def require(self, security_version: int, *, passphrase: str | None = None) -> TrustFolder:
-        """Devices take nothing below this security version any more. Raises ``BadInput`` where it would fall."""
+        """Raise the least security version that devices accept. Raises ``BadInput`` where it would fall."""
         if security_version <= self.file.security_version:
             raise BadInput(
                 f"The least security version is {self.file.security_version} and only rises; got {security_version}."
@@ -91,7 +90,7 @@ class TrustFolder:
     def sign_policy(self, policy: Path, *, passphrase: str | None = None) -> int:
         """Sign a ``policy.json`` for boards in use, as ``policy-signed.json`` here; returns its version, the next one.
 
-        Boards that are flashed for the first time get the same policy from ``policy.json`` here. Raises ``BadInput``.
+        Boards that are flashed for the first time get it from ``policy.json`` here. Raises ``BadInput``.
         """
         try:
             wanted = policy.read_bytes()
@@ -101,15 +100,15 @@ class TrustFolder:
         place = self.folder / SIGNED_POLICY_FILE
         version = 1 + (read_signed_policy(place.read_bytes(), self.root)[0] if place.exists() else 0)
         signer = Signer.open(self.folder / KEY_FILE, passphrase=passphrase)
-        payload = strict_json.dumps({"schema": 1, "version": version, "policy": strict_json.loads(wanted)})
-        data = wrap(payload, signer.key.key, signer.sign(message(POLICY_KIND, payload)))
+        document = {"schema": 1, "version": version, "policy": strict_json.loads(wanted)}
+        data = signer.envelope(POLICY_KIND, document)
         read_signed_policy(data, self.root)
         write_atomic(self.folder / POLICY_FILE, wanted)
         write_atomic(place, data)
         return version
 
     def text(self) -> str:
-        """What it says, for people; with the fingerprints to compare with what a board shows."""
+        """The trust file for a terminal, with the fingerprints that a board shows too."""
         file = self.file
         lines = [
             f"root key {self.root.key}",
@@ -121,7 +120,7 @@ class TrustFolder:
         return "\n".join(lines)
 
     def document(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The content of ``text``, for JSON."""
         return {"schema": 1, "root": self.root.key, **_payload(self.file)}
 
     def _next(self, passphrase: str | None, **changes: Any) -> TrustFolder:
@@ -130,9 +129,8 @@ class TrustFolder:
         return made
 
     def _sign(self, signer: Signer) -> None:
-        payload = strict_json.dumps(_payload(self.file))
-        data = wrap(payload, signer.key.key, signer.sign(message(KIND, payload)))
-        read_trust_file(data, self.root)  # what no device would take is not written
+        data = signer.envelope(KIND, _payload(self.file))
+        read_trust_file(data, self.root)  # never write what a device would refuse
         write_atomic(self.folder / TRUST_FILE, data)
 
 

@@ -11,7 +11,6 @@ from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.releases.update import KIND, Index, read_index
-from edgeveil.edge_runtime.signing.envelope import message, wrap
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.edge_runtime.storage.filesystem import read
 from edgeveil.trainer.sealing.keys import Signer
@@ -20,22 +19,21 @@ from edgeveil.trainer.sealing.keys import Signer
 def write_index(bundles: list[Path], key: Path, out: Path, *, name: str, passphrase: str | None = None) -> Index:
     """Write ``out``, an index of ``bundles`` (the newest first) signed with ``key``; its version is the next one.
 
-    The same key must have signed the bundles and the index that lies at ``out``, if one does. Raises ``BadInput`` or
-    ``BundleRefused`` where that is not so.
+    The same key must have signed the bundles, and the index at ``out`` if there is one. Raises ``BadInput`` or
+    ``BundleRefused`` where it has not.
     """
     if not bundles:
-        raise BadInput("An index names at least one bundle: give .veil files, the newest first.")
+        raise BadInput("At least one bundle was expected: give .veil files, the newest first.")
     signer = Signer.open(key, passphrase=passphrase)
     there, version = read(str(out)), 1
     if there is not None:
         before = read_index(there, Trust([signer.key]))
         if before.name != name:
-            raise BadInput(f"{out} is the index of {before.name}, and this one is of {name}. Name another file.")
+            raise BadInput(f"{out} is the index of {before.name}, and this one is of {name}. Give another file.")
         version = before.version + 1
-    payload = {"schema": 1, "name": name, "version": version, "releases": [_entry(path, signer) for path in bundles]}
-    text = strict_json.dumps(payload)
-    data = wrap(text, signer.key.key, signer.sign(message(KIND, text)))
-    index = read_index(data, Trust([signer.key]))  # what no board would take is not written
+    releases = [_entry(path, signer) for path in bundles]
+    data = signer.envelope(KIND, {"schema": 1, "name": name, "version": version, "releases": releases})
+    index = read_index(data, Trust([signer.key]))  # never write what a board would refuse
     write_atomic(str(out), data)
     return index
 
@@ -54,7 +52,7 @@ def _entry(path: Path, signer: Signer) -> dict[str, object]:
 
 
 def _audience(data: bytes) -> str:
-    """Whom a bundle says it is made out to: an index may offer those of every board; the signature is checked next."""
+    """The audience that a bundle names: an index may offer bundles for any. The signature is checked next."""
     try:
         return str(strict_json.loads(dict(read_archive(data))[MANIFEST])["audience"])
     except (strict_json.BadJson, LookupError, TypeError):

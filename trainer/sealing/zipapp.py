@@ -1,4 +1,4 @@
-"""The edge runtime as one file, ``edgeveil-edge.pyz``: runs on any Python from 3.6 with numpy beside it."""
+"""The edge runtime as one file, ``edgeveil-edge.pyz``: runs on any Python from 3.6 with numpy."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from edgeveil import edge_runtime
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 
 _SHEBANG = b"#!/usr/bin/env python3\n"
-# Wheels that a flash unpacked on the board lie beside the releases: ROOT/site, and this is ROOT/releases/SHA/*.pyz.
+# Flashing unpacks wheels into ROOT/site; this file is ROOT/releases/SHA/*.pyz.
 _MAIN = b"""import os
 import sys
 
-# The release itself and not the link to it: what is imported later comes from where the first module came from.
+# The release's own path, not the link to it: later imports must come from the same release.
 sys.path[0] = os.path.realpath(sys.path[0])
 site = os.path.join(os.path.dirname(os.path.realpath(sys.argv[0])), "..", "..", "site")
 if os.path.isdir(site):
@@ -29,7 +29,7 @@ sys.exit(main())
 def zipapp_bytes() -> bytes:
     """The zipapp: the sources of ``edge_runtime``, stored, sorted and undated, so the same sources give the same bytes.
 
-    Compressed, they would depend on the zlib that did it.
+    They are not compressed: the bytes would depend on the version of zlib.
     """
     root = Path(edge_runtime.__file__).parent
     sources = {f"edgeveil/edge_runtime/{path.relative_to(root).as_posix()}": path for path in root.rglob("*.py")}

@@ -20,7 +20,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 
 @dataclass(frozen=True)
 class Axis:
-    """A key of recipes as written in TOML (``perturber.price``), and the values it takes."""
+    """A key of recipes as written in TOML (``perturber.price``), and its values."""
 
     key: str
     values: tuple[Any, ...]
@@ -28,14 +28,14 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """One recipe with one value of each axis: the recipe as it will be trained, and what was set in it."""
+    """One recipe with one value of each axis: the recipe to train, and the settings made in it."""
 
     recipe: Recipe
     settings: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """A file name that says what was set, and the same for the same recipe alone."""
+        """A file name with the settings, unique to this recipe."""
         text = self.recipe.name + "".join(f"+{key.rsplit('.')[-1]}={value}" for key, value in self.settings.items())
         digest = hashlib.sha256(self.recipe.model_dump_json().encode()).hexdigest()[:10]
         return f"{re.sub(r'[^a-zA-Z0-9.=+_-]', '_', text)[:80]}-{digest}"
@@ -52,12 +52,12 @@ def parse(text: str) -> Axis:
     except tomllib.TOMLDecodeError:
         found = [_value(part.strip()) for part in values.split(",")]
     if len({json.dumps(value) for value in found}) != len(found):
-        raise BadInput(f'--axis {key}: every value may come once; got "{values}".')
+        raise BadInput(f'--axis {key}: each value may be given once; got "{values}".')
     return Axis(key, tuple(found))
 
 
 def points(recipes: Sequence[Recipe], axes: Sequence[Axis]) -> list[Point]:
-    """Every recipe at every combination of those axes that it has a key for; a recipe without any is one point.
+    """Every recipe at every combination of the axes whose key it has; a recipe without any is one point.
 
     Raises ``BadInput`` for a key that no recipe has, for a key given twice, and for a value that a recipe refuses.
     """

@@ -12,26 +12,28 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.trainer.recipe.schema import Recipe
 
 POLL_S = 0.2
 
+Attacks = Literal["auto", "codes", "quick", "all"]
+
 
 @dataclass(frozen=True)
 class Task:
-    """One point to work: its name, the recipe as TOML, and what ``measure_point`` is told."""
+    """One point to compute: its name, the recipe as TOML, and the arguments of ``measure_point``."""
 
     name: str
     recipe: str
     floor: bool
     budget: str
-    attacks: str
+    attacks: Attacks
 
     def run(self, out: Path) -> dict[str, Any]:
-        """Do it here and now."""
+        """The document of the point, computed in this process."""
         from edgeveil.trainer.sweep.point import measure_point
         from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
@@ -41,10 +43,10 @@ class Task:
 
 
 def processes(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, dict[str, Any]]]:
-    """Every task in a process of its own, ``jobs`` at a time, as they end; what they say goes to ``out/logs``.
+    """Each task with its document, in a process of its own, ``jobs`` at a time; their stderr goes to ``out/logs``.
 
-    A process that dies (no memory, a crash in a library) makes a document that says so. Ended early, as by Ctrl-C, all
-    processes are ended.
+    For a process that dies (no memory, a crash in a library) the document is ``{"crashed": why}``. All processes are
+    ended when the iteration ends early, as by Ctrl-C.
     """
     (out / "logs").mkdir(parents=True, exist_ok=True)
     threads = str(max(1, (os.cpu_count() or 1) // jobs))
@@ -76,36 +78,35 @@ class _Child(NamedTuple):
                 self.answer.seek(0)
                 return json.load(self.answer)
         log = out / "logs" / f"{self.task.name}.log"
-        return {"crashed": f"its process ended with {self.process.returncode}; what it said is in {log}"}
+        return {"crashed": f"its process ended with code {self.process.returncode}; see {log}"}
 
 
 def _started(task: Task, out: Path, environment: dict[str, str]) -> _Child:
     answer = tempfile.TemporaryFile()  # noqa: SIM115 - its reader closes it
     with (out / "logs" / f"{task.name}.log").open("w") as log:
         process = subprocess.Popen(  # noqa: S603 - this very program
-            [sys.executable, "-m", "edgeveil.trainer.sweep.worker", str(out), json.dumps(vars(task))],
+            [sys.executable, "-m", "edgeveil.trainer.sweep.engines", str(out), json.dumps(vars(task))],
             stdin=subprocess.DEVNULL,
             stdout=answer,
             stderr=log,
             env=environment,
-            # A session of its own: Ctrl-C reaches the sweep alone, which ends its processes itself.
+            # In a session of its own: Ctrl-C reaches only the sweep, which ends its processes itself.
             start_new_session=True,
         )
     return _Child(task, process, answer)
 
 
 def ray(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, dict[str, Any]]]:
-    """Every task on a Ray cluster: the one that RAY_ADDRESS names, else one of ``jobs`` processors on this machine.
+    """Each task with its document, on the Ray cluster at RAY_ADDRESS, by default one of ``jobs`` processors here.
 
-    Nodes need EdgeVeil with its extra ``trainer`` and the data where EDGEVEIL_DATA says; where they do not share the
-    folder ``out`` they train in one of their own. Raises ``DeviceFailed`` where Ray is not installed.
+    Nodes need EdgeVeil with its extra ``trainer``, and the data in EDGEVEIL_DATA. Nodes that do not share the folder
+    ``out`` train in a temporary one. Raises ``DeviceFailed`` if Ray is not installed.
     """
     try:
         import ray as cluster
     except ImportError:
         raise DeviceFailed(
-            "--engine ray needs Ray, which is not installed here: pip install 'edgeveil[ray]', or take "
-            "--engine processes."
+            "--engine ray needs Ray, which is not installed: pip install 'edgeveil[ray]', or use --engine processes."
         ) from None
     address = os.environ.get("RAY_ADDRESS")
     here: dict[str, Any] = {} if address else {"num_cpus": jobs, "include_dashboard": False}
@@ -131,3 +132,14 @@ def _on_node(task: dict[str, Any], out: str) -> dict[str, Any]:
         return Task(**task).run(Path(out))
     with tempfile.TemporaryDirectory() as folder:
         return Task(**task).run(Path(folder))
+
+
+def main() -> None:
+    """Compute one point: folder and task (JSON) are the arguments, its document is printed as JSON."""
+    answer = sys.stdout
+    sys.stdout = sys.stderr  # output of libraries is not part of the document
+    json.dump(Task(**json.loads(sys.argv[2])).run(Path(sys.argv[1])), answer, allow_nan=False)
+
+
+if __name__ == "__main__":
+    main()

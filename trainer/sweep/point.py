@@ -1,7 +1,7 @@
-"""One point of a frontier: train what the recipe says, attack its output, measure its utility.
+"""One point of a frontier: train the recipe, attack its output, measure its utility.
 
-Measured are the run's own networks on the test slice, so that hundreds of points can be compared; what ships is audited
-by ``edgeveil audit`` on the exported artefact.
+Points measure the run's networks on the test slice, so that hundreds can be compared; ``edgeveil audit`` attacks the
+exported artefact, which is what ships.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit.audit import examine, raw_rates
 from edgeveil.trainer.audit.document import environment, interval
-from edgeveil.trainer.audit.sections.codebook_summary import cross_validated
+from edgeveil.trainer.audit.sections.crossed_counts import cross_validated
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.audit.subject import perturb_with
 from edgeveil.trainer.datasets.base import Dataset, Part
@@ -38,7 +38,7 @@ from edgeveil.trainer.training.classifiers import train_classifiers
 from edgeveil.trainer.training.linear_classifiers import train_linear
 
 FLOOR = "label-only"
-CODE_KINDS = ("codebook", "label-only")  # what leaves is one of few codes: counting them is the strongest attack
+CODE_KINDS = ("codebook", "label-only")  # they send one of few codes: counting these is the strongest attack
 BY_CODE = ("fixed D_z", "code counts", "Bayes knowing the channel")
 QUICK = (*BY_CODE, "shrinkage LDA on PCA", "random forest", "BatchNorm MLP")  # strong for their time
 
@@ -46,14 +46,12 @@ QUICK = (*BY_CODE, "shrinkage LDA on PCA", "random forest", "BatchNorm MLP")  # 
 def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -> dict[str, Any]:
     """The document of one point: figures, or ``failed`` and why. ``floor`` measures label-only on the recipe's data.
 
-    Trains in ``out/runs`` and shares D_y and D_z by ``out/classifiers``, one process at a time. ``attacks`` is
-    ``codes``, ``quick``, ``all``, or ``auto``: ``codes`` where few codes leave, else ``quick``.
+    Trains in ``out/runs`` and shares D_y and D_z through ``out/classifiers``, one process at a time. ``attacks`` is
+    ``codes``, ``quick``, ``all``, or ``auto``: ``codes`` for a perturber that sends few codes, else ``quick``.
     """
     lent = shared_classifiers(recipe, out, budget=budget)
-    run, limit_met = lent, True
     try:
-        if not floor:
-            run, limit_met = _train(recipe, out, lent, budget=budget)
+        run = lent if floor else _trained(recipe, out, lent, budget=budget)
     except EdgeVeilError as error:
         return {"failed": str(error)}
     dataset, two = run.dataset(), lent.classifiers()
@@ -61,11 +59,12 @@ def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attack
     figures = measure(dataset, fitted, two, attacks=attacks, seed=recipe.seed)
     versions, machine = environment()
     spent = round(sum(run.facts["wall_time_s"].values()), 1)
+    limit_met = floor or bool(run.facts["limit_met"])
     return {**figures, "limit_met": limit_met, "training_s": spent, "versions": versions, "machine": machine}
 
 
 def shared_classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
-    """A run with D_y and D_z for this recipe's data, slices and seed: trained by whoever needs them first."""
+    """A run with D_y and D_z for this recipe's data, slices and seed: trained once, by the first process."""
     shared = recipe.with_budget(budget)
     what = shared.model_dump(include={"data", "prior", "classifiers", "seed"})
     what |= shared.budget.model_dump(include={"rows", "batch", "classifier_epochs"})
@@ -84,7 +83,7 @@ def shared_classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
 def measure(
     dataset: Dataset, fitted: FittedPerturber, two: Mapping[str, Any], *, attacks: str, seed: int
 ) -> dict[str, Any]:
-    """Leakage, utility and what is kept, of ``fitted`` on the test slice; ``two`` are D_y and D_z."""
+    """Leakage, utility and kept properties of ``fitted`` on the test slice; ``two`` are D_y and D_z."""
     rows = dataset.slices.rows()
     perturbed = perturb_with(fitted, dataset, rows)
     chosen = partial(_families, attacks, fitted.kind)
@@ -102,12 +101,12 @@ def measure(
     first = len(rows) - len(part)
     counted = attack_metrics.counted_prior(dataset.y[rows[:first]], dataset.z[rows[:first]], dataset.theta.shape)
     code = next((o["name"] for o in fitted.outputs if o["kind"] == "code"), None)
-    if code is not None or fitted.kind == FLOOR:
-        values = outputs[code if code is not None else "label"].astype(np.int64)[first:]
-        codes = int(outputs[code if code is not None else "label"].max()) + 1
+    sent = outputs.get(code or "label") if code or fitted.kind == FLOOR else None
+    if sent is not None:
+        values, codes = sent.astype(np.int64)[first:], int(sent.max()) + 1
         rng = np.random.default_rng([seed, 2])
         rate = cross_validated(part, values, counted, codes=codes, chance=found.chance.majority, rng=rng)
-        # Codes tell less on the rows they were learned on than elsewhere, so they are counted on test folds too.
+        # Codes leak less on the rows they were learned on, so they are counted on test folds too.
         if rate["accuracy"] > leak["accuracy"]:
             leak = {"name": "code counts, crossed", **rate}
         shape = (len(dataset.y_names), codes, len(dataset.z_names))
@@ -131,7 +130,7 @@ def measure(
 
 
 def over_null(part: Part, code: np.ndarray, shape: tuple[int, int, int], rng: np.random.Generator) -> dict[str, float]:
-    """Bits about z that codes (n,) tell beyond y, less what they seem to tell of z dealt anew to whole clusters."""
+    """Bits about z beyond y in codes (n,), less those about z permuted over whole clusters (the null)."""
     bits = certificate.information(certificate.count(part.y, code, part.z, shape=shape))
     null = certificate.null_distribution(
         part.y,
@@ -153,22 +152,18 @@ def correlation(value: float, units: int) -> dict[str, float]:
     return {"correlation": value, "low": float(np.tanh(middle - half)), "high": float(np.tanh(middle + half))}
 
 
-def _train(recipe: Recipe, out: Path, lent: Run, *, budget: str) -> tuple[Run, bool]:
+def _trained(recipe: Recipe, out: Path, lent: Run, *, budget: str) -> Run:
     digest = hashlib.sha256((recipe.model_dump_json() + budget).encode()).hexdigest()[:12]
     folder = out / "runs" / digest
     resume = (folder / "run.json").is_file()
-    if resume and Run.open(folder).facts["state"] == "finished":
-        run = Run.open(folder)
-        return run, bool(run.facts["limit_met"])
-    try:
-        run = train(recipe, folder, budget=budget, resume=resume, classifiers=lent.folder)
-        return run, bool(run.facts["limit_met"])
-    except LimitNotMet:
-        run = Run.open(folder)
-        # Utility under the recipe's floor is a point of the frontier like any other; a training that diverged is none.
-        if run.facts["state"] != "finished":
-            raise
-        return run, False
+    if not resume or Run.open(folder).facts["state"] != "finished":
+        try:
+            train(recipe, folder, budget=budget, resume=resume, classifiers=lent.folder)
+        except LimitNotMet:
+            # Utility below the recipe's limit is a point of the frontier like any other; a diverged training is none.
+            if Run.open(folder).facts["state"] != "finished":
+                raise
+    return Run.open(folder)
 
 
 def _families(attacks: str, kind: str, problem: Problem) -> tuple[Adversary, ...]:
@@ -184,7 +179,7 @@ def _families(attacks: str, kind: str, problem: Problem) -> tuple[Adversary, ...
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time for ``folder``, on this machine and on file systems that lock."""
+    """Hold the lock of ``folder``: one process at a time, also across machines if the file system locks."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{folder}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -192,7 +187,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON values of it: what is not a number becomes null."""
+    """``value`` as JSON values; NaN and infinity become null."""
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

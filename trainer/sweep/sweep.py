@@ -1,11 +1,11 @@
-"""A whole sweep: check all points, measure those that are missing, and write the frontier."""
+"""A sweep: check all points, measure the missing ones, and write the frontier."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.storage.atomic import write_atomic
@@ -14,7 +14,7 @@ from edgeveil.trainer.recipe.perturber import LabelOnly
 from edgeveil.trainer.recipe.schema import Limits, Recipe
 from edgeveil.trainer.sweep import engines
 from edgeveil.trainer.sweep.axes import Axis, Point, points
-from edgeveil.trainer.sweep.engines import Task
+from edgeveil.trainer.sweep.engines import Attacks, Task
 
 SCHEMA = 1
 FLOOR = "label-only"
@@ -26,23 +26,19 @@ def sweep(
     out: Path,
     *,
     jobs: int = 1,
-    engine: str = "processes",
+    engine: Literal["processes", "ray"] = "processes",
     budget: str = "full",
-    attacks: str = "auto",
+    attacks: Attacks = "auto",
 ) -> dict[str, Any]:
-    """The document of the frontier, also in ``out/frontier.json``; each point lies in ``out/points`` when it is done.
+    """The document of the frontier, also in ``out/frontier.json``; finished points are in ``out/points``.
 
-    Points that lie there already are taken as they are, so a sweep that was interrupted, or is asked for more values,
-    goes on from there. Label-only is a point of its own for each data set, slicing and seed. A point whose training
-    fails says why and is a point. Raises ``BadInput`` before anything is trained where a key or value is wrong, and
-    ``DeviceFailed`` at the end where processes died; their points are missing and will be tried again.
+    Points that are there already are not computed again, so an interrupted sweep, or one with more values, continues
+    from them. Label-only is a point for each data set, slicing and seed. A point whose training fails records why.
+    Raises ``BadInput`` before any training if a key or value is wrong, and ``DeviceFailed`` at the end if processes
+    died: their points are missing, and the same command tries them again.
     """
     if jobs < 1:
         raise BadInput(f"--jobs: expected 1 or more; got {jobs}.")
-    if engine not in ("processes", "ray"):
-        raise BadInput(f"--engine: expected processes or ray; got {engine}.")
-    if attacks not in ("auto", "codes", "quick", "all"):
-        raise BadInput(f"--attacks: expected auto, codes, quick or all; got {attacks}.")
     asked = points(recipes, axes)
     for point in asked:
         point.recipe.with_budget(budget)
@@ -50,19 +46,19 @@ def sweep(
     try:
         (out / "points").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"The folder {out} cannot be made: {error.strerror}. Choose another place.") from None
-    found = {task.name: document for _, task in wanted if (document := _read(out, task)) is not None}
+        raise BadInput(f"The folder {out} cannot be made: {error.strerror}. Choose another folder.") from None
+    found = {task.name: _read(path) for _, task in wanted if (path := _path(out, task)).is_file()}
     missing = [task for _, task in wanted if task.name not in found]
-    say(f"{len(wanted)} points, {len(found)} of them done before; each lies in {out / 'points'}")
+    say(f"{len(wanted)} points, {len(found)} of them done before; each is in {out / 'points'}")
     crashed = []
-    engine_ = engines.ray if engine == "ray" else engines.processes
+    measure = engines.ray if engine == "ray" else engines.processes
     with progress("points", total=len(wanted), done=len(found)) as advance:
-        for task, document in engine_(missing, out, jobs=jobs) if missing else ():
+        for task, document in measure(missing, out, jobs=jobs) if missing else ():
             if "crashed" in document:
                 crashed.append(f"{task.name}: {document['crashed']}")
             else:
                 found[task.name] = document
-                write_atomic(str(_path(out, task)), (json.dumps(document, indent=1) + "\n").encode())
+                write_atomic(_path(out, task), (json.dumps(document, indent=1) + "\n").encode())
             advance()
     rows = [
         {"point": task.name, "recipe": point.recipe.name, "floor": task.floor, "settings": dict(point.settings)}
@@ -78,23 +74,23 @@ def sweep(
         "compared": len(asked),
         "points": rows,
     }
-    write_atomic(str(out / "frontier.json"), (json.dumps(frontier, indent=1) + "\n").encode())
+    write_atomic(out / "frontier.json", (json.dumps(frontier, indent=1) + "\n").encode())
     if crashed:
         raise DeviceFailed(
-            f"{len(crashed)} of {len(wanted)} points did not come to an end ({crashed[0]}). The others are kept; the "
-            "same command tries these again, with fewer --jobs if memory was short."
+            f"{len(crashed)} of {len(wanted)} points did not finish ({crashed[0]}). The others are kept. Run the same "
+            "command to try these again, with fewer --jobs if memory was short."
         )
     return frontier
 
 
-def _floors(asked: Sequence[Point], budget: str, attacks: str) -> list[tuple[Point, Task]]:
+def _floors(asked: Sequence[Point], budget: str, attacks: Attacks) -> list[tuple[Point, Task]]:
     """Label-only once for each set of data, prior, classifiers, seed and budget."""
     found: dict[str, tuple[Point, Task]] = {}
     for point in asked:
         recipe = point.recipe
         if recipe.perturber.unbounded:
-            continue  # a cleaner keeps numbers, not a class: its floor is in its own audit
-        # Alike for all recipes that share D_y: what only their perturbers need is set to one value.
+            continue  # a cleaner keeps numbers, not a class: its audit has its own floor
+        # Equal for all recipes that share D_y: settings of the perturber alone get one value.
         short = recipe.budget.model_copy(
             update={"epochs": 1, "quick": recipe.budget.quick.model_copy(update={"epochs": 1})}
         )
@@ -104,7 +100,7 @@ def _floors(asked: Sequence[Point], budget: str, attacks: str) -> list[tuple[Poi
     return list(found.values())
 
 
-def _task(point: Point, budget: str, attacks: str, *, floor: bool = False) -> Task:
+def _task(point: Point, budget: str, attacks: Attacks, *, floor: bool = False) -> Task:
     name = f"{point.name}-{budget}-{attacks}"
     return Task(name, point.recipe.toml(), floor, budget, attacks)
 
@@ -113,11 +109,8 @@ def _path(out: Path, task: Task) -> Path:
     return out / "points" / f"{task.name}.json"
 
 
-def _read(out: Path, task: Task) -> dict[str, Any] | None:
-    path = _path(out, task)
-    if not path.is_file():
-        return None
+def _read(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text())
     except ValueError:
-        raise BadInput(f"{path} is not JSON: remove it, and the point is worked again.") from None
+        raise BadInput(f"{path} is not JSON: remove it, and the point is computed again.") from None

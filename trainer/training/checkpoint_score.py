@@ -27,9 +27,9 @@ class CheckpointScore:
     def rank(self, *, floor: float, most_distance: float) -> tuple[float, ...]:
         """Smaller is better, for ``min`` over checkpoints.
 
-        First come those with Acc(D_y) of at least ``floor``; of them those within ``most_distance``, for a generator
-        may wreck its input to please a confident D_z; of them the one whose D_z is nearest to MED. The accuracy of D_z
-        itself is no measure: a D_z that is always wrong tells as much as one that is always right. Where none meets the
+        Best are those with Acc(D_y) of at least ``floor``; of them those within ``most_distance``, because a generator
+        may destroy its input to deceive a confident D_z; of them the one whose D_z is nearest to MED. The accuracy of
+        D_z is no measure: a D_z that is always wrong reveals as much as one that is always right. Where none meets the
         floor, the highest Acc(D_y) is best.
         """
         if self.target_accuracy < floor:
@@ -47,7 +47,7 @@ def score_checkpoint(
     target: Any,
     sensitive: Any,
 ) -> CheckpointScore:
-    """Judge ``perturbed`` (n, ...) against ``u`` (n, ...), both in the unit cube, with labels y and z (n,).
+    """Score ``perturbed`` (n, ...) against ``u`` (n, ...), both in the unit cube, with labels y and z (n,).
 
     ``theta`` is MED(z|y) (classes of y, classes of z); ``target`` and ``sensitive`` are D_y and D_z, Keras models from
     the unit cube to logits.

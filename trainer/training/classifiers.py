@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.progress import progress
@@ -20,7 +21,7 @@ NAMES = ("target", "sensitive")
 
 
 def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None = None) -> Any:
-    """An untrained classifier for samples of ``spec``. Raises ``BadInput`` where the two do not go together."""
+    """An untrained classifier for samples of ``spec``. Raises ``BadInput`` where the two do not fit."""
     from edgeveil.models import classifiers
 
     if (architecture == "table1-wifi") != (spec.kind == "vector"):
@@ -39,23 +40,22 @@ def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None
 
 
 def train_classifiers(run: Run) -> None:
-    """Train what RUN/classifiers lacks of D_y and D_z; an interrupted one goes on from its last epoch."""
+    """Train D_y and D_z unless RUN/classifiers has them; an interrupted training resumes at its last epoch."""
     import keras
 
     dataset = run.dataset().for_training()
     fit, choose = fit_and_validation(dataset, "classifiers")
-    for number, (name, classes) in enumerate(zip(NAMES, (dataset.y_names, dataset.z_names), strict=True)):
-        path = run.folder / "classifiers" / f"{name}.keras"
-        if path.is_file():
+    of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (fit.y, fit.z), (choose.y, choose.z), strict=True)
+    for number, (name, classes, labels, held) in enumerate(of_name):
+        if classifier_path(run, name).is_file():
             continue
         keras.utils.set_random_seed((run.recipe.seed + number) % 2**32)
         model = build(run.recipe.classifiers.architecture, dataset.input, len(classes))
-        label = "y" if name == "target" else "z"
         with run.stage(f"classifier_{name}"):
             accuracy = train_one(
                 model,
-                (dataset.unit(fit.x), getattr(fit, label)),
-                (dataset.unit(choose.x), getattr(choose, label)),
+                (dataset.unit(fit.x), labels),
+                (dataset.unit(choose.x), held),
                 settings=run.recipe.classifiers,
                 batch=run.recipe.budget.batch,
                 epochs=run.recipe.budget.classifier_epochs,
@@ -63,10 +63,21 @@ def train_classifiers(run: Run) -> None:
                 log=run,
                 stage=name,
             )
-        save_keras(model, path)
+        save_classifier(run, name, model, accuracy)
         (run.folder / "checkpoints" / f"{name}.npz").unlink(missing_ok=True)
         (run.folder / "checkpoints" / f"{name}-best.npz").unlink(missing_ok=True)
-        run.record(classifiers={**run.facts.get("classifiers", {}), name: {"validation_accuracy": accuracy}})
+
+
+def classifier_path(run: Run, name: str) -> Path:
+    """The file of D_y or D_z, by its name in ``NAMES``."""
+    return run.folder / "classifiers" / f"{name}.keras"
+
+
+def save_classifier(run: Run, name: str, model: Any, accuracy: float) -> None:
+    """Save D_y or D_z whole or not at all, and record its accuracy."""
+    with atomic_path(str(classifier_path(run, name))) as temporary:
+        model.save(temporary)
+    run.record(classifiers={**run.facts.get("classifiers", {}), name: {"validation_accuracy": accuracy}})
 
 
 def train_one(
@@ -81,9 +92,9 @@ def train_one(
     log: Log,
     stage: str,
 ) -> float:
-    """Train ``model`` (unit cube to logits) and leave it with its best weights by validation loss.
+    """Train ``model`` (unit cube to logits); at the end it has its best weights by validation loss.
 
-    ``fit`` and ``choose`` are samples in the unit cube with their labels, ``seed`` that of the batches' order.
+    ``fit`` and ``choose`` are samples in the unit cube with their labels, ``seed`` is of the batches' order.
     Returns the accuracy on ``choose``. Raises ``LimitNotMet`` where the loss stops being a number.
     """
     import keras
@@ -119,7 +130,7 @@ def train_one(
             loss, accuracy = evaluate(model, *choose)
             if not np.isfinite([loss, *losses]).all():
                 raise LimitNotMet(
-                    f"Training the {stage} classifier diverged in epoch {epoch}: its loss is no longer a number. "
+                    f"Training the {stage} classifier diverged in epoch {epoch}: the loss is no longer a number. "
                     "Lower `classifiers.learning_rate` in the recipe and train into another folder."
                 )
             log.metric(
@@ -141,23 +152,15 @@ def train_one(
 
 
 def evaluate(model: Any, u: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Mean cross-entropy and accuracy of a classifier on unit-cube readings."""
+    """Mean cross-entropy and accuracy of a classifier on unit-cube samples."""
     logits = predict(model, u).astype(np.float64)
     logits -= logits.max(axis=1, keepdims=True)
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     return float(-log_p[np.arange(len(labels)), labels].mean()), float((logits.argmax(axis=1) == labels).mean())
 
 
-def save_keras(model: Any, path: Path) -> None:
-    """Save a Keras model whole or not at all."""
-    from edgeveil.edge_runtime.storage.atomic import atomic_path
-
-    with atomic_path(str(path)) as temporary:
-        model.save(temporary)
-
-
 def _moved(x: Any, offset: Any, most: int) -> Any:
-    """Images moved by ``offset`` (down, right) within a border of zeros; the whole batch alike."""
+    """All images of a batch moved by ``offset`` (down, right) within a border of zeros."""
     import tensorflow as tf
 
     height, width = x.shape[1], x.shape[2]

@@ -1,4 +1,4 @@
-"""The epochs of a perturber's training: resume, stop where it diverges, keep the best checkpoint."""
+"""The epochs of a perturber's training: resume, stop on divergence, keep the best checkpoint."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.runs.log import Log
 
-EXPLODED = 1e3  # times the loss of the first epoch, or this where that was below 1: no training comes back from there
+EXPLODED = 1e3  # times the loss of the first epoch, or this where that was below 1: no training recovers from there
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What was measured of a checkpoint, its rank (smaller is better; None: it does not stand for election), and the
-    few figures that progress shows."""
+    """The measures of a checkpoint, its rank (smaller is better; None: not ranked), and the figures for progress."""
 
     measured: Mapping[str, float]
     rank: Sequence[float] | None
@@ -36,9 +35,9 @@ def run_epochs(
 ) -> None:
     """Run ``epoch`` (number to mean losses, ``loss_generator`` among them) and ``judged`` up to number ``epochs``.
 
-    ``trained`` is all that goes on (networks, optimisers), ``ships`` what is left, at the end, as it was in the epoch
-    of the best rank. Goes on from the last checkpoint. Raises ``LimitNotMet`` where training diverges: a figure is no
-    number, or the generator's loss is a thousand times that of the first epoch; the checkpoint before it is kept.
+    ``trained`` is all that a resumed training needs (networks, optimisers); ``ships`` is restored at the end to the
+    epoch of the best rank. Resumes from the last checkpoint. Raises ``LimitNotMet`` where training diverges: a measure
+    is not a number, or the generator's loss is a thousand times that of the first epoch; the checkpoint before is kept.
     """
     last, best = log.checkpoint("last", **trained), log.checkpoint("best", **ships)
     facts: dict[str, Any] = {"epoch": 0, "best_epoch": 0, "rank": None, "first_loss": None, **(last.restore() or {})}
@@ -63,7 +62,7 @@ def run_epochs(
 
 
 def check_converging(number: int, measured: Mapping[str, float], loss: float, first: float) -> None:
-    """Raise ``LimitNotMet`` where epoch ``number`` shows that training has diverged."""
+    """Raise ``LimitNotMet`` if training has diverged in epoch ``number``."""
     if not np.isfinite(list(measured.values())).all():
         what = "a loss is no longer a number"
     elif abs(loss) > EXPLODED * max(1.0, abs(first)):

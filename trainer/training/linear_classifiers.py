@@ -10,28 +10,25 @@ from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.linear.linear_problem import linear_problem
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training.classifiers import NAMES, evaluate, save_keras
+from edgeveil.trainer.training.classifiers import NAMES, classifier_path, evaluate, save_classifier
 
 
 def train_linear(run: Run) -> None:
-    """Fit what RUN/classifiers lacks of D_y and D_z on the first slice, whole."""
+    """Fit D_y and D_z on the whole first slice, unless RUN/classifiers has them."""
     from edgeveil.models.classifiers import linear
 
     dataset = run.dataset().for_training()
-    section = cast("Cleaner | Noise", run.recipe.perturber)  # a recipe has linear classifiers with these alone
+    section = cast("Cleaner | Noise", run.recipe.perturber)  # only recipes of these kinds have linear classifiers
     part = dataset.part("classifiers")
     x = part.x.astype(np.float64)
     _, choose = fit_and_validation(dataset, "classifiers")
-    for name, labels, classes in ((NAMES[0], part.y, dataset.y_names), (NAMES[1], part.z, dataset.z_names)):
-        path = run.folder / "classifiers" / f"{name}.keras"
-        if path.is_file():
+    of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (part.y, part.z), (choose.y, choose.z), strict=True)
+    for name, classes, labels, held in of_name:
+        if classifier_path(run, name).is_file():
             continue
         operator = linear_problem(section, dataset).a_d if name == "target" else None
         seen = x if operator is None else x @ operator
         centre, share = seen.mean(axis=0), np.eye(len(classes))[labels]
         weights = np.linalg.lstsq(seen - centre, share - share.mean(axis=0), rcond=None)[0]
         model = linear(weights, share.mean(axis=0) - centre @ weights, operator)
-        held = choose.y if name == "target" else choose.z
-        accuracy = evaluate(model, dataset.unit(choose.x), held)[1]
-        save_keras(model, path)
-        run.record(classifiers={**run.facts.get("classifiers", {}), name: {"validation_accuracy": accuracy}})
+        save_classifier(run, name, model, evaluate(model, dataset.unit(choose.x), held)[1])

@@ -1,8 +1,7 @@
-"""Straight-through rounding: in training the losses see samples as they are sent, and the slope passes as if nothing
-had been rounded.
+"""Straight-through rounding: in training the losses see samples rounded, as sent, and the gradient passes unchanged.
 
-Readings of few levels (WiFi: an access point is seen or not) need it: what a network makes of 0.3 says nothing of what
-it makes of 0. The network that ships has no rounding; the output stage of the board rounds (``preprocess.to_raw``).
+Samples of few levels (WiFi: an access point is seen or not) need it: a network's output for 0.3 does not predict that
+for 0. The network that ships has no rounding; the board's output stage rounds (``preprocess.to_raw``).
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from edgeveil.trainer.datasets.base import InputSpec
 
 
 def identity(v: Any) -> Any:
-    """v as it is: for samples of so many levels that rounding is not felt."""
+    """v unchanged: for samples of so many levels that rounding does not matter."""
     return v
 
 
 def straight_through(spec: InputSpec) -> Callable[[Any], Any]:
-    """A function of v (n, *shape) in the unit cube: rounded to the steps of ``spec``'s whole numbers, with slope 1.
+    """A function of v (n, *shape) in the unit cube: rounded to the steps of ``spec``'s integers, with gradient 1.
 
     Raises ``BadInput`` where the samples are not whole numbers.
     """
     if np.dtype(spec.dtype).kind not in "iu":
         raise BadInput(
-            f"`perturber.straight_through` is for readings of whole numbers; these are {spec.dtype}. Leave it out."
+            f"`perturber.straight_through` is for samples of whole numbers; these are {spec.dtype}. Leave it out."
         )
     import tensorflow as tf
 

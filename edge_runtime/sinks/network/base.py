@@ -1,6 +1,6 @@
-"""What sinks on the network share: a thread of their own that empties a spool, and reconnects when a connection breaks.
+"""The base of network sinks: a thread empties a spool, and reconnects when the connection breaks.
 
-The loop hands frames over and never waits for the network.
+The loop never waits for the network.
 """
 
 import contextlib
@@ -8,9 +8,10 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from edgeveil.edge_runtime.backoff import Backoff
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.network import wire
 from edgeveil.edge_runtime.sinks.network.spool import Spool
@@ -22,24 +23,23 @@ TIMEOUT_S = 10.0
 
 
 class ConnectionLost(Exception):
-    """The far side cannot be reached or has gone; the message says which, and never holds a secret."""
+    """The far side cannot be reached or has closed the connection. The message says which, and holds no secret."""
 
 
 class NetworkSink(Sink):
     """A sink whose frames go through a spool.
 
-    A subclass gives ``_connect``, ``_send``, ``_send_status`` and ``_disconnect``. ``uri`` is the address without
-    secrets, for messages. ``settings`` are the options of the URI.
+    A subclass gives ``_connect``, ``_send``, ``_send_status``, ``_disconnect`` and ``_socket_now``, and calls this
+    constructor last: it starts the thread. ``uri`` is the address without secrets, for messages. ``settings`` are the
+    options of the URI.
     """
 
     live = True
 
-    def __init__(
-        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
-    ) -> None:
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self.uri = uri
         self._format = wire.Format(outputs, manifest)
-        self._say_text = settings.get("say") or (lambda text: sys.stderr.write("note: {}\n".format(text)))
+        self._say: Callable[[str], None] = settings.get("say") or _note
         folder = settings.get("spool")
         self._spool = Spool(
             most_bytes=settings.get("spool_size") or (256 if folder else 16) * 10**6,
@@ -55,21 +55,18 @@ class NetworkSink(Sink):
         self._state = self._pending_status
         self._cut = self._failing = False
         self._thread = threading.Thread(target=self._work, name="sink " + uri, daemon=True)
-
-    def _start(self) -> None:
-        """To be called when the subclass is ready."""
         self._thread.start()
 
     def _write(self, frame: Any) -> None:
         self._spool.put(self._format.encode(frame, self._spool.stream, self._spool.next_number))
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
-        """Passed on as soon as there is a connection; only the last one counts."""
+        """Send the state as soon as there is a connection; only the last one counts."""
         self._state = self._pending_status = {"state": state, "since_ns": tick_ns}
         self._spool.wake()
 
     def counts(self) -> Dict[str, int]:
-        """The spool's, and ``connected`` (0 or 1), ``connections`` and ``failures`` so far."""
+        """The spool's counts, and ``connected`` (0 or 1), ``connections`` and ``failures`` so far."""
         return dict(
             self._spool.counts(),
             connected=int(self._connected),
@@ -78,9 +75,9 @@ class NetworkSink(Sink):
         )
 
     def close(self) -> None:
-        """Send what waits, for some seconds; the rest stays in a spool on the disk, or is gone and counted."""
+        """Send what waits for up to ``DRAIN_S``; the rest stays in a spool on the disk, or is lost and counted."""
         end, failures = time.monotonic() + DRAIN_S, self._failures
-        # A far side that is away gets one more chance, now.
+        # Try once more now to reach a far side that is down.
         self._hurry.set()
         while not self._spool.wait_empty(0.05) and time.monotonic() < end and self._failures == failures:
             pass
@@ -91,7 +88,7 @@ class NetworkSink(Sink):
             self._say("{}: {} frames never arrived".format(self.uri, lost))
 
     def discard(self) -> None:
-        """Nothing more leaves, not even what a library holds; what waited is forgotten, on the disk too."""
+        """Send nothing more, not even what a library has buffered; forget what waits, on the disk too."""
         self._stop.set()
         self._cut = True
         connection = self._socket_now()
@@ -121,7 +118,9 @@ class NetworkSink(Sink):
             except Exception as error:
                 self._failures += 1
                 if not self._failing and not self._stop.is_set():
-                    self._say("{}: {}. Frames wait, and it is tried again.".format(self.uri, _reason(error)))
+                    self._say(
+                        "{}: {}. Frames wait, and the connection is tried again.".format(self.uri, _reason(error))
+                    )
                     self._failing = True
             self._connected = False
             with contextlib.suppress(Exception):
@@ -149,17 +148,14 @@ class NetworkSink(Sink):
         if news is not None:
             self._send_status(news)
 
-    def _say(self, text: str) -> None:
-        self._say_text(text)
-
     def _connect(self) -> None:
         raise NotImplementedError
 
     def _check(self) -> None:
-        """Called while there is nothing to send: raises ``ConnectionLost`` where the far side has gone."""
+        """Called while there is nothing to send. Raises ``ConnectionLost`` where the far side has gone."""
 
     def _send(self, record: bytes) -> bool:
-        """Deliver one record; False where it will never be accepted. Raises ``OSError`` or ``ConnectionLost``."""
+        """Deliver one record; False if it will never be accepted. Raises ``OSError`` or ``ConnectionLost``."""
         raise NotImplementedError
 
     def _send_status(self, document: Dict[str, Any]) -> None:
@@ -173,8 +169,12 @@ class NetworkSink(Sink):
         raise NotImplementedError
 
 
+def _note(text: str) -> None:
+    sys.stderr.write("note: {}\n".format(text))
+
+
 def _reason(error: BaseException) -> str:
-    # Of an unexpected error, only the kind: its text could hold anything.
+    # Only the type of an unexpected error: its text could hold anything.
     known = isinstance(error, (ConnectionLost, OSError))
     text = (getattr(error, "strerror", None) or str(error) if known else "") or type(error).__name__
     return text[:1].lower() + text[1:].rstrip(".")

@@ -1,29 +1,26 @@
-"""Labels as events, and what Home Assistant needs to show them without being set up by hand.
+"""Labels as events, and Home Assistant's MQTT discovery for them.
 
-A label leaves with every tick, whether it changed or not, in a message whose size is always the same: who sees
-encrypted bytes pass by does not learn when it changes. Home Assistant looks at changes itself.
+A label is sent with every tick, changed or not, in messages of one size, so that an observer of encrypted traffic does
+not learn when it changes. Home Assistant finds the changes itself.
 """
 
 import json
 import re
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from edgeveil.edge_runtime.sinks.network.wire import Record
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
+from edgeveil.edge_runtime.sinks.network.wire import Record, json_bytes
 
 
 class Labels(object):
-    """The label outputs of a bundle, under ``topic``. ``prefix`` is Home Assistant's, None sends it nothing."""
+    """The label outputs of a bundle, under ``topic``. ``prefix`` is Home Assistant's; None turns discovery off."""
 
-    def __init__(
-        self, topic: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], prefix: Optional[str]
-    ) -> None:
+    def __init__(self, topic: str, outputs: List[Output], manifest: Optional[Manifest], prefix: Optional[str]) -> None:
         self._topic, self._prefix = topic, prefix
-        self._names = [o["name"] for o in outputs if o["kind"] == "label"]
-        self._classes = list(manifest["perturber"]["target_classes"]) if manifest else []
-        self._target = manifest["perturber"]["target"] if manifest else "label"
-        capture = manifest.get("capture") if manifest else None
-        self._slots = capture["slots"] if capture else 1
-        self._sizes: Dict[str, int] = {}
+        self._names = [o.name for o in outputs if o.kind == "label"]
+        self._classes = list(manifest.perturber.target_classes) if manifest else []
+        self._target = manifest.perturber.target if manifest else "label"
+        self._slots = manifest.capture.slots if manifest and manifest.capture else 1
         self.any = bool(self._names)
 
     def events(self, record: Record) -> Iterator[Tuple[str, bytes]]:
@@ -32,14 +29,14 @@ class Labels(object):
             yield self._topic_of(name, record.slot), self._message(record, name)
 
     def discovery(self) -> Iterator[Tuple[str, Dict[str, Any]]]:
-        """Retained topic and document of each label and slot, as Home Assistant's MQTT discovery wants them."""
+        """Retained topic and document of each label and slot, for Home Assistant's MQTT discovery."""
         if not self._prefix:
             return
         node = "edgeveil_" + re.sub(r"[^A-Za-z0-9_-]", "_", self._topic)
         for name in self._names:
             for slot in range(self._slots):
                 thing = "{}_{}".format(re.sub(r"[^A-Za-z0-9_-]", "_", name), slot)
-                document = {
+                document: Dict[str, Any] = {
                     "name": "{} {}".format(self._target, slot + 1) if self._slots > 1 else self._target,
                     "unique_id": "{}_{}".format(node, thing),
                     "object_id": "{}_{}".format(node, thing),
@@ -61,10 +58,6 @@ class Labels(object):
         label = int(record.outputs[name])
         called = self._classes[label] if 0 <= label < len(self._classes) else None
         document = {"id": record.id, "label": label, "name": called, "tick": record.index, "tick_ns": record.tick_ns}
-        data = json.dumps(document, sort_keys=True).encode("utf-8")
-        # Spaces behind a document are still JSON; numbers of ticks and records only grow, and have room to.
-        return data.ljust(self._message_size(), b" ")
-
-    def _message_size(self) -> int:
-        longest = max([len(json.dumps(name)) for name in self._classes] or [0])
-        return 192 + longest
+        longest_name = max([len(json.dumps(name)) for name in self._classes] or [0])
+        # JSON allows spaces after a document. 192 leaves room for ticks and numbers to grow.
+        return json_bytes(document).ljust(192 + longest_name, b" ")

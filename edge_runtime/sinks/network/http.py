@@ -1,38 +1,37 @@
-"""``http://`` and ``https://``: one POST a record. A record has arrived when the answer says so."""
+"""``http://`` and ``https://``: one POST a record, which has arrived when the server answers 2xx."""
 
 import http.client
-import json
 import os
 import socket
 import ssl
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.network.tls import FILES, context
+from edgeveil.edge_runtime.sinks.network.wire import json_bytes
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
 
 RECORD = "application/vnd.edgeveil.record"
 STATUS = "application/vnd.edgeveil.status+json"
 FORMAT = "application/vnd.edgeveil.format+json"
-# Answers to what is in a record: it would be refused for ever. All others may be cured at the far side.
+# These refuse the record itself, for ever. All other errors may be cured at the far side.
 _NEVER = (400, 406, 409, 410, 411, 413, 415, 422)
 _ANSWER_BYTES = 2**16
 
 
 class HttpSink(NetworkSink):
-    """Posts the format once a connection, then a record each; redirects are not followed."""
+    """Posts the format once a connection, then each record; follows no redirects."""
 
-    def __init__(
-        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
-    ) -> None:
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         secure = uri.startswith("https:")
         known: Known = dict(OPTIONS, authorization_file=str)
         known.update(FILES if secure else {})
         host, port, path, options = address(uri, 443 if secure else 80, known)
         self._path = path or "/"
         if any(ord(c) <= 32 or ord(c) > 126 for c in self._path):
-            raise BadInput("expected an address of plain letters; got a space or sign in its path")
+            raise BadInput("expected an address of printable ASCII without spaces; got another character in its path")
         authorization = secret(
             options.get("authorization_file"), os.environ.get("EDGEVEIL_HTTP_AUTHORIZATION"), "an Authorization header"
         )
@@ -44,7 +43,6 @@ class HttpSink(NetworkSink):
         self._client: Any = None
         name = "{}://{}:{}{}".format("https" if secure else "http", host, port, self._path)
         super(HttpSink, self).__init__(name, outputs, manifest, dict(settings, **options))
-        self._start()
 
     def _connect(self) -> None:
         if self._secure:
@@ -52,17 +50,14 @@ class HttpSink(NetworkSink):
         else:
             self._client = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
         self._client.connect()
-        self._document(FORMAT, self._format.document)
+        # A receiver that takes only records may refuse this, and the status.
+        self._post(FORMAT, json_bytes(self._format.document))
 
     def _send(self, record: bytes) -> bool:
         return self._post(RECORD, record)
 
     def _send_status(self, document: Dict[str, Any]) -> None:
-        self._document(STATUS, document)
-
-    def _document(self, kind: str, document: Dict[str, Any]) -> None:
-        # A receiver that wants records alone may refuse these.
-        self._post(kind, json.dumps(document, sort_keys=True).encode("utf-8"))
+        self._post(STATUS, json_bytes(document))
 
     def _post(self, kind: str, data: bytes) -> bool:
         headers = dict(self._headers, **{"Content-Type": kind, "X-EdgeVeil-Format": self._format.document["key"]})
@@ -71,7 +66,7 @@ class HttpSink(NetworkSink):
             answer = self._client.getresponse()
             rest = len(answer.read(_ANSWER_BYTES + 1))
         except http.client.HTTPException as error:
-            raise ConnectionLost("no answer that is HTTP came back ({})".format(type(error).__name__)) from None
+            raise ConnectionLost("the server did not answer in HTTP ({})".format(type(error).__name__)) from None
         if rest > _ANSWER_BYTES:
             raise ConnectionLost("the server answers with more than {} bytes".format(_ANSWER_BYTES))
         if 200 <= answer.status < 300:

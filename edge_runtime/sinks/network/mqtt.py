@@ -1,31 +1,32 @@
 """``mqtt://HOST/TOPIC`` and ``mqtts://``: every record as one message with quality of service 1, through paho-mqtt.
 
-A record is done when the broker has acknowledged it. What was under way when a connection broke is sent again, under
-the same id (``wire.Record.id``): who counts by id counts each frame once. Each connection has a client of its own, so
-that the spool alone knows what has arrived.
+A record is done when the broker has acknowledged it. Records in flight when a connection breaks are sent again with the
+same id (``wire.Record.id``), so that receivers can count each frame once. Each connection has its own client: only the
+spool keeps track of what has arrived.
 """
 
 import collections
 import hashlib
 import importlib
-import json
 import os
 import re
 import threading
 from typing import Any, Deque, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.network import homeassistant
 from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.network.tls import FILES, context
+from edgeveil.edge_runtime.sinks.network.wire import json_bytes
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
 
-UNDER_WAY = 20  # messages that wait for their acknowledgement at most
-NEWS_S = 10.0  # a label older than that is history, and in the record alone
+UNDER_WAY = 20  # most messages that wait for their acknowledgement
+NEWS_S = 10.0  # older labels are in the record only
 
 
 class NeedsPaho(DeviceFailed):
-    """paho-mqtt is not installed. The user cures it: exit code 2."""
+    """paho-mqtt is not installed. The user can install it: exit code 2."""
 
     exit_code = 2
 
@@ -35,14 +36,11 @@ def paho() -> Any:
     try:
         return importlib.import_module("paho.mqtt.client")
     except ImportError:
-        problem = "MQTT needs paho-mqtt, which is not here: pip install 'paho-mqtt>=1.6,<3'"
-    raise NeedsPaho(problem)
+        raise NeedsPaho("MQTT needs paho-mqtt, which is not here: pip install 'paho-mqtt>=1.6,<3'") from None
 
 
 def _discovery(text: str) -> Optional[str]:
-    if text == "off":
-        return None
-    return _topic(text)
+    return None if text == "off" else _topic(text)
 
 
 def _topic(text: str) -> str:
@@ -54,9 +52,7 @@ def _topic(text: str) -> str:
 class MqttSink(NetworkSink):
     """Publishes to TOPIC, and retained to TOPIC/format and TOPIC/status; labels to TOPIC/label/NAME/SLOT."""
 
-    def __init__(
-        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
-    ) -> None:
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         secure = uri.startswith("mqtts:")
         known: Known = dict(OPTIONS, user=str, password_file=str, client_id=str, discovery=_discovery)
         known.update(FILES if secure else {})
@@ -73,7 +69,7 @@ class MqttSink(NetworkSink):
             raise BadInput("the password would cross the network in the clear: use mqtts://")
         self._secure = context(options) if secure else None
         self._address = (host, port)
-        # The same one after a restart, so that the broker ends the old connection, and its last will, first.
+        # The same after a restart, so that the broker first ends the old connection and sends its last will.
         self._client_id = options.get("client_id") or "edgeveil-" + hashlib.sha256(path.encode()).hexdigest()[:12]
         self._client: Any = None
         self._heard = threading.Event()
@@ -83,7 +79,6 @@ class MqttSink(NetworkSink):
         self._labels = homeassistant.Labels(self._topic, outputs, manifest, options.get("discovery", "homeassistant"))
         name = "{}://{}:{}/{}".format("mqtts" if secure else "mqtt", host, port, self._topic)
         super(MqttSink, self).__init__(name, outputs, manifest, dict(settings, **options))
-        self._start()
 
     def _connect(self) -> None:
         self._heard.clear()
@@ -96,9 +91,9 @@ class MqttSink(NetworkSink):
             raise ConnectionLost("the broker does not answer")
         if self._answer:
             raise ConnectionLost("the broker refuses the connection ({})".format(self._answer))
-        self._publish(self._topic + "/format", _json(self._format.document), retain=True)
+        self._publish(self._topic + "/format", json_bytes(self._format.document), retain=True)
         for topic, document in self._labels.discovery():
-            self._publish(topic, _json(document), retain=True)
+            self._publish(topic, json_bytes(document), retain=True)
 
     def _new_client(self) -> Any:
         settings = {"client_id": self._client_id, "reconnect_on_failure": False}
@@ -109,13 +104,13 @@ class MqttSink(NetworkSink):
             client.username_pw_set(self._user, self._password)
         if self._secure:
             client.tls_set_context(self._secure)
-        client.will_set(self._topic + "/status", _json({"state": "offline", "since_ns": None}), qos=1, retain=True)
+        client.will_set(self._topic + "/status", json_bytes({"state": "offline", "since_ns": None}), qos=1, retain=True)
         client.max_inflight_messages_set(UNDER_WAY + 4)
         client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
         client.on_publish = self._on_publish
         return client
 
-    # Called in paho's thread, which holds locks of its own: they note what happened, and wake ours.
+    # paho's thread calls these while it holds its own locks: they only note what happened and wake our thread.
     def _on_connect(self, client: Any, _userdata: Any, _flags: Any, code: Any, *_: Any) -> None:
         if client is self._client:
             self._answer = None if code == 0 else str(code)
@@ -161,15 +156,17 @@ class MqttSink(NetworkSink):
         return sent.mid
 
     def _send_status(self, document: Dict[str, Any]) -> None:
-        self._publish(self._topic + "/status", _json(document), retain=True)
+        self._publish(self._topic + "/status", json_bytes(document), retain=True)
 
     def _disconnect(self) -> None:
         client, self._client = self._client, None
         if client is None:
             return
         if self._stop.is_set() and not self._cut and client.is_connected():
-            # An orderly end has no last will: say it, and give it a moment to leave.
-            offline = client.publish(self._topic + "/status", _json({"state": "offline", "since_ns": None}), 1, True)
+            # An orderly end sends no last will: publish it, and wait a moment for it.
+            offline = client.publish(
+                self._topic + "/status", json_bytes({"state": "offline", "since_ns": None}), 1, True
+            )
             for _ in range(50):
                 if self._gone.wait(0.02) or offline.is_published():
                     break
@@ -179,7 +176,3 @@ class MqttSink(NetworkSink):
     def _socket_now(self) -> Any:
         client = self._client
         return client.socket() if client is not None else None
-
-
-def _json(document: Dict[str, Any]) -> bytes:
-    return json.dumps(document, sort_keys=True).encode("utf-8")

@@ -1,17 +1,17 @@
 """Perturbed records that wait for a network: bounded, with a time to live, in memory or on a disk.
 
-The loop puts records in and never waits. A sender takes the oldest, says when it has arrived, or gives back what was
-under way when its connection broke. What does not fit or is too old is dropped, oldest first, and counted.
+The loop puts records in and never waits. A sender takes the oldest, reports its arrival, or gives back the records in
+flight when its connection broke. Records that do not fit or are too old are dropped, oldest first, and counted.
 
 On a disk (``spool_disk``) a record is only written when it has waited for ``write_after_s``, or when the spool is
-closed: while the network works, a memory card is left alone. What a power cut or ``kill -9`` takes is these seconds.
+closed: while the network works, a memory card is not worn. A power cut or ``kill -9`` loses these seconds.
 """
 
 import collections
 import os
 import threading
 import time
-from typing import Callable, Deque, Dict, Optional
+from typing import Callable, Deque, Dict, List, Optional
 
 from edgeveil.edge_runtime.sinks.network.spool_disk import Segments, Stored
 
@@ -83,7 +83,7 @@ class Spool(object):
     def take(self, timeout_s: float = 0.0) -> Optional[Entry]:
         """The oldest record that waits, its bytes by ``record()``; None after that time, or ``wake``.
 
-        It is under way from now on, until ``done`` or ``give_back``.
+        It is in flight until ``done``, ``refused`` or ``give_back``.
         """
         with self._ready:
             self._expire()
@@ -112,13 +112,13 @@ class Spool(object):
                 self._ready.notify_all()
 
     def refused(self, entry: Entry) -> None:
-        """It will never be accepted: counted as lost."""
+        """It will never be accepted: count it as lost."""
         with self._ready:
             if not entry.gone:
                 self._remove_entry(entry, "lost")
 
     def give_back(self) -> None:
-        """What was under way waits again, in its old order, before all others."""
+        """Records in flight wait again, in their old order, before all others."""
         with self._ready:
             entries, self._flying = list(self._flying.values()), collections.OrderedDict()
             for entry in sorted(entries, key=lambda e: e.number, reverse=True):
@@ -129,7 +129,7 @@ class Spool(object):
             self._shrink()
 
     def wake(self) -> None:
-        """Let ``take`` return, for its caller has something else to do."""
+        """Make ``take`` return: its caller has something else to do."""
         with self._ready:
             self._woken = True
             self._ready.notify_all()
@@ -155,31 +155,33 @@ class Spool(object):
         ``waiting`` is the rest. ``unlike`` counts what an earlier bundle left, ``disk_errors`` failed writes.
         """
         with self._ready:
-            waiting = sum(not e.gone for e in self._waiting) + len(self._flying)
-            return dict(self._counts, waiting=waiting, waiting_bytes=self._bytes)
+            return dict(self._counts, waiting=len(self._left()), waiting_bytes=self._bytes)
 
     def close(self) -> None:
-        """On a disk: write what still waits, for the next run. In memory: it is gone, counted as lost."""
+        """On a disk: write what still waits, for the next run. In memory: count it as lost."""
         with self._ready:
             self._closed = True
             if self._disk:
                 self._write_old(float("inf"), again=True)
                 self._disk.close()
-            for entry in list(self._flying.values()) + [e for e in self._waiting if not e.gone and not e.stored]:
+            for entry in self._left():
                 if not entry.stored:
                     self._remove_entry(entry, "lost")
 
     def discard(self) -> None:
-        """Forget everything, on the disk too, and let nothing more be taken."""
+        """Forget everything, on the disk too; ``take`` returns nothing more."""
         with self._ready:
             self._closed = True
-            for entry in list(self._flying.values()) + [e for e in self._waiting if not e.gone]:
+            for entry in self._left():
                 self._remove_entry(entry, "lost")
             self._waiting.clear()
             self._unwritten.clear()
             if self._disk:
                 self._disk.discard()
                 self._disk.close()
+
+    def _left(self) -> List[Entry]:
+        return list(self._flying.values()) + [entry for entry in self._waiting if not entry.gone]
 
     def _restore(self, disk: Segments, accept: Callable[[bytes], bool]) -> None:
         now, wall = self._clock(), self._wall()
@@ -188,7 +190,7 @@ class Spool(object):
                 self._counts["unlike"] += 1
                 disk.forget(found.stored)
                 continue
-            # A board without a battery may believe that it is 1970: then a record is as young as can be.
+            # A board without a clock battery may start in 1970: then the record counts as new.
             age_s = max(0.0, wall - found.wall_s)
             self._add(Entry(self._number, None, found.stored, len(found.data), now - age_s))
             self._counts["restored"] += 1
@@ -228,7 +230,7 @@ class Spool(object):
                 self._remove_entry(entry, "full")
         if self._in_memory <= self._memory_bytes:
             return
-        # There is a disk, or the bound above would have held: it gets what memory does not hold, or that is dropped.
+        # There is a disk, or the bound above would have held. Write the rest there; drop what cannot be written.
         self._write_old(float("inf"))
         for entry in self._waiting:
             if self._in_memory <= self._memory_bytes:
@@ -247,7 +249,7 @@ class Spool(object):
             try:
                 entry.stored = self._disk.append(entry.data, behind_s + entry.born_s)
             except OSError as error:
-                # Whatever was written of it is cut off again; it stays in memory, and the disk gets some time.
+                # A part that was written is cut off again. The record stays in memory; the disk is tried again later.
                 self._unwritten.appendleft(entry)
                 self._counts["disk_errors"] += 1
                 self._write_again_s = self._clock() + 5.0

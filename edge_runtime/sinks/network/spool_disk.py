@@ -1,7 +1,7 @@
 """Records in files of about a megabyte, appended and read back; a file goes when none of its records is needed.
 
-Each record is ``EVS1``, its size, the time it came (seconds since 1970) and a CRC-32 of all of it. What a power cut
-left half-written at the end of a file is found by these and not believed.
+Each record is ``EVS1``, its size, the time it came (seconds since 1970), a CRC-32 of all of it, and its bytes. A record
+that a power cut left half-written at the end of a file fails these checks and is ignored.
 """
 
 import fcntl
@@ -49,7 +49,7 @@ class Segments(object):
         self._reading = -1
 
     def found(self) -> Iterator[Found]:
-        """What earlier runs left, oldest first. A file ends for us where a record is not whole."""
+        """Records of earlier runs, oldest first. A file is read up to the first record that is not whole."""
         for segment in self._old:
             self._needed[segment] = 0
             found = list(self._records(segment))
@@ -60,9 +60,9 @@ class Segments(object):
                 self._remove(segment)
 
     def append(self, data: bytes, wall_s: float) -> Stored:
-        """Write one record at the end. Raises ``OSError``; then nothing of it is left."""
+        """Write one record at the end, or nothing of it and raise ``OSError``."""
         if self._writes is None:
-            # Opened without buffer: what was written is the system's, and outlives this process.
+            # Unbuffered: written records outlive this process.
             self._writes = open(self._path(self._next), "xb", buffering=0)  # noqa: SIM115
             self._needed[self._next] = 0
             self._next += 1
@@ -95,14 +95,14 @@ class Segments(object):
         return data if len(data) == stored.size else None
 
     def forget(self, stored: Stored) -> None:
-        """This record is not needed any more; the file goes with its last one."""
+        """Forget this record; a file is removed with its last one."""
         self._needed[stored.segment] -= 1
         writing_here = self._writes is not None and stored.segment == self._next - 1
         if self._needed[stored.segment] == 0 and not writing_here:
             self._remove(stored.segment)
 
     def close(self) -> None:
-        """Make what was written last."""
+        """Sync the files and unlock the folder."""
         self._finish()
         self._close_reads()
         self._lock.close()

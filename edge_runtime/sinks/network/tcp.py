@@ -1,13 +1,14 @@
-"""``tcp://HOST:PORT``: length-prefixed records on one connection. What the format is comes first."""
+"""``tcp://HOST:PORT``: length-prefixed records on one connection, after the document of the format."""
 
-import json
 import select
 import socket
 import struct
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.network.wire import json_bytes
 from edgeveil.edge_runtime.sinks.uri import address
 
 _LENGTH = struct.Struct(">I")
@@ -16,24 +17,21 @@ _LENGTH = struct.Struct(">I")
 class TcpSink(NetworkSink):
     """Each message is four bytes of length (big-endian) and that many bytes: JSON, beginning with ``{``, or a record.
 
-    Nothing comes back over the connection, so what the system had taken when it broke may be lost, or come again.
+    Nothing is acknowledged, so records in flight when the connection breaks may be lost or sent again.
     """
 
-    def __init__(
-        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
-    ) -> None:
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         host, port, path, options = address(uri, 0, OPTIONS)
         if not port or path not in ("", "/"):
             raise BadInput("expected tcp://HOST:PORT; got no port, or a path behind it")
         self._address = (host, port)
         self._socket: Any = None
         super(TcpSink, self).__init__("tcp://{}:{}".format(host, port), outputs, manifest, dict(settings, **options))
-        self._start()
 
     def _connect(self) -> None:
         self._socket = socket.create_connection(self._address, TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._message(json.dumps(self._format.document, sort_keys=True).encode("utf-8"))
+        self._message(json_bytes(self._format.document))
 
     def _send(self, record: bytes) -> bool:
         self._check()
@@ -41,7 +39,7 @@ class TcpSink(NetworkSink):
         return True
 
     def _send_status(self, document: Dict[str, Any]) -> None:
-        self._message(json.dumps(dict(document, kind="edgeveil-status"), sort_keys=True).encode("utf-8"))
+        self._message(json_bytes(dict(document, kind="edgeveil-status")))
 
     def _check(self) -> None:
         readable = select.select([self._socket], [], [], 0)[0]

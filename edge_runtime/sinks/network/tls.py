@@ -1,4 +1,4 @@
-"""TLS for sinks: certificates are always checked, names too."""
+"""TLS for sinks: certificates and host names are always checked."""
 
 import ssl
 from typing import Any, Dict
@@ -10,12 +10,12 @@ FILES: Known = {"ca": str, "cert": str, "key": str}
 
 
 def context(options: Dict[str, Any]) -> ssl.SSLContext:
-    """A client's context: ``ca`` a file of authorities (default: the system's), ``cert`` and ``key`` one's own.
+    """A client's context: ``ca`` is a file of authorities (default: the system's), ``cert`` and ``key`` its own.
 
     Raises ``BadInput`` where a file is not there or not what it should be.
     """
     if ("cert" in options) != ("key" in options):
-        raise BadInput("a certificate of one's own needs both cert=FILE and key=FILE")
+        raise BadInput("a client certificate needs both cert=FILE and key=FILE")
     try:
         made = ssl.create_default_context(cafile=options.get("ca"))
         if hasattr(made, "minimum_version"):

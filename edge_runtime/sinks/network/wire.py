@@ -1,7 +1,7 @@
-"""What crosses the network: one record of fixed size a frame. ``docs/reference/sinks.md`` is for who reads it.
+"""The network format: one record of fixed size a frame. ``docs/reference/sinks.md`` describes it for receivers.
 
-A record tells which tick it is of, which slot of that tick it fills, and the outputs of the manifest as they are. Its
-size depends on the bundle alone, so that who sees encrypted bytes pass by learns nothing from how many there are.
+A record holds its tick, its slot in that tick and the outputs of the manifest. Its size depends on the bundle only, so
+that an observer of encrypted traffic learns nothing from it.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 
 MAGIC = b"EVF1"
 NO_TICK = -(2**63)
@@ -22,7 +23,7 @@ HEADER_BYTES = _HEADER.size
 Record = NamedTuple(
     "Record",
     [
-        ("id", str),  # the stream and the number in it: the same record sent twice has the same
+        ("id", str),  # the stream and the number in it; the same when a record is sent twice
         ("index", int),
         ("tick_ns", Optional[int]),
         ("slot", int),
@@ -31,21 +32,30 @@ Record = NamedTuple(
 )
 
 
-class Format(object):
-    """How the frames of one bundle are written and read.
+def json_bytes(document: Dict[str, Any]) -> bytes:
+    """A JSON document with sorted keys."""
+    return json.dumps(document, sort_keys=True).encode("utf-8")
 
-    ``outputs`` are the manifest's, ``manifest`` the whole of it where it is at hand. ``document`` is what a receiver
-    is sent before the first record; ``key``, four bytes in every record, stands for it.
+
+class Format(object):
+    """Encodes and decodes the frames of one bundle.
+
+    ``outputs`` are the manifest's, ``manifest`` is the whole of it, or None. Receivers get ``document`` before the
+    first record; ``key``, four bytes in every record, identifies it.
     """
 
-    def __init__(self, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]] = None) -> None:
-        bundle = {name: manifest[name] for name in ("name", "created", "security_version")} if manifest else None
-        self.outputs = [{name: o[name] for name in ("name", "kind", "shape", "dtype")} for o in outputs]
+    def __init__(self, outputs: List[Output], manifest: Optional[Manifest] = None) -> None:
+        bundle: Optional[Dict[str, Any]] = None
+        if manifest:
+            bundle = {name: getattr(manifest, name) for name in ("name", "created", "security_version")}
+        self.outputs: List[Dict[str, Any]] = [
+            {"name": o.name, "kind": o.kind, "shape": list(o.shape), "dtype": o.dtype} for o in outputs
+        ]
         document = {"schema": 1, "kind": "edgeveil-format", "record": "EVF1", "outputs": self.outputs, "bundle": bundle}
-        self.key = hashlib.sha256(json.dumps(document, sort_keys=True).encode("utf-8")).digest()[:4]
+        self.key = hashlib.sha256(json_bytes(document)).digest()[:4]
         self.document: Dict[str, Any] = dict(document, key=self.key.hex())
-        self._dtypes = [np.dtype(o["dtype"]).newbyteorder("<") for o in outputs]
-        counts = [int(np.prod(o["shape"], dtype=np.int64)) for o in outputs]
+        self._dtypes = [np.dtype(o.dtype).newbyteorder("<") for o in outputs]
+        counts = [int(np.prod(o.shape, dtype=np.int64)) for o in outputs]
         self._sizes = [dtype.itemsize * count for dtype, count in zip(self._dtypes, counts)]
         self.payload_bytes = sum(self._sizes)
 
@@ -62,7 +72,7 @@ class Format(object):
         return len(record) == HEADER_BYTES + self.payload_bytes and record[:8] == MAGIC + self.key
 
     def decode(self, record: bytes) -> Record:
-        """The other way round; raises ``BadInput`` for bytes that are no record of this format."""
+        """The ``Record`` of these bytes. Raises ``BadInput`` if they are none of this format."""
         if not self.mine(record):
             raise BadInput(
                 "expected a record of {} bytes of the format {}; got {} bytes".format(

@@ -1,7 +1,7 @@
-"""The preview page: one document, one script, one style, nothing from anywhere else."""
+"""The preview page: one document, one script, one style sheet; it loads nothing from elsewhere."""
 
 from html import escape
-from typing import Dict, Iterable, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -15,33 +15,18 @@ POLICY = (
 _ICON = np.kron(np.array([[40, 200], [200, 90]], np.uint8), np.ones((8, 8), np.uint8))
 _BARS = (
     ("exposure", "exposure", "the middle value of what is seen"),
-    ("dark", "too dark, or no reading", "how much of the frame is at the lower end"),
+    ("dark", "too dark, or no value", "how much of the frame is at the lower end"),
     ("bright", "too bright, or too far", "how much of the frame is at the upper end"),
     ("near", "nearest", "5 % of what is seen lies below"),
     ("far", "farthest", "95 % of what is seen lies below"),
     ("blob", "stands out", "how much differs from the background"),
     ("focus", "focus", "turn the lens until it is largest"),
 )
-
-
-def page(card: Iterable[Tuple[str, str]], notes: Sequence[str], slots: int) -> bytes:
-    """The document, with an image for each slot."""
-    lines = ["<dt>{}</dt><dd>{}</dd>".format(escape(name), escape(text)) for name, text in card]
-    warnings = ["<p class=note>{}</p>".format(escape(note)) for note in notes]
-    pictures = [
-        '<figure><img id="slot{0}" alt="perturbed frame, slot {1}" width="1" height="1"><figcaption id="label{0}">'
-        "</figcaption></figure>".format(slot, slot + 1)
-        for slot in range(slots)
-    ]
-    bars = [
-        '<tr title="{1}"><th>{2}</th><td><meter id="{0}" min="0" max="15"></meter></td>'
-        '<td id="{0}-level"></td></tr>'.format(name, escape(hint), escape(shown))
-        for name, shown, hint in _BARS
-    ]
-    return _PAGE.format(
-        notes="".join(warnings), pictures="".join(pictures), card="".join(lines), bars="".join(bars)
-    ).encode("utf-8")
-
+_BAR = '<tr title="{2}"><th>{1}</th><td><meter id="{0}" min="0" max="15"></meter></td><td id="{0}-level"></td></tr>'
+_PICTURE = (
+    '<figure><img id="slot{0}" alt="perturbed frame, slot {1}" width="1" height="1"><figcaption id="label{0}">'
+    "</figcaption></figure>"
+)
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -53,7 +38,7 @@ _PAGE = """<!doctype html>
 <link rel="icon" href="icon.png">
 </head>
 <body>
-<h1>What leaves this sensor <span id="state">...</span></h1>
+<h1>Output of this sensor <span id="state">...</span></h1>
 {notes}
 <main>
 <section id="pictures">{pictures}</section>
@@ -69,8 +54,8 @@ _PAGE = """<!doctype html>
 </section>
 <section id="camera-aid" hidden>
 <h2>Camera aid</h2>
-<p class="note">The camera aid is on: these bars are computed from the raw picture and tell something about it, in
-sixteen coarse steps. Switch it off when the camera hangs right.</p>
+<p class="note">The camera aid is on: these bars are computed from the raw picture and reveal something about it, in
+sixteen coarse steps. Switch it off when the camera is in place.</p>
 <table>{bars}<tr><th>cut off at</th><td id="cut"></td></tr></table>
 </section>
 </main>
@@ -82,16 +67,16 @@ sixteen coarse steps. Switch it off when the camera hangs right.</p>
 
 SCRIPT = b"""'use strict';
 const at = (id) => document.getElementById(id);
+const figure = (value, unit) => value === null ? '-' : value.toFixed(1) + unit;
+const drops = (counts) => Object.entries(counts).map(([why, count]) => why + ' ' + count).join(', ') || 'none';
 let shown = null;
 function show(state) {
+  const elsewhere = state.drops === null && 'shown on the device itself only';
   at('state').textContent = state.state;
-  at('fps').textContent = state.fps === null ? '-' : state.fps.toFixed(1);
-  const latency = state.latency_ms === null ? '-' : state.latency_ms.toFixed(1) + ' ms';
-  at('latency').textContent = state.drops === null ? 'shown on the device itself only' : latency;
+  at('fps').textContent = figure(state.fps, '');
+  at('latency').textContent = elsewhere || figure(state.latency_ms, ' ms');
   at('tick').textContent = state.tick === null ? '-' : String(state.tick);
-  const drops = state.drops === null ? 'shown on the device itself only'
-    : Object.entries(state.drops).map(([why, count]) => why + ' ' + count).join(', ') || 'none';
-  at('drops').textContent = drops;
+  at('drops').textContent = elsewhere || drops(state.drops);
   at('camera-aid').hidden = Object.keys(state.camera_aid).length === 0;
   for (const [name, level] of Object.entries(state.camera_aid)) {
     if (name === 'cut') {
@@ -143,9 +128,15 @@ meter{width:12rem}.note{background:#fff3cd;padding:.5rem .8rem;border-left:4px s
 
 
 def files(card: List[Tuple[str, str]], notes: Sequence[str], slots: int) -> Dict[str, Tuple[str, bytes]]:
-    """Path -> (content type, bytes)."""
+    """Path -> (content type, bytes). The page has an image for each slot, the lines of ``card`` and the ``notes``."""
+    page = _PAGE.format(
+        notes="".join("<p class=note>{}</p>".format(escape(note)) for note in notes),
+        pictures="".join(_PICTURE.format(slot, slot + 1) for slot in range(slots)),
+        card="".join("<dt>{}</dt><dd>{}</dd>".format(escape(name), escape(text)) for name, text in card),
+        bars="".join(_BAR.format(*bar) for bar in _BARS),
+    )
     return {
-        "/": ("text/html; charset=utf-8", page(card, notes, slots)),
+        "/": ("text/html; charset=utf-8", page.encode("utf-8")),
         "/page.js": ("text/javascript; charset=utf-8", SCRIPT),
         "/icon.png": ("image/png", encode(_ICON)),
         "/page.css": ("text/css; charset=utf-8", STYLE),

@@ -1,4 +1,4 @@
-"""``preview:PORT``: a page that shows what leaves, on this device, or with a token to others."""
+"""``preview:PORT``: a page with the latest perturbed frames, for this device or, with a token, for others."""
 
 import collections
 import ipaddress
@@ -9,13 +9,16 @@ import threading
 import time
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
+import numpy as np
+
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats.png import encode, viewable
 from edgeveil.edge_runtime.ipc.focus_levels import only_levels
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
 from edgeveil.edge_runtime.sinks.preview.page import files
-from edgeveil.edge_runtime.sinks.preview.server import Answer, Server, as_json
+from edgeveil.edge_runtime.sinks.preview.server import Answer, Server
 from edgeveil.edge_runtime.sinks.uri import secret, split
 
 WINDOW_S = 5.0  # the fps figure is over the last of these
@@ -27,9 +30,7 @@ class PreviewSink(Sink):
 
     live = True
 
-    def __init__(
-        self, uri: str, outputs: List[Dict[str, Any]], manifest: Optional[Dict[str, Any]], settings: Dict[str, Any]
-    ) -> None:
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         number, options = split(uri, {"token": str, "token_file": str, "bind": str})
         if not number.isdigit() or int(number) > 65535:
             raise BadInput("expected preview:PORT, as preview:8080; got {!r}".format(number))
@@ -38,12 +39,11 @@ class PreviewSink(Sink):
             options.get("token_file"), os.environ.get("EDGEVEIL_PREVIEW_TOKEN"), "the token of the preview"
         )
         _check(bind, token)
-        self._main = outputs[0]["name"]
-        self._labels = [o["name"] for o in outputs if o["kind"] == "label"]
-        self._classes = manifest["perturber"]["target_classes"] if manifest else []
+        self._main = outputs[0].name
+        self._labels = [o.name for o in outputs if o.kind == "label"]
+        self._classes = manifest.perturber.target_classes if manifest else []
         self._range = _range(manifest)
-        capture = manifest.get("capture") if manifest else None
-        self._slots = capture["slots"] if capture else 1
+        self._slots = manifest.capture.slots if manifest and manifest.capture else 1
         audit = settings.get("privacy")
         self._files = files(
             card_lines(manifest, json.loads(audit.decode("utf-8")) if audit else None, **settings.get("runs", {})),
@@ -72,12 +72,12 @@ class PreviewSink(Sink):
                 self._ticks.popleft()
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:  # noqa: ARG002 - the page shows the present
-        """Shown next to the title."""
+        """Show the state next to the title."""
         with self._lock:
             self._state = state
 
     def local(self, counters: Dict[str, int], levels: Dict[str, int], latency_ms: Optional[float] = None) -> None:
-        """Counters and latency go to browsers on this device alone, ``levels`` to all who may look."""
+        """Show counters and latency to browsers on this device alone, ``levels`` to every browser."""
         with self._lock:
             self._local = (dict(counters), only_levels(levels), latency_ms)
 
@@ -87,18 +87,18 @@ class PreviewSink(Sink):
             return {"put": self._shown}
 
     def close(self) -> None:
-        """The page is gone."""
+        """Stop serving the page."""
         self._server.close()
 
     def discard(self) -> None:
-        """The page is gone, and what it showed."""
+        """Forget the frames and stop serving the page."""
         with self._lock:
             self._last.clear()
         self._server.close()
 
     def _answer(self, path: str, query: Dict[str, str], is_local: bool) -> Optional[Answer]:
         if path == "/state.json":
-            return as_json(self._state_now(is_local))
+            return "application/json", json.dumps(self._state_now(is_local), allow_nan=False).encode("utf-8")
         if path == "/frame.png":
             with self._lock:
                 frame = self._last.get(int(query["slot"]) if query.get("slot", "").isdigit() else 0)
@@ -115,7 +115,7 @@ class PreviewSink(Sink):
             "state": state,
             "tick": max(frame.index for frame in frames.values()) if frames else None,
             "fps": fps,
-            # How long a frame takes, and what becomes of it, may depend on what is in it.
+            # Latency and drops may depend on what the raw frame shows.
             "latency_ms": latency_ms if is_local else None,
             "drops": drops if is_local else None,
             "camera_aid": levels,
@@ -143,9 +143,8 @@ def _check(bind: str, token: Optional[str]) -> None:
         raise BadInput("expected a token of 16 to 128 letters, digits or -_.~: openssl rand -hex 16 makes one")
 
 
-def _range(manifest: Optional[Dict[str, Any]]) -> Tuple[float, float]:
-    """Black and white: the range of the reading, the widest where each feature has its own."""
-    if manifest is None or manifest["input"]["low"] is None:
+def _range(manifest: Optional[Manifest]) -> Tuple[float, float]:
+    """The values shown as black and white: the input's range, the widest where each feature has its own."""
+    if manifest is None or manifest.input.low is None:
         return 0.0, 255.0
-    low, high = manifest["input"]["low"], manifest["input"]["high"]
-    return float(min(low) if isinstance(low, list) else low), float(max(high) if isinstance(high, list) else high)
+    return float(np.min(manifest.input.low)), float(np.max(manifest.input.high))

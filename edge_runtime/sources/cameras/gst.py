@@ -1,18 +1,16 @@
-"""``gst:PIPELINE``: whatever GStreamer can open, such as ``gst:nvarguscamerasrc ! nvvidconv``; by PyGObject.
+"""``gst:PIPELINE``: anything that GStreamer can open, such as ``gst:nvarguscamerasrc ! nvvidconv``; by PyGObject.
 
-The pipeline ends where this source takes over: what it is given ends in no sink of its own, for then raw pictures would
-go there too.
+The pipeline must not have a sink: raw pictures would go there too.
 """
 
 import importlib
 import re
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Stalled, Unsupported
-from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
+from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 from edgeveil.edge_runtime.sources.convert import need_image
 
@@ -21,12 +19,10 @@ _SINK = re.compile(r"\b\w*sink\b")
 _NETWORK = re.compile(r"\b(rtsp|udp|tcpclient|tcpserver|souphttp|curlhttp|neonhttp|rtmp|srt|rist|uri|mms|hls|dash)\w*")
 
 
-class GstSource(Source):
-    """Pictures at the bundle's size and type, the newest there is: gray or RGB of 8 bits, gray of 16."""
+class GstSource(Camera):
+    """The newest picture, at the bundle's size and type: gray or RGB of 8 bits, gray of 16."""
 
-    live = True
-
-    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
+    def __init__(self, where: str, spec: Sensor) -> None:
         need_image(spec, "GStreamer")
         if not where or _SINK.search(where):
             raise BadInput("expected gst:PIPELINE without a sink at its end: raw pictures go nowhere else")
@@ -37,49 +33,34 @@ class GstSource(Source):
         form = FORMATS.get((spec["dtype"], spec["shape"][2]))
         if form is None:
             raise Unsupported("GStreamer gives gray or RGB uint8 or gray uint16; this bundle takes another type")
+        super(GstSource, self).__init__("GStreamer pipeline", spec)
         self._gst = _gstreamer()
-        self.name = "GStreamer pipeline"
-        self._fresh, self._spec, self._next = freshness or Freshness(self.name), spec, 0
         height, width = spec["shape"][:2]
         end = "videoconvert ! video/x-raw,format={},width={},height={} ! appsink name=edgeveil {}".format(
             form, width, height, "max-buffers=1 drop=true sync=false"
         )
-        problem = None
         try:
             self._pipeline = self._gst.parse_launch("{} ! {}".format(where, end))
         except self._gst.glib.Error as error:
-            problem = error.message
-        if problem is not None:
-            raise BadInput("GStreamer does not understand this pipeline: {}".format(problem[:200]))
+            raise BadInput("GStreamer does not understand this pipeline: {}".format(error.message[:200])) from None
         self._sink = self._pipeline.get_by_name("edgeveil")
+        self._start(where)
+
+    def _open(self, where: str) -> None:  # noqa: ARG002 - the pipeline is made of it
         self._pipeline.set_state(self._gst.State.PLAYING)
-        try:
-            self._ahead = self._sample()
-        except BaseException:
-            self.close()
-            raise
+        self._ahead = self._read()
 
-    def next(self) -> Optional[RawFrame]:
-        """The next picture, waited for at most 5 s."""
-        sample = self._ahead or self._sample()
-        self._ahead = None
-        taken = now_ns()
-        picture = self._picture(sample)
-        self._fresh.check(picture)
-        index, self._next = self._next, self._next + 1
-        return RawFrame(picture, index, taken)
-
-    def _sample(self) -> Any:
+    def _read(self) -> np.ndarray:
         sample = self._sink.emit("try-pull-sample", int(STALL_S * 1e9))
         if sample is not None:
-            return sample
+            return self._picture(sample)
         message = self._pipeline.get_bus().pop_filtered(self._gst.MessageType.ERROR)
         if message is not None:
             problem = message.parse_error()[0].message[:200]
             kind = Unsupported if "not-negotiated" in problem or "negotiat" in problem else Disconnected
             raise kind("{} failed: {}. It must give {}.".format(self.name, problem, tuple(self._spec["shape"])))
         if self._sink.get_property("eos"):
-            raise Disconnected("{} has come to its end".format(self.name))
+            raise Disconnected("{} has ended".format(self.name))
         raise Stalled("{} gave no picture for {:.0f} s".format(self.name, STALL_S))
 
     def _picture(self, sample: Any) -> np.ndarray:
@@ -111,8 +92,6 @@ def _gstreamer() -> Any:
         gst: Any = importlib.import_module("gi.repository.Gst")
         gst.glib = importlib.import_module("gi.repository.GLib")
     except (ImportError, ValueError, AttributeError):
-        gst = None
-    if gst is None:
-        raise missing("pipelines are run by GStreamer", "gstreamer")
+        raise missing("pipelines are run by GStreamer", "gstreamer") from None
     gst.init(None)
     return gst

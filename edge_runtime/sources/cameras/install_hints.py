@@ -1,4 +1,4 @@
-"""What to install, in the words of the board at hand."""
+"""What to install for a source, by board."""
 
 import importlib
 from typing import Any, Optional
@@ -6,7 +6,7 @@ from typing import Any, Optional
 from edgeveil.edge_runtime.errors import Missing
 from edgeveil.edge_runtime.machine import facts
 
-# What a library is called by each board's own packages; the first entry whose words are in the board's name.
+# Part of a board's name -> its entry in ``_HINTS``; the first that fits counts.
 _BOARDS = (
     ("Raspberry Pi", "pi"),
     ("Jetson", "jetson"),
@@ -41,7 +41,7 @@ _HINTS = {
 
 
 def missing(what: str, library: str, board: Optional[str] = None) -> Missing:
-    """The ``Missing`` for a source (``what``, as a sentence begins) that needs ``library``, with this board's hint."""
+    """A ``Missing`` for ``library``, with this board's hint. ``what`` begins the sentence."""
     name = (facts()["board"] or "") if board is None else board
     kind = next((kind for words, kind in _BOARDS if words in name), "")
     hints = _HINTS[library]
@@ -53,5 +53,4 @@ def load(module: str, what: str, library: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        pass  # raised below, without the import's error as its cause
-    raise missing(what, library)
+        raise missing(what, library) from None

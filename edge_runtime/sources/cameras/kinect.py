@@ -1,17 +1,16 @@
 """``kinect:``: the depth of a Kinect for Xbox 360 (v1), by libfreenect 0.5 through ctypes.
 
-The callback interface is used, which is also what a recording under ``fakenect`` answers to.
+It uses the callback interface, which recordings under ``fakenect`` have too.
 """
 
 import ctypes
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput, Disconnected, SourceFailed, Stalled
-from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
+from edgeveil.edge_runtime.errors import BadInput, Disconnected, SourceFailed
+from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 from edgeveil.edge_runtime.sources.cameras.lock import Claim
 from edgeveil.edge_runtime.sources.convert import need_depth
@@ -25,7 +24,7 @@ NO_READING = 2047
 
 
 def _millimetres() -> np.ndarray:
-    """What each of 2048 raw values is in mm, 0 for none: OpenKinect's inverse-linear calibration."""
+    """The mm of each of 2048 raw values, 0 where there is no depth: OpenKinect's inverse-linear calibration."""
     raw = np.arange(2048)
     with np.errstate(divide="ignore"):
         mm = 1000.0 / (raw * -0.0030711016 + 3.3309495161)
@@ -62,9 +61,7 @@ def _library() -> Any:
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
-        library = None
-    if library is None:
-        raise missing("a Kinect is read by libfreenect", "freenect")
+        raise missing("a Kinect is read by libfreenect", "freenect") from None
     pointer = ctypes.c_void_p
     library.freenect_find_depth_mode.restype = _Mode
     library.freenect_set_depth_mode.argtypes = [pointer, _Mode]
@@ -78,46 +75,30 @@ def _library() -> Any:
     return library
 
 
-class KinectSource(Source):
-    """Depth uint16 (480, 640, 1) in the bundle's ``unit_mm``, 0 where there is no reading; the newest picture there is.
+class KinectSource(Camera):
+    """The newest depth, uint16 (480, 640, 1) in the bundle's ``unit_mm``, 0 where there is none.
 
-    ``kinect:`` is the first one found, ``kinect:1`` the second. The library takes no more pictures than are asked for:
-    its events are handled inside ``next``.
+    ``kinect:`` is the first one found, ``kinect:1`` the second. The library's events are handled inside ``next`` only.
     """
 
-    live = True
-
-    def __init__(
-        self,
-        where: str,
-        spec: Sensor,
-        freshness: Optional[Freshness] = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, where: str, spec: Sensor) -> None:
         need_depth(spec, "a Kinect")
         if (where and not where.isdigit()) or list(spec["shape"][:2]) != list(SHAPE):
             raise BadInput(
                 "expected kinect: (or kinect:1 for the second one) and a bundle for pictures of {}; got {!r} and "
                 "{}".format(SHAPE, "kinect:" + where, tuple(spec["shape"][:2]))
             )
-        number = int(where or 0)
-        self.name = "Kinect {}".format(number)
-        self._fresh, self._clock = freshness or Freshness(self.name), clock
+        super(KinectSource, self).__init__("Kinect {}".format(where or 0), spec)
         self._depth = np.minimum(_millimetres() / (spec["unit_mm"] or 1.0), 65535).round().astype(np.uint16)
         self._library = _library()
-        self._claim = Claim("kinect {}".format(number))
+        self._claim = Claim("kinect {}".format(where or 0))
         self._context, self._device = ctypes.c_void_p(), ctypes.c_void_p()
         self._callback = _Callback(self._take)
         self._taken: Optional[np.ndarray] = None
-        self._taken_ns, self._next = 0, 0
-        try:
-            self._open(number)
-        except BaseException:
-            self.close()
-            raise
+        self._start(where)
 
-    def _open(self, number: int) -> None:
-        library = self._library
+    def _open(self, where: str) -> None:
+        library, number = self._library, int(where or 0)
         if library.freenect_init(ctypes.byref(self._context), None) < 0:
             raise SourceFailed("libfreenect does not start: is there a USB bus?")
         library.freenect_set_log_level(self._context, FATAL)
@@ -136,26 +117,21 @@ class KinectSource(Source):
             raise Disconnected("{} does not start its depth camera".format(self.name))
 
     def _take(self, _device: Any, data: int, _stamp: int) -> None:
-        """Called by the library from inside ``next``; its buffer is its own again when this returns."""
+        """The library calls this from inside ``next``, and reuses its buffer afterwards."""
         raw = np.ctypeslib.as_array((ctypes.c_uint16 * (SHAPE[0] * SHAPE[1])).from_address(data))
-        self._taken, self._taken_ns = self._depth.take(raw, mode="clip").reshape(SHAPE), now_ns()
+        self._taken = self._depth.take(raw, mode="clip").reshape(SHAPE + (1,))
 
-    def next(self) -> Optional[RawFrame]:
-        """The next picture, waited for at most 5 s."""
-        self._taken, until = None, self._clock() + STALL_S
+    def _read(self) -> np.ndarray:
+        self._taken, until = None, time.monotonic() + STALL_S
         while self._taken is None:
             if self._library.freenect_process_events_timeout(self._context, ctypes.byref(_Time(0, 200000))) < 0:
                 raise Disconnected("{} has gone: it was unplugged, or has no power".format(self.name))
-            if self._taken is None and self._clock() > until:
-                raise Stalled(
-                    "{} gave no picture for {:.0f} s: unplug it and plug it in again".format(self.name, STALL_S)
-                )
-        self._fresh.check(self._taken)
-        index, self._next = self._next, self._next + 1
-        return RawFrame(self._taken[:, :, None], index, self._taken_ns)
+            if self._taken is None and time.monotonic() > until:
+                raise self._stalled()
+        return self._taken
 
     def close(self) -> None:
-        """Stop the camera and let it go."""
+        """Stop and release the camera."""
         if self._device:
             self._library.freenect_stop_depth(self._device)
             self._library.freenect_close_device(self._device)

@@ -1,4 +1,4 @@
-"""One camera, one loop: a lock that lasts as long as the process that holds it."""
+"""One camera, one process: a lock that ends with the process that holds it."""
 
 import fcntl
 import hashlib
@@ -8,13 +8,13 @@ from typing import Optional, Sequence
 
 from edgeveil.edge_runtime.errors import Unsupported
 
-FOLDERS = ("/run/lock", None)  # None: where temporary files go
+FOLDERS = ("/run/lock", None)  # None: the folder of temporary files
 
 
 class Claim(object):
-    """Holds the device called ``name`` for this process. Raises ``Unsupported`` where another one has it.
+    """Locks the device called ``name`` for this process. Raises ``Unsupported`` where another one has it.
 
-    The kernel lets several programs open one camera; what each of them then gets is not defined.
+    The kernel lets several programs open one camera, and does not define what each then gets.
     """
 
     def __init__(self, name: str, folders: Sequence[Optional[str]] = FOLDERS) -> None:
@@ -32,15 +32,13 @@ class Claim(object):
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self._file)
-            self._file = None
-            taken = "another process has {}: two loops cannot share a camera. Stop the other one.".format(name)
-        else:
-            return
-        raise Unsupported(taken)
+            self.release()
+            raise Unsupported(
+                "another process has {}: two loops cannot share a camera. Stop the other one.".format(name)
+            ) from None
 
     def release(self) -> None:
-        """Let the device go."""
+        """Unlock the device."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -1,20 +1,18 @@
 """``openni:``: the depth of any camera that OpenNI2 has a driver for, by its C interface through ctypes.
 
-That is how a Kinect v2 is read where libfreenect2's OpenNI2 driver is installed; Asus Xtion, Orbbec Astra and others
-come with drivers of their own.
+A Kinect v2 needs libfreenect2's OpenNI2 driver; Asus Xtion, Orbbec Astra and others bring their own drivers.
 """
 
 import ctypes
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, SourceFailed, Stalled, Unsupported
-from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
+from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, SourceFailed, Unsupported
+from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 from edgeveil.edge_runtime.sources.cameras.lock import Claim
-from edgeveil.edge_runtime.sources.convert import need_depth
+from edgeveil.edge_runtime.sources.convert import need_depth, need_shape, scale_depth
 
 LIBRARIES = ("libOpenNI2.so.0", "libOpenNI2.so")
 VERSION = 2002  # of the interface: 2.2
@@ -70,33 +68,24 @@ def _library() -> Any:
     raise missing("depth cameras of many makers are read by OpenNI2", "openni")
 
 
-class OpenNISource(Source):
-    """Depth uint16 (height, width, 1) in the bundle's ``unit_mm``, 0 where there is no reading.
+class OpenNISource(Camera):
+    """Depth uint16 (height, width, 1) in the bundle's ``unit_mm``, 0 where there is none.
 
-    ``openni:`` is the first camera found, ``openni:URI`` the one of that address, as NiViewer2 shows it.
+    ``openni:`` is the first camera found, ``openni:URI`` the one at that address, as NiViewer2 shows it.
     """
 
-    live = True
-
-    def __init__(self, where: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
+    def __init__(self, where: str, spec: Sensor) -> None:
         need_depth(spec, "an OpenNI2 camera")
-        self._spec = spec
-        self.name = "OpenNI2 camera " + (where or "(the first)")
-        self._fresh = freshness or Freshness(self.name)
+        super(OpenNISource, self).__init__("OpenNI2 camera " + (where or "(the first)"), spec)
         self._library = _library()
         self._claim = Claim("openni " + where)
         self._device, self._stream = ctypes.c_void_p(), ctypes.c_void_p()
-        self._next = 0
-        try:
-            self._open(where)
-        except BaseException:
-            self.close()
-            raise
+        self._start(where)
 
     def _open(self, where: str) -> None:
         library = self._library
         if library.oniInitialize(VERSION):
-            raise SourceFailed("OpenNI2 does not start: it finds no drivers (OpenNI2/Drivers beside its library)")
+            raise SourceFailed("OpenNI2 does not start: it finds no drivers (OpenNI2/Drivers next to its library)")
         uri = where.encode("utf-8") or self._first()
         if library.oniDeviceOpen(uri, ctypes.byref(self._device)):
             raise Disconnected("{} cannot be opened: plug it in, or see NiViewer2".format(self.name))
@@ -104,17 +93,11 @@ class OpenNISource(Source):
             raise Unsupported("{} has no depth".format(self.name))
         height, width = self._spec["shape"][:2]
         mode = _Mode(100, width, height, 30)
-        # A driver may know one mode only: what it then gives is looked at, not what it answers.
+        # A driver may have one mode only. Its answer does not say so; the shape of its picture does.
         library.oniStreamSetProperty(self._stream, VIDEO_MODE, ctypes.byref(mode), ctypes.sizeof(mode))
         if library.oniStreamStart(self._stream):
             raise Disconnected("{} does not start".format(self.name))
-        depth = self._read()
-        if list(depth.shape) != [height, width]:
-            raise Unsupported(
-                "{} gives depth of {}; this bundle takes {}. Export for this camera.".format(
-                    self.name, depth.shape, (height, width)
-                )
-            )
+        need_shape(self._read(), self._spec, self.name)
 
     def _first(self) -> bytes:
         """The address of the first camera that the drivers find."""
@@ -128,21 +111,12 @@ class OpenNISource(Source):
         finally:
             self._library.oniReleaseDeviceList(devices)
 
-    def next(self) -> Optional[RawFrame]:
-        """The next picture, waited for at most 5 s."""
-        depth, taken = self._read(), now_ns()
-        self._fresh.check(depth)
-        index, self._next = self._next, self._next + 1
-        if list(depth.shape) != list(self._spec["shape"][:2]):
-            raise FrameDropped("shape")
-        return RawFrame(depth[:, :, None], index, taken)
-
     def _read(self) -> np.ndarray:
         library = self._library
         ready, frame = ctypes.c_int(-1), ctypes.POINTER(_Frame)()
         waited = library.oniWaitForAnyStream(ctypes.byref(self._stream), 1, ctypes.byref(ready), int(STALL_S * 1000))
         if waited == TIMED_OUT:
-            raise Stalled("{} gave no picture for {:.0f} s: unplug it and plug it in again".format(self.name, STALL_S))
+            raise self._stalled()
         if waited or library.oniStreamReadFrame(self._stream, ctypes.byref(frame)):
             raise Disconnected("{} has gone: it was unplugged".format(self.name))
         try:
@@ -151,22 +125,19 @@ class OpenNISource(Source):
             library.oniFrameRelease(frame)
 
     def _copy(self, frame: Any) -> np.ndarray:
-        """The picture in memory of its own: the library uses its buffer again."""
+        """The picture in its own memory: the library reuses its buffer."""
         if frame.mode.format not in FORMATS_MM:
             raise Unsupported("{} gives depth in a format of its own ({})".format(self.name, frame.mode.format))
         if frame.stride * frame.height > frame.size or frame.width * 2 > frame.stride or frame.stride % 2:
             raise FrameDropped("shape")
         values = np.ctypeslib.as_array((ctypes.c_uint16 * (frame.size // 2)).from_address(frame.data))
         depth = values[: frame.stride // 2 * frame.height].reshape(frame.height, -1)[:, : frame.width]
-        scale = FORMATS_MM[frame.mode.format] / (self._spec["unit_mm"] or 1.0)
-        if scale == 1.0:
-            return depth.copy()
-        return np.minimum(np.rint(depth * scale), 65535).astype(np.uint16)
+        return scale_depth(depth, FORMATS_MM[frame.mode.format] / (self._spec["unit_mm"] or 1.0))
 
     def close(self) -> None:
-        """Stop the camera and let it go.
+        """Stop and release the camera.
 
-        OpenNI2 itself is not shut down: drivers crash when they are unloaded, and a camera that comes back wants it.
+        OpenNI2 itself keeps running: drivers crash when they are unloaded, and a camera that comes back needs it.
         """
         if self._stream:
             self._library.oniStreamStop(self._stream)

@@ -1,11 +1,11 @@
 """The fetching process: sends raw frames of a network camera through a pipe to the inside, which has no network.
 
-It has no bundle and no sinks, and sends frames nowhere else. Pictures over HTTP are sent on as the bytes that came: the
+It has no bundle and no sinks, and sends frames nowhere else. JPEGs that come over HTTP are passed on as bytes: the
 inside decodes them, where a decoder has no network to leak to. RTSP is decoded here, by OpenCV's FFmpeg, which cannot
 be separated from its network code.
 
-A message is a kind (1 byte) and a length (4 bytes, little-endian), then that many bytes: ``J`` a JPEG, ``R`` a reading
-of the sensor's shape and type, ``D`` a frame that could not be had (its reason), ``F`` a failure (JSON: word, text).
+A message is a kind (1 byte) and a length (4 bytes, little-endian), then that many bytes: ``J`` a JPEG, ``R`` a frame
+of the sensor's shape and type, ``D`` a dropped frame (its reason), ``F`` a failure (JSON: word, text).
 """
 
 import json
@@ -41,7 +41,8 @@ def main(argv: List[str]) -> int:
     try:
         while True:
             began = time.monotonic()
-            _send_failure(handles["frames"], _forward(settings, handles["frames"]))
+            failure = _forward(settings, handles["frames"])
+            _write(handles["frames"], FAILED, json.dumps(failure).encode("ascii"))
             if time.monotonic() - began > _LONGEST_PAUSE_S:
                 backoff.reset()
             time.sleep(backoff.next_s())
@@ -50,7 +51,7 @@ def main(argv: List[str]) -> int:
 
 
 def _forward(settings: Dict[str, Any], handle: int) -> Dict[str, str]:
-    """Hand on what the camera gives; returns why that ended."""
+    """Send what the camera gives; returns why that ended."""
     try:
         if settings["source"].startswith("rtsp:"):
             _forward_samples(settings, handle)
@@ -74,10 +75,9 @@ def _forward_pictures(settings: Dict[str, Any], handle: int) -> None:
     try:
         while True:
             try:
-                message = (JPEG, pictures.next_jpeg())
+                _write(handle, JPEG, pictures.next_jpeg())
             except FrameDropped as drop:
-                message = (DROPPED, drop.reason.encode("ascii"))
-            _write(handle, *message)
+                _write(handle, DROPPED, drop.reason.encode("ascii"))
     finally:
         pictures.close()
 
@@ -89,16 +89,11 @@ def _forward_samples(settings: Dict[str, Any], handle: int) -> None:
         while True:
             try:
                 frame = source.next()
+                if frame is None:
+                    return
+                _write(handle, READING, frame._data.tobytes())
             except FrameDropped as drop:
                 _write(handle, DROPPED, drop.reason.encode("ascii"))
-                continue
-            if frame is None:
-                return
-            _write(handle, READING, frame._data.tobytes())
-
-
-def _send_failure(handle: int, failure: Dict[str, str]) -> None:
-    _write(handle, FAILED, json.dumps(failure).encode("ascii"))
 
 
 def _write(handle: int, kind: bytes, data: bytes) -> None:

@@ -1,23 +1,23 @@
 """``http://`` and ``https://``: cameras that send JPEG after JPEG (multipart/x-mixed-replace), or one for each request.
 
-Not on-sensor: raw pictures travel over a network. Read with the standard library, so that TLS is checked against the
-system's authorities (FFmpeg does not by default) and only this process sees a password.
+Not on-sensor: raw pictures travel over a network. The standard library reads them: it checks TLS certificates against
+the system's authorities (FFmpeg does not by default), and only this process sees a password.
 """
 
 import base64
+import contextlib
 import http.client
 import socket
 import ssl
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Iterator
 
 import numpy as np
 
 from edgeveil.edge_runtime import camera_address as addresses
-from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, SourceFailed, Stalled, Unsupported
-from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Stalled, Unsupported
 from edgeveil.edge_runtime.opencv import opencv
-from edgeveil.edge_runtime.sources.base import STALL_S, Freshness, Sensor, Source, now_ns
-from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
+from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
+from edgeveil.edge_runtime.sources.convert import OpenCVCamera, fits, need_image
 
 MAX_JPEG_BYTES = 16 * 2**20
 MAX_LINE = 1000
@@ -25,7 +25,7 @@ MAX_HEADERS = 50
 
 
 class Pictures(object):
-    """The JPEGs of a network camera, one after the other, as bytes that nothing here decodes: ``next_jpeg``, ``close``.
+    """The JPEGs of a network camera, one after the other, as bytes, not decoded: ``next_jpeg``, ``close``.
 
     ``name`` is its address without credentials. Raises as a source does.
     """
@@ -42,23 +42,24 @@ class Pictures(object):
             raise
 
     def _connect(self) -> None:
-        """Ask for the address; what it answers is looked at before a picture is."""
+        """Request the address and check the headers of the answer."""
         address = self._address
         if address.scheme == "https":
-            connection: Any = http.client.HTTPSConnection(
+            self._connection = http.client.HTTPSConnection(
                 address.host, address.port, timeout=STALL_S, context=ssl.create_default_context()
             )
         else:
-            connection = http.client.HTTPConnection(address.host, address.port, timeout=STALL_S)
-        self._connection = connection
+            self._connection = http.client.HTTPConnection(address.host, address.port, timeout=STALL_S)
         headers = {"User-Agent": "edgeveil", "Accept": "multipart/x-mixed-replace, image/jpeg"}
         if address.user is not None:
             both = "{}:{}".format(address.user, address.password or "").encode("utf-8")
             headers["Authorization"] = "Basic " + base64.b64encode(both).decode("ascii")
-        self._answer = self._call(lambda: self._ask(connection, address.target, headers))
+        with self._own_errors():
+            self._connection.request("GET", address.target, headers=headers)
+            self._answer = self._connection.getresponse()
         status, kind = self._answer.status, (self._answer.getheader("Content-Type") or "").lower()
         if status in (401, 403):
-            raise Unsupported("{} asks for another name and password ({})".format(self.name, status))
+            raise Unsupported("{} needs another name and password ({})".format(self.name, status))
         if status != 200:
             raise Disconnected("{} answers {}: expected a stream of pictures".format(self.name, status))
         self._stream = kind.startswith("multipart/x-mixed-replace")
@@ -71,18 +72,15 @@ class Pictures(object):
             value = kind.partition("boundary=")[2].split(";")[0].strip().strip('"')
             self._boundary = (value if value.startswith("--") else "--" + value).encode("ascii", "replace")
 
-    @staticmethod
-    def _ask(connection: Any, target: str, headers: Dict[str, str]) -> Any:
-        connection.request("GET", target, headers=headers)
-        return connection.getresponse()
-
     def next_jpeg(self) -> bytes:
         """The bytes of the next picture."""
         if self._stream:
-            return self._call(self._read_part)
+            with self._own_errors():
+                return self._read_part()
         if self._answer is None:
             self._connect()
-        data = self._call(lambda: self._answer.read(MAX_JPEG_BYTES + 1))
+        with self._own_errors():
+            data = self._answer.read(MAX_JPEG_BYTES + 1)
         self._connection.close()
         self._answer = None  # the next one needs a new request
         if len(data) > MAX_JPEG_BYTES:
@@ -91,13 +89,12 @@ class Pictures(object):
 
     def _read_part(self) -> bytes:
         """The body of the next part of a multipart answer."""
-        answer = self._answer
         for _ in range(MAX_HEADERS):
             line = self._read_line()
             if line.lower().startswith(self._boundary.lower()):
                 break
         else:
-            raise Unsupported("{} sends something else than parts of a stream".format(self.name))
+            raise Unsupported("{} sends something other than parts of a stream".format(self.name))
         length = None
         for _ in range(MAX_HEADERS):
             line = self._read_line()
@@ -107,8 +104,8 @@ class Pictures(object):
             if name.strip().lower() == b"content-length" and value.strip().isdigit():
                 length = int(value)
         if length is None or not 0 < length <= MAX_JPEG_BYTES:
-            raise Unsupported("{} does not say how long its pictures are, or too long".format(self.name))
-        data = answer.read(length)
+            raise Unsupported("{} gives no length for its pictures, or more than the limit".format(self.name))
+        data = self._answer.read(length)
         if len(data) != length:
             raise Disconnected("{} closed the connection in the middle of a picture".format(self.name))
         return data
@@ -119,18 +116,17 @@ class Pictures(object):
             raise Disconnected("{} closed the connection".format(self.name))
         return line.strip()
 
-    def _call(self, call: Callable[[], Any]) -> Any:
-        """What ``call`` returns; its errors as ours, with none of their words, which may hold the address."""
-        failed: SourceFailed
+    @contextlib.contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        """Replace the library's errors, whose text may hold the address with its password."""
         try:
-            return call()
+            yield
         except ssl.SSLError:
-            failed = Unsupported("{} has a certificate that this device does not trust".format(self.name))
+            raise Unsupported("{} has a certificate that this device does not trust".format(self.name)) from None
         except socket.timeout:
-            failed = Stalled("{} sent nothing for {:.0f} s".format(self.name, STALL_S))
+            raise Stalled("{} sent nothing for {:.0f} s".format(self.name, STALL_S)) from None
         except (OSError, http.client.HTTPException) as error:
-            failed = Disconnected("{} cannot be reached ({})".format(self.name, type(error).__name__))
-        raise failed
+            raise Disconnected("{} cannot be reached ({})".format(self.name, type(error).__name__)) from None
 
     def close(self) -> None:
         """Close the connection."""
@@ -138,45 +134,33 @@ class Pictures(object):
             self._connection.close()
 
 
-class HttpSource(Source):
+class HttpSource(OpenCVCamera):
     """Gray or RGB uint8 pictures of a network camera at the bundle's size."""
 
-    live = True
     raw_on_network = True
     scheme = "http"
 
-    def __init__(self, place: str, spec: Sensor, freshness: Optional[Freshness] = None) -> None:
+    def __init__(self, place: str, spec: Sensor) -> None:
         need_image(spec, "a network camera")
-        self._spec, self._cv2 = spec, opencv()
         self._pictures = Pictures("{}:{}".format(self.scheme, place))
-        self.name = self._pictures.name
-        self._fresh = freshness or Freshness(self.name)
-        self._next = 0
-        self._ahead: Optional[np.ndarray] = None
-        try:
-            self._ahead = fits(decode(self._pictures.next_jpeg(), self._cv2), spec, self.name, self._cv2)
-        except BaseException:
-            self.close()
-            raise
+        super(HttpSource, self).__init__(self._pictures.name, spec)
+        self._start(place)
 
-    def next(self) -> Optional[RawFrame]:
-        """The next picture, waited for at most 5 s."""
-        if self._ahead is not None:
-            picture, self._ahead = self._ahead, None
-        else:
-            picture = fit(decode(self._pictures.next_jpeg(), self._cv2), self._spec, self._cv2)
-        taken = now_ns()
-        self._fresh.check(picture)
-        index, self._next = self._next, self._next + 1
-        return RawFrame(picture, index, taken)
+    def _open(self, where: str) -> None:  # noqa: ARG002 - its address was opened before
+        self._ahead = self._read()
+        fits(self._ahead, self._spec, self.name)
+
+    def _read(self) -> np.ndarray:
+        return decode(self._pictures.next_jpeg())
 
     def close(self) -> None:
         """Close the connection."""
         self._pictures.close()
 
 
-def decode(data: bytes, cv2: Any) -> np.ndarray:
+def decode(data: bytes) -> np.ndarray:
     """The picture of a JPEG's bytes; raises ``FrameDropped`` where they are none."""
+    cv2 = opencv()
     picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
     if picture is None:
         raise FrameDropped("unreadable")

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.audit.sections.codebook_summary import measure
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, Slices
 from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Recipe
+from scripts.reproduce.codebooks.codebook_summary import measure
 
 SHARE = 0.2  # of each training slice, as runs hold out
 OF_CODES = {  # settings that the trunk does not depend on
@@ -58,7 +58,7 @@ def compare(
         keras.utils.set_random_seed(fold_number)
         rng = np.random.default_rng([recipe.seed, fold_number])
         if key not in trunks:
-            trunks[key] = fit.prepare(folded, folded.part("classifiers"), section, None, rng, recipe.budget)
+            trunks[key] = fit.prepare(folded, folded.part("classifiers"), section, rng, recipe.budget)
         fitted = fit.finish(trunks[key], folded, folded.part("perturber"), section, rng=rng)
         before = {"name": "sent", "kind": "code", "tensor": "code", "shape": [], "dtype": "int64"}
         figures = measure(

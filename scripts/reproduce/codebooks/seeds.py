@@ -38,7 +38,6 @@ from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit import subject
 from edgeveil.trainer.audit.audit import examine, raw_rates
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
-from edgeveil.trainer.audit.sections.codebook_summary import measure
 from edgeveil.trainer.audit.subject import in_chunks
 from edgeveil.trainer.export.export import export as export_run
 from edgeveil.trainer.export.folder import ExportFolder
@@ -49,6 +48,7 @@ from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
 from scripts.reproduce import record
+from scripts.reproduce.codebooks.codebook_summary import measure
 
 KERAS, SHIPS = "keras", "tflite-int8"
 ARTEFACTS = (KERAS, "tflite-float32", SHIPS)
@@ -132,7 +132,7 @@ def pipeline(run: Run, export: ExportFolder | None, artefact: str) -> Pipeline:
 
 
 def measured(run: Run, through: Pipeline, *, tried: int | None = None) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """What ``edgeveil.trainer.audit.sections.codebook_summary`` says of it, and its outputs on the test slice."""
+    """What ``scripts.reproduce.codebooks.codebook_summary`` says of it, and its outputs on the test slice."""
     dataset, asked = run.dataset(), run.recipe.certificate or Certificate()
     outputs: list[Mapping[str, np.ndarray]] = []
 

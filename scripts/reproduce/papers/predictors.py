@@ -21,7 +21,7 @@ from edgeveil.trainer.datasets.loaders import scene, wq
 from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget
 from edgeveil.trainer.linear import leace
 from edgeveil.trainer.linear.cleaner import Cleaner, algorithm1, approximate, exact
-from edgeveil.trainer.linear.laplace_noise import add_noise, scale_for
+from edgeveil.trainer.linear.laplace_noise import scale_for
 from edgeveil.trainer.linear.operators import homogeneous, least_squares
 from edgeveil.trainer.linear.predictor_metrics import (
     BoostedRefit,
@@ -147,7 +147,7 @@ def figure_3(split: Split, eps: float, seed: int) -> dict[str, float]:
     rng = np.random.default_rng([seed, round(1000 * eps)])
     utility, privacy, cp, cp_all_rows = [], [], [], []
     for _ in range(NOISE_DRAWS):
-        everywhere = add_noise(split.x, scale, rng)
+        everywhere = split.x + rng.laplace(scale=scale, size=split.x.shape)
         noisy = everywhere[split.test]
         laplace = split.worth(noisy @ split.a_c)
         utility.append(e_utility(split.a_d, split.x[split.test], noisy).mean() / split.a_d.shape[1])

@@ -160,12 +160,12 @@ def row(name: str, made: Perturber, turns: int, seconds: float) -> dict[str, Any
     bare, loop = (statistics.median(rate for rate, _ in one) for one in zip(*pairs, strict=True))
     bare_cpu, loop_cpu = (min(cpu for _, cpu in one) for one in zip(*pairs, strict=True))
     loops = [loop[0] for _, loop in pairs]
-    model = made.manifest.document["models"]["generator"]
+    model = made.manifest.models["generator"]
     return {
         "input": name,
         "artefact": made.artefact,
-        "macs": model["macs"],
-        "parameters": model["parameters"],
+        "macs": model.macs,
+        "parameters": model.parameters,
         "bare_fps": float(f"{bare:.4g}"),
         "loop_fps": float(f"{loop:.4g}"),
         "ratio": round(statistics.median(loop[0] / bare[0] for bare, loop in pairs), 3),
@@ -196,7 +196,7 @@ def apart(made: dict[str, Perturber]) -> dict[str, float]:
         "crop_people_of_424x512": _time(lambda n: capture.frames(RawFrame(depths[n % len(depths)], n))),
     }
     for name, one in made.items():
-        layout = Layout(one.manifest.document["outputs"])
+        layout = Layout(one.manifest.outputs)
         frame = one.perturb(protocol.synthetic_frames(one.manifest.input)[0])
         read, write = os.pipe()
         widen(write)

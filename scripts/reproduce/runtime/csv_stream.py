@@ -58,12 +58,12 @@ ALONE = """
 import sys
 import numpy as np
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Input, Output
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.edge_runtime.sources import open_source
-shape = [int(sys.argv[1])]
-spec = {"name": "x", "kind": "vector", "shape": shape, "dtype": "float32", "low": None, "high": None}
-source = open_source("csv:-", spec)
-sink = open_sink("csv:-", [{"name": "frame", "kind": "frame", "tensor": "x", "shape": shape, "dtype": "float32"}])
+shape = (int(sys.argv[1]),)
+source = open_source("csv:-", Input("x", "vector", shape, "float32", None, None))
+sink = open_sink("csv:-", [Output("frame", "frame", "x", shape, "float32", None)])
 while True:
     block = source.next_block()
     if block is None:

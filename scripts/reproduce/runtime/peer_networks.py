@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.benchmark import ARTEFACTS, _suffix, model_file
+from edgeveil.trainer.benchmark import ARTEFACTS, model_file
 
 # name here: Keras's builder, or None for our own. Each takes 224 x 224 x 3.
 PEERS = {
@@ -21,12 +21,16 @@ PEERS = {
 }
 
 
+def _file_name(artefact: str) -> str:
+    return f"{artefact}.{artefact.partition('-')[0]}"
+
+
 def peer(name: str, cache: Path) -> list[dict[str, Any]]:
     """A network of Table 3 in four artefacts, from ``cache`` or built now (half a minute)."""
     folder = cache / name
     if not (folder / "done").exists():
         _build(name, folder)
-    found = [model_file(folder / f"{artefact}{_suffix(artefact)}") for artefact in ARTEFACTS]
+    found = [model_file(folder / _file_name(artefact)) for artefact in ARTEFACTS]
     return [{**one, "name": name, "artefact": artefact} for one, artefact in zip(found, ARTEFACTS, strict=True)]
 
 
@@ -55,5 +59,5 @@ def write_artefacts(network: Any, folder: Path) -> None:
     for kind, module in (("tflite", to_tflite), ("onnx", to_onnx)):
         for precision, data in module.convert(network, ("float32", "int8"), feeds).items():
             artefact = f"{kind}-{precision}"
-            (folder / f"{artefact}{_suffix(artefact)}").write_bytes(data)
+            (folder / _file_name(artefact)).write_bytes(data)
     (folder / "done").touch()

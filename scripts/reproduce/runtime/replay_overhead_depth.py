@@ -35,6 +35,7 @@ from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.capture.crops import Capture
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.sources import open_source
 from scripts.reproduce import record
@@ -85,12 +86,12 @@ def broker(folder: Path) -> Iterator[int]:
 class Subscriber:
     """Counts the records that arrive, each once by its number, and how late after their tick they do."""
 
-    def __init__(self, port: int, manifest: dict[str, Any]) -> None:
+    def __init__(self, port: int, manifest: Manifest) -> None:
         import paho.mqtt.client as mqtt
 
         from edgeveil.edge_runtime.sinks.network.wire import Format
 
-        self._format = Format(manifest["outputs"], manifest)
+        self._format = Format(manifest.outputs, manifest)
         self.records = self.others = self.repeated = 0
         self._seen: set[Any] = set()
         self.delays_s: list[float] = []
@@ -155,8 +156,8 @@ def metrics(port: int) -> dict[str, float]:
 def costs(bundle: Path, trust: Path, recording: Path, frames: int = 120) -> dict[str, Any]:
     """Milliseconds of each step alone, in this process, on frames that are read beforehand: p50 and p99."""
     with Perturber.open(str(bundle), trust=str(trust)) as perturber:
-        manifest = perturber.manifest.document
-        source, decode = open_source(f"images:{recording}", manifest["input"], manifest["capture"]), []
+        manifest = perturber.manifest
+        source, decode = open_source(f"images:{recording}", manifest.input, manifest.capture), []
         read = []
         for _ in range(frames):
             start = time.perf_counter()
@@ -173,7 +174,7 @@ def costs(bundle: Path, trust: Path, recording: Path, frames: int = 120) -> dict
                 if turn:  # the first turn learns the floor
                     crop.append(between - start)
                     perturb.append((time.perf_counter() - between) / max(1, len(found)))
-        blank = RawFrame(np.zeros(manifest["input"]["shape"], manifest["input"]["dtype"]), 0)
+        blank = RawFrame(np.zeros(manifest.input.shape, manifest.input.dtype), 0)
         empty = []
         for _ in range(60):
             start = time.perf_counter()
@@ -189,7 +190,7 @@ def costs(bundle: Path, trust: Path, recording: Path, frames: int = 120) -> dict
 def replay(bundle: Path, trust: Path, recording: Path, seconds: float, cores: list[int]) -> dict[str, Any]:
     """Run the service on ``cores`` for so long; what went in, what came out, what arrived, and its memory."""
     with Perturber.open(str(bundle), trust=str(trust)) as perturber:
-        manifest, info = perturber.manifest.document, perturber.info
+        manifest, info = perturber.manifest, perturber.info
     with tempfile.TemporaryDirectory() as scratch, broker(Path(scratch)) as port:
         subscriber = Subscriber(port, manifest)
         with socket.socket() as free:
@@ -230,10 +231,10 @@ def replay(bundle: Path, trust: Path, recording: Path, seconds: float, cores: li
         "bundle": {
             key: info[key] for key in ("name", "manifest_sha256", "artefact", "backends", "development", "audited")
         },
-        "macs": {name: model["macs"] for name, model in manifest["models"].items()},
-        "parameters": {name: model["parameters"] for name, model in manifest["models"].items()},
-        "slots": manifest["capture"]["slots"],
-        "tick_hz": manifest["capture"]["tick_hz"],
+        "macs": {name: model.macs for name, model in manifest.models.items()},
+        "parameters": {name: model.parameters for name, model in manifest.models.items()},
+        "slots": manifest.capture.slots,
+        "tick_hz": manifest.capture.tick_hz,
         "summary": json.loads(said.strip().splitlines()[-1]),
         "metrics": last,
         "received": {

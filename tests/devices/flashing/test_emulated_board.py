@@ -141,7 +141,7 @@ def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypa
     more = ["--into", export_folder, "--trust", folder / "keys", "--json"]
     code, out, said = edgeveil("audit", bundle, "--on", board.target, *more)
     assert code == 0, said
-    assert "raw readings of the test slice" in said
+    assert "raw samples of the test slice" in said
     document = json.loads(out)
     there = document["on_board"]
     assert (there["architecture"], document["artefact"]) == ("aarch64", "tflite-int8")

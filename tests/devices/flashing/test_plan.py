@@ -56,7 +56,8 @@ def test_plan(path):
     assert made.device == expect.get("device", "cpu")
     assert ("note" in expect) == bool(made.notes)
     assert expect.get("note", "") in made.text()
-    assert made.size == sum(step.size for step in made.steps)
+    sent = {"upload": case["bundle"].get("size", 0), "wheels": case.get("wheels", {}).get("size", 0)}
+    assert made.size == sum(sent.get(kind, 0) for kind in expect["steps"])
 
 
 def test_there_are_many_of_them_and_every_refusal_is_among_them():

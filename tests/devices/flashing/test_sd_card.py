@@ -190,11 +190,11 @@ def test_a_mounted_boot_partition_and_one_with_a_first_run_of_another(owner, tmp
 
 def test_what_came_out_different_is_seen(owner, tmp_path, monkeypatch):
     (tmp_path / "cmdline.txt").write_text("root=/dev/x\n")
-    real = sd_card.Folder.write
+    real = sd_card._Folder.write
     monkeypatch.setattr(
-        sd_card.Folder, "write", lambda self, files, **more: real(self, {n: d[:-1] for n, d in files.items()}, **more)
+        sd_card._Folder, "write", lambda self, files, **more: real(self, {n: d[:-1] for n, d in files.items()}, **more)
     )
-    with pytest.raises(DeviceFailed, match="came out different"):
+    with pytest.raises(DeviceFailed, match="differs from what was written"):
         write(owner, f"dir:{tmp_path}")
     assert (tmp_path / "cmdline.txt").read_text() == "root=/dev/x\n"
 
@@ -226,7 +226,7 @@ def test_the_board_flashes_itself_when_it_comes_up(owner, root_tree, tmp_path):
     data[-9] ^= 1
     good = (kept / "bundle.veil").read_bytes()
     (kept / "bundle.veil").write_bytes(data)
-    assert b"make the card again" in booted(kept).stderr
+    assert b"write the card again" in booted(kept).stderr
     (kept / "bundle.veil").write_bytes(good)
     (root / "trust" / "root.pub").write_text(public_key_line(bundles.trusted(bundles.STRANGER)))
     assert b"another root key" in booted(kept).stderr

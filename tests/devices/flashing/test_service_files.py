@@ -24,6 +24,7 @@ from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
 
 ROOT = "/opt/edgeveil"
+PI = profiles.load("raspberry-pi-cpu")
 
 
 def unit(made, name):
@@ -56,8 +57,7 @@ def lines(made, key):
 )
 def test_the_inside_may_open_its_camera_and_the_accelerator_it_uses(source, profile, device, devices, groups):
     facts = profiles.load(profile or "raspberry-pi-cpu")
-    path, more = facts.accelerator_path, {"accelerator_group": facts.accelerator_group, "camera": facts.camera}
-    made = service_files.files(ROOT, source, ["mqtts://broker/hall"], path, device=device, **more)
+    made = service_files.files(ROOT, source, ["mqtts://broker/hall"], facts, device)
     assert lines(made, "DeviceAllow") == devices
     assert lines(made, "SupplementaryGroups") == groups
     assert lines(made, "DevicePolicy") == ["closed"]
@@ -70,10 +70,7 @@ def test_the_inside_may_open_its_camera_and_the_accelerator_it_uses(source, prof
 
 def test_a_gpus_device_files_are_opened_where_the_gpu_is_used():
     nano = profiles.load("jetson-nano")
-    more = {"accelerator_devices": nano.accelerator_devices, "accelerator_group": nano.accelerator_group}
-    made = service_files.files(
-        ROOT, "camera:0", ["tcp://127.0.0.1:9000"], nano.accelerator_path, device="tensorrt", **more
-    )
+    made = service_files.files(ROOT, "camera:0", ["tcp://127.0.0.1:9000"], nano, "tensorrt")
     opened = [line.split()[0] for line in lines(made, "DeviceAllow")]
     assert opened[:2] == ["/dev/video0", "/dev/nvhost-gpu"]
     assert set(nano.accelerator_devices) < set(opened)
@@ -87,7 +84,7 @@ def test_what_tries_an_update_has_the_accelerator_that_will_run_it():
 
 
 def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
-    made = service_files.files("/srv/veil", "camera:0", ["tcp://127.0.0.1:9000"])
+    made = service_files.files("/srv/veil", "camera:0", ["tcp://127.0.0.1:9000"], PI)
     assert sorted(made) == sorted(
         [service_files.CONFIG, *(service_files.UNIT_FOLDER + name for name in service_files.UNITS)]
     )
@@ -125,11 +122,11 @@ def test_a_board_in_use_keeps_its_settings_and_may_be_told_where_updates_are():
     other = service_files.for_board(ROOT, profile, Wanted("camera:0", ("none",)), facts, "cpu")
     assert same == {}
     assert updating == service_files.update_files(ROOT, "https://x")
-    assert other == service_files.files(ROOT, "camera:0", ["none"])
+    assert other == service_files.files(ROOT, "camera:0", ["none"], PI)
 
 
 def test_the_configuration_is_one_that_the_runtime_reads(tmp_path):
-    made = service_files.files(ROOT, "camera:0", ["mqtts://broker/hall", "preview:8080"])
+    made = service_files.files(ROOT, "camera:0", ["mqtts://broker/hall", "preview:8080"], PI)
     (tmp_path / "edge.json").write_bytes(made[service_files.CONFIG])
     settings = config.merged({}, config.read(str(tmp_path / "edge.json")))
     assert (settings.source, settings.sink) == ("camera:0", ["mqtts://broker/hall", "preview:8080"])
@@ -151,7 +148,7 @@ def test_the_configuration_is_one_that_the_runtime_reads(tmp_path):
 )
 def test_what_is_no_service_is_refused(arguments, words):
     with pytest.raises(BadInput, match=words):
-        service_files.files(*arguments)
+        service_files.files(*arguments, PI)
 
 
 class Recorded:
@@ -181,7 +178,7 @@ INSTALL = InstallRelease(BUNDLE, "numpy", "cpu", 30, source="camera:0")
 
 def test_users_files_and_units_in_that_order_and_as_root():
     line = Recorded(**{"id -u edgeveil": 1})
-    made = service_files.files(ROOT, "camera:0", ["none"])
+    made = service_files.files(ROOT, "camera:0", ["none"], PI)
     Board(line).execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"))
     ran = [one for one in line.ran if one.startswith("sudo -n") and " id " not in one]
     assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["install"] * 4 + ["systemctl"] * 3

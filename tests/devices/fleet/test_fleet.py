@@ -59,14 +59,14 @@ def test_a_file_of_boards(tmp_path):
     ("old", "new", "said"),
     [
         ("parallel", "paralel", "Did you mean parallel"),
-        ("parallel = 2", "parallel = 0", "a number from 1"),
+        ("parallel = 2", "parallel = 0", "must be a number of boards, from 1"),
         ("parallel = 2", 'parallel = "2"', "must be a number of boards"),
         ('canary = "b"', 'canary = "d"', "none of the boards"),
         ('trust = "root"', "", "trust is missing"),
         ('name = "a"', 'name = "b"', "two boards have the name 'b'"),
         ("ssh://pi@c", "ssh://pi@a", "two boards have the target"),
         ('name = "c"', 'name = "c d"', "letters, digits"),
-        ('source = "camera:0"', "frames = 0", "frames is a number from 1"),
+        ('source = "camera:0"', "frames = 0", "frames must be a number of frames, from 1"),
         ('source = "camera:0"', "service = 1", "must be true or false"),
         ('source = "camera:0"', 'soruce = "camera:0"', "Did you mean source"),
         ("[all]", "[all", "is not TOML"),
@@ -214,7 +214,7 @@ def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(
     hosts.write_text(known)
     code, found, out = edgeveil("flash", hall)
     assert (code, found) == (0, {"one": "already", "two": "done", "three": "done"}), out.err
-    assert "Going on with" in out.err
+    assert "Continuing with" in out.err
     assert runs() == [True, True, True]
 
     code, found, out = edgeveil("status")

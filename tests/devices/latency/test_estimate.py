@@ -151,7 +151,7 @@ def test_results_of_another_kind_or_not_valid_are_refused(tmp_path):
         ('[[calibration]]\ngroup = "a/b"\nartefact = "onnx-float32"\nprecision = "fp16"', "one of this board's"),
         ('[[calibration]]\ngroup = "a"\nartefact = "tflite-int8"\nprecision = "int8"', "jetson-nano/tensorrt"),
         ('[[calibration]]\ngroup = "a/b"\nartefact = "tflite-int8"\nprecision = "int4"', "fp16"),
-        ('[sensors]\nclock = "/sys/x"', "clock is not a known key"),
+        ('[sensors]\nclock = "/sys/x"', "sensors must be a table of clock_khz"),
         ("[sensors]\nclock_khz = 3", "clock_khz must be"),
     ],
 )

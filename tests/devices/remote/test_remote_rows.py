@@ -80,11 +80,11 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
     monkeypatch.setattr(remote, "PIECE_ROWS", 40)
     usual = RemoteWorkspace.put
 
-    def broken(self, data, progress=lambda *_: None):
+    def broken(self, data):
         put.append(len(data))
         if len(put) == 2:
             raise DeviceFailed("the line broke")
-        path = usual(self, data, progress)
+        path = usual(self, data)
         assert left(home), "nothing was there while it was needed"
         return path
 
@@ -108,8 +108,8 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
     assert left(home) == []
     back = ask()
     assert len(put) == 4, "a piece that had come back went there again, or the bundle that is installed there"
-    assert "100 raw readings" in said[0]
-    assert "60 raw readings" in said[1]
+    assert "100 raw samples" in said[0]
+    assert "60 raw samples" in said[1]
     assert "removed there at the end" in said[1]
     assert left(home) == []
 
@@ -262,7 +262,7 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     save(here, folder)
     code, out, said = edgeveil("--json")
     assert code == 0, said
-    assert "raw readings of the test slice" in said
+    assert "raw samples of the test slice" in said
     assert left(home) == []
     document = json.loads(out)
     schemas = request.config.rootpath / "docs/reference/schemas"

@@ -102,7 +102,7 @@ def test_a_login_that_takes_its_time_to_say_no(tmp_path):
     assert not any(one.startswith("right") for one in others)  # no password for a name that is not ours
 
 
-@pytest.mark.parametrize(("given", "says"), [(None, "asks for the password"), ("wrong", "does not take the password")])
+@pytest.mark.parametrize(("given", "says"), [(None, "asks for the password"), ("wrong", "refused the password")])
 def test_who_cannot_log_in_is_told(tmp_path, given, says):
     with lossy_serial_line.board(tmp_path, password=SECRET) as board, pytest.raises(BadInput, match=says):
         SerialTransport(board.port, user="pi", password=given)

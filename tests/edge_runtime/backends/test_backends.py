@@ -95,7 +95,7 @@ def test_inputs_of_another_shape_are_dropped(tiny, inputs, variant):
         ("tensor", "elsewhere", "elsewhere"),
         ("shape", [1, 5], "noise"),
         ("dtype", "uint8", "uint8"),
-        ("shape", [2, 4], "one number of frames"),
+        ("shape", [2, 4], "one batch size"),
         ("scale", None, "scale"),
     ],
 )
@@ -141,7 +141,7 @@ class Fake(Backend):
         self.returns = returns
         super().__init__(b"", {"inputs": [entry], "outputs": [entry]})
 
-    def _open(self, model, threads, kernels):
+    def _open(self, model):
         pass
 
     def _infer(self, feeds):

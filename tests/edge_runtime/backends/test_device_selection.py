@@ -26,6 +26,7 @@ from edgeveil.edge_runtime.device import NoDevice
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.inside import process
 from edgeveil.edge_runtime.lut import as_array
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.outside import process_table
 from edgeveil.edge_runtime.releases import trial as board
 from edgeveil.edge_runtime.sandbox import isolation
@@ -83,7 +84,7 @@ def test_a_service_says_what_runs_it(made, library, tmp_path):
     assert ready["message"].startswith(COMPILED)
     assert ready["message"].endswith(", on edgetpu")
     said = next(json.loads(line) for line in done.stderr.splitlines() if '"audit"' in line)
-    assert said["message"].startswith(f"nobody has measured what leaks when {COMPILED} runs on edgetpu")
+    assert said["message"].startswith(f"no audit has measured what leaks when {COMPILED} runs on edgetpu")
 
 
 @edge_tpu.needed
@@ -243,7 +244,7 @@ def test_a_driver_that_waits_for_udev_is_left_where_udev_speaks(monkeypatch, dev
     settings = config.merged(
         {"bundle": "b", "trust": "t", "source": "camera:0", "sink": ["none"], "device": device}, {}
     )
-    network = process_table.process_table(settings, {})[-1].network
+    network = process_table.process_table(settings, parse({"input": {"shape": [1], "dtype": "uint8"}}))[-1].network
     assert process._run(settings, process.Ends(-1, ours, -1, -1, None), network=network) != 0
     os.close(ours)
     assert entered == [namespace]

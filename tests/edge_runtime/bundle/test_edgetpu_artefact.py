@@ -27,6 +27,7 @@ from edgeveil.edge_runtime.bundle import audit_scope as audit_of
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_FILES, PRIVACY_MEMBER, check_manifest
 from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
@@ -76,7 +77,7 @@ def test_a_manifest_says_what_a_compiled_file_is_of_or_is_refused(made, change, 
 def test_the_source_of_a_compiled_file_is_there(made):
     manifest = copy.deepcopy(made.manifest)
     del manifest["models"]["generator"]["artefacts"]["tflite-int8"]
-    with pytest.raises(BundleRefused, match="no model has such a variant to compile"):
+    with pytest.raises(BundleRefused, match="the model has no such variant to compile"):
         check_manifest(manifest)
 
 
@@ -112,7 +113,7 @@ def test_an_audit_speaks_of_the_device_it_was_made_on(made, library, tmp_path, c
     for one, device, expected in ((here, "cpu", True), (here, "edgetpu", False), (there, "edgetpu", True)):
         with Perturber.open(one.path, trust=one.trust, device=device) as opened:
             assert opened.info["audited"] is expected
-        assert ("nobody has measured what leaks when " in capfd.readouterr().err) is not expected
+        assert ("no audit has measured what leaks when " in capfd.readouterr().err) is not expected
     other = audited(made, tmp_path / "other", (COMPILED, "edgetpu", 0.7, "Coral Dev Board", "aarch64"))
     with Perturber.open(other.path, trust=other.trust, device="edgetpu") as opened:
         assert opened.info["audited"] is False  # by another board's Edge TPU, of another make perhaps
@@ -132,7 +133,7 @@ def test_the_card_in_the_preview_is_of_what_runs(made, tmp_path):
         ({"artefact": COMPILED, "device": "edgetpu"}, "70.0 %"),
         ({"artefact": "tflite-float32", "device": "cuda"}, "leaks when tflite-float32 runs on cuda"),
     ):
-        text = str(card_lines(one.manifest, document, **runs))
+        text = str(card_lines(parse(one.manifest), document, **runs))
         assert told in text
         assert sum(f"{number} %" in text for number in ("60.0", "65.0", "70.0", "90.0")) == (told.endswith("%"))
 
@@ -262,10 +263,10 @@ def test_a_flash_writes_the_accelerator_into_the_settings_and_says_what_nobody_m
     device, settings, tried, said = put(Coral(**there))
     assert (device, settings, tried) == ("edgetpu", "edgetpu", "edgetpu")
     assert f"test {COMPILED} on edgetpu" in said
-    assert f"nobody has measured what leaks when {COMPILED} runs on edgetpu" in said
+    assert f"no audit has measured what leaks when {COMPILED} runs on edgetpu" in said
     device, settings, tried, said = put(Coral(**there), dataclasses.replace(usual, device="cpu"))
     assert (device, settings, tried) == ("cpu", None, None)
-    assert "nobody has measured" not in said
+    assert "no audit has measured" not in said
     device, settings, tried, said = put(Coral(accelerator=False))
     assert (device, settings) == ("cpu", None)
     assert "no Edge TPU is there: tflite-runtime runs tflite-int8 on the processor" in said

@@ -51,7 +51,7 @@ def numpy_bundle(folder, *, name="b.veil", version=1, accuracy=None, audience=""
         ({"audited": 1}, "true or false"),
         ({"most_attack_over_chance": True}, "a share from 0 to 1"),
         ({"most_attack_over_chance": 5}, "a share from 0 to 1"),
-        ({"audited": False}, "from an audit alone"),
+        ({"audited": False}, "needs an audit"),
         ({"also": 1}, "Expected the keys"),
     ],
 )
@@ -81,7 +81,7 @@ def test_what_is_no_policy_is_not_taken_for_none(data, tmp_path):
         ({"sensitive": ""}, {"audited": False, "most_attack_over_chance": None}, "hides nothing"),
         ({"sensitive": "weight", "accuracy": 0.5}, {}, "hides 'weight'"),
         ({"accuracy": 0.5, "of": "weight"}, {}, "its audit is of 'weight'"),
-        ({"accuracy": "high"}, {}, "not one that can be read"),
+        ({"accuracy": "high"}, {}, "cannot be read"),
     ],
 )
 def test_what_a_bundle_must_show(tmp_path, bundle, demand, words):

@@ -102,12 +102,12 @@ def test_paths_without_a_bundle_are_the_users_mistake(tmp_path):
     trust = bundles.trust()
     with pytest.raises(BadInput, match=r"There is no bundle to read at .*none\.veil"):
         read_bundle(tmp_path / "none.veil", trust)
-    with pytest.raises(BadInput, match="found something that is no file"):
+    with pytest.raises(BadInput, match="which is no regular file"):
         read_bundle(tmp_path, trust)
     os.mkfifo(tmp_path / "pipe.veil")
-    with pytest.raises(BadInput, match="found something that is no file"):
+    with pytest.raises(BadInput, match="which is no regular file"):
         read_bundle(tmp_path / "pipe.veil", trust)  # and it does not wait for a writer
-    with pytest.raises(BadInput, match="found something that is no file"):
+    with pytest.raises(BadInput, match="which is no regular file"):
         read_bundle("/dev/zero", trust)
 
 

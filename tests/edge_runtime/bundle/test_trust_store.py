@@ -48,7 +48,7 @@ def test_a_revoked_key_is_refused_for_what_it_is(tmp_path, root):
     with pytest.raises(BundleRefused) as refused:
         trust.key_of(bundles.public_hex(bundles.KEY))
     assert refused.value.reason == "revoked-key"
-    with pytest.raises(BadInput, match="never comes back"):
+    with pytest.raises(BadInput, match="cannot be added again"):
         newer.add(tmp_path / "test.pub", passphrase=SECRET)
 
 
@@ -78,7 +78,7 @@ def test_a_policy_changes_by_the_root_keys_word_alone_and_never_goes_back(tmp_pa
     other.sign_policy(tmp_path / "policy.json", passphrase=SECRET)
     with pytest.raises(BundleRefused, match="not by this device's root key"):
         update_policy(str(folder), (other.folder / "policy-signed.json").read_bytes())
-    with pytest.raises(BundleRefused, match="signature does not hold"):
+    with pytest.raises(BundleRefused, match="signature is not valid"):
         update_policy(str(folder), (root.folder / "trust.json").read_bytes())
     assert (folder / "policy-signed.json").read_bytes() == second
 

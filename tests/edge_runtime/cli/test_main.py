@@ -109,7 +109,7 @@ def test_bench_ends_with_three_where_figures_are_invalid(made, capsys):
         ([*RUN, "npz:{tmp}/none", "--sink", "npz:{tmp}/o"], "no such file"),
         ([*RUN, "what", "--sink", "npz:{tmp}/o"], "expected a source"),
         ([*RUN, "npz:{tmp}/in.npz", "--sink", "what"], "expected a sink"),
-        ([*RUN, "npz:{tmp}/in.npz", "--sink", "npz:{tmp}/./in.npz"], "another place than the source"),
+        ([*RUN, "npz:{tmp}/in.npz", "--sink", "npz:{tmp}/./in.npz"], "another path than the source"),
         (["verify", "{bundle}", "--trust", "{tmp}"], "holds no .pub file"),
         (["verify", "{tmp}/in.npz", "--trust", "{trust}"], "no bundle"),
         (["verify", "{tmp}/none.veil", "--trust", "{trust}"], "none.veil"),
@@ -266,12 +266,11 @@ def test_a_reader_that_goes_away_is_no_traceback(made):
 
 
 def test_progress_is_for_people_alone(made, tmp_path, capsys, monkeypatch):
-    shown = run_command._Progress(1000)
-    with shown:
+    with run_command._progress(1000) as shown:
         shown(500, 500)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with run_command._Progress(1000) as shown:
+    with run_command._progress(1000) as shown:
         shown(99, 99)
         shown(150, 149)
     assert capsys.readouterr().err == "\r150 of 1000 frames in, 149 out\n"

@@ -70,7 +70,7 @@ def reading(people=1, largest=2):
 def loop(perturber, sent, counters, slots=1, on_fault="previous", **options):
     capture = Whole()
     capture.slots = slots
-    settings = {"max_latency_s": 5.0, "recheck_s": 1e9, "recheck": lambda: None, "open_source": None, **options}
+    settings = {"max_latency_s": 5.0, "recheck_s": 1e9, "open_source": None, **options}
     return LiveLoop(
         perturber,
         Schedule(0.001, slots, on_fault, 60.0),
@@ -171,12 +171,13 @@ def test_a_late_result_is_dropped(perturber):
     assert drops(counters.all())["late"] >= 1
 
 
-def test_golden_vectors_that_fail_in_the_middle_end_it(perturber):
+def test_golden_vectors_that_fail_in_the_middle_end_it(perturber, monkeypatch):
     def fails():
         raise PrivacyStop("the golden vectors fail")
 
+    monkeypatch.setattr(perturber, "recheck", fails)
     sent, counters = [], Counters()
-    live = loop(perturber, sent, counters, recheck_s=0.1, recheck=fails)
+    live = loop(perturber, sent, counters, recheck_s=0.1)
     live.flat()
     with pytest.raises(PrivacyStop, match="golden"):
         live.run(Given(*[reading() for _ in range(50)]))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edgeveil.edge_runtime.manifest.manifest import Crop, parse
+from edgeveil.edge_runtime.manifest.manifest import Crop, parse, parse_stage
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from tests.support import bundles
 
@@ -27,9 +27,12 @@ def test_every_record_says_what_the_document_says(example):
     manifest = check_manifest(document)
     assert manifest.document == document
     for name, value in _as_json(manifest).items():
-        if name in ("models", "outputs", "document", "privacy", "stream"):
+        if name in ("models", "stages", "outputs", "document", "privacy", "stream"):
             continue
         assert value == document[name], name
+    for stage, entry in zip(manifest.stages, document["stages"], strict=True):
+        empty = parse_stage({"stage": stage.stage})
+        assert _as_json(stage) == {**_as_json(empty), **entry}
     for output, entry in zip(manifest.outputs, document["outputs"], strict=True):
         assert {key: value for key, value in _as_json(output).items() if value is not None} == entry
     for key in ("file", "speaks_of", "pipeline"):

@@ -10,13 +10,14 @@ from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout, Record, RecordBroken
 from edgeveil.edge_runtime.ipc.schedule import Schedule, schedule
-from edgeveil.edge_runtime.outside.emission import MOST_WAITING, Emission, SinkFailures
+from edgeveil.edge_runtime.manifest.manifest import Output
+from edgeveil.edge_runtime.outside.emission import MOST_WAITING, Emission, count_failures
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.group import SinkGroup
 
 OUTPUTS = [
-    {"name": "frame", "dtype": "uint8", "shape": [3]},
-    {"name": "label", "dtype": "int64", "shape": []},
+    Output("frame", "frame", "x", (3,), "uint8", None),
+    Output("label", "label", "y", (), "int64", None),
 ]
 
 
@@ -44,7 +45,8 @@ class Stage:
     def __init__(self, slots=1, on_fault="previous", tick_s=0.1, degraded_after_s=60.0):
         self.now, self.wall_ahead, self.said = 100.0, 1000.0, []
         self.sink, self.counters = Kept(), Counters()
-        sinks = SinkGroup({"kept": self.sink}, SinkFailures(self.counters, lambda event, **_: self.said.append(event)))
+        on_failure = count_failures(self.counters, lambda event, **_: self.said.append(event))
+        sinks = SinkGroup({"kept": self.sink}, on_failure)
         self.plan = Schedule(tick_s, slots, on_fault, degraded_after_s)
         self.emission = Emission(
             self.plan,

@@ -100,7 +100,7 @@ def test_batches_are_filled_up_and_cut_again(n):
         tensor["shape"][0] = 3
 
     class Three(Backend):
-        def _open(self, model, threads, kernels):
+        def _open(self, model):
             self._inputs = self._inputs[:1]
 
         def _infer(self, feeds):
@@ -112,7 +112,7 @@ def test_batches_are_filled_up_and_cut_again(n):
     assert np.array_equal(out["output"], x * 2)
     assert np.array_equal(out["code"], x[:, :2] + 1)
     entry["outputs"][0]["shape"][0] = 2
-    with pytest.raises(BadInput, match="one number of frames"):
+    with pytest.raises(BadInput, match="one batch size"):
         Three(b"", entry)
 
 

@@ -5,10 +5,11 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
 from edgeveil.edge_runtime.sinks.base import Sink
 
-OUTPUTS = [{"name": "frame", "kind": "frame", "tensor": "x", "shape": [3], "dtype": "uint8"}]
+OUTPUTS = [Output("frame", "frame", "x", (3,), "uint8", None)]
 
 
 class Kept(Sink):

@@ -188,9 +188,9 @@ def test_several_sinks_each_get_every_frame(tmp_path):
         ("tcp://localhost", "no port"),
         ("tcp://localhost:80/path", "no port, or a path"),
         ("http://:80/", "no host"),
-        ("http://example.org/a b", "plain letters"),
+        ("http://example.org/a b", "printable ASCII"),
         ("http://example.org/?authorization_file={}/secret", "in the clear"),
-        ("http://me:hunter2@example.org/", "lists of processes"),
+        ("http://me:hunter2@example.org/", "process lists"),
         ("http://localhost/?ca=x", "expected options"),
     ],
 )

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.sinks.network import wire
 from tests.support import bundles, live_fakes, network_receivers
 from tests.support.checkout import ROOT
@@ -70,7 +71,7 @@ def test_from_a_camera_to_a_broker_and_a_page(wide, tmp_path):
     listener = network_receivers.Listener(broker.port)
     sinks = f"mqtt://127.0.0.1:{broker.port}/hall?spool={tmp_path}/spool", f"preview:{port}"
     process = start(wide, tmp_path, "fake:0?drop=20", *sinks)
-    form = wire.Format(wide.manifest["outputs"], wide.manifest)
+    form = wire.Format(parse(wide.manifest).outputs, parse(wide.manifest))
     try:
         assert network_receivers.eventually(lambda: reached(port), 20)
         assert network_receivers.eventually(lambda: len(listener.on("hall")) > 30)

@@ -39,7 +39,7 @@ def test_the_layout_is_the_one_that_is_written_down():
 
 def test_another_bundle_is_another_format():
     one = wire.Format(network_receivers.OUTPUTS, network_receivers.MANIFEST)
-    other = wire.Format(network_receivers.OUTPUTS, dict(network_receivers.MANIFEST, security_version=2))
+    other = wire.Format(network_receivers.OUTPUTS, network_receivers.MANIFEST._replace(security_version=2))
     record = one.encode(network_receivers.frame(0), b"12345678", 0)
     assert one.mine(record)
     assert not other.mine(record)

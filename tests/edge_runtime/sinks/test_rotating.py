@@ -9,6 +9,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.edge_runtime.sinks.npz import NpzSink
 from edgeveil.edge_runtime.sinks.rotating import RotatingSink
@@ -16,7 +17,7 @@ from edgeveil.edge_runtime.storage.atomic import WriteFailed
 from tests.support import network_receivers
 
 SHAPE = (64, 80, 1)
-OUTPUTS = [{"name": "frame", "kind": "frame", "tensor": "x", "shape": list(SHAPE), "dtype": "uint8"}]
+OUTPUTS = [Output("frame", "frame", "x", SHAPE, "uint8", None)]
 
 
 def frame(n, shape=SHAPE):
@@ -109,7 +110,7 @@ def test_images_and_films_come_in_parts_too(tmp_path):
 
 
 def test_a_film_gives_every_pixel_back_and_is_there_when_it_is_closed(tmp_path):
-    outputs = [dict(OUTPUTS[0], shape=[20, 30, 3])]
+    outputs = [OUTPUTS[0]._replace(shape=(20, 30, 3))]
     sink = open_sink(f"video:{tmp_path}/out.avi?fps=12.5", outputs)
     for n in range(5):
         sink.write(frame(n, (20, 30, 3)))
@@ -207,8 +208,8 @@ def test_a_film_that_opencv_could_not_write_is_found_out(tmp_path, monkeypatch):
         ("video:{}/none/out.avi", OUTPUTS, "folder that exists"),
         ("video:{}/out.avi?codec=H264", OUTPUTS, "codec=FFV1"),
         ("video:{}/out.avi?fps=0", OUTPUTS, "frames a second"),
-        ("video:{}/out.avi", [dict(OUTPUTS[0], shape=[5, 4, 1])], "even height"),
-        ("video:{}/out.avi", [dict(OUTPUTS[0], dtype="uint16")], "8-bit"),
+        ("video:{}/out.avi", [OUTPUTS[0]._replace(shape=(5, 4, 1))], "even height"),
+        ("video:{}/out.avi", [OUTPUTS[0]._replace(dtype="uint16")], "8-bit"),
         ("video:{}/out.avi", network_receivers.OUTPUTS[1:], "8-bit"),
     ],
 )

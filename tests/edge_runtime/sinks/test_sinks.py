@@ -6,13 +6,14 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Input, Output
 from edgeveil.edge_runtime.sinks import open_sink
 
 
 def outputs(shape=(4, 5, 1), dtype="uint8"):
     return [
-        {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": list(shape), "dtype": dtype},
-        {"name": "label", "kind": "label", "tensor": "label", "shape": [], "dtype": "int64"},
+        Output("frame", "frame", "x_out", shape, dtype, None),
+        Output("label", "label", "label", (), "int64", None),
     ]
 
 
@@ -54,7 +55,7 @@ def test_npz_of_no_frames_has_the_right_form(tmp_path):
 
 
 def test_npz_outputs_do_not_hide_each_other(tmp_path):
-    shown = [dict(output, name=name) for output, name in zip(outputs(()), ("index", "x"), strict=True)]
+    shown = [output._replace(name=name) for output, name in zip(outputs(()), ("index", "x"), strict=True)]
     sink = open_sink(f"npz:{tmp_path}/out.npz", shown)
     sink.write(PerturbedFrame(7, {"index": np.uint8(1), "x": np.int64(2)}, _PIPELINE))
     sink.close()
@@ -82,7 +83,7 @@ def test_images_go_there_and_back(tmp_path, shape, dtype):
     sink = open_sink(f"images:{tmp_path}/out", outputs(shape, np.dtype(dtype).name))
     sink.write(frame(0, x))
     sink.close()
-    spec = {"kind": "image", "shape": list(shape), "dtype": np.dtype(dtype).name}
+    spec = Input("x", "image", shape, np.dtype(dtype).name, None, None)
     source = open_source(f"images:{tmp_path}/out", spec)
     assert np.array_equal(source.next()._data, x)
 

@@ -22,16 +22,17 @@ from edgeveil.edge_runtime.errors import (
     Stalled,
     Unsupported,
 )
-from edgeveil.edge_runtime.manifest.sensor import expected
+from edgeveil.edge_runtime.manifest.manifest import Input, SensorFrame
 from edgeveil.edge_runtime.sources import open_source
-from edgeveil.edge_runtime.sources.cameras import camera
+from edgeveil.edge_runtime.sources.base import Freshness
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 from edgeveil.edge_runtime.sources.cameras.lock import Claim
 from edgeveil.edge_runtime.sources.wifi import WifiSource, signals
+from tests.support.bundles import capture_of
 
-RGB = {"name": "x", "kind": "image", "shape": [24, 32, 3], "dtype": "uint8", "low": 0, "high": 255}
-GRAY = {**RGB, "shape": [24, 32, 1]}
-DEEP = {**GRAY, "dtype": "uint16"}
+RGB = Input("x", "image", (24, 32, 3), "uint8", 0, 255)
+GRAY = RGB._replace(shape=(24, 32, 1))
+DEEP = GRAY._replace(dtype="uint16")
 
 
 # V4L2 through OpenCV
@@ -113,9 +114,8 @@ def test_an_unplugged_camera_is_told_from_one_that_hangs(plugged_in, tmp_path):
 def test_a_frozen_camera_is_stalled_after_five_seconds(plugged_in, monkeypatch):
     now = [0.0]
     same = pictures(1) * 20
-    fresh = camera.Freshness("the camera", clock=lambda: now[0])
-    place = plugged_in(Device(same)).partition(":")[2]
-    source = camera.CameraSource(place, expected(RGB, None), freshness=fresh)
+    source = open_source(plugged_in(Device(same)), RGB)
+    source.freshness = Freshness("the camera", clock=lambda: now[0])
     for now[0] in (0.0, 2.5, 4.9):
         source.next()
     now[0] = 5.0
@@ -170,7 +170,7 @@ def test_a_lock_is_the_processes_own(tmp_path):
     [
         ("camera:0", RGB, Disconnected, "no camera at /dev/video0"),
         ("camera:front", RGB, BadInput, "camera:0 or camera:/dev/video0"),
-        ("camera:0", {**RGB, "kind": "vector", "shape": [3]}, BadInput, "vectors"),
+        ("camera:0", RGB._replace(kind="vector", shape=(3,)), BadInput, "vectors"),
         ("kinect:", GRAY, Unsupported, "gives depth"),
         ("kinect:", DEEP, BadInput, "480, 640"),
         ("openni:", RGB, Unsupported, "gives depth"),
@@ -249,7 +249,7 @@ def test_a_ribbon_camera_gives_rgb_or_brightness(monkeypatch):
     for spec in (RGB, GRAY):
         with open_source("libcamera:", spec) as source:
             frame = source.next()
-            assert frame._data.shape == tuple(spec["shape"])
+            assert frame._data.shape == spec.shape
             assert (frame._data == 2).all()
             assert Picamera2.asked["main"]["size"] == (32, 24)
     with pytest.raises(Disconnected, match="no libcamera 1"):
@@ -285,7 +285,7 @@ def realsense(frames, problem=None):
 def test_a_realsense_gives_depth_in_the_bundles_unit(monkeypatch):
     given = pictures(1, (24, 32), np.uint16)
     monkeypatch.setitem(sys.modules, "pyrealsense2", realsense(list(given)))
-    capture = {"frame": {"shape": [24, 32], "dtype": "uint16", "unit_mm": 0.5}, "access_points": None}
+    capture = capture_of(SensorFrame((24, 32), "uint16", 0.5))
     with open_source("realsense:", RGB, capture) as source:
         assert np.array_equal(source.next()._data[..., 0], np.rint(given[0] / 2).astype(np.uint16))
         with pytest.raises(Stalled):
@@ -360,7 +360,7 @@ def test_a_scan_that_fails_has_a_name(run, error, match):
 
 def test_without_an_order_there_is_no_scan():
     with pytest.raises(Unsupported, match=r"capture\.access_points"):
-        open_source("wifi:wlan0", {"name": "x", "kind": "vector", "shape": [4], "dtype": "int8"})
+        open_source("wifi:wlan0", Input("x", "vector", (4,), "int8", None, None))
     with pytest.raises(BadInput, match="wifi:wlan0"):
         WifiSource("wlan0; reboot", VECTOR)
 
@@ -399,4 +399,6 @@ def test_no_error_of_a_source_is_anything_but_its_own(plugged_in, monkeypatch):
     """A traceback for a user's mistake would show the code, not the way out."""
     for text in ("camera:0", "kinect:9", "openni:nowhere", "libcamera:", "realsense:", "gst:x", "http://127.0.0.1:9/"):
         with pytest.raises(DeviceFailed if not text.startswith("kinect") else (BadInput, DeviceFailed)):
-            open_source(text, DEEP if text[0] in "ro" else RGB if text[0] != "k" else {**DEEP, "shape": [480, 640, 1]})
+            open_source(
+                text, DEEP if text[0] in "ro" else RGB if text[0] != "k" else DEEP._replace(shape=(480, 640, 1))
+            )

@@ -10,11 +10,12 @@ import pytest
 
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.outside import process_table
 from tests.support import tiny_models
 from tests.support.broker_services import arguments, finish, start
 
-MANIFEST = {"input": {"kind": "image", "shape": [2, 2, 1], "dtype": "uint8"}, "capture": None}
+MANIFEST = parse({"input": {"kind": "image", "shape": [2, 2, 1], "dtype": "uint8"}, "capture": None})
 
 
 def made_settings(source):

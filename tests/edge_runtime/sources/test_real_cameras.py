@@ -345,9 +345,10 @@ def test_a_film_that_is_cut_short_or_none_is_said_to_be(film, tmp_path):
 
 
 def test_a_film_at_its_own_pace_takes_its_own_time(film):
+    from edgeveil.edge_runtime.manifest.manifest import Input
     from edgeveil.edge_runtime.sources import open_source
 
-    spec = {"kind": "image", "shape": [120, 160, 1], "dtype": "uint8"}
+    spec = Input("x", "image", (120, 160, 1), "uint8", None, None)
     start = time.monotonic()
     with open_source(f"video:{film}", spec, realtime=True, repeat=True) as source:
         assert source.live

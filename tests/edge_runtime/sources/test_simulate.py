@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, Unsupported
+from edgeveil.edge_runtime.manifest.manifest import Input
 from edgeveil.edge_runtime.sources import open_source
 from edgeveil.edge_runtime.sources.simulate import SimulatedSource
 from edgeveil.edge_runtime.sources.simulated_scene import EDGE_MM, NOISE_AT, NOISE_MM, Scene
 
-DEPTH = {"name": "x", "kind": "image", "shape": [424, 512, 1], "dtype": "uint16", "low": 0, "high": 5000}
+DEPTH = Input("x", "image", (424, 512, 1), "uint16", 0, 5000)
 
 
 def test_the_same_seed_gives_the_same_scene_and_another_seed_another():
@@ -79,6 +80,6 @@ def test_what_it_does_not_know_is_refused(place):
 
 
 def test_a_bundle_for_vectors_cannot_be_simulated():
-    spec = {"name": "x", "kind": "vector", "shape": [520], "dtype": "uint8", "low": 0, "high": 1}
+    spec = Input("x", "vector", (520,), "uint8", 0, 1)
     with pytest.raises(Unsupported, match="npz:FILE"):
         open_source("simulate:depth", spec)

@@ -17,13 +17,15 @@ from edgeveil.edge_runtime.errors import (
     Stalled,
     Unsupported,
 )
+from edgeveil.edge_runtime.manifest.manifest import Input, SensorFrame
 from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.sources import open_source
 from edgeveil.edge_runtime.sources.base import Freshness, Pace
 from edgeveil.edge_runtime.sources.images import ImagesSource
+from tests.support.bundles import capture_of
 
-IMAGE = {"name": "x", "kind": "image", "shape": [4, 5, 1], "dtype": "uint8", "low": 0, "high": 255}
-VECTOR = {"name": "x", "kind": "vector", "shape": [3], "dtype": "float32", "low": 0, "high": 1}
+IMAGE = Input("x", "image", (4, 5, 1), "uint8", 0, 255)
+VECTOR = Input("x", "vector", (3,), "float32", 0, 1)
 
 
 def drain(source):
@@ -57,7 +59,7 @@ def test_npz_gives_rows_in_order(tmp_path, x, spec):
     frames = drain(source)
     assert [frame.index for frame in frames] == list(range(len(x)))
     for frame, row in zip(frames, x, strict=True):
-        assert np.array_equal(frame._data, row.reshape(spec["shape"]))
+        assert np.array_equal(frame._data, row.reshape(spec.shape))
         assert frame.captured_ns >= before
 
 
@@ -161,7 +163,7 @@ def test_a_source_that_is_none_is_refused(tmp_path, text, spec, match):
 
 def test_what_is_asked_of_a_source_is_the_frame_of_the_capture(tmp_path):
     np.savez(tmp_path / "x.npz", x=pictures(shape=(8, 9), dtype=np.uint16))
-    capture = {"frame": {"shape": [8, 9], "dtype": "uint16", "unit_mm": 1.0}, "access_points": None}
+    capture = capture_of(SensorFrame((8, 9), "uint16", 1.0))
     assert drain(open_source(f"npz:{tmp_path}/x.npz", IMAGE, capture))[0]._data.shape == (8, 9, 1)
     with pytest.raises(BadInput, match=r"expected x of uint8 \('N', 4, 5, 1\)"):
         open_source(f"npz:{tmp_path}/x.npz", IMAGE)
@@ -192,7 +194,7 @@ def test_a_recording_keeps_its_own_times_and_all_its_bits(tmp_path):
     recording(tmp_path, [5.0, 5.1, 5.4], ["b.png", "a.png", "c.png"])
     clock = Clock()
     pace = Pace(clock=clock, sleep=clock.sleep)
-    source = ImagesSource(str(tmp_path), expected({**IMAGE, "dtype": "uint16"}, None), realtime=True, pace=pace)
+    source = ImagesSource(str(tmp_path), expected(IMAGE._replace(dtype="uint16"), None), realtime=True, pace=pace)
     assert source.live
     came = []
     for frame in iter(source.next, None):

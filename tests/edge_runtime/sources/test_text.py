@@ -12,6 +12,7 @@ import pytest
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
 from edgeveil.edge_runtime.loop import batch
+from edgeveil.edge_runtime.manifest.manifest import Input, Output
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.edge_runtime.sources import open_source
@@ -19,8 +20,8 @@ from edgeveil.edge_runtime.sources import text as lines
 from edgeveil.edge_runtime.storage.atomic import WriteFailed
 from tests.support import bundles
 
-SPEC = {"name": "x", "kind": "vector", "shape": [3], "dtype": "float32", "low": None, "high": None}
-FRAME = [{"name": "frame", "kind": "frame", "tensor": "x_out", "shape": [6], "dtype": "float32"}]
+SPEC = Input("x", "vector", (3,), "float32", None, None)
+FRAME = [Output("frame", "frame", "x_out", (6,), "float32", None)]
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def read(tmp_path, text, spec=SPEC, kind="csv"):
         while (block := source.next_block()) is not None:
             found += [(frame.index, frame._data.tolist()) for frame in block]
             refused += source.refused()
-            assert all(frame._data.dtype == np.dtype(spec["dtype"]) for frame in block)
+            assert all(frame._data.dtype == np.dtype(spec.dtype) for frame in block)
         refused += source.refused()
     return found, refused
 
@@ -86,7 +87,7 @@ def test_bytes_that_are_no_text(tmp_path):
 
 
 def test_whole_numbers_must_be_whole_and_within_their_type(tmp_path):
-    spec = {**SPEC, "dtype": "uint8", "low": 0, "high": 255}
+    spec = SPEC._replace(dtype="uint8", low=0, high=255)
     found, refused = read(tmp_path, "0,128,255\n0,1.5,2\n-1,2,3\n1,2,256\n1,2,3.0\n", spec)
     assert [row for _, row in found] == [[0, 128, 255], [1, 2, 3]]
     assert [number for number, _ in refused] == [2, 3, 4]
@@ -127,9 +128,9 @@ def test_arff_with_other_attributes_is_refused(tmp_path):
 
 def test_images_do_not_come_as_lines(tmp_path):
     with pytest.raises(BadInput, match="lines hold vectors"):
-        open_source("csv:-", {**SPEC, "kind": "image", "shape": [2, 2, 1]})
+        open_source("csv:-", SPEC._replace(kind="image", shape=(2, 2, 1)))
     with pytest.raises(BadInput, match="lines hold vectors"):
-        open_sink("csv:-", [{**FRAME[0], "shape": [2, 2, 1]}])
+        open_sink("csv:-", [FRAME[0]._replace(shape=(2, 2, 1))])
     with pytest.raises(BadInput, match="no such file"):
         open_source(f"csv:{tmp_path}/nowhere.csv", SPEC)
     with pytest.raises(BadInput, match="a folder that exists"):
@@ -231,14 +232,14 @@ def test_nothing_is_left_of_a_stopped_run(made, tmp_path):
     (tmp_path / "in.csv").write_text(text_of(vectors(30)))
     for kind in ("csv", "npz"):
         with Perturber.open(made.path, trust=made.trust) as perturber:
-            sink = open_sink(f"{kind}:{tmp_path}/out", perturber.manifest.document["outputs"])
+            sink = open_sink(f"{kind}:{tmp_path}/out", perturber.manifest.outputs)
 
             def stop(*_):
                 raise PrivacyStop("stopped by the test")
 
             with (
                 pytest.raises(PrivacyStop),
-                open_source(f"csv:{tmp_path}/in.csv", perturber.manifest.document["input"]) as source,
+                open_source(f"csv:{tmp_path}/in.csv", perturber.manifest.input) as source,
             ):
                 batch.run(source, perturber, sink, progress=stop)
     assert {path.name for path in tmp_path.iterdir()} == {"test.veil", "trust", "in.csv"}
@@ -247,14 +248,14 @@ def test_nothing_is_left_of_a_stopped_run(made, tmp_path):
 def test_a_full_disk_leaves_no_half_of_a_file(made, tmp_path, monkeypatch):
     (tmp_path / "in.csv").write_text(text_of(vectors(30)))
     with Perturber.open(made.path, trust=made.trust) as perturber:
-        sink = open_sink(f"csv:{tmp_path}/out.csv", perturber.manifest.document["outputs"])
+        sink = open_sink(f"csv:{tmp_path}/out.csv", perturber.manifest.outputs)
 
         class Full:
             def write(self, _):
                 raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(sink, "_file", Full())
-        source = open_source(f"csv:{tmp_path}/in.csv", {**SPEC, "shape": [6]})
+        source = open_source(f"csv:{tmp_path}/in.csv", SPEC._replace(shape=(6,)))
         with source, pytest.raises(WriteFailed, match="free some space"):
             batch.run(source, perturber, sink)
     assert {path.name for path in tmp_path.iterdir()} == {"test.veil", "trust", "in.csv"}

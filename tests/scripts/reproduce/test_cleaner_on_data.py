@@ -76,7 +76,7 @@ def test_missing_and_altered_files_are_refused(data_folder, tmp_path, monkeypatc
     with pytest.raises(BadInput, match="EDGEVEIL_DATA is not set"):
         wq.load()
     monkeypatch.setenv("EDGEVEIL_DATA", str(tmp_path))
-    with pytest.raises(BadInput, match=r"wq\.arff \(or \.gz\) is not there"):
+    with pytest.raises(BadInput, match=r"wq\.arff \(or \.gz\) was expected"):
         wq.load()
     (tmp_path / "mulan_wq").mkdir()
     (tmp_path / "mulan_wq" / "wq.arff").write_bytes(b"@relation r\n@attribute a real\n@data\n1\n")

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.audit.sections.codebook_summary import cross_validated, measure
-from edgeveil.trainer.audit.sections.retained import correlation_within_y, correlations
+from edgeveil.trainer.audit.sections.crossed_counts import cross_validated
+from edgeveil.trainer.audit.sections.retained import correlations
+from edgeveil.trainer.audit.sections.utility import correlation
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part, Slices
+from scripts.reproduce.codebooks.codebook_summary import measure
 
 
 def dataset(n: int = 3000) -> Dataset:
@@ -88,7 +90,7 @@ def test_tracks_that_cannot_be_made_are_said():
     data = dataset(120)
     found = measure(data, perturb(data, 0.0), codes=4, tried=1)["pooled"]
     assert "accuracy" in found[1]["code"]
-    assert found[2] == {"releases": 16, "not_run": "a slice has no 16 readings of one y and one z"}
+    assert found[2] == {"releases": 16, "not_run": "a slice has no 16 samples of one y and one z: give more"}
 
 
 def test_a_channel_is_certified_before_its_draw():
@@ -102,9 +104,9 @@ def test_what_follows_y_alone_is_not_kept():
     y = rng.integers(0, 2, 500)
     a, b = 10 * y + rng.normal(size=500), 10 * y + rng.normal(size=500)
     assert np.corrcoef(a, b)[0, 1] > 0.9
-    assert abs(correlation_within_y(a, b, y)) < 0.1
-    assert correlation_within_y(a, 3 * a + y, y) == pytest.approx(1)
-    assert correlation_within_y(a, y * 1.0, y) == 0
+    assert abs(correlation(a, b, y, None)["correlation"]) < 0.1
+    assert correlation(a, 3 * a + y, y, None)["correlation"] == pytest.approx(1)
+    assert correlation(a, y * 1.0, y, None)["correlation"] == 0
 
 
 def test_attributes_are_left_out_where_a_frame_is_nobodys():

@@ -9,15 +9,17 @@ import sys
 import time
 
 from edgeveil.edge_runtime.errors import EdgeVeilError, FrameDropped
+from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Input, SensorFrame
 from edgeveil.edge_runtime.sources import open_source
 
 
 def main(text, sensor, frames):
     found = {"name": None, "frames": [], "dropped": 0, "error": None}
     source = None
-    capture = {"frame": sensor, "access_points": sensor.get("access_points")}
+    frame = SensorFrame(tuple(sensor["shape"]), sensor["dtype"], sensor["unit_mm"])
+    capture = CaptureRules(frame, sensor.get("access_points"), "value", None, None, None, None, 1, 10.0, "flat", 10.0)
     try:
-        source = open_source(text, {}, capture)
+        source = open_source(text, Input("x", "image", frame.shape, frame.dtype, None, None), capture)
         found.update(name=source.name, live=source.live, raw_on_network=source.raw_on_network)
         found["started"] = time.monotonic()
         while len(found["frames"]) < frames:

@@ -9,9 +9,9 @@ from edgeveil.edge_runtime.capture.crops import Capture
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.sources import open_source
 
-manifest = json.loads(sys.argv[1])
-source = open_source("simulate:depth?fps=0&seed=5", manifest["input"], manifest["capture"])
-capture, patches, found = Capture(parse(manifest)), 0, hashlib.sha256()
+manifest = parse(json.loads(sys.argv[1]))
+source = open_source("simulate:depth?fps=0&seed=5", manifest.input, manifest.capture)
+capture, patches, found = Capture(manifest), 0, hashlib.sha256()
 for _ in range(150):
     for slot, frame in capture.frames(source.next()):
         patches += 1

@@ -46,7 +46,7 @@ def test_choosing_rows_stay_few_on_large_data():
 
 @pytest.mark.parametrize("part", [released(59), released(90, np.repeat(np.arange(9), 10))], ids=["rows", "clusters"])
 def test_too_little_to_attack_is_said(part):
-    with pytest.raises(BadInput, match="give more data"):
+    with pytest.raises(BadInput, match="Give more data"):
         cut(part, seed=0)
 
 

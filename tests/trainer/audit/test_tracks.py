@@ -12,6 +12,9 @@ from scripts.reproduce.streams import people
 
 CLASSES, CODES = (2, 3), 8
 
+# Far from 1/3, chance, for 240 shuffled labels are like the true ones here and there; a leak gives 0.75 and more.
+NO_LEAK = 0.55
+
 
 def made(n=240, t=16, seed=0, leak=0.0):
     """Codes within y; with ``leak`` a share of them is the person's own."""
@@ -43,7 +46,7 @@ def test_where_nothing_leaks_nothing_is_found():
     assert max(found["T=16"].values()) < 0.45
     permuted = tracks.permuted(made(leak=0.5), np.random.default_rng(0))
     answers = tracks.cross_validated(permuted, classes=CLASSES, codes=CODES, trees=60)
-    assert max((p.argmax(axis=1) == permuted.z).mean() for p in answers.values()) < 0.45
+    assert max((p.argmax(axis=1) == permuted.z).mean() for p in answers.values()) < NO_LEAK
 
 
 @pytest.mark.parametrize("attack", [sequences.timed_forest, sequence_network])
@@ -60,7 +63,7 @@ def test_two_networks_in_a_row_do_not_learn_from_each_other():
     first = sequence_network(fit, test, classes=CLASSES, codes=CODES)
     nothing = sequence_network(tracks.permuted(fit, np.random.default_rng(0)), test, classes=CLASSES, codes=CODES)
     assert (first.argmax(axis=1) == test.z).mean() > 0.75
-    assert (nothing.argmax(axis=1) == test.z).mean() < 0.45
+    assert (nothing.argmax(axis=1) == test.z).mean() < NO_LEAK
 
 
 def test_a_track_is_judged_by_attackers_that_did_not_see_it():
@@ -118,7 +121,7 @@ def test_few_tracks_of_everybody_do_not_push_attackers_below_chance():
     right = []
     for seed in range(12):
         few = Tracks(np.zeros((24, 1), int) + 4 * (cells // 3)[:, None], cells // 3, cells % 3)
-        few = tracks.take(few, np.sort(rng.permutation(24)[:20]))
+        few = few.take(np.sort(rng.permutation(24)[:20]))
         p = tracks.cross_validated(few, classes=CLASSES, codes=CODES, trees=20, seed=seed)["sum of log-posteriors"]
         best = p >= p.max(axis=1, keepdims=True) - 1e-6  # ties count their share
         right.append((best[np.arange(20), few.z] / best.sum(axis=1)).mean())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.loaders.arff import parse_arff, read_arff
+from edgeveil.trainer.datasets.loaders.arff import arff_bytes, parse_arff
 
 HEAD = "% a comment\n@RELATION 'two words'\n\n@ATTRIBUTE height numeric\n@attribute 'it''s' REAL\n"
 
@@ -29,7 +29,8 @@ def test_gzip_and_plain(tmp_path):
     text = b"@relation r\n@attribute a numeric\n@data\n1\n2\n"
     (tmp_path / "a.arff").write_bytes(text)
     (tmp_path / "b.arff.gz").write_bytes(gzip.compress(text))
-    assert read_arff(tmp_path / "a.arff")[1].tolist() == read_arff(tmp_path / "b.arff.gz")[1].tolist() == [[1], [2]]
+    assert arff_bytes(tmp_path / "a.arff") == arff_bytes(tmp_path / "b.arff.gz") == text
+    assert parse_arff(text, "a.arff")[1].tolist() == [[1], [2]]
 
 
 START = "@relation r\n@attribute a numeric\n@attribute b {x,y}\n@data\n"
@@ -72,4 +73,4 @@ def test_unreadable_files_are_refused(tmp_path):
     (tmp_path / "latin.arff").write_bytes(b"% \xe9\n" + START.encode())
     for name in ("cut.arff.gz", "latin.arff", "absent.arff"):
         with pytest.raises(BadInput, match=name):
-            read_arff(tmp_path / name)
+            parse_arff(arff_bytes(tmp_path / name), name)

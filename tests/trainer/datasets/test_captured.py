@@ -90,7 +90,7 @@ def test_frames_that_are_not_the_recipes_are_refused_in_a_sentence(tmp_path):
     recording(tmp_path, sessions=2)
     with pytest.raises(BadInput, match=r"frames are uint16 \(106, 128, 1\), not uint16 \(424, 512\)"):
         datasets.load(Recipe.parse(FRAMES.replace("[106, 128]", "[424, 512]"), folder=tmp_path))
-    with pytest.raises(BadInput, match="finds nobody"):
+    with pytest.raises(BadInput, match="finds no person"):
         datasets.load(Recipe.parse(FRAMES.replace("least_pixels = 40", "least_pixels = 9000"), folder=tmp_path))
 
 

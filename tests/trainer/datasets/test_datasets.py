@@ -59,7 +59,7 @@ def test_digits_that_changed_are_refused(monkeypatch):
 
 
 def test_an_attribute_that_digits_lack_is_refused():
-    with pytest.raises(BadInput, match=r'`data.target`: expected one of parity, less-than-five, digit; got "prime"'):
+    with pytest.raises(BadInput, match=r'`data.target`: expected "parity" or "less-than-five" or "digit"; got "prime"'):
         digits.load(target="prime", sensitive="parity")
 
 
@@ -105,7 +105,7 @@ def test_mnist_that_is_nowhere_says_where_to_put_it(tmp_path, monkeypatch):
     monkeypatch.setenv("EDGEVEIL_DATA", str(tmp_path))
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
     monkeypatch.setattr(mnist, "ADDRESS", "http://127.0.0.1:9/")
-    with pytest.raises(BadInput, match=r"expected in \$EDGEVEIL_DATA/mnist or .*could not be fetched.*Put the four"):
+    with pytest.raises(BadInput, match=r"expected in \$EDGEVEIL_DATA/mnist or .*could not be downloaded.*Put the four"):
         mnist.load(target="parity", sensitive="less-than-five")
 
 
@@ -176,8 +176,8 @@ MUSEUM = {
     "one-hot-labels": ({"y": np.eye(2, dtype=int)[np.arange(N) % 2]}, r"got shape \(90, 2\)"),
     "short-session": ({"session": np.arange(3)}, "`session` must have one value"),
     "missing": ({"z": None}, "the array `z` is missing; there is x, y"),
-    "slip": ({"sesion": np.arange(N)}, r'`sesion` is no array that is known here \(did you mean "session"\?\)'),
-    "consent-slip": ({"concent": np.ones(N, int)}, r'is known here \(did you mean "consent"\?\)'),
+    "slip": ({"sesion": np.arange(N)}, r'`sesion` is not a known array \(did you mean "session"\?\)'),
+    "consent-slip": ({"concent": np.ones(N, int)}, r'is not a known array \(did you mean "consent"\?\)'),
     "consent-of-text": (
         {"consent": np.array(["yes"] * N)},
         "`consent` must be 1 \\(true\\) or 0 \\(false\\) for each of the 90",

@@ -4,35 +4,33 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget
+from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget, checked_features, checked_labels
 
 X, Y = np.arange(12.0).reshape(4, 3) ** 2, np.eye(4, 2)
-FLAT = np.where(np.arange(3) == 1, 4.0, X)
-
-
-def make(x=X, labels=Y):
-    return MultiTarget.checked("mine", x, labels, ["a", "b", "c"], ["p", "q"])
 
 
 @pytest.mark.parametrize(
-    ("change", "word"),
+    ("check", "values", "word"),
     [
-        ({"x": FLAT}, "constant .the first is b"),
-        ({"x": X[:3]}, "3 feature vectors and 4"),
-        ({"x": X[:, :2]}, "2 features"),
-        ({"x": np.where(X == 4, np.nan, X)}, "NaN"),
-        ({"labels": np.full((4, 2), "x")}, "Labels must be numbers"),
-        ({"labels": np.full((4, 2), np.inf)}, "Labels hold NaN"),
+        (checked_features, np.where(X == 4, np.nan, X), "NaN"),
+        (checked_features, X[0], "must be a matrix"),
+        (checked_labels, np.full((4, 2), "x"), "Labels must be numbers"),
+        (checked_labels, np.full((4, 2), np.inf), "Labels hold NaN"),
     ],
 )
-def test_bad_records_are_refused(change, word):
+def test_bad_values_are_refused(check, values, word):
     with pytest.raises(BadInput, match=word):
-        make(**change)
+        check(values)
 
 
-def test_desired_first():
-    wanted, hidden = make().desired_first(1)
+def test_the_first_labels_are_wanted():
+    data = MultiTarget("mine", X, Y, ("P", "q"))
+    found = data.readings(wanted=1, target="p", sensitive="Q")
+    wanted, hidden = found.labels.parts(np.arange(4))
     np.testing.assert_array_equal(np.hstack([wanted, hidden]), Y)
+    np.testing.assert_array_equal(np.stack([found.y, found.z], axis=1), Y)
     for count in (0, 2, -1):
         with pytest.raises(BadInput, match="can be wanted"):
-            make().desired_first(count)
+            data.readings(wanted=count, target="p", sensitive="q")
+    with pytest.raises(BadInput, match=r'`data.sensitive`: expected "q"; got "p"'):
+        data.readings(wanted=1, target="p", sensitive="p")

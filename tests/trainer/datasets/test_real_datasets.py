@@ -6,7 +6,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import downloads, slicing
-from edgeveil.trainer.datasets.loaders import depth, faces, wifi, wifi_strength
+from edgeveil.trainer.datasets.loaders import depth, faces, wifi
 from edgeveil.trainer.recipe.schema import Recipe
 
 
@@ -42,7 +42,7 @@ def test_wifi_is_104_regions_of_13_floors_without_doubles(real):
 
 @pytest.mark.data
 def test_wifi_strengths_are_the_same_records_as_measured(real):
-    seen, strength = (loader.load(target="floor", sensitive="region") for loader in (wifi, wifi_strength))
+    seen, strength = (wifi.load(target="floor", sensitive="region", strength=it) for it in (False, True))
     assert ((strength.x > 0) == (seen.x > 0)).all()
     assert strength.x.max() == 105
     assert (strength.x.max(axis=1) - 105.0 == seen.attributes["strongest"]).all()
@@ -152,5 +152,5 @@ def test_a_file_is_taken_with_the_right_checksum_only(tmp_path, monkeypatch):
         downloads.checked_path("a/b.npz", **wanted)
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b.npz").write_bytes(b"other")
-    with pytest.raises(BadInput, match="Get it anew"):
+    with pytest.raises(BadInput, match="Get it again"):
         downloads.checked_path("a/b.npz", **wanted)

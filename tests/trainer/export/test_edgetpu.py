@@ -101,12 +101,11 @@ def int8_of(run):
     """The int8 artefact of a run, made without the rest of an export."""
     from edgeveil.trainer.export import runners
     from edgeveil.trainer.export.convert import to_tflite
-    from edgeveil.trainer.graphs.macs import tflite_macs
 
     fitted = run.perturber()
     (network,) = fitted.models.values()
     x = run.dataset().part("perturber").x[:16]
     data = to_tflite.convert(network, ["int8"], runners.calibration(fitted, x, np.random.default_rng(0))["generator"])
     made = Artefact("tflite-int8")
-    made.add(fitted, "generator", data["int8"], tflite_macs(data["int8"]))
+    made.add(fitted, "generator", data["int8"])
     return made

@@ -1,6 +1,6 @@
 """The lint refuses what a board could not run or would run wrongly, and names the operation, the rule and the cure."""
 
-import dataclasses
+import re
 
 import pytest
 
@@ -79,9 +79,9 @@ def unsafe(name):
 )
 def test_what_coral_cannot_run_is_refused_with_its_cure(name, rule, kind, cure):
     findings = lint(graph(image_net(*unsafe(name))), "int8", profiles.load("coral-dev-board"))
-    mine = [f for f in findings if f.rule == rule and f.op.startswith(kind)]
+    mine = [f for f in findings if f.rule == rule and (f.op.name if f.op else "").startswith(kind)]
     assert mine, findings
-    assert any(cure in finding.cure and finding.op and finding.tensor for finding in mine)
+    assert any(cure in f.cure and f.op and re.search("operation .*, tensor", f.text()) for f in mine)
     says = rf"(?s)tflite-int8 of 'generator' does not pass the lint for coral-dev-board.*{rule}.*{cure}"
     with pytest.raises(BadInput, match=says):
         refuse([("tflite-int8", "generator", "coral-dev-board", findings)])
@@ -94,7 +94,8 @@ def test_a_float_island_is_found_without_a_board():
 def test_a_newer_runtime_than_the_boards_is_refused():
     tile = graph(image_net(*unsafe("tile")), "int8")
     assert tile.min_runtime_version >= "2.8"
-    old = dataclasses.replace(profiles.load("raspberry-pi-cpu"), tflite=profiles.TfliteLimits("2.7", None))
+    limits = profiles.TfliteLimits(min_runtime_version="2.7")
+    old = profiles.load("raspberry-pi-cpu").model_copy(update={"tflite": limits})
     assert rules(lint(tile, "int8", old)) == {"min-runtime-version"}
     assert lint(tile, "int8", profiles.load("raspberry-pi-cpu")) == []
 
@@ -128,8 +129,11 @@ def test_randomness_and_state_inside_an_artefact_are_refused():
 def test_onnx_beyond_a_boards_opset_and_operations_is_refused(good):
     jetson = profiles.load("jetson-nano")
     small = profiles.OnnxLimits(opset=11, ir=6, ops=jetson.onnx.ops - {"Sigmoid"})
-    findings = lint(good["onnx", "float32"], "float32", dataclasses.replace(jetson, onnx=small))
-    assert {(f.rule, f.op.split("-")[0]) for f in findings} == {("onnx-version", ""), ("allowed-op", "sigmoid")}
+    findings = lint(good["onnx", "float32"], "float32", jetson.model_copy(update={"onnx": small}))
+    assert {(f.rule, f.op.name.split("-")[0] if f.op else "") for f in findings} == {
+        ("onnx-version", ""),
+        ("allowed-op", "sigmoid"),
+    }
     assert len(findings) == 3
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.convert import to_onnx, to_tflite
-from edgeveil.trainer.graphs.macs import Cost, keras_macs, onnx_macs, tflite_macs
+from edgeveil.trainer.graphs.macs import Cost, graph_macs, keras_macs
+from edgeveil.trainer.graphs.read import read
 from tests.support.export_models import calibration, classifier, image_net, trained_like, two_input_net
 
 PRECISIONS = ("float32", "float16", "int8")
@@ -13,8 +14,8 @@ PRECISIONS = ("float32", "float16", "int8")
 def everywhere(model, precisions=PRECISIONS):
     rows = calibration(model, 4)
     costs = {"keras": keras_macs(model)}
-    costs |= {f"tflite-{p}": tflite_macs(data) for p, data in to_tflite.convert(model, precisions, rows).items()}
-    costs |= {f"onnx-{p}": onnx_macs(data) for p, data in to_onnx.convert(model, precisions, rows).items()}
+    for form, convert in (("tflite", to_tflite.convert), ("onnx", to_onnx.convert)):
+        costs |= {f"{form}-{p}": graph_macs(read(data, form)) for p, data in convert(model, precisions, rows).items()}
     return costs
 
 

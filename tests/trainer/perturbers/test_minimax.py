@@ -40,7 +40,7 @@ def dataset(n=256):
 def networks(**changes):
     generator = Generator(architecture="mlp", width=8, blocks=1)
     section = Minimax(**{**SECTION, "generator": generator, **changes})
-    return minimax.build(dataset(), section, table1_wifi(4, 2), seed=0), section
+    return minimax.build(dataset(), section, table1_wifi(4, 2), table1_wifi(4, 2), seed=0), section
 
 
 def batch(data, n, noise=4):

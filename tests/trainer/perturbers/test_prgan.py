@@ -69,7 +69,7 @@ def test_hinge_costs_nothing_within_c_and_the_rest_beyond():
 def test_a_step_trains_g_and_d_and_nothing_else():
     nets = networks()
     before = {name: weights(getattr(nets, name)) for name in ("generator", "discriminator", "target", "sensitive")}
-    losses = prgan.training_step(nets, THETA, SECTION, prgan.ALL)(*batch())
+    losses = prgan.training_step(nets, THETA, SECTION)(*batch())
     changed = {name for name in before if not unchanged(before[name], getattr(nets, name))}
     assert changed == {"generator", "discriminator"}
     total = (
@@ -83,10 +83,10 @@ def test_a_step_trains_g_and_d_and_nothing_else():
 def test_terms_can_be_left_out_for_the_papers_baselines():
     nets = networks()
     before = weights(nets.discriminator)
-    ngp = prgan.training_step(nets, THETA, SECTION, prgan.Terms(gan=False))(*batch())
+    ngp = prgan.training_step(nets, THETA, SECTION.model_copy(update={"kind": "ngp"}))(*batch())
     assert unchanged(before, nets.discriminator)
     assert set(ngp) == {"loss_sensitive", "loss_hinge", "loss_target", "loss_generator"}
-    ap = prgan.training_step(networks(), THETA, SECTION, prgan.Terms(target=False))(*batch())
+    ap = prgan.training_step(networks(), THETA, SECTION.model_copy(update={"kind": "ap"}))(*batch())
     assert "loss_target" not in ap
     assert "loss_gan" in ap
 
@@ -96,7 +96,7 @@ def test_d_learns_to_tell_readings_from_perturbed_ones():
     section = SECTION.model_copy(update={"discriminator_learning_rate": 1e-2, "learning_rate": 1e-9})
     nets = prgan.build(SPEC, section, table1_wifi(4, 2), table1_wifi(4, 3), seed=0)
     nets.generator.get_layer("change").bias.assign([0.5, -0.5, 0.5, -0.5])
-    step = prgan.training_step(nets, THETA, section, prgan.ALL)
+    step = prgan.training_step(nets, THETA, section)
     u, y = batch()
     for _ in range(200):
         step(u, y)
@@ -108,7 +108,7 @@ def test_g_is_drawn_towards_what_d_takes_for_real():
     """Eq. (9), non-saturating: with D alone in the loss, D's verdict on G(u) rises."""
     section = SECTION.model_copy(update={"alpha": 1e-9, "beta": 0.0, "discriminator_learning_rate": 1e-9})
     nets = prgan.build(SPEC, section, table1_wifi(4, 2), table1_wifi(4, 3), seed=0)
-    step = prgan.training_step(nets, THETA, section, prgan.ALL)
+    step = prgan.training_step(nets, THETA, section)
     u, y = batch()
     before = np.array(nets.discriminator(nets.generator(u))).mean()
     for _ in range(100):

@@ -65,7 +65,7 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         (
             "perturber/generator",
             {"architecture": "mlp", "width": 8, "latent": 4, "clip": "returns"},
-            "`perturber.generator.clip`: expected no such key beside `latent`, where nothing is clipped; got",
+            "`perturber.generator.clip`: expected no such key with `latent`, where nothing is clipped; got",
         ),
         ("dta", {}, '`dta` is not a key of a recipe (did you mean "data"?)'),
         ("perturber/alpha", -1, "`perturber.alpha`: expected greater than 0; got -1"),

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
-from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.attacks.problem import Problem
+from edgeveil.trainer.attacks.protocol import Adaptive
 
 MOST_CLASSES = 10  # each class of z is a forest of its own; beyond this a random forest does the work
 
 
-class GradientBoosting:
+class GradientBoosting(Adaptive):
     """Boosted trees on all values, where z has few values."""
 
     name = "gradient boosting"
-    kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
@@ -30,10 +30,7 @@ class GradientBoosting:
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
         """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
-
-        def view(part: Released) -> np.ndarray:
-            return np.concatenate([features.flat(problem, part), features.side(problem, part)], axis=1)
-
+        view = partial(features.everything, problem)
         fit, stop = problem.fit, problem.stop
         model = boosted(view(fit), fit.z, view(stop), stop.z, problem.budget.trees, seed)
         return EstimatorAttack(model, view, problem.z_classes, len(fit) + len(stop))

@@ -7,12 +7,12 @@ from typing import Any
 from edgeveil.trainer.attacks.families.networks import Network
 
 
-def plain_trunk(reading: Any) -> Any:
+def plain_trunk(frame: Any) -> Any:
     """Convolutions of 3x3 with max-pooling until about 4x4 is left (three times at most), then 128 features."""
     from keras import layers
 
-    x, width = reading, 12
-    for _ in range(_halvings(reading.shape)):
+    x, width = frame, 12
+    for _ in range(_halvings(frame.shape)):
         x = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
         x = layers.MaxPooling2D(2, padding="same")(x)
         width = min(48, width * 2)
@@ -20,11 +20,11 @@ def plain_trunk(reading: Any) -> Any:
     return layers.Dense(128, activation="relu")(layers.Flatten()(x))
 
 
-def batch_norm_trunk(reading: Any) -> Any:
+def batch_norm_trunk(frame: Any) -> Any:
     """A 3x3 convolution, then strided ones until about 4x4 is left, each with BatchNorm, then 128 features."""
     from keras import layers
 
-    x = _block(reading, 16, strides=1 if min(reading.shape[1:3]) < 16 else 2)
+    x = _block(frame, 16, strides=1 if min(frame.shape[1:3]) < 16 else 2)
     width = 32
     while min(x.shape[1:3]) > 4 and width <= 128:
         x = _block(x, width, strides=2)

@@ -22,10 +22,15 @@ class EstimatorAttack:
     train_samples: int
 
     def probabilities(self, part: Released) -> np.ndarray:
-        """P(z | x', y) of each row; a z that was never seen in training gets 0."""
-        out = np.zeros((len(part), self.z_classes))
-        out[:, self.model.classes_] = self.model.predict_proba(self.view(part))
-        return out
+        """P(z | x', y) of each row."""
+        return predicted(self.model, self.view(part), self.z_classes)
+
+
+def predicted(model: Any, x: np.ndarray, z_classes: int) -> np.ndarray:
+    """P(z | x), (n, ``z_classes``), of a fitted classifier; a z that was not in training gets 0."""
+    out = np.zeros((len(x), z_classes))
+    out[:, model.classes_] = model.predict_proba(x)
+    return out
 
 
 def log_loss(probabilities: np.ndarray, z: np.ndarray) -> float:

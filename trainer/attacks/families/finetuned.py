@@ -9,18 +9,17 @@ import numpy as np
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.families.networks import NetworkAttack, counting_stands_in, join_late, learn
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.attacks.protocol import Adaptive
 
 
-class FineTuned:
+class FineTuned(Adaptive):
     """Starts from the fixed classifier's weights; y and every further output join behind its logits."""
 
     name = "fine-tuned D_z"
-    kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
-        """A perturber that was trained against nothing leaves nothing to start from."""
+        """It needs a sensitive classifier to start from."""
         if problem.sensitive is None:
             return "the run has no sensitive classifier"
         return counting_stands_in(problem)
@@ -32,7 +31,7 @@ class FineTuned:
         problem = problem.capped(problem.budget.rows)
         keras.utils.set_random_seed(seed)
         model = _from(problem, problem.sensitive, features.side(problem, problem.fit).shape[1])
-        # D_z answers log P(z|x) + constant: with log P(z|y) - log P(z) beside it, it starts as Bayes would join them.
+        # D_z gives log P(z|x) + constant: adding log P(z|y) - log P(z) starts it where Bayes' rule joins them.
         share = np.log(np.bincount(problem.fit.z, minlength=problem.z_classes) + 0.5)
 
         def look(part: Released) -> list[np.ndarray]:
@@ -51,6 +50,6 @@ def _from(problem: Problem, sensitive: Any, side_width: int) -> Any:
     copy.trainable = True
     for layer in copy.layers:
         layer.trainable = True
-    reading = keras.Input(problem.input.shape, name="reading")
-    answers = copy(reading)
-    return join_late(problem, reading, answers, side_width, answers)
+    frame = keras.Input(problem.input.shape, name="frame")
+    answers = copy(frame)
+    return join_late(problem, frame, answers, side_width, answers)

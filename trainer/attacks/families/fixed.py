@@ -14,14 +14,14 @@ from edgeveil.trainer.attacks.protocol import Kind
 
 
 class Fixed:
-    """D_z on x'. It never saw a perturbed sample, and the perturber has seen all of it: no evidence of privacy."""
+    """D_z on x'. It never saw a perturbed sample, and the perturber was trained against it: no evidence of privacy."""
 
     name = "fixed D_z"
     kind: Kind = "fixed"
     seeded = False
 
     def why_not(self, problem: Problem) -> str | None:
-        """A perturber that was trained against nothing has no such adversary."""
+        """It needs a sensitive classifier."""
         return "the run has no sensitive classifier" if problem.sensitive is None else None
 
     def fit(self, problem: Problem, _seed: int) -> FixedAttack:

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.families.boosting import MOST_CLASSES
 from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
-from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.attacks.problem import Problem
+from edgeveil.trainer.attacks.protocol import Adaptive
 
 
-class Forest:
+class Forest(Adaptive):
     """A random forest on all values."""
 
     name = "random forest"
-    kind: Kind = "adaptive"
-    seeded = False  # a forest of hundreds of trees hardly depends on it
+    # Not seeded: a forest of hundreds of trees hardly depends on its seed.
 
     def why_not(self, problem: Problem) -> str | None:
-        """Where boosting runs, the quick audit does without."""
+        """The quick audit leaves it out where boosting runs."""
         if problem.z_classes <= MOST_CLASSES and not problem.budget.every_family:
             return "gradient boosting stands for trees in the quick audit"
         return None
 
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
         """Train on ``fit`` and ``stop`` together: a forest needs no stopping."""
-        from sklearn.ensemble import RandomForestClassifier
-
         problem = problem.capped(problem.budget.rows)
-
-        def view(part: Released) -> np.ndarray:
-            return np.concatenate([features.flat(problem, part), features.side(problem, part)], axis=1)
-
+        view = partial(features.everything, problem)
         training = problem.training()
-        model = RandomForestClassifier(problem.budget.trees, min_samples_leaf=2, n_jobs=2, random_state=seed)
-        return EstimatorAttack(model.fit(view(training), training.z), view, problem.z_classes, len(training))
+        model = forest(view(training), training.z, problem.budget.trees, seed)
+        return EstimatorAttack(model, view, problem.z_classes, len(training))
+
+
+def forest(x: np.ndarray, z: np.ndarray, trees: int, seed: int) -> Any:
+    """A random forest with at least two rows in each leaf."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(trees, min_samples_leaf=2, n_jobs=2, random_state=seed).fit(x, z)

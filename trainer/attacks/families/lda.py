@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.attacks import features
+from edgeveil.trainer.attacks.families.estimator import predicted
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Everywhere, Kind
+from edgeveil.trainer.attacks.protocol import Adaptive
 
 COMPONENTS = 120
 
 
-class ShrinkageLDA(Everywhere):
+class ShrinkageLDA(Adaptive):
     """Linear discriminants within each y, on at most 120 principal components."""
 
     name = "shrinkage LDA on PCA"
-    kind: Kind = "adaptive"
-    seeded = False
 
     def fit(self, problem: Problem, seed: int) -> WithinY:
         """Fit the components on all training rows, then a discriminant to the rows of each y."""
@@ -32,11 +31,11 @@ class ShrinkageLDA(Everywhere):
         training = problem.training()
         features = _features(problem, training)
         components = min(COMPONENTS, features.shape[1], len(training) // 4)
-        with np.errstate(invalid="ignore"):  # constant readings have no variance to take a share of
+        with np.errstate(invalid="ignore"):  # constant features have no variance to take a share of
             pca = PCA(components, random_state=seed).fit(features)
         scores = pca.transform(features)
-        # Where z is in x' without any noise the covariance within z is 0 and nothing can be solved for: a grain of
-        # noise, a thousandth of the spread, gives the perfect leak its perfect score.
+        # Where z is in x' without any noise the covariance within z is 0 and the equations have no solution: noise of
+        # a thousandth of the spread gives the perfect leak its perfect score.
         grain = 1e-3 * max(float(scores.std()), 1e-6)
         scores = scores + np.random.default_rng(seed).normal(0.0, grain, scores.shape)
         models = {}
@@ -66,8 +65,7 @@ class WithinY:
         for y, model in self.models.items():
             rows = np.flatnonzero(part.y == y)
             if len(rows):
-                out[rows] = 0.0
-                out[np.ix_(rows, model.classes_)] = model.predict_proba(scores[rows])
+                out[rows] = predicted(model, scores[rows], out.shape[1])
         return out
 
 

@@ -1,52 +1,44 @@
 """An attack on the lowest bits of x'.
 
-A perturber can smuggle z out in the last bit of one value: the picture does not change, a convolution averages it
-away, and a tree over 256 levels needs luck to find it. So the bits are looked at as bits: those that depend most on z
-given y are screened on the training rows, and boosted trees combine them.
+A perturber can hide z in the last bit of one value: the picture does not change, a convolution averages it away, and a
+tree over 256 levels needs luck to find it. So this attack takes single bits as features: it keeps those that depend
+most on z given y in the training rows, and boosted trees combine them.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.families.boosting import MOST_CLASSES, boosted
 from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
+from edgeveil.trainer.attacks.families.forest import forest
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Everywhere, Kind
+from edgeveil.trainer.attacks.protocol import Adaptive
 
 KEPT = 48
 
 
-class LowBits(Everywhere):
+class LowBits(Adaptive):
     """Boosted trees (a forest, where z has many values) on the lowest bits that depend most on z."""
 
     name = "lowest bits"
-    kind: Kind = "adaptive"
-    seeded = False
 
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
         """Screen the bits on ``fit``, then train trees on those kept, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
-        found = screened(features.low_bits(problem.fit), problem.fit.y, problem.fit.z)
+        fit, stop = problem.fit, problem.stop
+        found = screened(features.low_bits(fit), fit.y, fit.z)
 
         def view(part: Released) -> np.ndarray:
             bits = features.low_bits(part)[:, found].astype(np.float32)
             return np.concatenate([bits, features.side(problem, part)], axis=1)
 
-        rows = len(problem.fit) + len(problem.stop)
-        return EstimatorAttack(self._trees(problem, view, seed), view, problem.z_classes, rows)
-
-    def _trees(self, problem: Problem, view: Any, seed: int) -> Any:
-        fit, stop = problem.fit, problem.stop
         if problem.z_classes <= MOST_CLASSES:
-            return boosted(view(fit), fit.z, view(stop), stop.z, problem.budget.trees, seed)
-        from sklearn.ensemble import RandomForestClassifier
-
-        model = RandomForestClassifier(problem.budget.trees, min_samples_leaf=2, n_jobs=2, random_state=seed)
-        return model.fit(view(fit), fit.z)
+            model = boosted(view(fit), fit.z, view(stop), stop.z, problem.budget.trees, seed)
+        else:
+            model = forest(view(fit), fit.z, problem.budget.trees, seed)
+        return EstimatorAttack(model, view, problem.z_classes, len(fit) + len(stop))
 
 
 def screened(bits: np.ndarray, y: np.ndarray, z: np.ndarray, kept: int = KEPT) -> np.ndarray:

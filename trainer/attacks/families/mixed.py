@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
 from edgeveil.trainer.attacks.families.networks import NetworkAttack, plain_stands_in, train
 from edgeveil.trainer.attacks.families.transfer import trunk_for
 from edgeveil.trainer.attacks.problem import Problem, Released, joined
-from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.attacks.protocol import Adaptive
 
 
-class Mixed:
+class Mixed(Adaptive):
     """A BatchNorm CNN for pictures, a BatchNorm MLP for vectors, on half clean rows and half perturbed ones."""
 
     name = "mixed"
-    kind: Kind = "adaptive"
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
         """It needs the samples behind its training rows."""
-        return "no clean readings were given" if problem.fit.raw is None else plain_stands_in(problem)
+        return "no clean samples were given" if problem.fit.raw is None else plain_stands_in(problem)
 
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:
         """Train on both forms of every row of ``fit``, stopped on the perturbed rows of ``stop``."""
@@ -34,6 +32,5 @@ class Mixed:
 
 
 def clean(part: Released) -> Released:
-    """The same rows before they were perturbed; the outputs beside the frame, which they never had, are 0."""
-    also = None if part.also is None else np.zeros_like(part.also)
-    return replace(part, x=cast(np.ndarray, part.raw), also=also, raw=None, codes=None)
+    """The same rows before they were perturbed; further outputs, which they never had, are 0."""
+    return replace(part.unperturbed(), also=None if part.also is None else np.zeros_like(part.also))

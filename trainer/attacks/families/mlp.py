@@ -7,11 +7,11 @@ from typing import Any
 from edgeveil.trainer.attacks.families.networks import Network
 
 
-def mlp_trunk(reading: Any) -> Any:
+def mlp_trunk(frame: Any) -> Any:
     """Two hidden layers of 384 and 192 with BatchNorm and a little dropout."""
     from keras import layers
 
-    x = layers.Flatten()(reading)
+    x = layers.Flatten()(frame)
     for width in (384, 192):
         x = layers.Dense(width, use_bias=False)(x)
         x = layers.BatchNormalization(momentum=0.9)(x)

@@ -1,7 +1,7 @@
 """Training of neural adversaries: a trunk on x', side information joined late, early stopping.
 
-The logits start from log P(z|y), counted: the network has to learn only what x' tells beyond y, and one that learns
-nothing is exactly at chance.
+The logits start from log P(z|y), counted: the network only learns what x' tells beyond y, and one that learns nothing
+is exactly at chance.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Kind
 
-Trunk = Callable[[Any], Any]  # a Keras tensor of readings (batch, *shape) -> features (batch, width)
-Look = Callable[[Released], "list[np.ndarray]"]  # rows -> what the network reads of them
+Trunk = Callable[[Any], Any]  # a Keras tensor of frames (batch, *shape) -> features (batch, width)
+Look = Callable[[Released], "list[np.ndarray]"]  # rows -> the network's inputs
 
 FEWEST_EPOCHS = 4  # a network too large for its budget sees fewer rows before it sees them less often than this
 FEWEST_NETWORK_ROWS = 256
-MUCH_DATA = 1e7  # values of the training readings, from which on the quick audit leaves costly variations out
+MUCH_DATA = 1e7  # values of the training rows; with more the quick audit leaves costly variations out
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Network:
     trunk: Trunk
     rate: float
     pictures_only: bool = False
-    confirms: bool = False  # attacks in a thorough audit even where counting is exact
+    confirms: bool = False  # also attacks where counting is exact, in a thorough audit
     kind: Kind = "adaptive"
     seeded: bool = True
 
@@ -50,7 +50,7 @@ class Network:
 
 @dataclass(frozen=True)
 class NetworkAttack:
-    """A trained network and how it looks at rows."""
+    """A trained network and how rows become its inputs."""
 
     model: Any
     look: Look
@@ -62,17 +62,17 @@ class NetworkAttack:
 
 
 def counting_stands_in(problem: Problem) -> str | None:
-    """Why networks are spared where all that leaves takes few values: counts are exact there."""
+    """Why networks do not run where the output takes few values: counts are exact there."""
     if problem.budget.confirm or not problem.few_values:
         return None
-    return f"what leaves takes {problem.values:,} values: code counts are exact there, and stand in"
+    return f"the output takes {problem.values:,} values: code counts are exact there and replace it"
 
 
 def plain_stands_in(problem: Problem) -> str | None:
-    """Why the quick audit of much data spares variations on a network that attacks anyway."""
+    """Why the quick audit of much data leaves out variations on a network that attacks anyway."""
     rows = min(len(problem.fit), problem.budget.rows)
     if not problem.budget.every_family and rows * float(np.prod(problem.input.shape)) > MUCH_DATA:
-        return "on this much data the plain networks stand in in the quick audit"
+        return "on this much data the plain networks replace it in the quick audit"
     return counting_stands_in(problem)
 
 
@@ -84,31 +84,29 @@ def train(problem: Problem, trunk: Trunk, seed: int, *, fit: Released, stop: Rel
     standard = features.Standard.fit(features.unit(problem, fit))
 
     def look(part: Released) -> list[np.ndarray]:
-        return inputs(problem, standard, part)
+        return [*seen(problem, standard, part), np.log(problem.base(part)).astype(np.float32)]
 
-    model = build(problem, trunk, side_width=features.side(problem, fit).shape[1])
+    frame = keras.Input(problem.input.shape, name="frame")
+    model = join_late(problem, frame, trunk(frame), features.side(problem, fit).shape[1])
     rows = learn(model, look, fit, stop, problem.budget, rate=rate)
     return NetworkAttack(model, look, rows)
 
 
 def learn(model: Any, look: Look, fit: Released, stop: Released, budget: Budget, *, rate: float) -> int:
-    """Fit a classifier of z to as many rows of ``fit`` as the budget allows; returns how many rows it had, in all.
-
-    The step falls to 0 as a cosine; the weights with the smallest loss on ``stop`` are kept.
-    """
+    """Fit a classifier of z to as many rows of ``fit`` as the budget allows; returns how many rows it used in all."""
     import keras
 
     rows, epochs = affordable(model, len(fit), budget)
     if rows < len(fit):
-        # Few rows need few to stop by; a network this large would spend more on those than on learning.
-        fit, stop = fit.take(np.arange(rows)), stop.take(np.arange(min(len(stop), max(FEWEST_NETWORK_ROWS, rows // 3))))
+        # A network this large would spend more on all stopping rows than on learning.
+        fit, stop = fit.take(slice(rows)), stop.take(slice(max(FEWEST_NETWORK_ROWS, rows // 3)))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     descend(model, (look(fit), fit.z), (look(stop), stop.z), loss=loss, epochs=epochs, budget=budget, rate=rate)
     return len(fit) + len(stop)
 
 
 def affordable(model: Any, rows: int, budget: Budget) -> tuple[int, int]:
-    """(rows, epochs) that keep one training within the budget's multiply-adds: bounded on any machine alike."""
+    """(rows, epochs) that keep one training within the budget's multiply-adds, the same on every machine."""
     from edgeveil.trainer.graphs.macs import keras_macs
 
     visits = budget.macs / max(1, keras_macs(model).macs)
@@ -129,7 +127,7 @@ def descend(
     budget: Budget,
     rate: float,
 ) -> None:
-    """Adam from ``rate`` down to 0; the weights with the smallest loss on ``stop`` are kept."""
+    """Adam from ``rate`` down to 0 as a cosine; the weights with the smallest loss on ``stop`` are kept."""
     import keras
 
     rows = len(fit[1])
@@ -151,16 +149,11 @@ def descend(
     )
 
 
-def build(problem: Problem, trunk: Trunk, side_width: int) -> Any:
-    """Samples (batch, *shape), side (batch, k) and log P(z|y) (batch, classes) to logits (batch, classes of z)."""
-    import keras
+def join_late(problem: Problem, frame: Any, features: Any, side_width: int, already: Any = None) -> Any:
+    """The model from ``frame`` (batch, *shape), side (batch, k) and log P(z|y) (batch, classes of z) to logits.
 
-    reading = keras.Input(problem.input.shape, name="reading")
-    return join_late(problem, reading, trunk(reading), side_width, None)
-
-
-def join_late(problem: Problem, reading: Any, features: Any, side_width: int, already: Any) -> Any:
-    """The model whose logits are log P(z|y), plus ``already`` where given, plus what features and side tell."""
+    Logits are log P(z|y), plus ``already`` where given, plus what is learned from ``features`` of the frame and side.
+    """
     import keras
 
     side = keras.Input((side_width,), name="side")
@@ -169,7 +162,7 @@ def join_late(problem: Problem, reading: Any, features: Any, side_width: int, al
     late = keras.layers.Dense(64, activation="relu")(late)
     learned = keras.layers.Dense(problem.z_classes, kernel_initializer="zeros")(late)
     terms = [learned, start] if already is None else [learned, start, already]
-    return keras.Model([reading, side, start], keras.layers.Add()(terms))
+    return keras.Model([frame, side, start], keras.layers.Add()(terms))
 
 
 def logits(model: Any, *arrays: np.ndarray, rows_at_once: int = 2048) -> np.ndarray:
@@ -181,10 +174,6 @@ def logits(model: Any, *arrays: np.ndarray, rows_at_once: int = 2048) -> np.ndar
     return np.concatenate(pieces)
 
 
-def inputs(problem: Problem, standard: features.Standard, part: Released) -> list[np.ndarray]:
-    """What the network reads of each row."""
-    return [
-        standard.apply(features.unit(problem, part)).astype(np.float32),
-        features.side(problem, part),
-        np.log(problem.base(part)).astype(np.float32),
-    ]
+def seen(problem: Problem, standard: features.Standard, part: Released) -> list[np.ndarray]:
+    """The standardised frame and what else the adversary knows, as a network's inputs."""
+    return [standard.apply(features.unit(problem, part)).astype(np.float32), features.side(problem, part)]

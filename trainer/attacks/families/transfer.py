@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -29,38 +29,22 @@ class Transfer:
         units = len(clean) if clean.cluster is None else len(np.unique(clean.cluster))
         if len(clean) < FEWEST_ROWS or units < FEWEST_UNITS:
             return (
-                f"the first slice holds {len(clean)} rows of {units} units, and {FEWEST_ROWS} of {FEWEST_UNITS} are "
-                "needed to train another classifier"
+                f"another classifier needs {FEWEST_ROWS} rows of {FEWEST_UNITS} units in the first slice; it holds "
+                f"{len(clean)} of {units}"
             )
         return None
 
-    def fit(self, problem: Problem, seed: int) -> TransferAttack:
+    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
         """Train on clean rows of the first slice, stopped on others of them."""
         clean = cast(Released, problem.clean)  # why_not looked
         learn, stop, rest = cut(clean, seed)
-        learn = joined(learn, rest).take(np.arange(min(len(learn) + len(rest), problem.budget.rows)))
-        trunk = trunk_for(problem)
-        # Clean rows carry no outputs of a perturber beside the sample.
+        learn = joined(learn, rest).take(slice(problem.budget.rows))
         bare = replace(problem, fit=learn, stop=stop)
-        return TransferAttack(train(bare, trunk, seed, fit=learn, stop=stop, rate=2e-3))
+        network = train(bare, trunk_for(problem), seed, fit=learn, stop=stop, rate=2e-3)
+        # A perturber's further outputs did not exist when it was trained: it sees the frame and y alone.
+        return replace(network, look=lambda part: network.look(replace(part, also=None)))
 
 
 def trunk_for(problem: Problem) -> Trunk:
     """The stronger of the trunks for the kind of sample."""
     return batch_norm_trunk if problem.input.kind == "image" else mlp_trunk
-
-
-@dataclass(frozen=True)
-class TransferAttack:
-    """The network on the frame alone: whatever else the perturber sends did not exist when it was trained."""
-
-    network: NetworkAttack
-
-    @property
-    def train_samples(self) -> int:
-        """Clean rows it learned from."""
-        return self.network.train_samples
-
-    def probabilities(self, part: Released) -> np.ndarray:
-        """P(z | x', y) of each row, as if x' were a clean sample."""
-        return self.network.probabilities(replace(part, also=None))

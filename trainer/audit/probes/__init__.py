@@ -1,12 +1,12 @@
 """Probes: attacks other than attribute inference (linkage, membership, copies, codes), one file each.
 
 Every probe is a module with ``run(released, dataset, rows, budget, seed)``, where ``released`` are the rows ``rows``
-(row numbers of ``dataset``, in the order classifiers, perturber, test) as they left. It returns a list of rows
-(``probe_row`` of docs/reference/schemas/audit.schema.json), each one of
+(``dataset.slices.rows()``) as they left; ``attacks.rows.places`` says which of them are to learn on and to test on. It
+returns a list of rows (``probe_row`` of docs/reference/schemas/audit.schema.json), each one of
 
 * ``{"name", "value", "low", "high", "n", "chance", "meaning"}``: a rate or an area with its 95 % interval (None where
-  there is none), ``n`` rows, pairs or tracks behind it, and ``chance``, what an attacker has who knows y alone;
-* ``{"name", "not_run"}``: why it could not be asked of these data, and what would be needed.
+  there is none), ``n`` rows, pairs or tracks behind it, and ``chance``, what an attacker reaches who knows y alone;
+* ``{"name", "not_run"}``: why it did not run on these data, and what it needs.
 
 ``run_all`` gives the document's ``probes``: {"codes": [...], "copies": [...], "linkage": [...], "membership": [...]}.
 """
@@ -25,5 +25,5 @@ PROBES = {"codes": codes, "copies": copies, "linkage": linkage, "membership": me
 
 
 def run_all(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> dict[str, Any]:
-    """Every probe on what left for the rows ``rows``: its rows by its name."""
+    """Every probe on the outputs for the rows ``rows``: its rows by its name."""
     return {name: probe.run(released, dataset, rows, budget, seed) for name, probe in PROBES.items()}

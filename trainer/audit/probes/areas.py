@@ -1,7 +1,7 @@
-"""Areas under curves of scored pairs or rows, with intervals by whoever they are of.
+"""Areas under curves of scored pairs or rows, with intervals by resampled people.
 
 A pair is of two people and a person is in many pairs, so intervals resample people: a pair counts as often as both of
-its people were drawn (of a pair of one person: as that one was).
+its people were drawn, and a pair of one person as often as that person was.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Copies: does a real sample leave unchanged?
 
-An average over frames hides a perturber that lets every hundredth one through.
+An average over frames hides a perturber that passes every hundredth one unchanged.
 
-Counted, not attacked: a frame that is bit for bit a sample of the data set names whoever that sample is of. A donor
-codebook does this by design (its bundle says "substituted"), and the first row says how often it was the very sample
-put in.
+Counted, not attacked: a frame that is bit for bit a sample of the data set identifies the person it is of. A donor
+codebook does this by design (its bundle says "substituted"), and the first row says how often it was the same sample.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit.probes.answer import not_run, row
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures.intervals import rate
@@ -24,16 +24,16 @@ UNCHANGED, ANY = "test frames that leave unchanged", "test frames that are some 
 def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
     """Shares of the test rows' frames that are bit-equal to their own sample, and to any sample trained on."""
     del budget, seed
-    frames, readings = released.x.reshape(len(rows), -1), dataset.x[rows].reshape(len(rows), -1)
-    if frames.shape != readings.shape or frames.dtype != readings.dtype:
-        reason = "what leaves is of another kind than the readings, so no frame can be one"
+    frames, samples = released.x.reshape(len(rows), -1), dataset.x[rows].reshape(len(rows), -1)
+    if frames.shape != samples.shape or frames.dtype != samples.dtype:
+        reason = "outputs are of another shape or type than samples, so no frame can be one"
         return [not_run(UNCHANGED, reason), not_run(ANY, reason)]
-    first = len(rows) - len(dataset.slices.test)
-    test, cluster = slice(first, None), None if released.cluster is None else released.cluster[first:]
-    own = (frames[test] == readings[test]).all(axis=1)
-    known = {reading.tobytes() for reading in np.ascontiguousarray(readings[:first])}
-    some = np.array([frame.tobytes() in known for frame in np.ascontiguousarray(frames[test])], bool)
-    meaning = "counted, bit for bit: such a frame names whoever that reading is of"
+    at = places(dataset)
+    cluster = released.take(at.test).cluster
+    own = (frames[at.test] == samples[at.test]).all(axis=1)
+    known = {sample.tobytes() for sample in np.ascontiguousarray(samples[at.learn])}
+    some = np.array([frame.tobytes() in known for frame in np.ascontiguousarray(frames[at.test])], bool)
+    meaning = "counted, bit for bit: such a frame identifies the person that the sample is of"
     return [
         row(UNCHANGED, rate(own, cluster), n=len(own), chance=0.0, meaning=meaning),
         row(ANY, rate(some, cluster), n=len(some), chance=0.0, meaning=meaning),

@@ -1,10 +1,10 @@
 """Linkage: are two releases of the same person? Tested on people whom the attacker never saw.
 
-An attribute may be hidden well and the person not: who can tell that two releases are of one person can put all of
-theirs together. The attacker knows releases of other people with their names, learns what tells people apart (linear
-discriminants on principal components, or boosted trees on differences; the better one on people held out), and scores
-pairs of releases of people unknown so far. Pairs of different people have the same two y as pairs of one person, so y
-alone is worth nothing here.
+An attribute may be hidden well and the person not: an attacker who can tell that two releases are of one person can
+link all of that person's. The attacker knows releases of other people with their names, learns what tells people apart
+(linear discriminants on principal components, or boosted trees on differences; the better one on people held out), and
+scores pairs of releases of people unknown so far. Pairs of different people have the same two y as pairs of one person,
+so y alone is worth nothing here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.attacks.rows import Places, places
 from edgeveil.trainer.audit.probes import areas
 from edgeveil.trainer.audit.probes.answer import not_run, row
 from edgeveil.trainer.audit.probes.areas import Scored
@@ -50,25 +51,27 @@ class Pairs(NamedTuple):
 def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
     """AUC and equal error rate of pairs of releases, and the AUC of the same pairs of raw readings."""
     rng = np.random.default_rng([seed, 5])
-    if dataset.cluster_kind is None:
-        reason = "the data do not say who is who: give `subject` (or `session`, where z is the person)"
+
+    def refused(reason: str) -> list[dict[str, Any]]:
         return [not_run(name, reason) for name in (AREA, EER, RAW)]
+
+    if dataset.cluster_kind is None:
+        return refused("the data do not say who is who: give `subject` (or `session`, where z is the person)")
     # Where sessions are the units z is the person, or close to it: two sessions of one z are to be linked.
     by_subject = dataset.cluster_kind == "subject"
     who = dataset.cluster[rows] if by_subject and dataset.cluster is not None else dataset.z[rows]
     session = None if by_subject or dataset.cluster is None else dataset.cluster[rows]
-    folds = _folds(who, len(rows) - len(dataset.slices.test), by_subject, rng)
+    folds = _folds(who, places(dataset) if by_subject else None, rng)
     if isinstance(folds, str):
-        return [not_run(name, folds) for name in (AREA, EER, RAW)]
+        return refused(folds)
     y = dataset.y[rows]
     pairs = [_pairs(fold.judge, who, y, session, rng) for fold in folds]
     count = sum(len(pair.i) for pair in pairs)
     if min(pair.same.sum() for pair in pairs) < FEWEST_PAIRS:
-        reason = (
+        return refused(
             f"there are too few pairs of releases of one person{'' if by_subject else ' from two sessions'} for which "
-            f"others with the same y can be found; {FEWEST_PAIRS} of each fold are needed: give more readings a person"
+            f"others with the same y can be found; each fold needs {FEWEST_PAIRS}: give more samples of each person"
         )
-        return [not_run(name, reason) for name in (AREA, EER, RAW)]
     unseen = (
         "people whom neither the attacker nor the perturber's training saw"
         if by_subject
@@ -86,12 +89,11 @@ def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, 
     ]
 
 
-def _folds(who: np.ndarray, first: int, by_subject: bool, rng: np.random.Generator) -> list[Fold] | str:
-    """People cut apart; or, as text, why they cannot be. ``first`` rows are of the two training slices."""
+def _folds(who: np.ndarray, at: Places | None, rng: np.random.Generator) -> list[Fold] | str:
+    """People cut apart; or, as text, why they cannot be. ``at`` where the slices already cut them apart."""
     place = np.arange(len(who))
-    if by_subject:
-        # Subjects never straddle slices: those of the test slice are new to everybody.
-        learn, judge = place[:first], place[first:]
+    if at is not None:
+        learn, judge = place[at.learn], place[at.test]
         known, new = len(np.unique(who[learn])), len(np.unique(who[judge]))
         if known < FEWEST_PEOPLE - 2 or new < 2:
             return f"{known} people to learn on and {new} to judge by; at least {FEWEST_PEOPLE - 2} and 2 are needed"
@@ -106,13 +108,13 @@ def _folds(who: np.ndarray, first: int, by_subject: bool, rng: np.random.Generat
 
 
 def _pairs(
-    places: np.ndarray, who: np.ndarray, y: np.ndarray, session: np.ndarray | None, rng: np.random.Generator
+    among: np.ndarray, who: np.ndarray, y: np.ndarray, session: np.ndarray | None, rng: np.random.Generator
 ) -> Pairs:
     """Random pairs of one person (of two sessions, where known), and as many of two people with the same two y."""
     i, j, same = [], [], []
-    for person in np.unique(who[places]):
-        own = places[who[places] == person]
-        others = places[who[places] != person]
+    for person in np.unique(who[among]):
+        own = among[who[among] == person]
+        others = among[who[among] != person]
         for _ in range(PAIRS_EACH):
             one, two = rng.choice(own, 2, replace=len(own) < 2)
             if one == two or (session is not None and session[one] == session[two]):
@@ -147,7 +149,7 @@ def _scored(
 
 def _learned(
     features: np.ndarray,
-    places: np.ndarray,
+    among: np.ndarray,
     who: np.ndarray,
     y: np.ndarray,
     session: np.ndarray | None,
@@ -155,10 +157,10 @@ def _learned(
     rng: np.random.Generator,
 ) -> Score:
     """The better of two scores on a quarter of the people to learn on, learned from the others of them."""
-    people = rng.permutation(np.unique(who[places]))
+    people = rng.permutation(np.unique(who[among]))
     held = people[: max(2, len(people) // 4)]
-    choose = places[np.isin(who[places], held)]
-    fit = _at_most(places[~np.isin(who[places], held)], who, rng)
+    choose = among[np.isin(who[among], held)]
+    fit = _at_most(among[~np.isin(who[among], held)], who, rng)
     judged = _pairs(choose, who, y, session, rng)
     candidates: list[Score] = [_discriminants(features[fit], who[fit])]
     learned = _pairs(fit, who, y, session, rng)
@@ -180,7 +182,7 @@ def _discriminants(x: np.ndarray, who: np.ndarray) -> Score:
 
     reduce = _components(x)
     seen = reduce(x)
-    # Perfect leaks have no spread within a person; a grain of noise keeps the equations solvable.
+    # Perfect leaks have no spread within a person; a little noise keeps the equations solvable.
     seen = seen + np.random.default_rng(0).normal(0, 1e-3, seen.shape)
     model = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(seen, who)
 
@@ -214,15 +216,15 @@ def _components(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
     mean, spread = x.mean(axis=0), x.std(axis=0)
     scale = np.where(spread > 1e-7, 1 / np.maximum(spread, 1e-7), 0.0)
-    with np.errstate(invalid="ignore"):  # constant readings have no variance to take a share of
+    with np.errstate(invalid="ignore"):  # constant features have no variance to take a share of
         pca = PCA(min(COMPONENTS, x.shape[1], len(x) // 2), random_state=0).fit((x - mean) * scale)
     deviation = np.sqrt(np.maximum(pca.explained_variance_, 1e-6))
     return lambda part: pca.transform((part - mean) * scale) / deviation
 
 
-def _at_most(places: np.ndarray, who: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    mixed = rng.permutation(places)
-    return np.concatenate([mixed[who[mixed] == person][:ROWS_EACH] for person in np.unique(who[places])])
+def _at_most(among: np.ndarray, who: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    mixed = rng.permutation(among)
+    return np.concatenate([mixed[who[mixed] == person][:ROWS_EACH] for person in np.unique(who[among])])
 
 
 def _features(released: Released) -> np.ndarray:

@@ -1,10 +1,10 @@
 """Membership inference: was this sample among those the perturber was trained on?
 
-Who took part is itself a secret in some studies.
+In some studies, taking part is itself a secret.
 
-Members are the rows of the second slice, others those of the test slice; both are strangers to the classifier that
-judges them, which learned on the other half of the units. One attacker has x' and y; the other also holds the sample
-itself, so that it sees how well the perturber treats it.
+Members are the rows of the second slice, others those of the test slice. The classifier that judges a row learned on
+the other half of the units. One attacker has x' and y; the other also has the sample itself, and so sees how the
+perturber changes it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit.probes import areas
 from edgeveil.trainer.audit.probes.answer import not_run, row
 from edgeveil.trainer.audit.probes.areas import Scored
@@ -30,15 +31,14 @@ COMPONENTS = 40
 def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
     """AUC and true positives at 1 % false ones, for an attacker without the sample and for one with it."""
     rng = np.random.default_rng([seed, 6])
-    sizes = len(dataset.slices.perturber), len(dataset.slices.test)
-    first = len(rows) - sum(sizes)
-    places = [first + rng.permutation(sizes[0])[:MOST], first + sizes[0] + rng.permutation(sizes[1])[:MOST]]
-    place, member = np.concatenate(places), np.repeat([True, False], [len(part) for part in places])
+    at = places(dataset)
+    sides = [rng.permutation(np.arange(len(rows))[of])[:MOST] for of in (at.second, at.test)]
+    place, member = np.concatenate(sides), np.repeat([True, False], [len(side) for side in sides])
     unit = np.arange(len(place)) if released.cluster is None else released.cluster[place]
     units = [len(np.unique(unit[member == side])) for side in (True, False)]
-    if min(len(part) for part in places) < FEWEST or min(units) < FEWEST_UNITS:
+    if min(len(side) for side in sides) < FEWEST or min(units) < FEWEST_UNITS:
         reason = (
-            f"{len(places[0])} rows of {units[0]} units were trained on and {len(places[1])} of {units[1]} were not; "
+            f"{len(sides[0])} rows of {units[0]} units were trained on and {len(sides[1])} of {units[1]} were not; "
             f"at least {FEWEST} of {FEWEST_UNITS} of each are needed"
         )
         return [not_run(name, reason) for name in (*SENT, *HELD)]
@@ -52,7 +52,7 @@ def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, 
             model = _trees(features[fold != half], member[fold != half], min(budget.trees, 100), seed)
             score[fold == half] = model.predict_proba(features[fold == half])[:, 1]
         scored = Scored(score, member, fold, unit, unit)
-        meaning = "whether a reading was in the slice that trained the perturber; interval by resampled units"
+        meaning = "whether a sample was in the slice that trained the perturber; interval by resampled units"
         for name, measure, chance in ((names[0], areas.area, 0.5), (names[1], areas.recognised, 0.01)):
             found.append(row(name, scored.measured(measure, rng), n=len(place), chance=chance, meaning=meaning))
     return found
@@ -68,7 +68,7 @@ def _halves(unit: np.ndarray, member: np.ndarray, rng: np.random.Generator) -> n
 
 
 def _sent(released: Released, dataset: Dataset, place: np.ndarray) -> np.ndarray:
-    """Principal components of x', everything beside it, and y."""
+    """Principal components of x', further outputs, and y."""
     from sklearn.decomposition import PCA
 
     flat = released.x[place].reshape(len(place), -1).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The section of an audit that ran on a board: frames and labels compared with the workstation's, attacks on both."""
+"""The section of an audit that ran on a board: its outputs compared with the workstation's, sample by sample."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def section(there: OnBoard, subject: Subject, dataset: Dataset, perturbed: Pertu
 
 
 def _kept(declared: Sequence[Mapping[str, Any]], perturbed: Perturbed) -> Sequence[Mapping[str, Any]]:
-    """Behind a channel both sides have what the board drew; only what is before it can differ, and is compared."""
+    """Behind a channel both sides have what the board drew, so only outputs before it are compared."""
     if perturbed.table is None:
         return declared
     hidden = isinstance(perturbed.bottleneck, str) or perturbed.bottleneck.hidden_label
@@ -114,7 +114,7 @@ def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) 
 
 
 def _compared(name: str, kind: str, here: np.ndarray, there: np.ndarray, cluster: np.ndarray | None) -> dict[str, Any]:
-    """How many samples came out otherwise there, the share with its interval, and a frame's largest difference."""
+    """How many samples differ, the share with its interval, and a frame's largest difference."""
     other = (here != there).reshape(len(here), -1).any(axis=1)
     share = interval(intervals.rate(other, cluster))
     apart = np.abs(here.astype(np.float64) - there.astype(np.float64)).max() if kind == "frame" else None

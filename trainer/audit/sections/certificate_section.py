@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks import sequences
+from edgeveil.trainer.attacks import rows, sequences
 from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Bottleneck
+from edgeveil.trainer.audit.document import short, shorts
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.channels import total_variation
@@ -19,7 +20,7 @@ RELEASES = (1, 4, 16)
 DRAWS = 20_000
 HALVINGS = 8
 SINGLE = "single release only: nothing was counted on sequences as they really occur"
-HELD = "a held {unit} is one release, counted as if each reading stood for a whole one; real ones are under streams"
+HELD = "a held {unit} is one release, counted as if each sample were a whole one; real ones are under streams"
 
 
 def refused(reason: str) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def section(
     seed: int,
     stream: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Certify what left for the rows of the three slices, in their order; counted on the test slice.
+    """Certify the outputs of the rows of all slices, in their order; counted on the test slice.
 
     ``outputs`` has ``sent`` (c) and ``released`` (c') of those rows, ``table`` (codes, codes') is the channel between
     them, None where c' = c. ``strata`` (N,) are those rows of the data set within which z is exchangeable by design.
@@ -49,18 +50,15 @@ def section(
     classes = len(dataset.y_names), len(dataset.z_names)
     codes = _number(found, outputs[SENT], classes[0])
     q = np.eye(codes) if table is None else table / table.sum(axis=1, keepdims=True)
-    test = dataset.part("test")
-    sent, released = outputs[SENT].astype(np.int64), outputs[RELEASED].astype(np.int64)
-    first = len(sent) - len(test)
-    training = dataset.slices.training()
-    prior = attack_metrics.counted_prior(dataset.y[training], dataset.z[training], classes)
+    test, at = dataset.part("test"), rows.places(dataset)
+    code = outputs[SENT][at.test].astype(np.int64)
     certified = certificate.certify(
         test.y,
-        sent[first:],
+        code,
         test.z,
         channel=q,
         classes=classes,
-        chance=attack_metrics.chance(dataset.theta, prior, test.y, test.z).majority,
+        chance=attack_metrics.accuracy(rows.prior(dataset)[test.y], test.z),
         cluster=test.cluster,
         strata=None if strata is None else strata[test.index],
         confidence=confidence,
@@ -69,70 +67,56 @@ def section(
         rng=rng,
     )
     of = unit_of(dataset)
-    joint = certificate.count(test.y, sent[first:], test.z, shape=(classes[0], codes, classes[1]))
-    learned = slice(len(dataset.slices.classifiers), first)
-    groups = 1 if found.hidden_label else classes[0]
     halves = None
     if dataset.cluster_kind == "subject":
-        halves = people_certificate(test.y, sent[first:], test.z, test.cluster, q=q, classes=classes, rng=rng)
+        halves = people_certificate(test.y, code, test.z, test.cluster, q=q, classes=classes, rng=rng)
+    joint = certificate.count(test.y, code, test.z, shape=(classes[0], codes, classes[1]))
     return {
         "given": certified.sufficient,
         "sentence": certified.sentence(of),
         "population_free": population_free(certified.capacity, hidden_label=found.hidden_label),
-        **{name: _short(value) for name, value in asdict(certified).items()},
+        **shorts(asdict(certified)),
         "unit": of,
         "needed": {"within_10_points": certified.needed(10), "within_5_points": certified.needed(5)},
         "people": _people(dataset, halves),
         "people_splits": halves,
-        "total_variation": None if table is None else _short(_variation(q, groups)),
+        "total_variation": None if table is None else short(_variation(q, 1 if found.hidden_label else classes[0])),
         "releases": {
             "scope": _scope(stream),
-            "same_x": [
-                {"releases": t, "accuracy": _short(sequences.repeated(joint, q, releases=t, draws=DRAWS, rng=rng))}
-                for t in (RELEASES if table is not None else ())
-            ]
-            or [{"releases": t, "accuracy": _short(certified.plug_in)} for t in RELEASES],
-            "different_x": linked_samples(
-                dataset, released[learned], released[first:], codes=q.shape[1], classes=classes, rng=rng
-            ),
+            "same_x": _same_samples(joint, None if table is None else q, certified.plug_in, rng),
+            "different_x": _linked_samples(dataset, outputs[RELEASED], q.shape[1], rng),
         },
     }
 
 
-def linked_samples(
-    dataset: Dataset,
-    learn: np.ndarray,
-    judge: np.ndarray,
-    *,
-    codes: int,
-    classes: tuple[int, int],
-    rng: np.random.Generator,
+def _same_samples(
+    joint: np.ndarray, q: np.ndarray | None, plug_in: float, rng: np.random.Generator
 ) -> list[dict[str, Any]]:
+    """T releases of one x: what the counts ``joint`` (Y, R, Z) tell through the channel ``q``, None where c' = c."""
+    found = []
+    for t in RELEASES:
+        right = plug_in if q is None else sequences.repeated(joint, q, releases=t, draws=DRAWS, rng=rng)
+        found.append({"releases": t, "accuracy": short(right)})
+    return found
+
+
+def _linked_samples(dataset: Dataset, code: np.ndarray, codes: int, rng: np.random.Generator) -> list[dict[str, Any]]:
     """T samples of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
 
-    ``learn`` are the codes of the second slice, which the attack learns from, ``judge`` those of the test slice.
+    ``code`` is c' of the rows of all slices; the attack learns on rows that the perturber never saw, where there are any.
     """
-    second, test = dataset.part("perturber"), dataset.part("test")
+    name, test, at = rows.freshest(dataset), dataset.part("test"), rows.places(dataset)
+    learn = dataset.part(name)
+    classes, code = (len(dataset.y_names), len(dataset.z_names)), code.astype(np.int64)
     found: list[dict[str, Any]] = []
-    for length in RELEASES:
+    for t in RELEASES:
         try:
-            fit = sequences.pooled(learn, second.y, second.z, length=length, rng=rng)
-            tracks = sequences.pooled(judge, test.y, test.z, length=length, rng=rng)
-        except BadInput:
-            found.append(
-                {"releases": length, "not_run": f"a slice has no {length} readings of one y and one z: give more"}
-            )
+            fit = sequences.pooled(code[dataset.slices.places(name)], learn.y, learn.z, length=t, rng=rng)
+            tracks = sequences.pooled(code[at.test], test.y, test.z, length=t, rng=rng)
+        except BadInput as error:
+            found.append({"releases": t, "not_run": str(error)})
             continue
-        p = sequences.log_posteriors(fit, tracks, classes=classes, codes=codes)
-        auc = attack_metrics.auc_within_y(p, tracks.y, tracks.z)
-        found.append(
-            {
-                "releases": length,
-                "tracks": len(tracks),
-                "accuracy": _short(float((p.argmax(axis=1) == tracks.z).mean())),
-                "auc": _short(auc) if np.isfinite(auc) else None,
-            }
-        )
+        found.append({"releases": t, **shorts(sequences.summed(fit, tracks, classes=classes, codes=codes))})
     return found
 
 
@@ -140,7 +124,7 @@ def population_free(capacity: float, *, hidden_label: bool) -> str:
     """What the channel alone says, whatever the population: its multiplicative Bayes capacity, in words."""
     given = "" if hidden_label else " than y-hat alone does"
     if capacity <= 1 + 1e-9:
-        return f"Whatever the population, one code raises nobody's chance of being right about anything further{given}."
+        return f"Whatever the population, one code does not raise the chance of being right about anything{given}."
     return (
         "Whatever the population and whatever is asked, one code raises the chance of being right by a factor of at "
         f"most {capacity:.3g}{' over what y-hat alone gives' if given else ''}."
@@ -171,7 +155,7 @@ def _number(found: Bottleneck, sent: np.ndarray, classes: int) -> int:
 
 
 def _variation(q: np.ndarray, groups: int) -> float:
-    """The largest total variation between two codes of one class: how far what leaves can shift with x."""
+    """The largest total variation between two codes of one class: how far the output can shift with x."""
     return max(total_variation(block) for block in q.reshape(groups, -1, q.shape[1]))
 
 
@@ -197,11 +181,11 @@ def people_certificate(
     rng: np.random.Generator,
     halvings: int = HALVINGS,
 ) -> dict[str, Any] | None:
-    """How much what is counted depends on who is counted: the people cut in two halves, again and again.
+    """How much the counts depend on who is counted: the people are cut into two halves, ``halvings`` times.
 
-    Rows y, code (before the channel ``q``), z and ``person`` (n,). By half ``plug_in``, the counted best guess of z,
-    and ``learned_on_others``, how often the best guess that was counted on one half is right on the other: no noise of
-    counting helps it. Each as mean, low and high over the halves. None where fewer than four people are there.
+    Rows y, code (before the channel ``q``), z and ``person`` (n,). For each half ``plug_in``, the counted best guess of
+    z, and ``learned_on_others``, how often the best guess counted on one half is right on the other, without help from
+    the noise of counting. Each as mean, low and high over the halves. None where there are fewer than four people.
     """
     if person is None or len(people := np.unique(person)) < 4:
         return None
@@ -225,14 +209,14 @@ def people_certificate(
 
 def _guessed(learn: np.ndarray, judge: np.ndarray) -> float:
     """The share of the counts ``judge`` (Y, C, Z) that the best guess of z by ``learn`` gets right."""
-    # A code that was never seen with this y falls back on what is known of y: its counts are far below one row.
+    # A code that was never seen with this y falls back on P(z|y), added with a weight far below one row.
     prior = learn.sum(axis=1, keepdims=True) / max(learn.sum(), 1.0)
     best = (learn + 1e-6 * prior).argmax(axis=2)[..., None]
     return float(np.take_along_axis(judge, best, axis=2).sum() / judge.sum())
 
 
 def _range(values: list[float]) -> dict[str, float]:
-    return {"mean": _short(float(np.mean(values))), "low": _short(min(values)), "high": _short(max(values))}
+    return {"mean": short(np.mean(values)), "low": short(min(values)), "high": short(max(values))}
 
 
 def _people(dataset: Dataset, halves: Mapping[str, Any] | None) -> str:
@@ -246,12 +230,8 @@ def _people(dataset: Dataset, halves: Mapping[str, Any] | None) -> str:
         )
         return (
             f"{text}. Over {halves['halvings']} halvings of the people counted the best guess is right {counted} of "
-            f"the time on a half, and {learned} where it was learned on the other half. The training was one."
+            f"the time on a half, and {learned} where it was learned on the other half. There was one training."
         )
     if dataset.cluster_kind == "session":
         return "Counted on recordings that training never saw, which may be of people that it did."
     return "The data do not say who is who, so people counted may have been in training too."
-
-
-def _short(value: Any) -> Any:
-    return round(float(value), 6) if isinstance(value, (float, np.floating)) else value

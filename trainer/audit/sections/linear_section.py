@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.trainer.attacks.rows import to_learn
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import leace
 from edgeveil.trainer.linear.linear_problem import confidential, linear_problem, wanted
@@ -15,7 +16,6 @@ from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 
-KINDS = ("cleaner", "noise")
 MEANING = {
     "e_utility": "squared error that cleaning makes in what the predictor sees, per vector",
     "e_privacy": "squared change of the adversary's prediction against hers on raw vectors, mean over (vector, label)",
@@ -26,17 +26,15 @@ MEANING = {
 
 
 def predictors(section: Cleaner | Noise, dataset: Dataset, sent: np.ndarray, *, seed: int) -> dict[str, Any]:
-    """Adversaries who know the linear predictors, or refit on what leaves, linearly and by boosting; LEACE beside them.
+    """Adversaries who know the linear predictors, or refit on the output, linearly and by boosting; LEACE to compare.
 
-    ``sent`` (n, features) is what leaves for the rows of the three slices, in their order. Everything is fitted on the
-    first two and measured on the test slice; only ``e_utility.largest_error`` is over all of them.
+    ``sent`` (n, features) is the output for the rows of all slices, in their order. Everything is fitted on the first
+    two and measured on the test slice; only ``e_utility.largest_error`` is over all rows.
     """
-    slices = dataset.slices
-    rows = slices.rows()
-    first = len(rows) - len(slices.test)
+    rows, first = dataset.slices.rows(), len(to_learn(dataset))
     x, sent = dataset.x[rows].astype(np.float64), sent.astype(np.float64)
     hidden, kept = confidential(dataset, rows), wanted(dataset, rows)
-    measure = _Measure(hidden, kept, first, _units(dataset), seed)
+    measure = _Measure(hidden, kept, first, dataset.part("test").cluster, seed)
     problem = linear_problem(section, dataset.for_training())
     moved = e_utility(problem.a_d, x, sent)
     most = promised(problem.a_d, x - problem.mean, problem.eps)
@@ -56,7 +54,7 @@ def predictors(section: Cleaner | Noise, dataset: Dataset, sent: np.ndarray, *, 
             "below_eps": float((most[first:] < problem.eps * (1 - 1e-9)).mean()),
         },
         "uncleaned": {**measure.leak(on_raw, on_raw), **measure.ranked(x)},
-        "no_attack": {**measure.leak(known_c.predict(sent[first:]), on_raw)},
+        "no_attack": measure.leak(known_c.predict(sent[first:]), on_raw),
         "refit": {
             **measure.leak(LinearRefit(sent[:first], hidden[:first]).predict(sent[first:]), on_raw),
             **measure.ranked(sent),
@@ -135,10 +133,6 @@ def _columns(labels: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
     positive = binary(labels, labels[:first])
     varied = positive[:first].any(axis=0) & ~positive[:first].all(axis=0)
     return labels[:, varied], positive[:, varied]
-
-
-def _units(dataset: Dataset) -> np.ndarray | None:
-    return dataset.part("test").cluster
 
 
 def _spread(value: Interval) -> dict[str, Any]:

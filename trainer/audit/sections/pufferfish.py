@@ -3,9 +3,9 @@
 The theorem bounds how far the answers of a classifier D_z on x' lie from pi(z|y): gamma = sup |D_z(x')_z - pi(z|y)|,
 and calls (0, 2 gamma) a Pufferfish bound. But it bounds that classifier's answers and not the law of x', and a
 classifier that retrains undoes it. The supremum over samples is set by one confident answer and is near its largest
-value even for samples that were never perturbed; the mean is not the theorem's gamma. So both stand here, under
-"model-relative diagnostic", beside the same of raw readings. What bounds the law of what leaves is the total variation
-of a channel, which is exact, and is in the certificate's section.
+value even for samples that were never perturbed; the mean is not the theorem's gamma. So this section has both, as a
+"model-relative diagnostic", with the same for raw samples. The total variation of a channel does bound the law of the
+output, exactly; it is in the certificate's section.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import numpy as np
 
 from edgeveil.trainer.attacks.families.fixed import masked
 from edgeveil.trainer.attacks.families.networks import logits
+from edgeveil.trainer.audit.document import short
 from edgeveil.trainer.datasets.base import Dataset
 
 TITLE = "model-relative diagnostic: shift of classifier D"
 MEANING = (
-    "How far the answers of the one classifier that was trained beside the perturber lie from what y alone tells. "
-    "It says nothing about a classifier that learns from what leaves, and it is no guarantee."
+    "How far the answers of the one classifier that was trained with the perturber lie from what y alone tells. "
+    "It says nothing about a classifier that learns from perturbed samples, and it is no guarantee."
 )
 
 
@@ -40,13 +41,13 @@ def section(dataset: Dataset, frames: np.ndarray, sensitive: Any) -> dict[str, A
         "raw": _shift(raw, prior),
     }
     bounds = {
-        f"bound_{end}": _short(min(1.0, 2 * gamma["perturbed"][end] + 4 * value))
+        f"bound_{end}": short(min(1.0, 2 * gamma["perturbed"][end] + 4 * value))
         for end, value in (("mean", float(error.mean())), ("sup", float(error.max())))
     }
     return {
         "title": TITLE,
         "gamma": gamma,
-        "unseen_error": {"mean": _short(float(error.mean())), "sup": _short(float(error.max()))},
+        "unseen_error": {"mean": short(float(error.mean())), "sup": short(float(error.max()))},
         **bounds,
         "meaning": MEANING,
     }
@@ -55,8 +56,4 @@ def section(dataset: Dataset, frames: np.ndarray, sensitive: Any) -> dict[str, A
 def _shift(answers: np.ndarray, prior: np.ndarray) -> dict[str, float]:
     """Mean and supremum over samples of the largest |D_z(x)_z - pi(z|y)| over z."""
     shift = np.abs(answers - prior).max(axis=1)
-    return {"mean": _short(float(shift.mean())), "sup": _short(float(shift.max()))}
-
-
-def _short(value: float) -> float:
-    return round(value, 6)
+    return {"mean": short(float(shift.mean())), "sup": short(float(shift.max()))}

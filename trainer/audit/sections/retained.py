@@ -1,8 +1,8 @@
 """Properties of x that x' retains: what a perturber gives beyond label-only, which retains none.
 
-Everything is taken within y: the class leaves anyway, and a property that follows the class (light from the left, many
-access points in one building) would be credited to any perturber that keeps y. What is kept of a property is leakage
-about it; whether that is a use or a harm is for whoever reads the card to say.
+Everything is measured within y: the class is released anyway, and a property that follows the class (light from the
+left, many access points in one building) would be credited to any perturber that keeps y. What is kept of a property is
+leakage about it; the reader of the card decides whether that is a use or a harm.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.trainer.attacks.rows import places, to_learn
+from edgeveil.trainer.audit.document import spread
 from edgeveil.trainer.audit.sections.utility import (
     EFFORT,
     Effort,
     Property,
     Reader,
     Shown,
-    accuracy,
     chances,
     correlation,
     discriminator_accuracy,
     properties,
-    residual,
 )
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import intervals
@@ -31,19 +31,19 @@ from edgeveil.trainer.measures.moments import MOMENTS, moments
 
 SIMILARITY_ROWS = 2_000  # for pictures compared one by one
 MEANING = {
-    "train_on_it": "trained on what leaves (raw: on raw readings), tried on clean test readings",
-    "read_from_it": "trained on what leaves, tried on what leaves: leakage about each property",
+    "train_on_it": "trained on perturbed samples (raw: on raw ones), tested on clean test samples",
+    "read_from_it": "trained and tested on perturbed samples: leakage about each property",
     "kept": "correlation within y of a property of x with the same property of x'; label-only keeps 0",
-    "told_apart": "a fresh discriminator's accuracy, half real: 0.5 is perfect, and it proves nothing of donors",
+    "told_apart": "a fresh discriminator's accuracy, half real: 0.5 is perfect; for donors it proves nothing",
 }
 
 
 def section(
     dataset: Dataset, frames: np.ndarray, budget: str, seed: int, *, named: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """What the frames (n, ...) that left for the rows of the three slices, in their order, are still good for.
+    """What the released frames (n, ...) of the rows of all slices, in their order, are still good for.
 
-    ``named`` are the properties that the recipe asks to keep; the others are those nobody tuned for.
+    ``named`` are the properties that the recipe asks to keep; nothing was tuned for the others.
     """
     effort, known = EFFORT[budget], properties(dataset)
     shown = _by_slice(dataset, frames)
@@ -51,12 +51,12 @@ def section(
     test = dataset.part("test")
     moved = (dataset.unit(test.x) - shown["test"].u).reshape(len(test), -1)
     return {
-        "rows": {"training": min(effort.rows, len(shown["training"].rows)), "test": len(test)},
+        "rows": {"training": min(effort.rows, len(shown["learn"].rows)), "test": len(test)},
         "attributes": {p.name: {"classes": p.classes, "named_by_recipe": p.name in named} for p in known},
         "chance": dict(chances(dataset, known)),
         "perturbed": found,
         "kept": correlations_with_intervals(dataset, test, frames[-len(test) :]),
-        "distance": _spread(intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)),
+        "distance": spread(intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)),
         "alike": _similarity(dataset, test, shown["test"].u, seed),
         "meaning": dict(MEANING),
     }
@@ -67,7 +67,7 @@ def label_only(
 ) -> dict[str, dict[str, Any]]:
     """The same networks on raw samples and on label-only, as its mean (``means``, frames of all rows) and as a donor.
 
-    ``label`` (n,) is y-hat of the rows of the three slices. A donor is a random training sample of class y-hat: it
+    ``label`` (n,) is y-hat of the rows of all slices. A donor is a random training sample of class y-hat: it
     shows how much of a row's figures is due to donors alone.
     """
     effort, known = EFFORT[budget], properties(dataset)
@@ -77,7 +77,7 @@ def label_only(
         rows = pool.index[pool.y == value]
         drawn[label == value] = rng.choice(rows, int((label == value).sum()))
     raw = _by_slice(dataset, dataset.x[dataset.slices.rows()])
-    reader = Reader(dataset, raw["training"], known, effort, seed)
+    reader = Reader(dataset, raw["learn"], known, effort, seed)
     return {
         "raw": {"train_on_it": reader.score(raw["test"])},
         "label_only_mean": _row(dataset, _by_slice(dataset, means), known, effort, seed),
@@ -88,8 +88,8 @@ def label_only(
 def correlations(dataset: Dataset, part: Part, frames: np.ndarray) -> dict[str, float]:
     """Correlation within y between x and x' by property, for rows ``part`` and their raw ``frames`` (n, *shape).
 
-    Ink, slant and stroke are measured on images. An attribute that the data set knows is looked up where every frame is
-    a sample of the data set (donors); else it is left out, for nobody knows it of a frame that is nobody's.
+    Ink, slant and stroke are measured on images. An attribute of the data set is looked up where every frame is a
+    sample of the data set (donors); else it is left out, because it is not known of a made frame.
     """
     return {name: found["correlation"] for name, found in correlations_with_intervals(dataset, part, frames).items()}
 
@@ -108,19 +108,12 @@ def correlations_with_intervals(dataset: Dataset, part: Part, frames: np.ndarray
     return found
 
 
-def correlation_within_y(a: np.ndarray, b: np.ndarray, y: np.ndarray) -> float:
-    """Correlation of a and b (n,) after the mean of each class of y (n,) is taken off; 0 where either does not vary."""
-    a, b = residual(a, y), residual(b, y)
-    scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
-    return float((a * b).sum()) / scale if scale > 1e-12 else 0.0
-
-
 def _row(
     dataset: Dataset, shown: Mapping[str, Shown], known: list[Property], effort: Effort, seed: int
 ) -> dict[str, Any]:
     clean = Shown(dataset.unit(dataset.part("test").x), dataset.slices.test)
-    reader = Reader(dataset, shown["training"], known, effort, seed)
-    # Real samples to learn on are those of the first slice, and made ones are of the second: no row is seen as both.
+    reader = Reader(dataset, shown["learn"], known, effort, seed)
+    # Real samples to learn on are of the first slice, made ones of the second: no row is seen as both.
     first = Shown(dataset.unit(dataset.part("classifiers").x), dataset.slices.classifiers)
     half = len(clean.rows) // 2
     order = np.random.default_rng([seed, 8]).permutation(len(clean.rows))
@@ -136,12 +129,7 @@ def _row(
 
 def _by_slice(dataset: Dataset, frames: np.ndarray) -> dict[str, Shown]:
     rows, u = dataset.slices.rows(), dataset.unit(frames)
-    first, second = len(dataset.slices.classifiers), len(rows) - len(dataset.slices.test)
-    return {
-        "training": Shown(u[:second], rows[:second]),
-        "second": Shown(u[first:second], rows[first:second]),
-        "test": Shown(u[second:], rows[second:]),
-    }
+    return {name: Shown(u[at], rows[at]) for name, at in places(dataset)._asdict().items()}
 
 
 def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[str, Any] | None:
@@ -157,20 +145,11 @@ def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[
     ssim = tf.image.ssim(before, after, 1.0, filter_size=side).numpy().astype(np.float64)
     error = ((before - after) ** 2).reshape(len(some), -1).mean(axis=1)
     psnr = -10 * np.log10(np.maximum(error, 1e-10))  # 100 dB where nothing was changed
-    return {"ssim": _spread(intervals.mean(ssim, cluster)), "psnr_db": _spread(intervals.mean(psnr, cluster))}
-
-
-def _spread(value: intervals.Interval) -> dict[str, Any]:
-    numbers = accuracy(value)
-    return {
-        "mean": numbers["accuracy"],
-        **{end: numbers[end] if np.isfinite(numbers[end]) else None for end in ("low", "high")},
-    }
+    return {"ssim": spread(intervals.mean(ssim, cluster)), "psnr_db": spread(intervals.mean(psnr, cluster))}
 
 
 def _rows_of(dataset: Dataset, frames: np.ndarray) -> np.ndarray | None:
     """The training row that each frame is, or None where some frame is none."""
-    training = dataset.slices.training()
-    places = {dataset.x[row].tobytes(): row for row in training}
-    rows = [places.get(np.ascontiguousarray(frame).tobytes(), -1) for frame in frames]
+    known = {dataset.x[row].tobytes(): row for row in to_learn(dataset)}
+    rows = [known.get(np.ascontiguousarray(frame).tobytes(), -1) for frame in frames]
     return None if min(rows) < 0 else np.array(rows)

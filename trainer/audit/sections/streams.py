@@ -1,9 +1,9 @@
 """The ``streams`` section of an audit: what many releases of one track tell, made by the artefact itself.
 
-Tracks are the recordings of the data. Attackers learn on those of the second slice and are judged on those of the test
-slice; beside them stands what the same attackers reach where people are shuffled within y, which is what chance and few
-tracks alone show. What leaves of a held track is one class, so its certificate counts tracks and holds for all of its
-releases; where nothing is held a certificate is for a single release.
+Tracks are the recordings of the data. Attackers learn on those of the second slice and are tested on those of the test
+slice. ``people_shuffled`` is what the same attackers reach where people are shuffled within y: what chance and few
+tracks alone show. A held track releases one class, so its certificate counts tracks and holds for all of its releases;
+where nothing is held a certificate is for a single release.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.sections import tracks
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import certificate
-from edgeveil.trainer.measures.attack_metrics import counted_prior
+from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior
 
 FEWEST = 20  # tracks to learn on, and to judge by
 
@@ -28,15 +28,14 @@ Perturb = Callable[[np.ndarray, np.ndarray], Mapping[str, np.ndarray]]
 def section(
     stream: Mapping[str, Any], dataset: Dataset, perturb: Perturb, *, trees: int, seed: int, tried: int = 1
 ) -> dict[str, Any]:
-    """The document's ``streams``. ``stream`` is the manifest's.
+    """The document's ``streams``. ``stream`` is the manifest's; ``tried`` configurations were compared on these rows.
 
-    ``tried`` configurations were compared on these rows.
     ``perturb`` takes raw samples (n, ...) and the number of each one's track (n,), in order of time, to the outputs.
     """
     found: dict[str, Any] = dict(stream)
     if dataset.cluster is None:
-        return {**found, "not_run": "the data have neither subjects nor sessions, so nothing says what is one track"}
-    slices = {"learn": _slice(dataset.part("perturber"), perturb), "test": _slice(dataset.part("test"), perturb)}
+        return {**found, "not_run": "the data have neither subjects nor sessions, so tracks are not known"}
+    slices = {"learn": _slice(dataset.part(freshest(dataset)), perturb), "test": _slice(dataset.part("test"), perturb)}
     classes = len(dataset.y_names), len(dataset.z_names)
     rows = [_row(length, slices, classes, trees, seed) for length in tracks.LENGTHS]
     found["tracks"] = rows
@@ -78,14 +77,13 @@ def _row(length: int, slices: Mapping[str, Slice], classes: tuple[int, int], tre
     found: dict[str, Any] = {"releases": length, "tracks": len(test)}
     for name, learn in (("right", fit), ("people_shuffled", tracks.permuted(fit, rng))):
         answers = tracks.posteriors(learn, test, classes=classes, codes=codes, trees=trees, seed=seed)
-        found[name] = {family: float((p.argmax(axis=1) == test.z).mean()) for family, p in answers.items()}
-    prior = counted_prior(fit.y, fit.z, classes)
-    found["chance"] = float((prior[test.y].argmax(axis=1) == test.z).mean())
+        found[name] = {family: accuracy(p, test.z) for family, p in answers.items()}
+    found["chance"] = accuracy(counted_prior(fit.y, fit.z, classes)[test.y], test.z)
     return found
 
 
 def _codes(out: Mapping[str, np.ndarray]) -> np.ndarray:
-    """What leaves as whole numbers: the code, else the label, else the frames, each different one numbered."""
+    """The output as whole numbers: the code, else the label, else the number of each different frame."""
     for name in ("code", "label"):
         if name in out and out[name].dtype.kind in "iu" and out[name].ndim == 1:
             return np.asarray(out[name])
@@ -94,12 +92,12 @@ def _codes(out: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, tried: int) -> dict[str, Any]:
-    """The bound on anybody who knows y and the held class of a track, counted over tracks that have voted."""
+    """The bound on an adversary who knows y and the held class of a track, counted over tracks that have voted."""
     part, out = test
     held = ends(part, np.asarray(out["label"]), 1)
     if held is None:
         return {}
-    held = tracks.take(held, np.flatnonzero(held.code[:, 0] < classes[0]))
+    held = held.take(held.code[:, 0] < classes[0])
     prior = counted_prior(part.y, part.z, classes)
     found = certificate.certify(
         held.y,

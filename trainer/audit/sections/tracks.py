@@ -1,8 +1,8 @@
 """Attackers of whole tracks: every family at T = 1, 4 and 16 releases, and on all tracks of a person together.
 
-Each track is judged by attackers that learned on other tracks, several times over (cross-fitting), so that few tracks
-still say something. A row of results means nothing alone: what attackers reach where nothing is to be had, the
-zero-information row, stands beside it, made by the same attackers from as many tracks.
+Each track is judged by attackers that learned on other tracks (cross-fitting), so that few tracks still say something.
+Compare every result with the zero-information row: what the same attackers reach with as many tracks where there is no
+leak.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.sections.track_network import sequence_network
+from edgeveil.trainer.measures.attack_metrics import accuracy
 
 LENGTHS = (1, 4, 16)
 LINKED = 10  # tracks of one person that are known to be one person's
@@ -28,7 +29,7 @@ FAMILIES: Mapping[str, Attack] = {
     "forest on timed codes": sequences.timed_forest,
     "1-D CNN": sequence_network,
 }
-IN_ORDER = ("forest on timed codes", "1-D CNN")  # tried on the longest tracks: of few releases there is little order
+IN_ORDER = ("forest on timed codes", "1-D CNN")  # on the longest tracks alone: few releases have little order
 
 
 def last_releases(tracks: Tracks, length: int) -> Tracks:
@@ -36,17 +37,11 @@ def last_releases(tracks: Tracks, length: int) -> Tracks:
     return replace(tracks, code=tracks.code[:, -length:])
 
 
-def take(tracks: Tracks, rows: np.ndarray) -> Tracks:
-    """Some of the tracks."""
-    weight = None if tracks.weight is None else tracks.weight[rows]
-    return Tracks(tracks.code[rows], tracks.y[rows], tracks.z[rows], weight)
-
-
 def balanced(tracks: Tracks, classes: tuple[int, int]) -> Tracks:
     """The same tracks, weighed so that each z counts as much as any other with the same y.
 
-    What is taken out to judge by is missing from what is learned on. Where a (y, z) has a handful of tracks that tells
-    the wrong z, and attackers that count end up below chance; with even weights there is nothing to count.
+    Tracks held out for judging are missing from training. Where a (y, z) has a handful of tracks, that points to the
+    wrong z, and attackers that count end up below chance; with even weights there is nothing to count.
     """
     cell = np.bincount(tracks.y * classes[1] + tracks.z, minlength=classes[0] * classes[1]).reshape(classes)
     seen = (cell > 0).sum(axis=1)
@@ -67,9 +62,8 @@ def cross_validated(
     fold[order] = np.arange(len(order)) % folds
     found: dict[str, np.ndarray] = {}
     for number in range(folds):
-        fit, test = take(tracks, np.flatnonzero(fold != number)), np.flatnonzero(fold == number)
-        fit = balanced(fit, classes)
-        for name, p in posteriors(fit, take(tracks, test), classes=classes, codes=codes, seed=seed, **options).items():
+        fit, test = balanced(tracks.take(fold != number), classes), fold == number
+        for name, p in posteriors(fit, tracks.take(test), classes=classes, codes=codes, seed=seed, **options).items():
             found.setdefault(name, np.empty((len(tracks), classes[1])))[test] = p
     return found
 
@@ -102,10 +96,10 @@ def accuracies(
     prior = sequences.prior_of(balanced(tracks, classes), classes)
     for length in LENGTHS:
         part = last_releases(tracks, length)
-        said = cross_validated(part, classes=classes, codes=codes, seed=seed, **options)
-        found[f"T={length}"] = {name: float((p.argmax(axis=1) == part.z).mean()) for name, p in said.items()}
+        answers = cross_validated(part, classes=classes, codes=codes, seed=seed, **options)
+        found[f"T={length}"] = {name: accuracy(p, part.z) for name, p in answers.items()}
     rng = np.random.default_rng(seed)
-    found["linked"] = {name: linked_accuracy(p, tracks, prior, rng=rng) for name, p in said.items()}
+    found["linked"] = {name: linked_accuracy(p, tracks, prior, rng=rng) for name, p in answers.items()}
     return found
 
 
@@ -124,7 +118,7 @@ def linked_accuracy(
 
 
 def permuted(tracks: Tracks, rng: np.random.Generator) -> Tracks:
-    """The same tracks as if they were other people's, within y: the null of what attackers find where nothing is."""
+    """The same tracks with z shuffled within y: the null, what attackers find where there is no leak."""
     z = tracks.z.copy()
     for value in np.unique(tracks.y):
         rows = np.flatnonzero(tracks.y == value)

@@ -1,8 +1,8 @@
 """Utility of x': networks trained on x' and tested on clean x (Table 5 of paper 001), and on x'.
 
-One small network is trained on each kind of data - raw, perturbed, label-only - to read y and every further property
-that is known of a sample. Tried on clean samples it says what the data are good for to train on; tried on what leaves
-it says what leaves about each property, and that is leakage about it, wanted or not.
+One small network is trained on each kind of data - raw, perturbed, label-only - to predict y and every further property
+that is known of a sample. Tested on clean samples it shows how good the data are for training. Tested on perturbed ones
+it shows what they tell about each property: leakage about it, wanted or not.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from edgeveil.trainer.attacks.rows import to_learn
+from edgeveil.trainer.audit.document import interval, short
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import intervals
-from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.measures.moments import MOMENTS, moments
 
 MOST_CLASSES = 40  # of a property whose values are whole numbers; with more it counts as a number
@@ -24,7 +25,7 @@ MOST_CLASSES = 40  # of a property whose values are whole numbers; with more it 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much a network is given: rows to learn from and times it sees them."""
+    """How much a network is trained: rows to learn from, and epochs."""
 
     rows: int
     epochs: int
@@ -35,7 +36,7 @@ EFFORT = {"quick": Effort(5_000, 6), "thorough": Effort(30_000, 20)}
 
 @dataclass(frozen=True)
 class Property:
-    """One thing that is known of every sample: ``values`` (N,), class numbers where ``classes`` > 0."""
+    """A property of every sample: ``values`` (N,), class numbers where ``classes`` > 0."""
 
     name: str
     values: np.ndarray
@@ -60,7 +61,7 @@ def properties(dataset: Dataset, *, most: int = 6) -> list[Property]:
 
 @dataclass(frozen=True)
 class Shown:
-    """Readings in the unit cube (n, *shape), or raw where there is none, and which rows of the data set they are of."""
+    """Samples in the unit cube (n, *shape), or raw where there is none, and the rows of the data set they are of."""
 
     u: np.ndarray
     rows: np.ndarray
@@ -72,7 +73,7 @@ class Shown:
 
 
 class Reader:
-    """A network trained on samples that somebody was given, with y and the properties of the samples they are of."""
+    """A network trained on the samples ``given`` to predict y and the properties of the rows they are of."""
 
     def __init__(self, dataset: Dataset, given: Shown, known: list[Property], effort: Effort, seed: int) -> None:
         import keras
@@ -99,8 +100,11 @@ class Reader:
         self._model.fit(self._inputs(given.u), targets, batch_size=batch, epochs=effort.epochs, verbose=0)
 
     def read(self, shown: Shown) -> dict[str, np.ndarray]:
-        """y (n,) class numbers and every property (n,), class numbers or standardised values, as read."""
-        answers = self._answers(shown.u)
+        """y (n,) class numbers and every property (n,), class numbers or standardised values, as predicted."""
+        pieces = [
+            self._model(self._inputs(shown.u[i : i + 2048]), training=False) for i in range(0, len(shown.u), 2048)
+        ]
+        answers = {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
         found = {"y": answers["y"].argmax(axis=1)}
         for i, p in enumerate(self._known):
             found[p.name] = answers[f"p{i}"].argmax(axis=1) if p.classes else answers[f"p{i}"][:, 0]
@@ -115,25 +119,21 @@ class Reader:
         for p in self._known:
             truth = p.values[shown.rows]
             if p.classes:
-                attributes[p.name] = accuracy(intervals.rate(read[p.name] == truth, cluster))
+                attributes[p.name] = interval(intervals.rate(read[p.name] == truth, cluster))
             else:
                 attributes[p.name] = correlation(truth, read[p.name], y, cluster)
-        return {"y": accuracy(intervals.rate(read["y"] == y, cluster)), "attributes": attributes}
+        return {"y": interval(intervals.rate(read["y"] == y, cluster)), "attributes": attributes}
 
     def _inputs(self, u: np.ndarray) -> np.ndarray:
         return ((u - self._mean) * self._scale).astype(np.float32)
-
-    def _answers(self, u: np.ndarray) -> dict[str, np.ndarray]:
-        pieces = [self._model(self._inputs(u[i : i + 2048]), training=False) for i in range(0, len(u), 2048)]
-        return {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
 
 
 def discriminator_accuracy(
     dataset: Dataset, real: tuple[Shown, Shown], made: tuple[Shown, Shown], effort: Effort, seed: int
 ) -> Any:
-    """How often a fresh discriminator tells ``made`` from ``real`` samples, (to learn on, to be tried on) of each.
+    """How often a fresh discriminator tells ``made`` from ``real`` samples, (to learn on, to test on) of each.
 
-    One half is perfect; as many real ones as made ones are shown. Returns a rate with its interval.
+    0.5 is perfect; there are as many real ones as made ones. Returns a rate with its interval.
     """
     import keras
 
@@ -157,7 +157,7 @@ def discriminator_accuracy(
     model.fit(u[order], {"made": side[order]}, batch_size=batch, epochs=effort.epochs, verbose=0)
     answers = np.concatenate([np.asarray(model(u_test[i : i + 2048])["made"]) for i in range(0, len(u_test), 2048)])
     cluster = None if dataset.cluster is None else dataset.cluster[rows]
-    return accuracy(intervals.rate(answers.argmax(axis=1) == side_test, cluster))
+    return interval(intervals.rate(answers.argmax(axis=1) == side_test, cluster))
 
 
 def correlation(a: np.ndarray, b: np.ndarray, y: np.ndarray, cluster: np.ndarray | None) -> dict[str, Any]:
@@ -172,14 +172,14 @@ def correlation(a: np.ndarray, b: np.ndarray, y: np.ndarray, cluster: np.ndarray
     unit = np.arange(len(a)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
     totals = np.bincount(unit, weights=influence)
     if len(totals) < 3 or abs(r) > 1 - 1e-9:
-        return {"correlation": _short(r), "low": None, "high": None}
+        return {"correlation": short(r), "low": None, "high": None}
     error = float(np.sqrt((totals**2).sum())) / len(a) / (1 - r**2)
     half = float(stats.t.ppf(0.975, len(totals) - 1)) * error
     middle = float(np.arctanh(r))
     return {
-        "correlation": _short(r),
-        "low": _short(float(np.tanh(middle - half))),
-        "high": _short(float(np.tanh(middle + half))),
+        "correlation": short(r),
+        "low": short(float(np.tanh(middle - half))),
+        "high": short(float(np.tanh(middle + half))),
     }
 
 
@@ -189,32 +189,22 @@ def residual(values: np.ndarray, y: np.ndarray) -> np.ndarray:
     return values - (sums / n)[y]
 
 
-def accuracy(value: Interval) -> dict[str, Any]:
-    """A rate with its interval, as the document has it."""
-    return {"accuracy": _short(value.estimate), "low": _short(value.low), "high": _short(value.high)}
-
-
 def chances(dataset: Dataset, known: list[Property]) -> Mapping[str, float]:
     """For every property of classes: how often the commonest of its class of y is right on the test slice."""
-    training = dataset.slices.training()
-    test = dataset.slices.test
+    training, test = to_learn(dataset), dataset.slices.test
     found = {}
     for p in known:
         if p.classes:
             counts = np.zeros((len(dataset.y_names), p.classes))
             np.add.at(counts, (dataset.y[training], p.values[training]), 1)
-            found[p.name] = _short(float((counts.argmax(axis=1)[dataset.y[test]] == p.values[test]).mean()))
+            found[p.name] = short(float((counts.argmax(axis=1)[dataset.y[test]] == p.values[test]).mean()))
     return found
 
 
 def _scaling(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Nothing for images; raw vectors of the first slice to mean 0 and variance 1, whoever is shown what."""
+    """None for images; vectors to mean 0 and variance 1 of raw ones of the first slice, the same for all data."""
     if dataset.input.kind == "image":
         return np.zeros(()), np.ones(())
     u = dataset.unit(dataset.part("classifiers").x)
     spread = u.std(axis=0)
     return u.mean(axis=0), np.where(spread > 1e-6, 1 / np.maximum(spread, 1e-6), 0.0)
-
-
-def _short(value: float) -> float:
-    return round(float(value), 6)

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.sources.arff import read_header, read_rows
 
 
 def arff_bytes(path: Path) -> bytes:
-    """The text of an ARFF file, unpacked where its name ends with ``.gz``."""
+    """The text of an ARFF file, unpacked if its name ends with ``.gz``. Raises ``BadInput``."""
     try:
         data = path.read_bytes()
         return gzip.decompress(data) if path.suffix == ".gz" else data
@@ -23,11 +23,11 @@ def arff_bytes(path: Path) -> bytes:
 
 
 def parse_arff(data: bytes, name: str) -> tuple[list[str], np.ndarray]:
-    """Attribute names and values (rows, attributes) float64 of an ARFF text. BadInput names ``name`` and the line."""
+    """Attribute names and values (rows, attributes) float64 of ARFF text. Raises ``BadInput`` with name and line."""
     try:
         lines = enumerate(io.StringIO(data.decode("utf-8")), start=1)
         attributes = read_header(lines)
-        # Rows into one flat buffer as they come: a list of lists of floats would be ten times its size.
+        # Rows go into one flat buffer: a list of lists of floats would be ten times its size.
         flat = np.fromiter((value for row in read_rows(attributes, lines) for value in row), np.float64)
     except UnicodeDecodeError:
         raise BadInput(f"{name} is not UTF-8 text; convert it first.") from None
@@ -36,8 +36,3 @@ def parse_arff(data: bytes, name: str) -> tuple[list[str], np.ndarray]:
     if not len(flat):
         raise BadInput(f"{name} has no rows after @data.")
     return [attribute.name for attribute in attributes], flat.reshape(-1, len(attributes))
-
-
-def read_arff(path: Path) -> tuple[list[str], np.ndarray]:
-    """Attribute names and values (rows, attributes) float64 of a dense ARFF file, ``.arff`` or ``.arff.gz``."""
-    return parse_arff(arff_bytes(path), str(path))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -12,15 +11,16 @@ from edgeveil.edge_runtime.capture.crops import Capture as Runner
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.trainer.datasets.base import Labels
+from edgeveil.trainer.datasets.base import taken
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.capture import Capture
 
 
 def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-    """(number of the frame, sample) for every frame of one recording, in order, that shows one person, or is whole.
+    """(number of the frame, sample) for every frame of one recording that shows one person or is not cropped, in order.
 
-    A frame of several people is left out: a label is of one of them. Raises ``BadInput`` for frames of another shape.
+    A frame of several people is left out: its label is that of one person. Raises ``BadInput`` for frames of another
+    shape.
     """
     runner = Runner(parse({"capture": capture.manifest(), "input": capture.input()}))
     for number, data in enumerate(frames):
@@ -36,37 +36,30 @@ def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[t
 
 
 def captured(readings: Readings, capture: Capture) -> Readings:
-    """Readings whose x are sensor frames, as samples of what is cut out of them.
+    """Readings of sensor frames as readings of the samples cut out of them. Raises ``BadInput``.
 
-    Frames of one session are taken as one recording, in the order of their rows. Raises ``BadInput``.
+    The frames of a session are one recording, in the order of their rows.
     """
     session = np.zeros(len(readings.x), int) if readings.session is None else readings.session
-    rows, x = [], []
+    found: list[tuple[int, np.ndarray]] = []
     for one in np.unique(session):
         here = np.flatnonzero(session == one)
-        for number, reading in capture_frames(capture, readings.x[here]):
-            rows.append(here[number])
-            x.append(reading)
-    if not rows:
-        raise BadInput("`[capture]` finds nobody in any frame: see `least_height_mm`, `focal_px` and `unit_mm`.")
-    order = np.argsort(rows, kind="stable")
-    keep = np.array(rows)[order]
+        found += [(here[number], sample) for number, sample in capture_frames(capture, readings.x[here])]
+    if not found:
+        raise BadInput("`[capture]` finds no person in any frame: check `least_height_mm`, `focal_px` and `unit_mm`.")
+    found.sort(key=lambda row: row[0])
+    keep = np.array([row for row, _ in found])
     about = capture.input()
-
-    def kept(values: Any) -> Any:
-        return None if values is None else values[keep]
-
-    labels = readings.labels
     return replace(
         readings,
-        x=np.stack(x)[order],
+        x=np.stack([sample for _, sample in found]),
         y=readings.y[keep],
         z=readings.z[keep],
         kind=about["kind"],
         low=readings.low if about["low"] is None else about["low"],
         high=readings.high if about["high"] is None else about["high"],
-        subject=kept(readings.subject),
-        session=kept(readings.session),
+        subject=taken(readings.subject, keep),
+        session=taken(readings.session, keep),
         attributes={name: values[keep] for name, values in readings.attributes.items()},
-        labels=None if labels is None else Labels(labels.values[keep], labels.wanted),
+        labels=taken(readings.labels, keep),
     )

@@ -2,11 +2,11 @@
 
 Source: C. Chen, R. Jafari and N. Kehtarnavaz, "UTD-MHAD: A Multimodal Dataset for Human Action Recognition Utilizing a
 Depth Camera and a Wearable Inertial Sensor", IEEE ICIP 2015, which calls it freely available; no licence file comes
-with it. Wanted is one file, ``utd_mhad/utd_mhad_depth_80x64_10fps.npz``, as ``SOURCE`` says how to make.
+with it. Needed is one file, ``utd_mhad/utd_mhad_depth_80x64_10fps.npz``, as ``SOURCE`` says how to make.
 
-y is one of four groups of actions, or of three in which the whole body moves; z is the person. Where somebody stands
-would give them away, so a frame is centred on the person: the column of the centre of mass comes to the middle, and
-depth is counted from the person's own mean.
+y is one of four groups of actions, or of three in which the whole body moves; z is the person. A person's place would
+identify them, so a frame is centred on the person: the column of the centre of mass is moved to the middle, and depth
+is relative to the person's mean.
 Recordings, not frames, are the independent units, and no recording is cut apart.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.downloads import checked_path
-from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.readings import Readings, check_attributes
 
 FILE = "utd_mhad/utd_mhad_depth_80x64_10fps.npz"
 SHA256 = "d599f2522d90fecbf10326c892c5bec6dba8fc529bc12dcb9987b08d8f04ad35"
@@ -29,12 +29,12 @@ SOURCE = (
 # Action numbers of UTD-MHAD: 1, 3, 4, 6 swipe, wave, clap, cross arms; 22, 23 jog, walk; 24, 25 sit to stand and back;
 # 12, 26 bowl, lunge.
 GROUPS = {"arms": (1, 3, 4, 6), "walk": (22, 23), "sit": (24, 25), "step": (12, 26)}
-# What moves the whole body looks alike whoever does it: of people who were not in training "movement" is read right far
-# more often than "action" (docs/results/streams.md), whose swipes one person makes standing and the next walking.
+# Movements of the whole body are similar in all people: for unseen people "movement" is read more accurately than
+# "action" (docs/results/streams.md), whose swipes one person makes standing and another walking.
 TARGETS = {"action": GROUPS, "movement": {name: GROUPS[name] for name in ("walk", "sit", "step")}}
 PEOPLE = tuple(range(1, 9))
-CALIBRATED = (1, 2, 3, 4, 5)  # the rest stay unseen until section 6.6's question is asked
-MIDDLE = 0.7  # of each recording: at both ends everybody stands still alike
+CALIBRATED = (1, 2, 3, 4, 5)  # the others stay unseen until the experiment of section 6.6
+MIDDLE = 0.7  # of each recording: at both ends all people stand still
 STEP_MM = 8  # depth per grey level; a Kinect of that time resolves no better
 
 
@@ -48,9 +48,7 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, mid
     The rows of a recording follow each other in time, 10 a second. The attributes are ``action`` (the number of 27) and
     ``frame`` (of the recording, at 30 a second). Raises ``BadInput``.
     """
-    for which, name, known in (("target", target, tuple(TARGETS)), ("sensitive", sensitive, ("person",))):
-        if name not in known:
-            raise BadInput(f"`data.{which}`: expected " + " or ".join(f'"{one}"' for one in known) + f'; got "{name}".')
+    check_attributes(target, sensitive, targets=TARGETS, others=["person"])
     groups = TARGETS[target]
     if not people or len(set(people)) != len(people) or not set(people) <= set(PEOPLE):
         raise BadInput(f"`data.people`: expected different numbers of 1 to 8; got {list(people)}.")
@@ -80,9 +78,9 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, mid
 
 
 def centred(depth_mm: np.ndarray) -> np.ndarray:
-    """Depth in mm uint16 (n, 80, 64), 0 where there is nobody, to person-centred uint8 (n, 40, 32).
+    """Depth in mm uint16 (n, 80, 64), 0 for background, to person-centred uint8 (n, 40, 32).
 
-    Every second row and column is kept: measured values, no averages across an outline. A frame of nobody is all 0.
+    Every second row and column is kept: measured values, no averages across an outline. An empty frame is all 0.
     """
     person = depth_mm > 0
     columns = np.arange(depth_mm.shape[2])

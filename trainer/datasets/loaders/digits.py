@@ -2,7 +2,8 @@
 
 Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998
 (the test half), licence CC BY 4.0; sklearn.datasets.load_digits reads the copy inside the installed package, so
-nothing is fetched. The same people wrote several digits each and the file does not say who: rows are cut one by one.
+nothing is downloaded. The same people wrote several digits each and the file does not name them: rows are cut one by
+one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,6 @@ def load(*, target: str, sensitive: str) -> Readings:
     if found != SHA256:
         raise BadInput(
             f"Expected scikit-learn's digits with SHA-256 {SHA256}; got {found}. "
-            "Install scikit-learn anew from the locked requirements."
+            "Reinstall scikit-learn from the locked requirements."
         )
     return digit_readings(x, digit, target=target, sensitive=sensitive, high=16.0)

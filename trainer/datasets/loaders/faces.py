@@ -3,7 +3,7 @@
 Source: A. Georghiades, P. Belhumeur and D. Kriegman, "From Few to Many: Illumination Cone Models for Face Recognition
 under Variable Lighting and Pose", IEEE PAMI 23(6), 2001, and K.-C. Lee, J. Ho and D. Kriegman, "Acquiring Linear
 Subspaces for Face Recognition under Variable Lighting", IEEE PAMI 27(5), 2005 (the cropped pictures). Free for
-research with acknowledgement of both papers; not to be passed on in a product. Wanted is one file,
+research with acknowledgement of both papers; not to be passed on in a product. Needed is one file,
 ``extended_yale_b/extended_yale_b_96x84.npz``, as ``SOURCE`` says how to make.
 
 y is where the light comes from (left: azimuth -110 to -25 degrees, front: at most 15 off, right), z the person.
@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.downloads import checked_path
-from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.readings import Readings, check_attributes
 
 FILE = "extended_yale_b/extended_yale_b_96x84.npz"
 SHA256 = "aba6473eeee5fa3a01987c2f4cfaf4feef1e7b02d6c92a13caabd56fc2b79d49"
@@ -33,9 +32,7 @@ def load(*, target: str, sensitive: str) -> Readings:
     Rows are cut one by one: z is the person, and every picture is another light. The attributes are ``azimuth`` and
     ``elevation`` of the light in degrees. Raises ``BadInput``.
     """
-    for key, name, known in (("target", target, "light"), ("sensitive", sensitive, "person")):
-        if name != known:
-            raise BadInput(f'`data.{key}`: expected "{known}"; got "{name}".')
+    check_attributes(target, sensitive, targets=["light"], others=["person"])
     with np.load(checked_path(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
         images, subject = file["images"], file["subject"]
         azimuth, elevation = file["azimuth"].astype(np.float64), file["elevation"].astype(np.float64)

@@ -2,9 +2,9 @@
 
 Source: Y. LeCun, C. Cortes, C. J. C. Burges, "The MNIST database of handwritten digits", 1998; cite LeCun, Bottou,
 Bengio, Haffner, "Gradient-based learning applied to document recognition", Proc. IEEE 86(11), 1998. Its publishers
-state no licence; mirrors often quote CC BY-SA 3.0. The four idx files are looked for in ``$EDGEVEIL_DATA/mnist``, then
-in the user's cache, to where they are fetched if need be; their SHA-256 is checked wherever they come from. Who wrote a
-digit is not in these files, so rows are cut one by one.
+state no licence; mirrors often quote CC BY-SA 3.0. The four idx files are read from ``$EDGEVEIL_DATA/mnist``, else from
+the user's cache, and downloaded to it if missing; their SHA-256 is always checked. The files do not name the writers,
+so rows are cut one by one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HEADER = {"images": 16, "labels": 8}  # bytes: magic number and dimensions, know
 
 
 def load(*, target: str, sensitive: str) -> Readings:
-    """All 70,000 digits, uint8 (28, 28, 1) from 0 to 255. Raises ``BadInput``: not there, or not those files."""
+    """All 70,000 digits, uint8 (28, 28, 1) from 0 to 255. Raises ``BadInput`` for missing or other files."""
     data = {kind: b"".join(_read(name, digest)[HEADER[kind] :] for name, digest in FILES[kind]) for kind in FILES}
     x = np.frombuffer(data["images"], np.uint8).reshape(-1, 28, 28)
     return digit_readings(x, np.frombuffer(data["labels"], np.uint8), target=target, sensitive=sensitive, high=255.0)
@@ -49,7 +49,7 @@ def _read(name: str, digest: str) -> bytes:
     found = hashlib.sha256(packed).hexdigest()
     if found != digest:
         raise BadInput(
-            f"{path} is not MNIST's {name}: expected SHA-256 {digest}, got {found}. Remove it, and it is fetched anew, "
+            f"{path} is not MNIST's {name}: expected SHA-256 {digest}, got {found}. Remove it to download it again, "
             "or put the right file there."
         )
     return gzip.decompress(packed)
@@ -64,6 +64,6 @@ def _fetch(name: str, digest: str) -> Path:
     except (OSError, ValueError) as error:  # requests' errors are OSErrors; a wrong checksum is a ValueError
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise BadInput(
-            f"MNIST's {name} was expected in $EDGEVEIL_DATA/mnist or {cache}, and could not be fetched ({reason}). "
+            f"MNIST's {name} was expected in $EDGEVEIL_DATA/mnist or {cache}, and could not be downloaded ({reason}). "
             "Put the four idx .gz files into either folder."
         ) from None

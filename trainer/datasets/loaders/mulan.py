@@ -13,9 +13,10 @@ from edgeveil.trainer.datasets.loaders.arff import arff_bytes, parse_arff
 
 
 def read_mulan(folder: str, files: dict[str, str], origin: str) -> tuple[list[str], np.ndarray]:
-    """Names and values (rows, attributes) of ``files`` (name to SHA-256 of the unpacked text), one below the other.
+    """Attribute names and values (rows, attributes) of ``files``, one below the other. Raises ``BadInput``.
 
-    Each is looked for in EDGEVEIL_DATA/``folder``, as ``NAME`` or ``NAME.gz``. ``origin`` says where they come from.
+    ``files`` maps a name to the SHA-256 of the unpacked text; EDGEVEIL_DATA/``folder`` has NAME or NAME.gz. ``origin``
+    says where to get them.
     """
     root = os.environ.get("EDGEVEIL_DATA")
     if not root:
@@ -25,19 +26,13 @@ def read_mulan(folder: str, files: dict[str, str], origin: str) -> tuple[list[st
     names: list[str] = []
     parts = []
     for name, digest in files.items():
-        place = Path(root) / folder / name
-        packed = place.with_name(name + ".gz")
-        path = place if place.is_file() else packed
+        plain = Path(root) / folder / name
+        path = plain if plain.is_file() else plain.with_name(name + ".gz")
         if not path.is_file():
-            raise BadInput(f"{place} (or .gz) is not there; it is {origin}.")
+            raise BadInput(f"{plain} (or .gz) was expected; there is no such file. Get it {origin}.")
         data = arff_bytes(path)
         if hashlib.sha256(data).hexdigest() != digest:
-            raise BadInput(
-                f"{path} is not the file that was published (its SHA-256 differs); fetch it again: {origin}."
-            )
-        these, values = parse_arff(data, str(path))
-        if names and these != names:
-            raise BadInput(f"{path} has other attributes than {next(iter(files))}; fetch both again: {origin}.")
-        names = these
+            raise BadInput(f"{path} is not the published file (its SHA-256 differs). Get it again {origin}.")
+        names, values = parse_arff(data, str(path))
         parts.append(values)
     return names, np.vstack(parts)

@@ -8,72 +8,43 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Labels
-from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.readings import Readings, check_attributes
 
 
 @dataclass(frozen=True)
 class MultiTarget:
-    """Vectors x (N, features) and labels (N, labels), both float64. Which labels are wanted and which are
-    confidential is the experiment's choice: ``parts``."""
+    """Vectors x (N, features) and labels (N, labels), both float64."""
 
     name: str
     x: np.ndarray
     labels: np.ndarray
-    feature_names: tuple[str, ...]
     label_names: tuple[str, ...]
 
-    @classmethod
-    def checked(
-        cls, name: str, x: np.ndarray, labels: np.ndarray, feature_names: list[str], label_names: list[str]
-    ) -> MultiTarget:
-        """The record, or BadInput where values are not finite numbers, lengths differ or a feature is constant."""
-        x, labels = checked_features(x), checked_labels(labels)
-        if len(x) != len(labels):
-            raise BadInput(f"{name} has {len(x)} feature vectors and {len(labels)} rows of labels; they must match.")
-        if len(feature_names) != x.shape[1] or len(label_names) != labels.shape[1]:
-            raise BadInput(f"{name} has {x.shape[1]} features and {labels.shape[1]} labels; name each of them once.")
-        flat = [feature_names[i] for i in np.flatnonzero(np.ptp(x, axis=0) == 0)]
-        if flat:
-            raise BadInput(f"{len(flat)} features of {name} are constant (the first is {flat[0]}); leave them out.")
-        return cls(name, x, labels, tuple(feature_names), tuple(label_names))
-
     def readings(self, *, wanted: int, target: str, sensitive: str) -> Readings:
-        """For a recipe: the first ``wanted`` labels are kept; y and z are two of them as classes.
+        """For a recipe: the first ``wanted`` labels are kept, the others are confidential; y and z are two as classes.
 
-        ``target`` names a wanted label and ``sensitive`` a confidential one, whatever the case of the letters. A class
-        is a label's value above the smallest there is (present) or not (absent).
+        ``target`` names a wanted label and ``sensitive`` a confidential one, in upper or lower case. The classes of a
+        label are its smallest value (absent) and all others (present). Raises ``BadInput``.
         """
-        kept, _ = self.desired_first(wanted)
-        names = [name.lower() for name in self.label_names]
-        parts = {"target": (target, names[:wanted]), "sensitive": (sensitive, names[wanted:])}
-        classes = {}
-        for key, (name, known) in parts.items():
-            if name.lower() not in known:
-                raise BadInput(f'`data.{key}`: expected one of {", ".join(known)}; got "{name}".')
-            column = self.labels[:, names.index(name.lower())]
-            classes[key] = (column > column.min()).astype(np.int64)
+        names, count = [name.lower() for name in self.label_names], self.labels.shape[1]
+        if not 1 <= wanted < count:
+            raise BadInput(f"{self.name} has {count} labels: 1 to {count - 1} of them can be wanted, not {wanted}.")
+        target, sensitive = target.lower(), sensitive.lower()
+        check_attributes(target, sensitive, targets=names[:wanted], others=names[wanted:])
+        y, z = (self.labels[:, names.index(name)] for name in (target, sensitive))
         return Readings(
             self.x.astype(np.float32),
-            classes["target"],
-            classes["sensitive"],
+            (y > y.min()).astype(np.int64),
+            (z > z.min()).astype(np.int64),
             ("absent", "present"),
             ("absent", "present"),
             "vector",
-            labels=Labels(self.labels, kept.shape[1]),
+            labels=Labels(self.labels, wanted),
         )
-
-    def desired_first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The paper's choice: the first ``count`` labels in file order are wanted, the others confidential."""
-        if not 1 <= count < self.labels.shape[1]:
-            raise BadInput(
-                f"{self.name} has {self.labels.shape[1]} labels: from 1 to {self.labels.shape[1] - 1} of them can be "
-                f"wanted, not {count}."
-            )
-        return self.labels[:, :count], self.labels[:, count:]
 
 
 def checked_features(x: np.ndarray) -> np.ndarray:
-    """Feature vectors (n, features) as float64; BadInput where they are not finite numbers."""
+    """Feature vectors (n, features) as float64. Raises ``BadInput`` if they are not finite numbers."""
     x = np.asarray(x)
     if x.ndim != 2 or x.shape[0] == 0 or x.shape[1] == 0:
         raise BadInput(f"Feature vectors must be a matrix (samples, features), got shape {x.shape}.")
@@ -89,7 +60,7 @@ def checked_features(x: np.ndarray) -> np.ndarray:
 
 
 def checked_labels(y: np.ndarray) -> np.ndarray:
-    """Labels (n,) or (n, labels) as a float64 matrix; BadInput where they are not finite numbers."""
+    """Labels (n,) or (n, labels) as a float64 matrix. Raises ``BadInput`` if they are not finite numbers."""
     y = np.asarray(y)
     if y.dtype.kind not in "fiub":
         raise BadInput(f"Labels must be numbers, got dtype {y.dtype}; encode classes as numbers, such as -1 and 1.")

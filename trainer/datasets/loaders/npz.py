@@ -1,10 +1,10 @@
-"""A user's own arrays: one .npz file with x, y and z, and if known who and which recording each row is from.
+"""A user's own arrays: an .npz file with x, y and z, and optionally the person and the recording of each row.
 
 ``x`` (N, height, width), (N, height, width, channels) or (N, features); ``y`` and ``z`` (N,) whole numbers or text;
 ``labels`` (N, L), for cleaners: several numbers to keep or to hide of each row;
-``subject`` (or ``groups``, the same under scikit-learn's name) and ``session`` (N,) whole numbers or text;
-``consent`` (N,), 1 or true where the record itself may be shown in the place of another's (a *donor*). Whose data
-they are, under what licence and how they were checked is the user's to know: nothing is fetched.
+``subject`` (or ``groups``, scikit-learn's name for it) and ``session`` (N,) whole numbers or text;
+``consent`` (N,), 1 or true for a row that may be shown in place of another (a *donor*). The user is responsible for
+the data's origin, licence and checks: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def load(path: Path, *, low: float | None = None, high: float | None = None, wan
 
 
 def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Path) -> Labels | None:
-    """The numeric labels of a file, where the recipe wants some."""
+    """The numeric labels of a file; None if the recipe wants none."""
     if wanted is None:
         return None
     if labels is None:
@@ -113,9 +113,9 @@ def _check_names(names: list[str], path: Path) -> None:
     for name in names:
         known = (*NEEDED, *OPTIONAL, LABELS, CONSENT)
         near = nearest(name.lower(), (*OPTIONAL, CONSENT))
-        # An array passed over for a slip of the pen would let recordings straddle the slices.
+        # Ignoring a mistyped name would put rows of one recording into several slices.
         if name not in known and near:
-            raise BadInput(f"{path}: `{name}` is no array that is known here{near}. Rename it.")
+            raise BadInput(f"{path}: `{name}` is not a known array{near}. Rename it.")
 
 
 def _readings(x: np.ndarray, path: Path) -> np.ndarray:

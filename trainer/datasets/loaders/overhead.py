@@ -1,8 +1,8 @@
-"""SIMULATED people under an overhead depth camera, walking in or out: the setting of OccuTherm, with nobody in it.
+"""SIMULATED people under an overhead depth camera, walking in or out: the setting of OccuTherm, without its data.
 
-Source: edge_runtime/simulation.py, no files. OccuTherm itself (77 people under a Kinect v2 above a door, paper 001,
-section 6.1) is not public; what is learnt here is about ellipsoids. Patches are cut by the recipe's own ``[capture]``,
-so that a bundle can be shown from camera to consumer.
+Source: edge_runtime/sources/simulated_scene.py, no files. OccuTherm (77 people under a Kinect v2 above a door, paper
+001, section 6.1) is not public; the people here are ellipsoids. The recipe's ``[capture]`` cuts the patches, so a
+bundle can be demonstrated from camera to receiver.
 
 y is the direction, z which of 4 builds. Crossings are the independent units.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from edgeveil.trainer.datasets.loaders.captured import capture_frames
-from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.readings import Readings, check_attributes
 from edgeveil.trainer.recipe.capture import Capture
 
 FPS = 10
@@ -28,37 +28,33 @@ SEED = 1
 
 def load(*, target: str, sensitive: str, capture: Capture | None, crossings: int = CROSSINGS) -> Readings:
     """Patches of one walker at a time; ``target`` is "direction", ``sensitive`` "build". Raises ``BadInput``."""
-    for which, name, known in (("target", target, "direction"), ("sensitive", sensitive, "build")):
-        if name != known:
-            raise BadInput(f'`data.{which}`: expected "{known}"; got "{name}".')
+    check_attributes(target, sensitive, targets=["direction"], others=["build"])
     if capture is None or capture.crop is None:
         raise BadInput('`data.source` "overhead" gives frames of a camera: add [capture] with [capture.crop].')
     shape = capture.frame.shape[0], capture.frame.shape[1]
     scene = Scene(seed=SEED, people=1, shape=shape, cast=BUILDS)
     about: list[tuple[int, int, int]] = []
-    x, rows = [], []
-    for number, reading in capture_frames(capture, _frames(scene, about, crossings)):
-        x.append(reading)
-        rows.append(number)
-    if not rows:
-        raise BadInput("`[capture]` finds nobody in the simulated scene: see `least_height_mm` and `focal_px`.")
-    who, inward, session = np.array(about)[rows].T
+    found = list(capture_frames(capture, _frames(scene, about, crossings)))
+    if not found:
+        raise BadInput("`[capture]` finds no person in the simulated scene: check `least_height_mm` and `focal_px`.")
+    rows, x = zip(*found, strict=True)
+    who, inward, session = np.array(about)[list(rows)].T
     ends = capture.input()
     return Readings(
         np.stack(x),
-        inward.astype(np.int64),
-        who.astype(np.int64),
+        inward,
+        who,
         ("out", "in"),
         tuple(f"build-{number}" for number in range(len(scene.cast))),
         "image",
         ends["low"],
         ends["high"],
-        session=session.astype(np.int64),
+        session=session,
     )
 
 
 def _frames(scene: Scene, about: list[tuple[int, int, int]], crossings: int) -> Iterator[np.ndarray]:
-    """Frames with somebody in them; ``about`` gets who, which way, and which crossing of each."""
+    """The empty floor, then frames of a walker; appends (walker, direction, crossing) of each to ``about``."""
     for _ in range(EMPTY):
         about.append((-1, -1, -1))
         yield scene.frame(0.0)

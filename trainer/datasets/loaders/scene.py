@@ -20,8 +20,8 @@ ORIGIN = "from github.com/tsoumakas/mulan, data/multi-label/scene"
 def load() -> MultiTarget:
     """All 2,407 rows, train before test. Labels are -1 and 1, as in paper 000's figures.
 
-    Raises BadInput where EDGEVEIL_DATA does not hold the published files.
+    Raises ``BadInput`` if EDGEVEIL_DATA does not hold the published files.
     """
     names, values = read_mulan("mulan_scene", FILES, ORIGIN)
     labels = 2 * values[:, FEATURES:] - 1
-    return MultiTarget.checked("scene", values[:, :FEATURES], labels, names[:FEATURES], names[FEATURES:])
+    return MultiTarget("scene", values[:, :FEATURES], labels, tuple(names[FEATURES:]))

@@ -18,14 +18,14 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.downloads import checked_path
-from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.readings import Readings, check_attributes
 
 ACCESS_POINTS = 520
 REGIONS = 8  # of each floor
-STARTS = 12  # of k-means: the tightest is taken whose regions all have
+STARTS = 12  # of k-means: the best is taken whose regions all have
 FEWEST_ROWS = 30
-NOT_SEEN = 100  # what the files say of an access point out of reach; readings are -104 to 0 dBm
-UNHEARD_DBM = -105.0  # stands for the strongest of none
+NOT_SEEN = 100  # value in the files for an access point out of range; the others are -104 to 0 dBm
+UNHEARD_DBM = -105.0  # used if no access point was heard
 
 FILES = {
     "trainingData.csv.gz": "b1935492d3a790369e52263eb5893d1fc75a6b09303d2939ac322c39c0bd6599",
@@ -37,20 +37,18 @@ SOURCE = "the UCI Machine Learning Repository, data set 310 (UJIIndoorLoc), each
 def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
     """Fingerprints uint8 (520,), 1 where an access point was seen; records that occur twice are taken once.
 
-    ``strength``: dBm above -105 instead, 0 where it was not seen (wifi_strength.py).
+    ``strength``: dBm above -105 instead (the weakest 1, the strongest 105), 0 where it was not seen. The paper keeps of
+    each value only whether it is above 0.
 
     ``target`` is "floor" or "building", ``sensitive`` "region" or "building". The attributes are ``access-points`` (how
     many were seen), ``strongest`` and ``mean`` (dBm), ``building``, and ``user``: 1 to 18, or 0 in the rows of the
-    validation file, which does not say who. Users are no subjects here: a region has 1 to 6 of them, so three slices
-    cannot have different users each, and rows are cut one by one as in the paper. Raises ``BadInput``.
+    validation file, which does not name users. Users are not subjects here: a region has 1 to 6 of them, so three
+    slices cannot have different users each, and rows are cut one by one as in the paper. Raises ``BadInput``.
     """
-    for key, name, other in (("target", target, "floor"), ("sensitive", sensitive, "region")):
-        if name not in (other, "building"):
-            raise BadInput(f'`data.{key}`: expected "{other}" or "building"; got "{name}".')
+    check_attributes(target, sensitive, targets=["floor", "building"], others=["region", "building"])
     if target == sensitive:
         raise BadInput('`data.sensitive`: expected another attribute than `data.target`; both are "building".')
-    rows = np.concatenate([_rows(name) for name in FILES])
-    rows = np.unique(rows, axis=0)
+    rows = np.unique(np.concatenate([_rows(name) for name in FILES]), axis=0)
     signal, (longitude, latitude, floor, building) = rows[:, :ACCESS_POINTS], rows[:, ACCESS_POINTS:][:, :4].T
     seen = signal != NOT_SEEN
     storey, storeys = np.unique(np.stack([building, floor], axis=1).astype(int), axis=0, return_inverse=True)

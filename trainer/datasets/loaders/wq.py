@@ -17,7 +17,7 @@ ORIGIN = "from github.com/tsoumakas/mulan, data/multi-target/wq.arff"
 def load() -> MultiTarget:
     """All 1,060 rows. Labels are abundance codes, 0 (absent), 1, 3 or 5.
 
-    Raises BadInput where EDGEVEIL_DATA does not hold the published file.
+    Raises ``BadInput`` if EDGEVEIL_DATA does not hold the published file.
     """
     names, values = read_mulan("mulan_wq", FILES, ORIGIN)
-    return MultiTarget.checked("wq", values[:, :FEATURES], values[:, FEATURES:], names[:FEATURES], names[FEATURES:])
+    return MultiTarget("wq", values[:, :FEATURES], values[:, FEATURES:], tuple(names[FEATURES:]))

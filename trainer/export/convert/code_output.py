@@ -1,4 +1,4 @@
-"""A cleaner that sends its code, r whole numbers, from which a receiver computes the vector."""
+"""A cleaner that sends its code, r integers, from which a receiver computes the vector."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export import runners
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
-HEAD_ROOM = 4.0  # codes up to so many times the largest in training fit; beyond that they saturate
+HEAD_ROOM = 4.0  # codes beyond this many times the largest in training saturate
 LARGEST = 2**15 - 1
 
 
 def as_code(fitted: FittedPerturber, x: np.ndarray) -> FittedPerturber:
-    """The same cleaner, sending its code as int16 and nothing else.
+    """The same cleaner, sending only its code, as int16.
 
-    The step is a power of two, from training samples x (n, features). The table ``decoder`` (r + 1, features) has the
-    step in it: x~ = [code, 1] decoder. Raises ``BadInput`` for a perturber that has no code.
+    The step is a power of two, from training samples x (n, features). The table ``decoder`` (r + 1, features) includes
+    the step: x~ = [code, 1] decoder. Raises ``BadInput`` for a perturber that has no code.
     """
     if fitted.kind != "cleaner":
         raise BadInput(f"A perturber of the kind {fitted.kind!r} has no code to emit; leave out --emit code.")

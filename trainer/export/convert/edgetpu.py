@@ -1,8 +1,8 @@
 """An artefact compiled by a board's own compiler, in addition to the one it was compiled from.
 
-``edgetpu_compiler`` (x86-64, proprietary) is called where it is on PATH. Nothing here can run what it makes, so nothing
-is measured of it: its golden outputs and its tolerance are those of the file that it was made of, and its device is
-held to them when the bundle is opened there.
+``edgetpu_compiler`` (x86-64, proprietary) is called where it is on PATH. Its output cannot run here, so it is not
+measured: golden outputs and tolerance are those of the file that it was compiled from, and the device is checked
+against them when it opens the bundle.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from edgeveil.trainer.graphs.tflite import read_tflite
 
 COMPILE_LIMIT_S = 600
 VERSION_LIMIT_S = 30
-SUFFIX = "_edgetpu.tflite"  # how edgetpu_compiler names what it makes
+SUFFIX = "_edgetpu.tflite"  # of the files that edgetpu_compiler writes
 _TENSOR = ("shape", "dtype", "scale", "zero_point")
 
 
 @dataclass
 class Compiled:
-    """What came of one compiler: ``files`` and ``entries`` by model, ``by`` which version; or ``why`` not."""
+    """The result of one compiler: ``files`` and ``entries`` by model, and its version ``by``; or ``why`` it failed."""
 
     source: str
     why: str = ""
@@ -47,12 +47,12 @@ class Compiled:
         return f"{self.source}-{EDGETPU}"
 
     def text(self) -> str:
-        """For a board's row of the artefact that it was to be made of."""
+        """For the board's row of the artefact that is compiled."""
         return f"compiled by {self.by} as {self.name}" if self.entries else f"exported uncompiled: {self.why}"
 
 
 def compile_for(profiles: Sequence[Profile], made: Sequence[Artefact]) -> dict[str, Compiled]:
-    """What the compilers of these boards made of the int8 artefact, by the compiler's name."""
+    """The results of these boards' compilers for the int8 artefact, by the compiler's name."""
     source = "-".join(FOR[EDGETPU])
     one = next((one for one in made if one.name == source), None)
     wanted = {p.compiler for p in profiles if p.compiler and source in p.artefacts} if one else set()
@@ -66,8 +66,8 @@ def _compiled(compiler: str, one: Artefact) -> Compiled:
         found.why = f"{compiler} not on PATH"
         return found
     try:
-        said = _run([program, "--version"], VERSION_LIMIT_S).strip().splitlines()
-        by = said[0].strip()[:100] if said else compiler
+        lines = _run([program, "--version"], VERSION_LIMIT_S).strip().splitlines()
+        by = lines[0].strip()[:100] if lines else compiler
         files = {model: _file(program, data) for model, data in one.data.items()}
         found.entries = {model: _entry(found, one.entries[model], files[model], by) for model in files}
         found.files, found.by = files, by
@@ -88,8 +88,8 @@ def _run(command: list[str], limit_s: float) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _NotCompiled(f"failed ({type(error).__name__})") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise _NotCompiled(f"failed ({said[-1] if said else 'without a word'})")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise _NotCompiled(f"failed ({lines[-1] if lines else f'exit code {done.returncode}'})")
     return done.stdout
 
 
@@ -105,7 +105,7 @@ def _file(program: str, model: bytes) -> bytes:
 
 
 def _entry(found: Compiled, source: Mapping[str, Any], data: bytes, by: str) -> dict[str, Any]:
-    """The manifest's entry; its tensors are those of the source, by the names that they have in this file."""
+    """The manifest's entry; its tensors are the source's, under their names in this file."""
     try:
         graph = read_tflite(data)
     except BadInput:
@@ -144,7 +144,7 @@ def add(
     profiles: Sequence[Profile],
     compiled: Mapping[str, Compiled],
 ) -> None:
-    """Put what was compiled into a manifest and its members: last in preference, first of the boards it is for."""
+    """Add compiled artefacts to a manifest and its members: last in preference, but first for their own boards."""
     for compiler, one in compiled.items():
         if not one.entries:
             continue

@@ -1,21 +1,30 @@
-"""A Keras model as a function of named tensors of a fixed batch, for both converters."""
+"""A Keras model as a function of named tensors of a fixed batch, and calibration rows, for both converters."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 
 
-def input_names(model: Any) -> list[str]:
-    """The names of a Keras model's inputs, in its own order."""
-    return [tensor.name for tensor in model.inputs]
+def calibration_rows(calibration: Mapping[str, np.ndarray] | None) -> list[dict[str, np.ndarray]]:
+    """Inputs (n, ...) by name as n batches of one row, float32. Raises ``ValueError`` without any."""
+    if not calibration:
+        raise ValueError("int8 needs calibration rows")
+    count = len(next(iter(calibration.values())))
+    return [
+        {name: np.asarray(values[row : row + 1], np.float32) for name, values in calibration.items()}
+        for row in range(count)
+    ]
 
 
 def input_specs(model: Any, batch: int = 1) -> list[Any]:
-    """``tf.TensorSpec`` (batch, ...) float32 for every input, named as the model names it.
+    """``tf.TensorSpec`` (batch, ...) float32 for every input, named as in the model.
 
-    Raises ``BadInput`` where a size is left open: a board's compiler needs every one.
+    Raises ``BadInput`` where a size is left open: a board's compiler needs all of them.
     """
     import tensorflow as tf
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.export.convert.keras_signature import function, input_specs
+from edgeveil.trainer.export.convert.keras_signature import calibration_rows, function, input_specs
 from edgeveil.trainer.tensorflow_quiet import quiet
 
 PRECISIONS = ("float32", "float16", "int8")
 LARGEST_SIDE = 4096  # pixels: a scale is the quotient of two sides
-OPSET = 13  # JetPack 4.6 and OpenVINO 2022.3 read no more; it brings IR 7
+OPSET = 13  # the newest that JetPack 4.6 and OpenVINO 2022.3 read; its IR is 7
 
 
 def convert(
@@ -51,10 +51,10 @@ def _float32(model: Any, batch: int) -> Any:
 
 
 def _resize_to_whole_sizes(proto: Any) -> None:
-    """Scales of resizes that are a little too small in float32 become a little too large.
+    """Round scales of resizes up in float32 where they were rounded down.
 
-    23 / 12 rounded down makes 22 of 12, says the specification (floor of size times scale); some runtimes round that,
-    and a checker refuses the graph.
+    By the specification (floor of size times scale), 23 / 12 rounded down makes 22 of 12. Some runtimes round to
+    nearest, and a checker refuses the graph.
     """
     from onnx import numpy_helper
 
@@ -73,7 +73,7 @@ def _float16(float32: Any) -> Any:
     from onnxconverter_common import float16
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it names every weight that is nearer to zero than float16 can be
+        warnings.simplefilter("ignore")  # one for every weight that is too small for float16
         return _tidy(float16.convert_float_to_float16(_copy(float32), keep_io_types=True))
 
 
@@ -81,25 +81,16 @@ def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-    if not calibration:
-        raise ValueError("int8 needs calibration rows")
-    columns = dict(calibration)
+    rows = iter(calibration_rows(calibration))
 
     class Rows(CalibrationDataReader):
-        def __init__(self) -> None:
-            self._rows = self._walk()
-
-        def _walk(self) -> Iterator[dict[str, np.ndarray]]:
-            for row in range(len(next(iter(columns.values())))):
-                yield {name: np.asarray(values[row : row + 1], np.float32) for name, values in columns.items()}
-
         def get_next(self) -> dict[str, np.ndarray] | None:
-            return next(self._rows, None)
+            return next(rows, None)
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "int8.onnx"
-        # Unsigned activations and signed weights are the pair that is fast on x86. Weights have 7 bits: x86 without
-        # VNNI adds two products in 16 bits, which 8-bit weights overflow, so that its results would be others.
+        # Unsigned activations with signed weights are fast on x86. Weights have 7 bits: x86 without VNNI adds two
+        # products in 16 bits, which 8-bit weights would overflow.
         quantize_static(
             _copy(float32),
             path,
@@ -114,7 +105,7 @@ def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
 
 
 def _copy(proto: Any) -> Any:
-    """Both converters work in place, and one moves the weights out into a file that is soon gone."""
+    """A copy: both converters work in place, and one moves the weights to a temporary file."""
     import onnx
 
     copy = onnx.ModelProto()
@@ -123,9 +114,9 @@ def _copy(proto: Any) -> Any:
 
 
 def _tidy(proto: Any) -> Any:
-    """The same graph with names that depend on it alone, and nothing in it that is not the graph.
+    """The same graph with names that depend on it alone, and without metadata.
 
-    The converters number tensors by a counter of the whole process, and leave what they inferred on the way.
+    The converters number tensors by a counter of the whole process, and leave inferred shapes in the graph.
     """
     graph = proto.graph
     names = {value.name: value.name for value in (*graph.input, *graph.output)}

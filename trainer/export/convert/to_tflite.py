@@ -1,20 +1,20 @@
 """Keras 3 to TFLite: float32, float16 and int8, one frame at a time, the same bytes every time.
 
-The one way that works is a SavedModel of a ``tf.Module`` whose function has a fixed batch-1 signature with named
-outputs: ``from_keras_model`` keeps a dynamic batch, and ``from_concrete_functions`` loses the variables of a Keras 3
-model without a word.
+The only way that works is a SavedModel of a ``tf.Module`` whose function has a fixed batch-1 signature with named
+outputs: ``from_keras_model`` keeps a dynamic batch, and ``from_concrete_functions`` silently loses the variables of a
+Keras 3 model.
 """
 
 from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.export.convert.keras_signature import function, input_names
+from edgeveil.trainer.export.convert.keras_signature import calibration_rows, function
 from edgeveil.trainer.tensorflow_quiet import quiet
 
 PRECISIONS = ("float32", "float16", "int8")
@@ -35,31 +35,25 @@ def convert(
     module.variables_to_keep = [variable.value for variable in model.variables]
     module.call = function(model, batch)
     with tempfile.TemporaryDirectory() as folder, quiet(), warnings.catch_warnings():
-        # The calibration inside the converter opens TensorFlow's own interpreter, which is on its way out.
+        # The converter's calibration opens TensorFlow's own interpreter, which is deprecated.
         warnings.filterwarnings("ignore", message=".*tf.lite.Interpreter is deprecated")
         tf.saved_model.save(module, folder, signatures={"serving_default": module.call})
-        return {precision: _convert(folder, precision, input_names(model), calibration) for precision in precisions}
+        return {precision: _convert(folder, precision, calibration) for precision in precisions}
 
 
-def _convert(folder: str, precision: str, names: Sequence[str], calibration: Mapping[str, np.ndarray] | None) -> bytes:
+def _convert(folder: str, precision: str, calibration: Mapping[str, np.ndarray] | None) -> bytes:
     import tensorflow as tf
 
     converter = tf.lite.TFLiteConverter.from_saved_model(folder)
-    # A scale per output of a Dense layer: interpreters before 2.14 read the first one for all, without an error.
+    # With a scale per output of a Dense layer, interpreters before 2.14 use the first one for all, without an error.
     converter._experimental_disable_per_channel_quantization_for_dense_layers = True
     if precision != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     if precision == "int8":
-        if not calibration:
-            raise ValueError("int8 needs calibration rows")
-
-        def representative() -> Iterator[dict[str, np.ndarray]]:
-            for row in range(len(calibration[names[0]])):
-                yield {name: np.asarray(calibration[name][row : row + 1], np.float32) for name in names}
-
-        converter.representative_dataset = representative
+        rows = calibration_rows(calibration)
+        converter.representative_dataset = lambda: rows
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.inference_input_type = converter.inference_output_type = tf.int8
     return bytes(converter.convert())

@@ -1,1 +1,1 @@
-"""Codebooks: what leaves is a class, one of a few codes, and a picture of the code. One idea a file."""
+"""Codebooks: a class, one of its codes, and a picture of the code are sent."""

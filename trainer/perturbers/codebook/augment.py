@@ -1,7 +1,7 @@
-"""Copies of a picture that show the same thing a little nearer, further, larger or elsewhere.
+"""Copies of a picture that show the same thing a little nearer, further away, larger or elsewhere.
 
-What an encoder gets wrong about somebody it never saw is wrong again and again, and so tells who it is; copies make it
-right more often (docs/explanation/streams.md).
+An encoder's errors about a person outside the training data repeat, and so identify that person. Training on copies
+makes errors rarer (docs/explanation/streams.md).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 def images(u: np.ndarray, *, shift: int, scale: float, offset: float, rng: np.random.Generator) -> np.ndarray:
     """One changed copy of each unit-cube picture u (n, height, width, channels); float32 of the same shape.
 
-    Each is moved by up to ``shift`` pixels, made up to ``scale`` (a share) larger or smaller about its middle, and its
-    values that are not 0, the background, moved by up to ``offset`` together. The nearest pixel is taken, so that no
-    value is a mean across an outline.
+    Each is moved by up to ``shift`` pixels, made up to ``scale`` (a share) larger or smaller about its middle, and all
+    its values except 0, the background, are shifted by up to ``offset`` together. The nearest pixel is taken, so that
+    no value is a mean across an outline.
     """
     n, height, width, _ = u.shape
     by = rng.uniform(1 - scale, 1 + scale, (n, 1))

@@ -1,49 +1,42 @@
-"""The channel Q(c'|c) of a codebook: nothing, the least noise under a bound on the posterior, or independence.
+"""The channel Q(c'|c) of a codebook: the least noise under a bound on the posterior, or independence.
 
-A channel keeps to its class y-hat, so it is one block per class, found alone, and shipped as integers: every row of the
-table sums to the same power of two, and what is certified is those integers, not the real numbers they came from.
+A channel never changes the class y-hat, so it is one block per class. It ships as integers: every row of the table sums
+to the same power of two, and the certificate is computed on these integers.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 
 TOTAL_BITS = 16  # every row of the shipped table sums to 2**16
-SLACK = 1e-7  # what constraints may be missed by
-# Of the solver: finer than SLACK. At its usual 1e-7 HiGHS's presolve calls channels infeasible that are not.
+SLACK = 1e-7  # how far constraints may be missed
+# Of the solver: finer than SLACK. At its default of 1e-7, HiGHS's presolve calls feasible channels infeasible.
 TOLERANCE = 1e-9
 
 
-def identity(codes: int) -> np.ndarray:
-    """c' = c: for codes that are learned to say nothing of z themselves."""
-    return np.eye(codes)
-
-
 def independent(p_code: np.ndarray) -> np.ndarray:
-    """c' drawn from P(c) (K,), whatever c was: nothing of x but y-hat leaves."""
+    """c' drawn from P(c) (K,), independent of c: of x, only y-hat is sent."""
     p = np.asarray(p_code, np.float64)
     return np.tile(p / p.sum(), (len(p), 1))
 
 
-def least_noise(joint: np.ndarray, distance: np.ndarray, *, bound: float, keep_marginal: bool = True) -> np.ndarray:
-    """The Q (K, K) of smallest expected distance with which the posterior of z stays near its prior, whatever c' is.
+def least_noise(joint: np.ndarray, distance: np.ndarray, *, bound: float) -> np.ndarray:
+    """The Q (K, K) of smallest expected distance that keeps the posterior of z near its prior for every c'.
 
     ``joint`` (K, Z) is P(c, z) within the class (or its counts), ``distance`` (K, K) the cost of sending column c' for
     row c. For every c' and z, |log P(z|c') - log P(z)| <= ``bound`` (natural logarithm), which is linear in Q:
-    e^-bound P(z) P(c') <= P(z, c') <= e^bound P(z) P(c'). ``keep_marginal`` asks that c' be distributed as c, so that
-    models trained on releases meet readings as they are. Solved by HiGHS. The independent channel always satisfies all
-    constraints. Raises ``BadInput`` for a negative bound, ``LimitNotMet`` where the solver fails.
+    e^-bound P(z) P(c') <= P(z, c') <= e^bound P(z) P(c'). c' is distributed as c, so that models trained on sent
+    samples see the true frequencies. Solved by HiGHS. The independent channel always satisfies all constraints. Raises
+    ``BadInput`` for a negative bound, ``LimitNotMet`` where the solver fails.
     """
     from scipy.optimize import linprog
     from scipy.sparse import coo_matrix, kron, vstack
     from scipy.sparse import identity as sparse_identity
 
     if not np.isfinite(bound) or bound < 0:
-        raise BadInput(f"The bound of an LP channel must be 0 or more; got {bound:g}. At 0 c' says nothing of z.")
+        raise BadInput(f"The bound of an LP channel must be 0 or more; got {bound:g}. At 0, c' is independent of z.")
     joint = np.asarray(joint, np.float64) / np.sum(joint)
     k = len(joint)
     p_c, p_z = joint.sum(axis=1), joint.sum(axis=0)
@@ -53,17 +46,13 @@ def least_noise(joint: np.ndarray, distance: np.ndarray, *, bound: float, keep_m
     every = sparse_identity(k)
     above = kron(coo_matrix(given - np.exp(bound) * p_c), every)
     below = kron(coo_matrix(np.exp(-bound) * p_c - given), every)
-    rows = kron(every, np.ones((1, k)))
-    equal, right = [rows], [np.ones(k)]
-    if keep_marginal:
-        equal.append(kron(p_c[None, :], every))
-        right.append(p_c)
+    equal = [kron(every, np.ones((1, k))), kron(p_c[None, :], every)]
     found = linprog(
         (p_c[:, None] * distance).ravel(),
         A_ub=vstack([above, below]).tocsr(),
         b_ub=np.full(2 * k * int(seen.sum()), SLACK),
         A_eq=vstack(equal).tocsr(),
-        b_eq=np.concatenate(right),
+        b_eq=np.concatenate([np.ones(k), p_c]),
         bounds=(0, 1),
         method="highs",
         options={"primal_feasibility_tolerance": TOLERANCE},
@@ -74,32 +63,23 @@ def least_noise(joint: np.ndarray, distance: np.ndarray, *, bound: float, keep_m
             f'solution: {found.message} Set another bound, or `channel = "independent"`, and train into another folder.'
         )
     q = np.clip(found.x.reshape(k, k), 0, None)
-    # A code that never occurs has a free row; it sends what the others send.
+    # A code that never occurs has a free row; it sends what the others send on average.
     q[p_c == 0] = p_c
     return q / q.sum(axis=1, keepdims=True)
 
 
-def blocks(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """One channel of all classes, (sum of K, sum of C): each class's own block, nothing between classes."""
-    from scipy.linalg import block_diag
+def integers(q: np.ndarray) -> np.ndarray:
+    """The shipped table uint32: each row of q (R, C) as integers that sum to 2**TOTAL_BITS, by largest remainders.
 
-    return block_diag(*parts)
-
-
-def integers(q: np.ndarray, *, total_bits: int = TOTAL_BITS) -> np.ndarray:
-    """The shipped table uint32: each row of q (R, C) as integers that sum to 2**total_bits, by largest remainders.
-
-    A probability of 0 stays 0; no other is off by more than 2**-total_bits. Rows that are equal stay equal, so an
-    independent channel stays exactly independent. Raises ``BadInput`` where a row has more than 2**total_bits entries.
+    A probability of 0 stays 0; no other is off by more than 2**-TOTAL_BITS. Rows that are equal stay equal, so an
+    independent channel stays exactly independent. Raises ``BadInput`` where a row has more than 2**TOTAL_BITS entries.
     """
-    total = 2**total_bits
-    if not 1 <= total_bits <= 31 or q.shape[1] > total:
-        raise BadInput(
-            f"A channel table of {q.shape[1]} codes needs rows that sum to 2**1 to 2**31; got 2**{total_bits}."
-        )
+    total = 2**TOTAL_BITS
+    if q.shape[1] > total:
+        raise BadInput(f"A channel table has at most {total} codes; got {q.shape[1]}. Set fewer `perturber.codes`.")
     exact = q / q.sum(axis=1, keepdims=True) * total
     table = np.floor(exact).astype(np.int64)
-    # Ties by place, the same in every row.
+    # Ties by position, the same in every row.
     order = np.argsort(-(exact - table), axis=1, kind="stable")
     missing = total - table.sum(axis=1)
     one_more = np.arange(q.shape[1]) < missing[:, None]
@@ -108,7 +88,7 @@ def integers(q: np.ndarray, *, total_bits: int = TOTAL_BITS) -> np.ndarray:
 
 
 def donors_within(codes: int, copies: int) -> np.ndarray:
-    """The table uint32 (codes, codes * copies) that picks one of ``copies`` donors of a code evenly, a power of two."""
+    """The table uint32 (codes, codes * copies) that picks one of ``copies``, a power of two, evenly for each code."""
     if copies < 1 or copies & (copies - 1):
         raise BadInput(f"The number of donors of each code must be a power of two; got {copies}.")
     return np.kron(np.eye(codes, dtype=np.uint32), np.ones((1, copies), np.uint32))

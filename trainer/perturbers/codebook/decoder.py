@@ -1,33 +1,24 @@
-"""Pictures of codes that are nobody's: drawn by a network from the code and noise.
+"""Synthetic pictures of codes, drawn by a network from the code and noise.
 
-The network is a conditional variational autoencoder: it learns how readings of a code look and differ, and then draws
-new ones. What it draws is a table, fixed before anything is shipped, from which the board picks evenly: so what leaves
-is a function of c' and fresh noise, exactly, on every board. No promise goes with it that nobody can be made out in a
-picture, as with a centroid: on few readings a network may remember one.
+The network is a conditional variational autoencoder: it learns how samples of a code look and differ, and then draws
+new ones. They form a table, fixed before the export, from which the board picks evenly. So what is sent is a function
+of c' and fresh noise, on every board. Unlike with a centroid, there is no guarantee that a picture shows no real
+person: a network trained on few samples may remember one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.trainer.perturbers.codebook.group_means import group_means
 from edgeveil.trainer.perturbers.codebook.synthesis import SURE
+from edgeveil.trainer.recipe.perturber import Codebook
 
 TRIES = 4  # pictures drawn for each that is kept
 BATCH = 128
-
-
-@dataclass(frozen=True)
-class DecoderSettings:
-    """How a decoder is trained, and how many pictures of a code it draws; ``binary`` ones are drawn as 0 and 1."""
-
-    copies: int
-    steps: int
-    latent: int
-    binary: bool
 
 
 def pictures(
@@ -36,69 +27,68 @@ def pictures(
     kept: np.ndarray,
     *,
     codes: int,
-    per_class: int,
-    settings: DecoderSettings,
+    section: Codebook,
+    binary: bool,
     read: Callable[[np.ndarray], np.ndarray],
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """The table float32 (codes * copies, *shape) in the unit cube, the pictures of a code after each other.
+    """The table float32 (codes * donors, *shape) in the unit cube, the pictures of a code after each other.
 
-    u (n, ...) are readings, ``code`` (n,) theirs, ``kept`` (n, d) their T. ``read`` gives P(y | picture) (m, classes):
-    of four pictures drawn those are kept that are read as their code's class, for else y would be lost. A code without
-    readings looks like the commonest of its class. Raises ``BadInput`` where a class has none, ``LimitNotMet`` where
-    training diverges.
+    u (n, ...) are samples, ``code`` (n,) their codes, ``kept`` (n, d) their T. ``binary``: pixels are drawn as 0 and 1.
+    ``read`` gives P(y | picture) (m, classes): four pictures are drawn for each that is kept, and those are kept that
+    are classified as their code's class, or y would be lost. A code without samples looks like the commonest of its
+    class. Raises ``BadInput`` where a class has no samples, ``LimitNotMet`` where training diverges.
     """
     import keras
     import tensorflow as tf
 
     keras.utils.set_random_seed(int(rng.integers(2**32)))
-    condition = _conditions(code, kept, codes=codes, per_class=per_class)
-    draw = _trained(u, condition[code], settings, rng)
-    table = np.empty((codes, settings.copies, *u.shape[1:]), np.float32)
+    condition = _conditions(code, kept, codes=codes, per_class=section.codes)
+    draw = _trained(u, condition[code], section, rng)
+    table = np.empty((codes, section.donors, *u.shape[1:]), np.float32)
     for number in range(codes):
-        count = TRIES * settings.copies
-        noise = rng.normal(size=(count, settings.latent)).astype(np.float32)
+        count = TRIES * section.donors
+        noise = rng.normal(size=(count, section.latent)).astype(np.float32)
         drawn = np.asarray(tf.sigmoid(draw([np.tile(condition[number], (count, 1)), noise], training=False)))
-        if settings.binary:
+        if binary:
             drawn = (rng.random(drawn.shape) < drawn).astype(np.float32)
         # Those that are sure enough count alike, so that not only the most typical are kept.
-        sure = np.minimum(read(drawn)[:, number // per_class], SURE)
-        table[number] = drawn[np.argsort(-sure, kind="stable")[: settings.copies]]
+        sure = np.minimum(read(drawn)[:, number // section.codes], SURE)
+        table[number] = drawn[np.argsort(-sure, kind="stable")[: section.donors]]
     return table.reshape(-1, *u.shape[1:])
 
 
 def _conditions(code: np.ndarray, kept: np.ndarray, *, codes: int, per_class: int) -> np.ndarray:
-    """What the decoder is told of every code, float32 (codes, codes + d): which one it is, and its mean T."""
+    """The decoder's input for every code, float32 (codes, codes + d): which one it is, and its mean T."""
     count = np.bincount(code, minlength=codes)
-    means = np.zeros((codes, kept.shape[1]))
-    np.add.at(means, code, kept)
-    told = np.concatenate([np.eye(codes), means / np.maximum(count, 1)[:, None]], axis=1).astype(np.float32)
+    told = np.concatenate([np.eye(codes), group_means(kept, code, codes)], axis=1).astype(np.float32)
     for first in range(0, codes, per_class):
         mine = np.arange(first, first + per_class)
         if not count[mine].any():
             raise BadInput(
-                f"No reading is taken for class {first // per_class} of y, so its codes have no pictures: train longer."
+                f"No sample is classified as class {first // per_class} of y, so its codes have no pictures: train "
+                "longer."
             )
         told[mine[count[mine] == 0]] = told[first + count[mine].argmax()]
     return told
 
 
-def _trained(u: np.ndarray, condition: np.ndarray, settings: DecoderSettings, rng: np.random.Generator):
+def _trained(u: np.ndarray, condition: np.ndarray, section: Codebook, rng: np.random.Generator):
     import keras
     import tensorflow as tf
 
     from edgeveil.models import decoders
 
-    latent, shape, told = settings.latent, u.shape[1:], condition.shape[1]
+    latent, shape, told = section.latent, u.shape[1:], condition.shape[1]
     draw, recognise = decoders.decoder(told, latent, shape), decoders.recogniser(told, latent, shape)
     variables = draw.trainable_variables + recognise.trainable_variables
-    optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(2e-3, settings.steps))
+    optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(2e-3, section.decoder_steps))
     optimizer.build(variables)
-    readings, conditions = tf.constant(u, tf.float32), tf.constant(condition)
+    samples, conditions = tf.constant(u, tf.float32), tf.constant(condition)
 
     @tf.function(reduce_retracing=True)
     def step(rows: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
-        x, known = tf.gather(readings, rows), tf.gather(conditions, rows)
+        x, known = tf.gather(samples, rows), tf.gather(conditions, rows)
         with tf.GradientTape() as tape:
             mean, log_variance = tf.split(recognise([x, known], training=True), 2, axis=1)
             logits = draw([known, mean + noise * tf.exp(0.5 * log_variance)], training=True)
@@ -109,12 +99,12 @@ def _trained(u: np.ndarray, condition: np.ndarray, settings: DecoderSettings, rn
         optimizer.apply(tape.gradient(loss, variables), variables)
         return loss
 
-    for number in range(settings.steps):
+    for number in range(section.decoder_steps):
         rows = rng.integers(0, len(u), min(BATCH, len(u)))
         loss = step(tf.constant(rows), tf.constant(rng.normal(size=(len(rows), latent)), tf.float32))
         if not np.isfinite(float(loss)):
             raise LimitNotMet(
-                f"Training the decoder diverged in step {number + 1}: its loss is no longer a number. Take "
+                f"Training the decoder diverged in step {number + 1}: the loss is no longer a number. Set "
                 '`synthesis = "centroid"`, or train into another folder with another `seed`.'
             )
     return draw

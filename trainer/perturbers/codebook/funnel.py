@@ -1,14 +1,15 @@
-"""Learned codes, the *funnel*: keep what is wanted of x in one of K codes, and let the code say nothing of z beyond y.
+"""Learned codes, the *funnel*: one of K codes keeps what is wanted of x and carries little information about z.
 
 Loss, for soft codes q(c|x) within the class y:  sum_c q_c |T(x) - mu_yc|^2 + lambda I(c; z | y) - eta H(c | y).
 
-T(x) is what should survive. c is discrete, so I(c; z | y) is counted from the soft codes and is itself the penalty: no
-adversary is trained, and none can be too weak. Given centres mu and counts the loss is linear in q,
+T(x) is what should survive. c is discrete, so I(c; z | y) is counted from the soft codes and is itself the penalty. No
+adversary is trained, so none can be too weak. Given centres mu and counts the loss is linear in q,
 
     d loss / d q_c = |T - mu_yc|^2 + lambda log[P(c | z, y) / P(c | y)] + eta log P(c | y),
 
-a *price* of every code for every row, held constant while the head learns to take the cheapest: q sharpens by itself.
-Counts shrink towards P(c | y) and leave the row's own group out: else few rows per z make a code look like its rows.
+a *price* of every code for every row. It is held constant while the head learns to take the cheapest code, so q
+sharpens by itself. Counts shrink towards P(c | y) and leave out the row's own group: with few rows per z, a code would
+otherwise look like its rows.
 """
 
 from __future__ import annotations
@@ -19,37 +20,24 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.measures.certificate import information
+from edgeveil.trainer.perturbers.codebook.group_means import group_means
+from edgeveil.trainer.recipe.perturber import Codebook
 
 # The start: this share of the steps imitates k-means on what z does not explain, and the price of z grows over half.
 IMITATION_SHARE = 0.15
 RAMP_SHARE = 0.5
-
-
-@dataclass(frozen=True)
-class FunnelSettings:
-    """How codes are learned. ``lam`` (lambda) and ``eta`` are in units of T's squared distance per nat.
-
-    ``batch`` None takes all rows in every step, for small data; then ``memory`` is not needed. ``memory`` is the share
-    of the running counts that a step keeps. ``shrinkage`` is the number of rows that P(c|y) counts for in P(c|z, y).
-    """
-
-    codes: int
-    lam: float = 2.0
-    eta: float = 0.02
-    steps: int = 700
-    batch: int | None = 1024
-    memory: float = 0.9
-    shrinkage: float = 4.0
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.01
+ETA = 0.02  # in units of T's squared distance per nat, as lambda (`price`) is
+MEMORY = 0.9  # share of the running counts that a step keeps; steps on all rows need no memory
+LEARNING_RATE = 3e-3
 
 
 @dataclass(frozen=True)
 class Rows:
     """What codes are learned from: features h (n, f) of a frozen trunk, T (n, d), y and z (n,).
 
-    ``group`` (n,) numbers what is one observation: augmented copies of a reading share a number. None: every row is.
+    ``group`` (n,) numbers the samples: augmented copies of a sample share a number. None: every row is its own.
     """
 
     features: np.ndarray
@@ -62,33 +50,57 @@ class Rows:
 def learn(
     head: Any,
     rows: Rows,
-    settings: FunnelSettings,
+    section: Codebook,
     *,
     classes: tuple[int, int],
     rng: np.random.Generator,
-    report: Callable[[int, dict[str, float]], None] | None = None,
+    report: Callable[[int, dict[str, float]], None],
 ) -> None:
     """Train ``head``, a Keras model from h (n, f) to logits (n, classes of y * codes), class by class.
 
-    ``report`` is called ``reports(steps)`` times, with the step and its ``distortion`` and ``bits`` of the soft codes.
-    Raises ``FloatingPointError`` where the loss stops being a number.
+    ``report`` is called ``reports(section.steps)`` times, with the step and its ``distortion`` and ``bits`` of the soft
+    codes. Raises ``LimitNotMet`` where the loss stops being a number.
     """
+    import tensorflow as tf
+
+    n, steps = len(rows.y), section.steps
+    batch = min(section.code_batch or n, n)
+    start = starting_codes(rows, codes=section.codes, n_z=classes[1], rng=rng)
+    step, counts = _training_step(head, rows, start, section, classes, memory=0.0 if batch == n else MEMORY)
+    order, at = rng.permutation(n), 0
+    for number in range(steps):
+        if at + batch > n:
+            order, at = rng.permutation(n), 0
+        pick, at = order[at : at + batch], at + batch
+        done = number / steps
+        lam = section.price * min(1.0, max(0.0, done - IMITATION_SHARE) / (RAMP_SHARE - IMITATION_SHARE))
+        loss, far = step(tf.constant(pick), tf.constant(lam, tf.float32), tf.constant(done < IMITATION_SHARE))
+        if not np.isfinite(float(loss)):
+            raise LimitNotMet(
+                "Learning the codes diverged: the loss is no longer a number. Lower `perturber.price` in the recipe "
+                "and train into another folder."
+            )
+        if (number + 1) % _every(steps) == 0:
+            soft_counts = counts.numpy().reshape(*classes, section.codes)
+            report(number + 1, {"distortion": float(far), "bits": information(soft_counts.transpose(0, 2, 1))})
+
+
+def _training_step(
+    head: Any, rows: Rows, start: np.ndarray, section: Codebook, classes: tuple[int, int], *, memory: float
+) -> tuple[Any, Any]:
+    """A compiled step (row numbers, lambda, whether to imitate ``start``) to (loss, distortion); and its counts."""
     import keras
     import tensorflow as tf
 
-    (n_y, n_z), k, d = classes, settings.codes, rows.kept.shape[1]
-    n, steps, shrinkage = len(rows.y), settings.steps, settings.shrinkage
-    group = np.arange(n) if rows.group is None else np.unique(rows.group, return_inverse=True)[1].reshape(-1)
+    (n_y, n_z), k, d = classes, section.codes, rows.kept.shape[1]
+    group = np.arange(len(rows.y)) if rows.group is None else np.unique(rows.group, return_inverse=True)[1].reshape(-1)
     groups = int(group.max()) + 1
-    start = starting_codes(rows, codes=k, n_z=n_z, rng=rng)
     features, kept = tf.constant(rows.features, tf.float32), tf.constant(rows.kept, tf.float32)
     y_all, cell_all = tf.constant(rows.y, tf.int32), tf.constant(rows.y * n_z + rows.z, tf.int32)
     group_all, start_all = tf.constant(group, tf.int32), tf.constant(start, tf.int32)
-    batch = n if settings.batch is None else min(settings.batch, n)
-    memory = 0.0 if batch == n else settings.memory
     counts, sums = tf.Variable(tf.zeros((n_y * n_z, k))), tf.Variable(tf.zeros((n_y, k, d)))
-    schedule = keras.optimizers.schedules.CosineDecay(settings.learning_rate, steps)
-    optimizer = keras.optimizers.AdamW(schedule, weight_decay=settings.weight_decay)
+    schedule = keras.optimizers.schedules.CosineDecay(LEARNING_RATE, section.steps)
+    optimizer = keras.optimizers.AdamW(schedule, weight_decay=section.weight_decay)
     optimizer.build(head.trainable_variables)
 
     @tf.function(reduce_retracing=True)
@@ -108,31 +120,19 @@ def learn(
                 own = tf.gather(tf.math.unsorted_segment_sum(q, of, groups), of)
             p_c = tf.gather(mass / tf.reduce_sum(mass, axis=1, keepdims=True), y) + 1e-6
             others = tf.maximum(tf.gather(counts, cell) - own, 0.0)
+            shrinkage = section.shrinkage
             p_cz = (others + shrinkage * p_c) / (tf.reduce_sum(others, axis=1, keepdims=True) + shrinkage)
             centres = sums / (mass + 1e-6)[:, :, None]
             far = tf.reduce_sum(tf.square(t[:, None, :] - tf.gather(centres, y)), axis=2)
             log_share = tf.math.log(p_c)
-            price = far + lam * (tf.math.log(p_cz + 1e-9) - log_share) + settings.eta * log_share
+            price = far + lam * (tf.math.log(p_cz + 1e-9) - log_share) + ETA * log_share
             funnel = tf.reduce_mean(tf.reduce_sum(soft * price, axis=1))
             copy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(start_all, pick), logits))
             loss = tf.where(imitate, copy, funnel)
         optimizer.apply(tape.gradient(loss, head.trainable_variables), head.trainable_variables)
         return loss, tf.reduce_mean(tf.reduce_sum(q * far, axis=1))
 
-    order = rng.permutation(n)
-    at = 0
-    for number in range(steps):
-        if at + batch > n:
-            order, at = rng.permutation(n), 0
-        pick, at = order[at : at + batch], at + batch
-        done = number / steps
-        lam = settings.lam * min(1.0, max(0.0, done - IMITATION_SHARE) / (RAMP_SHARE - IMITATION_SHARE))
-        loss, far = step(tf.constant(pick), tf.constant(lam, tf.float32), tf.constant(done < IMITATION_SHARE))
-        if not np.isfinite(float(loss)):
-            raise FloatingPointError("the codes' loss is no longer a number")
-        if report is not None and (number + 1) % _every(steps) == 0:
-            soft_counts = counts.numpy().reshape(n_y, n_z, k)
-            report(number + 1, {"distortion": float(far), "bits": information(soft_counts.transpose(0, 2, 1))})
+    return step, counts
 
 
 def reports(steps: int) -> int:
@@ -145,14 +145,12 @@ def _every(steps: int) -> int:
 
 
 def starting_codes(rows: Rows, *, codes: int, n_z: int, rng: np.random.Generator) -> np.ndarray:
-    """Codes (n,) of k-means within each class of y on T - E[T|y, z]: what of T has nothing to do with z on average."""
+    """Codes (n,) by k-means within each class of y on T - E[T|y, z], which on average has nothing to do with z."""
     from sklearn.cluster import KMeans
 
     found = np.zeros(len(rows.y), np.int64)
     cell = rows.y * n_z + rows.z
-    means = np.zeros((int(cell.max()) + 1, rows.kept.shape[1]))
-    np.add.at(means, cell, rows.kept)
-    residual = rows.kept - (means / np.maximum(np.bincount(cell), 1)[:, None])[cell]
+    residual = rows.kept - group_means(rows.kept, cell, int(cell.max()) + 1)[cell]
     for value in np.unique(rows.y):
         of_class = np.flatnonzero(rows.y == value)
         k = min(codes, len(of_class))

@@ -1,16 +1,16 @@
 """Codes of what z does not explain: for little data and many z, where a learned head would learn its own rows.
 
-The trunk says T^ and P(z | x, y). What is coded is the *residual* r = E_z[(T^ - m_yz) / s_yz | x], T relative to what
-is usual for its z: with the true z in place of P(z | x, y), mean and variance of r are the same whatever z is, so codes
-of r say little of z to begin with. The rest is paid for by the price of codes.py, in expectation:
+The trunk predicts T^ and P(z | x, y). What is coded is the *residual* r = E_z[(T^ - m_yz) / s_yz | x], T relative to
+what is usual for its z. With the true z in place of P(z | x, y), mean and variance of r are the same for every z, so
+codes of r carry little information about z to begin with. The price of funnel.py, in expectation, takes off the rest:
 
     c = argmin_c |r - mu_yc|^2 + lambda E_z[W_yzc | x],   W_yzc = log P(c | z, y) - log P(c | y)
 
-with counts that shrink towards P(c | y). Only means, scales, centres and prices are fitted, some 20 numbers for a z: a
-row's own z moves them by its share of a count and no more, where a head of thousands of weights can follow every row.
+with counts that shrink towards P(c | y). Only means, scales, centres and prices are fitted, some 20 numbers for each z.
+A row's own z moves them by its share of a count and no more; a head of thousands of weights can follow every row.
 
 |r|^2 is the same for every c, so the score of a code is linear in the products P(z | x, y) T^_j and in P(z | x, y)
-itself: it is exported as it is, as a softmax, three matrix products and one elementwise product.
+itself. It is exported unchanged, as a softmax, three matrix products and one elementwise product.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgeveil.trainer.measures.certificate import information
+from edgeveil.trainer.perturbers.codebook.group_means import group_means, group_sums
 
 ROUNDS = 150  # of counting and pricing
 STEP = 0.1  # share of the new price in each: prices that jump to their target swing for ever
@@ -59,11 +60,11 @@ def usual(kept: np.ndarray, y: np.ndarray, z: np.ndarray, *, shrinkage: float) -
     cells, cell = np.unique(np.stack([y, z], axis=1), axis=0, return_inverse=True)
     cell, (of_y, of_z) = cell.reshape(-1), cells.T
     n = np.bincount(cell)[:, None]
-    whole = _means(kept, np.searchsorted(np.unique(y), y))[np.searchsorted(np.unique(y), of_y)]
-    mean = (_sums(kept, cell) + shrinkage * whole) / (n + shrinkage)
+    whole = group_means(kept, y, int(y.max()) + 1)[of_y]
+    mean = (group_sums(kept, cell, len(cells)) + shrinkage * whole) / (n + shrinkage)
     square = (kept - mean[cell]) ** 2
     overall = np.maximum(square.mean(axis=0), 1e-12)
-    scale = np.sqrt((_sums(square, cell) + 2 * shrinkage * overall) / (n + 2 * shrinkage) / overall)
+    scale = np.sqrt((group_sums(square, cell, len(cells)) + 2 * shrinkage * overall) / (n + 2 * shrinkage) / overall)
     return Usual(mean, scale, of_y, of_z)
 
 
@@ -82,8 +83,8 @@ def learn(
 ) -> Scores:
     """Centres by k-means on residuals, then prices by counting, class by class of the ``classes`` of y.
 
-    ``kept`` (n, d) is T^ and ``posterior`` (n, cells) P(cell) as the trunk says them, best on rows that it was not
-    trained on; ``price`` is lambda, in squared distance of T for one nat.
+    ``kept`` (n, d) is T^ and ``posterior`` (n, cells) P(cell), both predicted by the trunk, best on rows that it was
+    not trained on. ``price`` is lambda, in squared distance of T for one nat.
     """
     cells, d = normal.mean.shape
     slope, offset = np.zeros((cells, d, classes * codes)), np.zeros((cells, classes * codes))
@@ -96,7 +97,7 @@ def learn(
         residual = kept[rows] * (p @ (1 / scale)) - p @ (mean / scale)
         centres = _centres(residual, codes, rng)
         near = 2 * residual @ centres.T - (centres**2).sum(axis=1)
-        # Rows of a z that was never met in this class are priced as if z were not known.
+        # Rows of a z that never occurs in this class are priced as if z were not known.
         known = (place < len(mine)) & (normal.of_z[mine][np.minimum(place, len(mine) - 1)] == z[rows])
         w = _prices(near[known], p[known], place[known], price=price, shrinkage=shrinkage)
         of = slice(value * codes, (value + 1) * codes)
@@ -130,15 +131,5 @@ def _centres(residual: np.ndarray, codes: int, rng: np.random.Generator) -> np.n
 
     k = min(codes, len(np.unique(residual, axis=0)))
     found = KMeans(k, n_init=3, random_state=int(rng.integers(2**31))).fit(residual).cluster_centers_
-    # Fewer rows than codes: the others lie where nothing is near.
+    # Fewer rows than codes: put the other centres where no row is near.
     return np.concatenate([found, np.full((codes - k, residual.shape[1]), 1e3)])
-
-
-def _sums(values: np.ndarray, of: np.ndarray) -> np.ndarray:
-    sums = np.zeros((int(of.max()) + 1, values.shape[1]))
-    np.add.at(sums, of, values)
-    return sums
-
-
-def _means(values: np.ndarray, of: np.ndarray) -> np.ndarray:
-    return _sums(values, of) / np.maximum(np.bincount(of), 1)[:, None]

@@ -1,9 +1,9 @@
 """What a code looks like: a function of c' and fresh noise alone, never of x.
 
-* *centroid*: the mean reading of the code, over at least ``fewest`` different people, so that it shows nobody;
-* *donor*: a real reading of the code. It is somebody's record, so it needs their consent, and the bundle says
+* *centroid*: the mean sample of the code, over at least ``fewest`` different people, so that it shows no single person;
+* *donor*: a real sample of the code. It is a person's record, so it needs their consent, and the bundle is marked
   "substituted";
-* *decoder* (decoder.py): a reading that is nobody's, drawn by a network from the code and noise.
+* *decoder* (decoder.py): a synthetic sample, drawn by a network from the code and noise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 
-SURE = 0.95  # donors are readings whose y the classifier is that sure of
+SURE = 0.95  # the least probability of the true y that makes a sample a good donor
 
 
 def centroids(
@@ -25,10 +25,10 @@ def centroids(
     subject: np.ndarray | None,
     fewest: int,
 ) -> np.ndarray:
-    """The table float32 (codes, *shape): per code the mean of its unit-cube readings u (n, ...).
+    """The table float32 (codes, *shape): per code the mean of its unit-cube samples u (n, ...).
 
-    A code with fewer than ``fewest`` different subjects (``subject`` (n,); None: every row is one) takes in the
-    readings of its class (``per_class`` codes each) that are nearest to it in T (``kept`` (n, d)) until it has them.
+    A code with fewer than ``fewest`` different subjects (``subject`` (n,); None: every row is one) is extended by the
+    samples of its class (``per_class`` codes each) that are nearest to it in T (``kept`` (n, d)) until it has them.
     Raises ``BadInput`` where a whole class has fewer.
     """
     who = np.arange(len(u)) if subject is None else subject
@@ -51,12 +51,12 @@ def donors(
     copies: int,
     allowed: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Row numbers int64 (codes * copies,) of the donors of every code: its most typical readings by T.
+    """Row numbers int64 (codes * copies,) of the donors of every code: its most typical samples by T.
 
-    ``sure`` (n,) is what the classifier gives the true y of each row: rows above ``SURE`` are taken before others. A
-    code with fewer than ``copies`` readings repeats them; one without any borrows those of its class nearest to the
-    class's mean. ``allowed`` (n,) says whose readings may be shown; None: everybody's. Raises ``BadInput`` where a
-    whole class has none.
+    ``sure`` (n,) is the classifier's probability of the true y of each row: rows above ``SURE`` are taken first. A code
+    with fewer than ``copies`` samples repeats them; one without any uses those of its class nearest to the class's
+    mean. ``allowed`` (n,) marks the rows that may be shown; None: all. Raises ``BadInput`` where a whole class has
+    none.
     """
     may = np.ones(len(code), bool) if allowed is None else allowed
     chosen = np.empty((codes, copies), np.int64)
@@ -66,8 +66,8 @@ def donors(
             rows = np.flatnonzero((code // per_class == number // per_class) & may)
             if not len(rows):
                 raise BadInput(
-                    f"No reading that may be shown is taken for class {number // per_class} of y, so its codes have no "
-                    'donors: train longer, ask for consent, or take `synthesis = "centroid"`.'
+                    f"No sample that may be shown is classified as class {number // per_class} of y, so its codes have "
+                    'no donors: train longer, ask for consent, or set `synthesis = "centroid"`.'
                 )
         far = ((kept[rows] - kept[rows].mean(axis=0)) ** 2).sum(axis=1)
         order = rows[np.lexsort((far, sure[rows] <= SURE))]
@@ -76,19 +76,19 @@ def donors(
 
 
 def check_consent(consent: np.ndarray | None, *, public: bool) -> np.ndarray | None:
-    """Who may be a donor: a mask (n,), or None for everybody. Raises ``BadInput`` where nobody said so.
+    """Which rows may be donors: a mask (n,), or None for all. Raises ``BadInput`` where there is no consent.
 
-    ``consent`` (n,) is the data set's own column; ``public`` is the recipe's statement that the data set is public.
+    ``consent`` (n,) is the data set's column; ``public`` is the recipe's statement that the data set is public.
     """
     if consent is not None:
         allowed = np.asarray(consent).astype(bool)
         if not allowed.any():
-            raise BadInput("No row of the data set's `consent` allows its use as a donor: take another `synthesis`.")
+            raise BadInput("No row of the data set's `consent` allows its use as a donor: set another `synthesis`.")
         return allowed
     if not public:
         raise BadInput(
-            "A donor is a real person's record, and these data do not say that anybody agreed: add a column `consent` "
-            'to them, state `public_data = true` if they are public, or take `synthesis = "centroid"`.'
+            "A donor is a real person's record, and these data have no column `consent`: add it, set "
+            '`public_data = true` if the data are public, or set `synthesis = "centroid"`.'
         )
     return None
 

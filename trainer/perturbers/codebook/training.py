@@ -1,4 +1,4 @@
-"""What of a codebook is learned: a trunk that knows y, z and T, and on it the codes."""
+"""The trained parts of a codebook: a trunk that predicts y, z and T, and the codes on top of it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def trunk(
     batch: int,
     report: Report = lambda *_: None,
 ) -> Trunk:
-    """Trunk and heads, trained to read y, z and T: a code can only be kept free of a z that the trunk knows of.
+    """Trunk and heads, trained to predict y, z and T: codes can only be kept free of a z that the trunk predicts.
 
-    ``rows`` has unit-cube readings in place of features, ``classes`` is the number of classes of y. ``report`` is
-    called after each epoch. Raises ``LimitNotMet`` where the loss stops being a number.
+    ``rows`` has unit-cube samples in place of features, ``classes`` is the number of classes of y. ``report`` is called
+    after each epoch. Raises ``LimitNotMet`` where the loss stops being a number.
     """
     import keras
 
@@ -72,7 +72,7 @@ def trunk(
         loss = float((logs or {}).get("loss", np.nan))
         if not np.isfinite(loss):
             raise LimitNotMet(
-                f"Training the encoder diverged in epoch {epoch + 1}: its loss is no longer a number. Lower "
+                f"Training the encoder diverged in epoch {epoch + 1}: the loss is no longer a number. Lower "
                 "`perturber.learning_rate` in the recipe and train into another folder."
             )
         report(epoch + 1, {"loss": loss})
@@ -85,27 +85,13 @@ def trunk(
 def code_head(
     rows: funnel.Rows, section: Codebook, *, classes: tuple[int, int], rng: np.random.Generator, report: Report
 ) -> Any:
-    """A head from trunk features to the logits of every class's codes. Raises ``LimitNotMet`` as above."""
+    """A head from trunk features to the logits of every class's codes. Raises as ``funnel.learn``."""
     from edgeveil.models import encoders
 
     head = encoders.code_head(
         section.features, classes[0], section.codes, width=section.width_of_head, dropout=section.dropout
     )
-    settings = funnel.FunnelSettings(
-        codes=section.codes,
-        lam=section.price,
-        steps=section.steps,
-        batch=section.code_batch or None,
-        shrinkage=section.shrinkage,
-        weight_decay=section.weight_decay,
-    )
-    try:
-        funnel.learn(head, rows, settings, classes=classes, rng=rng, report=report)
-    except FloatingPointError:
-        raise LimitNotMet(
-            "Learning the codes diverged: their loss is no longer a number. Lower `perturber.price` in the recipe and "
-            "train into another folder."
-        ) from None
+    funnel.learn(head, rows, section, classes=classes, rng=rng, report=report)
     return head
 
 
@@ -119,17 +105,17 @@ def residual_encoder(
     rng: np.random.Generator,
     report: Report,
 ) -> Any:
-    """The encoder whose codes are those of what z does not explain of T (residual.py).
+    """The encoder whose codes describe what z does not explain of T (residual.py).
 
-    ``before`` are the rows that the trunk learned from, ``rows`` those that codes are learned from; both with unit-cube
-    readings in place of features.
+    ``before`` are the rows that the trunk learned from, ``rows`` those that codes are learned from; both have unit-cube
+    samples in place of features.
     """
     import keras
 
     from edgeveil.models import encoders
 
     n_y, n_z = classes
-    # What is usual of T needs no trunk, so both say it; but its cells are those that the trunk has met.
+    # The usual T needs no trunk, so both slices count; but its cells are those that the trunk was trained on.
     met = np.isin(rows.y * n_z + rows.z, before.y * n_z + before.z)
     normal = residual.usual(
         np.concatenate([before.kept, rows.kept[met]]).astype(np.float64),
@@ -139,10 +125,19 @@ def residual_encoder(
     )
     h = trunk.below.output
     reader = keras.Model(trunk.below.inputs, [keras.layers.Softmax()(trunk.cells(h)), trunk.reads(h)])
-    said = predict(reader, rows.features)
-    posterior, kept = (value.astype(np.float64) for value in said)
-    settings: dict[str, Any] = {"codes": section.codes, "price": section.price, "shrinkage": section.shrinkage}
-    scores = residual.learn(kept, posterior, rows.y, rows.z, normal, classes=n_y, rng=rng, **settings)
+    posterior, kept = (value.astype(np.float64) for value in predict(reader, rows.features))
+    scores = residual.learn(
+        kept,
+        posterior,
+        rows.y,
+        rows.z,
+        normal,
+        codes=section.codes,
+        classes=n_y,
+        price=section.price,
+        shrinkage=section.shrinkage,
+        rng=rng,
+    )
     of_class = scores(kept, posterior).reshape(len(kept), n_y, section.codes)[np.arange(len(kept)), rows.y]
     counts = count(rows.y, of_class.argmax(axis=1), rows.z, shape=(n_y, section.codes, n_z))
     report(1, {"bits": information(counts)})
@@ -152,7 +147,7 @@ def residual_encoder(
 
 
 def augmented(u: np.ndarray, section: Codebook, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Unit-cube readings u (n, ...) and ``section.copies`` - 1 changed copies of each, and whose copy each is."""
+    """Unit-cube samples u (n, ...) with ``section.copies`` - 1 changed copies of each, and the row each is of."""
     images = [u]
     for _ in range(section.copies - 1):
         images.append(augment.images(u, shift=section.shift, scale=section.scale, offset=section.offset, rng=rng))

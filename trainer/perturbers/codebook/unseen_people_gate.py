@@ -1,7 +1,7 @@
-"""How well is y read of somebody who was not there in training? The worst such person is the one to gate on.
+"""The accuracy of y-hat on people outside the training data; the limit is on the worst of them.
 
-Errors about a person outside the calibration are that person's own and come again: on streams of unseen people they
-are the leak. So the encoder is trained once without each person, and asked about that one.
+Errors about a person outside the training data are characteristic of that person and repeat: on streams of unseen
+people they are the leak. So the encoder is trained once without each person and measured on that person.
 """
 
 from __future__ import annotations
@@ -17,24 +17,16 @@ from edgeveil.trainer.perturbers.codebook.stream_codes import majority
 
 FEWEST_PEOPLE = 3
 
-Labels = Callable[[np.ndarray, Part], np.ndarray]
-
-
-def people(dataset: Dataset) -> np.ndarray:
-    """Who each row is of (N,): the data's subjects; without any, the classes of z."""
-    if dataset.cluster is not None and dataset.cluster_kind == "subject":
-        return dataset.cluster
-    return dataset.z
-
 
 def leave_one_out(dataset: Dataset, part: Part, without: Callable[[Part], Any], votes: int | None) -> dict[str, Any]:
     """Accuracy of y-hat on each person of ``part`` by an encoder trained without them: worst, mean, and each.
 
-    ``without`` trains on rows and returns a function from raw readings to labels. With ``votes``, the label of each
-    track (session) is the majority of so many first rows; a track counts once then. Raises ``BadInput`` for fewer than
-    three people.
+    People are the data set's subjects or, without any, the classes of z. ``without`` trains on rows and returns a
+    function from raw samples to labels. With ``votes``, the label of each track (session) is the majority of so many
+    first rows, and each track counts once. Raises ``BadInput`` for fewer than three people.
     """
-    who = people(dataset)[part.index]
+    subjects = dataset.cluster if dataset.cluster_kind == "subject" else None
+    who = (dataset.z if subjects is None else subjects)[part.index]
     if len(np.unique(who)) < FEWEST_PEOPLE:
         raise BadInput(
             f"`limits.unseen_accuracy` leaves out one person at a time and needs at least {FEWEST_PEOPLE} of them; "

@@ -6,13 +6,14 @@ from sklearn.datasets import load_digits
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.perturbers.codebook import decoder
+from edgeveil.trainer.recipe.perturber import Codebook
 
 PER_CLASS, COPIES = 2, 8
 
 
 @pytest.fixture(scope="module")
 def drawn():
-    """Digits 0, 1 are two codes of class 0, digits 7, 8 of class 1; a fifth and sixth code have no reading."""
+    """Digits 0, 1 are two codes of class 0, digits 7, 8 of class 1; a fifth and sixth code have no sample."""
     bunch = load_digits()
     code = np.select([bunch.target == d for d in (0, 1, 7, 8)], range(4), -1)
     u = (bunch.images[code >= 0] / 16).astype(np.float32)[..., None]
@@ -26,9 +27,10 @@ def drawn():
         nearest = far.argmin(axis=1)
         return np.eye(2)[nearest // 2]
 
-    settings = decoder.DecoderSettings(copies=COPIES, steps=500, latent=4, binary=False)
+    settings = {"codes": PER_CLASS, "donors": COPIES, "decoder_steps": 500, "latent": 4}
+    section = Codebook(kind="codebook", keep=["pixels"], **settings)
     rng = np.random.default_rng(0)
-    given = {"codes": 4, "per_class": PER_CLASS, "settings": settings, "read": read}
+    given = {"codes": 4, "section": section, "binary": False, "read": read}
     return u, code, read, decoder.pictures(u, code, kept, rng=rng, **given)
 
 
@@ -44,7 +46,7 @@ def test_every_code_has_pictures_that_are_read_as_its_class(drawn):
     assert (nearest == of_code).mean() > 0.9
 
 
-def test_they_differ_and_are_nobodys(drawn):
+def test_they_differ_and_are_copies_of_no_sample(drawn):
     u, code, _, pictures = drawn
     for number in range(4):
         mine = pictures[number * COPIES : (number + 1) * COPIES].reshape(COPIES, -1)
@@ -54,7 +56,7 @@ def test_they_differ_and_are_nobodys(drawn):
         assert np.linalg.norm(mine[:, None] - real, axis=2).min() > 0.2
 
 
-def test_a_code_without_readings_looks_like_the_commonest_of_its_class():
+def test_a_code_without_samples_looks_like_the_commonest_of_its_class():
     code, kept = np.array([0, 0, 2, 4, 4]), np.arange(5.0)[:, None]
     told = decoder._conditions(code, kept, codes=6, per_class=2)
     np.testing.assert_array_equal(told[1], told[0])

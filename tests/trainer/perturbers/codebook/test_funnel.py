@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.measures.certificate import bayes_accuracy, count, information
 from edgeveil.trainer.perturbers.codebook import funnel
+from edgeveil.trainer.recipe.perturber import Codebook
 from tests.support import seeds
 
 
@@ -26,10 +28,11 @@ def learned(rows: funnel.Rows, **settings) -> tuple[np.ndarray, np.ndarray]:
     keras.utils.set_random_seed(seeds.seed(0))
     head = code_head(rows.features.shape[1], 2, 8, width=32)
     reports = []
+    fixed = {"kind": "codebook", "keep": ["pixels"], "codes": 8}
     funnel.learn(
         head,
         rows,
-        funnel.FunnelSettings(codes=8, **{"steps": 250, "batch": 512, **settings}),
+        Codebook(**{**fixed, "steps": 250, "code_batch": 512, **settings}),
         classes=(2, 2),
         rng=np.random.default_rng(0),
         report=lambda step, values: reports.append(values),
@@ -48,8 +51,8 @@ def explained(code: np.ndarray, values: np.ndarray) -> float:
 
 
 def test_without_a_price_the_codes_tell_z_and_with_one_they_do_not():
-    free, kept_free = learned(tangled(), lam=0.0)
-    priced, kept_priced = learned(tangled(), lam=4.0)
+    free, kept_free = learned(tangled(), price=0.0)
+    priced, kept_priced = learned(tangled(), price=4.0)
     assert information(free) > 0.2
     assert information(priced) < 0.02
     assert bayes_accuracy(priced) < 0.56
@@ -63,8 +66,8 @@ def test_small_data_take_all_rows_and_leave_groups_out():
         *(np.concatenate([values, values]) for values in (some.features, some.kept, some.y, some.z)),
         group=np.tile(np.arange(400), 2),
     )
-    free, _ = learned(twice, lam=0.0, batch=None, steps=150)
-    counts, kept = learned(twice, lam=4.0, batch=None, shrinkage=8.0, steps=150)
+    free, _ = learned(twice, price=0.0, code_batch=0, steps=150)
+    counts, kept = learned(twice, price=4.0, code_batch=0, shrinkage=8.0, steps=150)
     assert information(counts) < information(free) / 2
     assert kept > 0.7
 
@@ -83,10 +86,10 @@ def test_the_start_has_nothing_to_do_with_z_on_average():
     assert information(count(rows.y, 8 * rows.y + plain, rows.z, shape=(2, 16, 2))) > 0.1
 
 
-def test_a_diverging_loss_is_said():
+def test_a_diverging_loss_is_refused():
     rows = tangled(200)
     rows.kept[0] = np.nan
-    with pytest.raises((FloatingPointError, ValueError)):
+    with pytest.raises((LimitNotMet, ValueError)):
         learned(rows)
 
 

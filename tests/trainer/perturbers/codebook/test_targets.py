@@ -46,18 +46,17 @@ def test_every_part_has_the_same_variance_within_y():
     u, y, rows = data()
     temperature = np.random.default_rng(1).normal(20, 5, len(u)) + 100 * y
     kept = fit_kept(
-        ["pixels", "moments", "temperature", "corner"],
+        ["pixels", "moments", "temperature"],
         u,
         rows,
         y=y,
         attributes={"temperature": temperature},
-        functions={"corner": lambda u: u[:, 0, 0]},
     )
     t = kept(u, rows)
-    assert t.shape == (600, 16 + 3 + 1 + 1)
+    assert t.shape == (600, 16 + 3 + 1)
     variance = within(t, y).var(axis=0)
-    for part in (slice(0, 16), slice(16, 19), slice(19, 20), slice(20, 21)):
-        assert variance[part].sum() == pytest.approx(0.25, rel=0.02)
+    for part in (slice(0, 16), slice(16, 19), slice(19, 20)):
+        assert variance[part].sum() == pytest.approx(1 / 3, rel=0.02)
 
 
 def test_an_attribute_is_looked_up_by_row():
@@ -78,8 +77,8 @@ def test_an_attribute_is_looked_up_by_row():
             'no "size" in these data; it may name pixels, moments, age',
         ),
         (["flat"], {"attributes": {"flat": np.ones(600)}}, '"flat" does not vary within any class of y'),
-        (["bad"], {"functions": {"bad": lambda u: np.full(len(u), np.nan)}}, '"bad" must give finite numbers'),
-        (["short"], {"functions": {"short": lambda u: np.ones(3)}}, r"for n readings; got \(3, 1\)"),
+        (["bad"], {"attributes": {"bad": np.full(600, np.nan)}}, '"bad" must hold one finite number for each sample'),
+        (["wide"], {"attributes": {"wide": np.ones((600, 2))}}, r"for each sample; got shape \(600, 2\)"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(keep, extra, message):

@@ -1,0 +1,97 @@
+"""The figures of a codebook on one page: certificate, attacks on its codes, retained properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks import rows, sequences
+from edgeveil.trainer.attacks.families.code_counts import shrunk
+from edgeveil.trainer.audit.sections.crossed_counts import WEIGHT, attacked, cross_validated
+from edgeveil.trainer.audit.sections.retained import correlations
+from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.measures import attack_metrics, certificate
+
+POOLED = (1, 4, 16)
+
+
+def measure(
+    dataset: Dataset,
+    perturb: Any,
+    *,
+    codes: int,
+    channel: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+    tried: int,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Measure ``perturb`` (raw samples to outputs ``frame``, ``label``, ``code``, and ``sent`` where a channel draws).
+
+    ``codes`` is their number over all classes, ``channel`` the shipped integers (codes, codes), None where c' = c;
+    ``code`` is c', and ``sent`` c before the channel. ``strata`` (N,) are those rows of the data set within which z is
+    exchangeable by design. Everything is reported on the test slice. One attack by counts learns on the second slice,
+    on which the codes were learned and tell less than elsewhere; another learns on the test slice itself, in folds of
+    whole clusters. Both have 95 % intervals; ``attack`` is the stronger of them.
+    """
+    rng = np.random.default_rng(seed)
+    test, second = dataset.part("test"), dataset.part(rows.freshest(dataset))
+    out, seen = perturb(test.x), perturb(second.x)
+    classes = len(dataset.y_names), len(dataset.z_names)
+    prior = rows.prior(dataset)
+    chance = attack_metrics.chance(dataset.theta, prior, test.y, test.z)
+    certified = certificate.certify(
+        test.y,
+        out["code"] if channel is None else out["sent"],
+        test.z,
+        channel=np.eye(codes) if channel is None else channel,
+        classes=classes,
+        chance=chance.majority,
+        cluster=test.cluster,
+        strata=None if strata is None else strata[test.index],
+        tried=tried,
+        rng=rng,
+    )
+    counts = certificate.count(second.y, seen["code"], second.z, shape=(classes[0], codes, classes[1]))
+    counted = attacked(shrunk(counts, prior, WEIGHT)[test.y, out["code"]], test)
+    again = cross_validated(test, out["code"], prior, codes=codes, chance=chance.majority, rng=rng)
+    distance = (dataset.unit(test.x) - dataset.unit(out["frame"])).reshape(len(test), -1)
+    return {
+        "rows": len(test),
+        "label_accuracy": float((out["label"] == test.y).mean()),
+        "chance": chance._asdict(),
+        "codes_used": len(np.unique(out["code"])),
+        "certificate": asdict(certified),
+        "sentence": certified.sentence(f"{dataset.cluster_kind}s" if dataset.cluster_kind else "readings"),
+        "bits_over_null": certified.bits - certified.null_bits,
+        "code_counts": counted,
+        "code_counts_crossed": again,
+        "attack": max(counted, again, key=lambda rate: rate["accuracy"]),
+        "pooled": [_pooled(length, (second, seen), (test, out), classes, codes, rng) for length in POOLED],
+        "kept": correlations(dataset, test, out["frame"]),
+        "distance": float(np.linalg.norm(distance, axis=1).mean()),
+    }
+
+
+def _pooled(
+    length: int,
+    learn: tuple[Part, Mapping[str, np.ndarray]],
+    judge: tuple[Part, Mapping[str, np.ndarray]],
+    classes: tuple[int, int],
+    codes: int,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """Different samples of one (y, z), linked: the sum of log-posteriors on codes, and on y-hat alone to compare."""
+    found: dict[str, Any] = {"releases": length}
+    for name, of in (("code", "code"), ("label_only", "label")):
+        try:
+            fit, test = (
+                sequences.pooled(out[of], part.y, part.z, length=length, rng=rng) for part, out in (learn, judge)
+            )
+        except BadInput as error:
+            return {**found, "not_run": str(error)}
+        found[name] = sequences.summed(fit, test, classes=classes, codes=codes)
+    return found
