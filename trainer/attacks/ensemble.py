@@ -36,15 +36,17 @@ def build_ensemble(problem: Problem, kept: Sequence[Scored], *, seed: int) -> Sc
     sizes = [size for size in SIZES if size <= len(adaptive)]
     size = min(sizes, key=lambda size: loss(_mean(adaptive[:size], "choose")))
     members = adaptive[:size]
+    learned_on = {one.row.learned_on for one in members}
     return score(
         problem,
         {part: _mean(members, part) for part in ("choose", "test")},
         name=NAME,
         kind="adaptive",
+        learned_on=learned_on.pop() if len(learned_on) == 1 else "several",
         seed=seed,
         train_samples=max(one.row.train_samples for one in members),
         begun=begun,
-        members=", ".join(one.row.name for one in members),
+        members=", ".join(one.row.label for one in members),
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable, NamedTuple
 
-from edgeveil.trainer.attacks.learning_curve import Curve
 from edgeveil.trainer.attacks.protocol import Kind
 from edgeveil.trainer.measures.attack_metrics import Chance
 
@@ -17,6 +16,8 @@ NAN = float("nan")
 class Row:
     """One attack, measured on the test rows.
 
+    ``learned_on`` are the rows it learned from: *old* ones, which trained the perturber, *fresh* ones, or *both*;
+    *crossed* is both and the other folds of the test rows, *clean* raw samples, *several* an ensemble of these.
     ``accuracy`` with its 95 % interval [``low``, ``high``]; ``auc`` within y (0.5 tells nothing; NaN where z never
     varies within y); ``bits`` about z beyond theta_y with their interval, ``bits_counted`` beyond the counted P(z|y)
     with the lower end of theirs (the public prior may be wrong, and bits gained by correcting it are not leaked by x').
@@ -32,6 +33,7 @@ class Row:
 
     name: str
     kind: Kind
+    learned_on: str
     seed: int
     train_samples: int
     accuracy: float
@@ -58,6 +60,36 @@ class Row:
     worst_class_chance: float = NAN
     worst_class_rows: int = 0
     members: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name, and what it learned on."""
+        return f"{self.name} on {self.learned_on} rows"
+
+
+class Point(NamedTuple):
+    """Accuracy on the test rows after ``rows`` training rows, with its 95 % interval."""
+
+    rows: int
+    accuracy: float
+    low: float
+    high: float
+
+
+class Curve(NamedTuple):
+    """The best attack found, trained again on 1/8, 1/4 and 1/2 of its rows, and as it was on all of them.
+
+    ``gain`` is the gain in accuracy of the last doubling, on the same test rows, with its interval; ``rising`` is
+    whether the interval is above 0.
+    """
+
+    name: str
+    seed: int
+    points: tuple[Point, ...]
+    gain: float
+    gain_low: float
+    gain_high: float
+    rising: bool
 
 
 class NotRun(NamedTuple):

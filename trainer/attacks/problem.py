@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -10,7 +9,6 @@ from typing import Any, cast
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks.rows import places, to_learn
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part
 from edgeveil.trainer.datasets.slicing import hold_out
 from edgeveil.trainer.measures import attack_metrics
@@ -158,25 +156,6 @@ class Problem:
         return self if len(self.fit) <= rows else replace(self, fit=self.fit.take(slice(rows)))
 
 
-def problem_of(
-    dataset: Dataset, released: Released, budget: Budget, classifiers: Mapping[str, Any], *, seed: int
-) -> Problem:
-    """The problem of what left for the rows of all slices of ``dataset``, in their order.
-
-    Adversaries learn on the first two slices and are tested on the third (``rows.places``). They know the samples
-    behind the rows they learn on: an attacker who has the perturber can put samples into it. ``classifiers`` are D_y
-    and D_z.
-    """
-    at = places(dataset)
-    training = replace(released.take(at.learn), raw=dataset.x[to_learn(dataset)])
-    clean = dataset.part("classifiers")
-    return replace(
-        posed(dataset, training, cut(training, seed), released.take(at.test), budget),
-        clean=Released(clean.x, clean.y, clean.z, clean.cluster),
-        sensitive=classifiers["sensitive"],
-    )
-
-
 def posed(
     dataset: Dataset, training: Released, parts: tuple[Released, Released, Released], test: Released, budget: Budget
 ) -> Problem:
@@ -187,22 +166,31 @@ def posed(
 
 
 def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:
-    """Cut the perturbed rows of the first two slices into (fit, stop, choose): about 70, 12 and 18 % of them.
+    """Cut perturbed rows into (fit, stop, choose): about 70, 12 and 18 % of them.
 
     Stratified, and by whole clusters where there are any. ``stop`` and ``choose`` stay under 4,000 and 8,000 rows: more
     would only be taken from training.
     """
-    n = len(released)
-    units = n if released.cluster is None else len(np.unique(released.cluster))
-    if n < FEWEST_ROWS or units < FEWEST_UNITS:
+    n, units = len(released), units_of(released)
+    if not enough(released):
         raise BadInput(
-            f"Adversaries need at least {FEWEST_ROWS} rows of {FEWEST_UNITS} subjects or sessions in the first two "
-            f"slices together; got {n} rows of {units}. Give more data."
+            f"Adversaries need at least {FEWEST_ROWS} rows of {FEWEST_UNITS} subjects or sessions to learn on; got {n} "
+            f"rows of {units}. Give more data."
         )
     choose_share, stop_share = min(0.18, 8000 / n), min(0.12, 4000 / n)
-    rest, choose = _held_out(released, choose_share, seed)
-    fit, stop = _held_out(rest, stop_share / (1 - choose_share), seed)
+    rest, choose = hold(released, choose_share, seed)
+    fit, stop = hold(rest, stop_share / (1 - choose_share), seed)
     return fit, stop, choose
+
+
+def enough(released: Released) -> bool:
+    """Whether adversaries can learn on these rows at all."""
+    return len(released) >= FEWEST_ROWS and units_of(released) >= FEWEST_UNITS
+
+
+def units_of(released: Released) -> int:
+    """How many independent units (subjects, sessions, or else rows) there are."""
+    return len(released) if released.cluster is None else len(np.unique(released.cluster))
 
 
 def joined(a: Released, b: Released) -> Released:
@@ -239,8 +227,8 @@ def _both(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
     return None if a is None or b is None else np.concatenate([a, b])
 
 
-def _held_out(released: Released, share: float, seed: int) -> tuple[Released, Released]:
-    """All but ``share`` of the rows, and those, in random order so that the first n of them are any n."""
+def hold(released: Released, share: float, seed: int) -> tuple[Released, Released]:
+    """All but ``share`` of the rows, and those, by whole clusters; in random order, so that the first n are any n."""
     index = np.arange(len(released))
     part = Part(released.x, released.y, released.z, released.cluster, index)
     kept, held = hold_out(part, share=share, seed=seed)

@@ -29,7 +29,8 @@ class Places(NamedTuple):
 
 def places(dataset: Dataset) -> Places:
     """Where the rows of each kind are."""
-    second, fresh, test = (dataset.slices.places(part) for part in ("perturber", "attack", "test"))
+    slices = dataset.slices
+    second, fresh, test = slices.places("perturber"), slices.places("attack"), slices.places("test")
     return Places(slice(0, fresh.stop), slice(0, second.stop), second, fresh, test)
 
 

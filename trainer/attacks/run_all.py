@@ -4,69 +4,105 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+
+import numpy as np
 
 from edgeveil.trainer.attacks import sample_size
 from edgeveil.trainer.attacks.ensemble import NAME as ENSEMBLE
 from edgeveil.trainer.attacks.ensemble import build_ensemble
-from edgeveil.trainer.attacks.findings import Done, Findings, NotRun, worst_adaptive
-from edgeveil.trainer.attacks.learning_curve import Curve, learning_curve
+from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
+from edgeveil.trainer.attacks.findings import Curve, Done, Findings, NotRun, worst_adaptive
+from edgeveil.trainer.attacks.learning_curve import learning_curve
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
+from edgeveil.trainer.attacks.question import Question, Setting
 from edgeveil.trainer.attacks.registry import adversaries
-from edgeveil.trainer.attacks.scoring import Diverged, Scored, score_attack
+from edgeveil.trainer.attacks.scoring import Diverged, Scored, answers, score
 from edgeveil.trainer.measures import attack_metrics
+
+COUNTING = (CodeCounts.name, BayesKnowingChannel.name)
 
 
 def attack_all(
-    problem: Problem,
+    question: Question,
     *,
     seed: int = 0,
     families: tuple[Adversary, ...] | None = None,
     done: Done | None = None,
     curve: bool = True,
 ) -> Findings:
-    """Train every adversary of the registry on ``problem`` and report each on its test rows.
+    """Train every adversary of the registry in every setting of ``question``, and report each on the test rows.
 
-    ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once. The ensemble is made of
-    the others, one for each seed. ``curve`` trains the best attack found on less data too.
+    ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once. Attacks by counting run
+    crossed too. In a quick audit the slow families, those with seeds, learn in that setting alone in which the others
+    learned most on validation. The ensemble is made of the others, one for each seed. ``curve`` trains the best attack
+    found on less data too.
     """
-    # No adversary, a user's own included, gets the samples behind the rows that attacks are judged on.
-    problem = replace(problem, choose=problem.choose.as_received(), test=problem.test.as_received())
     families = adversaries() if families is None else families
+    quick, slow = ([family for family in families if family.seeded == seeded] for seeded in (False, True))
     kept: list[Scored] = []
     left_out: list[NotRun] = []
-    for family in families:
-        reason = family.why_not(problem)
+    for family in [*quick, *slow]:
         found: list[Scored] = []
-        if reason is None:
-            try:
-                found = _attack(problem, family, seed)
-            except Diverged:
-                reason = "its training diverged"
-        if reason is not None:
-            left_out.append(NotRun(family.name, family.kind, reason))
+        reasons = []
+        for setting in _settings(question, family, kept):
+            attacks, reason = _attack(setting, family, seed)
+            found += attacks
+            reasons += [] if reason is None else [reason]
+        if not found:
+            left_out.append(NotRun(family.name, family.kind, reasons[-1]))
         kept += found
         if done is not None:
             done([one.row for one in found])
-    kept += _ensembles(problem, kept, families, seed)
-    test = problem.test
+    whole = question.whole
+    kept += _ensembles(whole, [one for one in kept if one.row.learned_on != "crossed"], families, seed)
     return Findings(
-        attack_metrics.chance(problem.theta, problem.counted, test.y, test.z),
+        attack_metrics.chance(whole.theta, whole.counted, whole.test.y, whole.test.z),
         tuple(one.row for one in kept),
         tuple(left_out),
-        _curve(problem, kept, families) if curve else None,
-        sample_size.warnings(problem),
+        _curve(question, kept, families) if curve else None,
+        sample_size.warnings(whole),
     )
 
 
-def _attack(problem: Problem, family: Adversary, first_seed: int) -> list[Scored]:
+def _settings(question: Question, family: Adversary, kept: Sequence[Scored]) -> Sequence[Setting]:
+    """Those in which a family attacks. What does not learn from perturbed rows attacks once."""
+    if family.kind != "adaptive":
+        return question.settings[-1:]
+    if family.seeded and not question.whole.budget.every_family:
+        adaptive = [one.row for one in kept if one.row.kind == "adaptive" and one.row.learned_on != "crossed"]
+        best = max(adaptive, key=lambda row: row.validation_bits).learned_on if adaptive else None
+        return [setting for setting in question.settings if setting.learned_on == best] or question.settings[-1:]
+    crossed = question.crossed
+    return question.settings if crossed is None or family.name not in COUNTING else [*question.settings, crossed]
+
+
+def _attack(setting: Setting, family: Adversary, first_seed: int) -> tuple[list[Scored], str | None]:
+    """The family's attacks in one setting, one for each seed; or why it cannot attack there."""
+    reason = next((why for why in map(family.why_not, setting.folds) if why is not None), None)
+    if reason is not None:
+        return [], reason
     kept = []
-    for seed in range(first_seed, first_seed + (problem.budget.seeds if family.seeded else 1)):
+    for seed in range(first_seed, first_seed + (setting.whole.budget.seeds if family.seeded else 1)):
         begun = time.perf_counter()
-        attack = family.fit(problem, seed)
-        kept.append(score_attack(problem, attack, name=family.name, kind=family.kind, seed=seed, begun=begun))
-    return kept
+        try:
+            said = [answers(fold, family.fit(fold, seed), family.name) for fold in setting.folds]
+        except Diverged:
+            return [], "its training diverged"
+        raw = {part: np.concatenate([one.raw[part] for one in said]) for part in ("choose", "test")}
+        kept.append(
+            score(
+                setting.whole,
+                raw,
+                name=family.name,
+                kind=family.kind,
+                learned_on=setting.learned_on if family.kind == "adaptive" else "clean",
+                seed=seed,
+                train_samples=said[0].train_samples,
+                begun=begun,
+            )
+        )
+    return kept, None
 
 
 def _ensembles(problem: Problem, kept: Sequence[Scored], families: Sequence[Adversary], seed: int) -> list[Scored]:
@@ -79,14 +115,17 @@ def _ensembles(problem: Problem, kept: Sequence[Scored], families: Sequence[Adve
     return made
 
 
-def _curve(problem: Problem, kept: Sequence[Scored], families: Sequence[Adversary]) -> Curve | None:
+def _curve(question: Question, kept: Sequence[Scored], families: Sequence[Adversary]) -> Curve | None:
     """Of the best attack found; of its best member where that is an ensemble."""
-    candidates = [one for one in kept if one.row.kind == "adaptive"]
+    candidates = [one for one in kept if one.row.kind == "adaptive" and one.row.learned_on != "crossed"]
     if not candidates:
         return None
     worst = worst_adaptive([one.row for one in candidates])
     if worst.name == ENSEMBLE:
-        worst = worst_adaptive([one.row for one in candidates if one.row.name in worst.members.split(", ")])
+        worst = worst_adaptive([one.row for one in candidates if one.row.label in worst.members.split(", ")])
     family = next(one for one in families if one.name == worst.name)
+    setting = next(one for one in question.settings if one.learned_on == worst.learned_on)
     best = next(one for one in candidates if one.row is worst)
-    return learning_curve(problem, family, seed=worst.seed, rows=worst.train_samples, full=best.hits(problem.test))
+    return learning_curve(
+        setting, family, seed=worst.seed, rows=worst.train_samples, full=best.hits(setting.whole.test)
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,16 +33,21 @@ class Scored:
         return (self.raw if self.row.kind != "adaptive" else self.sure)["test"].argmax(axis=1) == test.z
 
 
-def score_attack(problem: Problem, attack: Attack, *, name: str, kind: Kind, seed: int, begun: float) -> Scored:
-    """Measure a trained attack; ``begun`` is when its training began, by ``time.perf_counter``.
+class Answers(NamedTuple):
+    """What an attack said of the rows to ``choose`` by and of the ``test`` rows: (n, classes of z) each."""
 
-    Raises ``BadInput`` where it does not return probabilities, ``Diverged`` where they are not finite.
-    """
+    raw: dict[str, np.ndarray]
+    train_samples: int
+
+
+def answers(problem: Problem, attack: Attack, name: str) -> Answers:
+    """Ask a trained attack. Raises ``BadInput`` where it does not return probabilities, ``Diverged`` where they are not
+    finite."""
     raw = {
         part: checked(attack.probabilities(rows), rows, problem, name)
         for part, rows in (("choose", problem.choose), ("test", problem.test))
     }
-    return score(problem, raw, name=name, kind=kind, seed=seed, train_samples=attack.train_samples, begun=begun)
+    return Answers(raw, attack.train_samples)
 
 
 def score(
@@ -50,12 +56,16 @@ def score(
     *,
     name: str,
     kind: Kind,
+    learned_on: str,
     seed: int,
     train_samples: int,
     begun: float,
     members: str = "",
 ) -> Scored:
-    """The row of probabilities ``raw`` (``choose`` and ``test``: (n, classes of z))."""
+    """The row of probabilities ``raw`` (``choose`` and ``test``: (n, classes of z)).
+
+    ``begun`` is when the attack's training began, by ``time.perf_counter``.
+    """
     choose, test = problem.choose, problem.test
     calibration = attack_metrics.calibrate(raw["choose"], problem.base(choose), choose.z)
     sure = {
@@ -78,6 +88,7 @@ def score(
     row = Row(
         name=name,
         kind=kind,
+        learned_on=learned_on,
         seed=seed,
         train_samples=train_samples,
         accuracy=accuracy.estimate,

@@ -15,8 +15,9 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.fixed import masked
 from edgeveil.trainer.attacks.families.networks import logits
 from edgeveil.trainer.attacks.findings import Done, Row
-from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released, problem_of
+from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Adversary
+from edgeveil.trainer.attacks.question import question_of
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.attacks.run_all import attack_all
@@ -233,11 +234,11 @@ def examine(
 
     ``families`` chooses among the adversaries of the registry, by the problem.
     """
-    problem = problem_of(dataset, released, budget, classifiers, seed=seed)
-    chosen = None if families is None else families(problem)
-    test = problem.test
+    question = question_of(dataset, released, budget, classifiers, seed=seed)
+    chosen = None if families is None else families(question.whole)
+    test = released.take(places(dataset).test)
     right = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
-    found = attack_all(problem, seed=seed, done=done, families=chosen)
+    found = attack_all(question, seed=seed, done=done, families=chosen)
     return Audited(intervals.rate(right, test.cluster), found)
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
-from edgeveil.trainer.attacks.findings import Findings
-from edgeveil.trainer.attacks.learning_curve import Curve
+from edgeveil.trainer.attacks.findings import Curve, Findings
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import KERAS
 from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines
@@ -24,7 +23,7 @@ from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.runs.versions import package_versions
 
 SCHEMA = 1
-CHOSEN_ON = "validation rows cut from the first two slices; reported on test"
+CHOSEN_ON = "validation rows that neither the classifiers nor the perturber saw; reported on test"
 PACKAGES = ("edgeveil", "numpy", "scipy", "scikit-learn", "keras", "tensorflow-cpu", "tensorflow")
 NOT_COVERED = (
     "Many samples of one person as they really follow each other, beyond what is listed.",
@@ -201,7 +200,12 @@ def _useful(document: Mapping[str, Any]) -> Iterator[str]:
 
 def same(row: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
     """Whether ``chosen`` (``worst_adaptive`` or ``most_bits``) is this row."""
-    return (row["name"], row["seed"]) == (chosen["name"], chosen["seed"])
+    return identity(row) == identity(chosen)
+
+
+def identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells an adversary's row from the others of one document: its name, its seed, what it learned on."""
+    return row["name"], row["seed"], row.get("learned_on")
 
 
 def _range(rate: Mapping[str, float]) -> str:

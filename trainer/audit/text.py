@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 HEAD = (
-    f"  {'adversary':26} {'':14} {'right':>7}  {'95 % interval':15} {'AUC':>5} {'bits':>7} {'1% FPR':>7} "
+    f"  {'adversary':26} {'learned on':14} {'right':>7}  {'95 % interval':15} {'AUC':>5} {'bits':>7} {'1% FPR':>7} "
     f"{'worst z':>7}  {'rows':>6}"
 )
 
 
 def attack_line(row: Mapping[str, Any], *, best: bool) -> str:
     """One attack; what could not be measured is a dash."""
-    kind = "adaptive" if row["kind"] == "adaptive" else "non-adaptive"
+    kind = f"{row.get('learned_on', 'old')} rows" if row["kind"] == "adaptive" else "non-adaptive"
     auc = "    -" if row["auc"] is None else f"{row['auc']:5.3f}"
     left = f"  {row['name']:26} {kind:14} {percent(row['accuracy']):>7}  [{percent(row['low'])}, "
     left += f"{percent(row['high'])}]"

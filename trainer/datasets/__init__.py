@@ -10,7 +10,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import prior, slicing
-from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec, Slices
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wq
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range

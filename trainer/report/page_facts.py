@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.document import same
+from edgeveil.trainer.audit.document import identity, same
 from edgeveil.trainer.audit.sections.retained_table import retained_table
 from edgeveil.trainer.audit.verdict import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
 
@@ -61,16 +61,16 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
 
 def groups(audit: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The rows of the table by kind, each with label-only's row of the same adversary."""
-    beside = {(row["name"], row["seed"]): row for row in audit["label_only"]["adversaries"]}
-    seeds = Counter(row["name"] for row in audit["adversaries"])
+    beside = {identity(row): row for row in audit["label_only"]["adversaries"]}
+    seeds = Counter((row["name"], row.get("learned_on")) for row in audit["adversaries"])
     made = []
     for kind, title in GROUPS:
         rows = [
             {
                 **row,
                 "best": same(row, audit["worst_adaptive"]),
-                "seeds": seeds[row["name"]],
-                "floor": beside.get((row["name"], row["seed"])),
+                "seeds": seeds[row["name"], row.get("learned_on")],
+                "floor": beside.get(identity(row)),
             }
             for row in audit["adversaries"]
             if row["kind"] == kind

@@ -10,6 +10,7 @@ from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.problem import BUDGETS, Codes, Problem, Released, cut
+from edgeveil.trainer.attacks.question import Question
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics
@@ -164,7 +165,7 @@ def test_a_channel_with_one_leaky_row_is_found_and_bayes_reaches_the_plug_in_of_
     counted = attack_metrics.counted_prior(seen.y, seen.z, (2, 2))
     spec = InputSpec("vector", (2,), "uint8", 0.0, 255.0)
     asked = Problem(spec, np.full((2, 2), 0.5), counted, fit, stop, choose, test, BUDGETS["quick"])
-    found = attack_all(asked, families=(CodeCounts(), BayesKnowingChannel()), curve=False)
+    found = attack_all(Question.alone(asked), families=(CodeCounts(), BayesKnowingChannel()), curve=False)
     q = test.codes.channel / 2**16
     sent = count(test.y, test.codes.sent, test.z, shape=(2, 8, 2))
     plug_in = bayes_accuracy(released_counts(sent, q))
@@ -200,7 +201,7 @@ def test_without_the_leaky_row_the_same_attackers_are_at_chance():
     counted = attack_metrics.counted_prior(seen.y, seen.z, (2, 2))
     spec = InputSpec("vector", (2,), "uint8", 0.0, 255.0)
     asked = Problem(spec, np.full((2, 2), 0.5), counted, fit, stop, choose, test, BUDGETS["quick"])
-    found = attack_all(asked, families=(CodeCounts(), BayesKnowingChannel()), curve=False)
+    found = attack_all(Question.alone(asked), families=(CodeCounts(), BayesKnowingChannel()), curve=False)
     assert found.worst_adaptive.low <= max(found.chance)
     assert found.most_bits.bits_counted_low <= 0.001
 

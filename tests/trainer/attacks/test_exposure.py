@@ -11,6 +11,7 @@ from edgeveil.trainer.attacks.exposure import Judged
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.learning_curve import learning_curve
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
+from edgeveil.trainer.attacks.question import Question, Setting
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.attacks.scoring import score
 from edgeveil.trainer.datasets.base import InputSpec
@@ -77,7 +78,7 @@ def problem(n: int, *, spread: float, features: int = 3, seed: int = 0) -> Probl
 
 @pytest.mark.parametrize(("features", "rising"), [(400, True), (2, False)], ids=["starved", "saturated"])
 def test_an_attack_that_still_gets_better_with_data_is_said_to(features, rising):
-    found = attack_all(problem(1200, spread=1.0, features=features), families=(Logistic(),)).curve
+    found = attack_all(Question.alone(problem(1200, spread=1.0, features=features)), families=(Logistic(),)).curve
     assert [point.rows for point in found.points] == pytest.approx([123, 246, 492, 984], abs=8)
     assert found.rising is rising
     assert found.gain == pytest.approx(found.points[-1].accuracy - found.points[-2].accuracy)
@@ -85,7 +86,7 @@ def test_an_attack_that_still_gets_better_with_data_is_said_to(features, rising)
 
 def test_an_eighth_of_too_few_rows_is_no_point_of_a_curve():
     asked = problem(300, spread=1.0)
-    assert learning_curve(asked, Logistic(), seed=0, rows=200, full=np.ones(2000, bool)) is None
+    assert learning_curve(Setting.of("fresh", [asked]), Logistic(), seed=0, rows=200, full=np.ones(2000, bool)) is None
 
 
 def test_the_ensemble_joins_what_each_overlooks_and_never_looks_at_test_rows():
@@ -97,7 +98,7 @@ def test_the_ensemble_joins_what_each_overlooks_and_never_looks_at_test_rows():
         for part, rows, spread in (("choose", asked.choose, noise), ("test", asked.test, test_noise)):
             odds = 1 / (1 + np.exp(-((2 * rows.z - 1) + rng.normal(size=len(rows)) * spread)))
             raw[part] = np.stack([1 - odds, odds], axis=1)
-        return score(asked, raw, name=name, kind="adaptive", seed=0, train_samples=10, begun=0.0)
+        return score(asked, raw, name=name, kind="adaptive", learned_on="fresh", seed=0, train_samples=10, begun=0.0)
 
     # The third is best on test and useless on validation: it must not be taken.
     kept = [attack("one", 1.0, 1.0), attack("two", 1.0, 1.0), attack("three", 50.0, 0.01)]

@@ -13,6 +13,7 @@ from edgeveil.trainer.attacks.families.cnn import PLAIN_CNN
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.findings import Findings
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
+from edgeveil.trainer.attacks.question import Question
 from edgeveil.trainer.attacks.registry import BUILT_IN
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.datasets.base import InputSpec
@@ -46,7 +47,7 @@ def problem(released: np.ndarray, y: np.ndarray, z: np.ndarray, raw: object = No
 
 def attacked(asked: Problem, *more: object) -> Findings:
     """The cheap families, and ``more``."""
-    return attack_all(asked, families=(*CHEAP, *more), curve=False)
+    return attack_all(Question.alone(asked), families=(*CHEAP, *more), curve=False)
 
 
 def at_chance(found: Findings) -> bool:
@@ -59,7 +60,7 @@ def test_identity_scores_as_raw_data_does_for_every_family():
     x, y, z = rows()
     two_thirds = len(y) * 2 // 3
     clean = Released(x[: two_thirds // 2], y[: two_thirds // 2], z[: two_thirds // 2])
-    found = attack_all(problem(x, y, z, raw=x, clean=clean))
+    found = attack_all(Question.alone(problem(x, y, z, raw=x, clean=clean)))
     by_name = {row.name: row for row in found.rows}
     assert found.worst_adaptive.accuracy >= 0.95
     # A classifier of raw data, trained on raw data, is what the transfer adversary is: identity hides nothing of it.
@@ -133,7 +134,7 @@ def test_a_generator_that_copies_a_hundredth_of_the_frames_is_seen_in_bits():
 
 def test_constants_are_at_chance():
     x, y, z = rows()
-    found = attack_all(problem(np.full_like(x, 7), y, z), families=(*CHEAP, BATCH_NORM_MLP))
+    found = attack_all(Question.alone(problem(np.full_like(x, 7), y, z)), families=(*CHEAP, BATCH_NORM_MLP))
     assert at_chance(found)
     adaptive = [row for row in found.rows if row.kind == "adaptive"]
     assert [row.accuracy for row in adaptive] == [pytest.approx(found.chance.majority)] * len(adaptive)
@@ -176,6 +177,6 @@ def test_the_same_seed_gives_the_same_numbers():
     x, y, z = rows()
     families = tuple(family for family in BUILT_IN if family.name in ("gradient boosting", "BatchNorm MLP"))
     asked = problem(x, y, z, budget=replace(BUDGETS["quick"], epochs=3, trees=10))
-    once, again = (attack_all(asked, families=families, curve=False) for _ in range(2))
+    once, again = (attack_all(Question.alone(asked), families=families, curve=False) for _ in range(2))
     assert len(once.rows) == 3  # and their ensemble
     assert [replace(row, seconds=0) for row in once.rows] == [replace(row, seconds=0) for row in again.rows]

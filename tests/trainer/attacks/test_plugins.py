@@ -9,6 +9,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import plugins
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
+from edgeveil.trainer.attacks.question import Question
 from edgeveil.trainer.attacks.registry import BUILT_IN, adversaries
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.datasets.base import InputSpec
@@ -92,7 +93,7 @@ def problem():
 def test_an_installed_adversary_is_one_of_the_registry(monkeypatch):
     install(monkeypatch, "FirstValue")
     assert [family.name for family in adversaries()] == [*(family.name for family in BUILT_IN), "first value"]
-    found = attack_all(problem(), families=adversaries()[-1:])
+    found = attack_all(Question.alone(problem()), families=adversaries()[-1:])
     assert found.rows[0].accuracy > 0.95
     assert found.curve is not None
 
@@ -118,8 +119,8 @@ def test_answers_that_are_no_probabilities_are_refused_and_diverged_ones_are_a_r
     install(monkeypatch, "Wrong", "Diverging")
     wrong, diverging = adversaries()[-2:]
     with pytest.raises(BadInput, match="'wrong' must answer with probabilities of shape"):
-        attack_all(problem(), families=(wrong,))
-    found = attack_all(problem(), families=(FirstValue(), diverging))
+        attack_all(Question.alone(problem()), families=(wrong,))
+    found = attack_all(Question.alone(problem()), families=(FirstValue(), diverging))
     assert found.not_run[0].reason == "its training diverged"
 
 
@@ -129,6 +130,6 @@ def test_the_example_of_the_documentation_attacks():
     exec(page.split("```python\n")[1].split("```")[0], names)  # noqa: S102
     family = names["Nearest"]()
     assert plugins._defect(family) is None
-    found = attack_all(problem(), families=(family,), curve=False)
+    found = attack_all(Question.alone(problem()), families=(family,), curve=False)
     assert found.rows[0].name == "15 nearest"
     assert found.rows[0].accuracy > 0.9

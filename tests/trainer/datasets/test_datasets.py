@@ -7,6 +7,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
+from edgeveil.trainer.datasets.base import PARTS
 from edgeveil.trainer.datasets.loaders import digits, mnist, npz
 from edgeveil.trainer.recipe.schema import Recipe
 
@@ -46,7 +47,7 @@ def test_digits_are_those_of_scikit_learn():
     assert (dataset.input.low, dataset.input.high) == (0.0, 16.0)
     assert dataset.y_names == ("even", "odd")
     assert dataset.z_names == ("below-five", "five-or-more")
-    assert sorted(len(dataset.part(part)) for part in datasets.PARTS) == [449, 449, 449, 450]
+    assert sorted(len(dataset.part(part)) for part in PARTS) == [449, 449, 449, 450]
     np.testing.assert_allclose(dataset.theta, [[0.6, 0.4], [0.4, 0.6]])
     u = dataset.unit(dataset.x)
     assert (u.min(), u.max(), u.dtype) == (0.0, 1.0, np.float32)
@@ -140,7 +141,7 @@ def test_a_cap_on_rows_thins_the_data_evenly(tmp_path):
     y = np.repeat([0, 1], [600, 300])
     path = saved(tmp_path, x=np.random.default_rng(0).random((900, 6)), y=y, z=np.arange(900) % 3)
     dataset = datasets.load(recipe(path, budget={"classifier_epochs": 1, "epochs": 1, "rows": 300}))
-    assert [len(dataset.part(part)) for part in datasets.PARTS] == [100, 100, 0, 100]
+    assert [len(dataset.part(part)) for part in PARTS] == [100, 100, 0, 100]
     assert np.bincount(dataset.part("test").y).tolist() in ([66, 34], [67, 33])
 
 

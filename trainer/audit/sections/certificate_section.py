@@ -103,7 +103,7 @@ def _same_samples(
 def _linked_samples(dataset: Dataset, code: np.ndarray, codes: int, rng: np.random.Generator) -> list[dict[str, Any]]:
     """T samples of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
 
-    ``code`` is c' of the rows of all slices; the attack learns on rows that the perturber never saw, where there are any.
+    ``code`` is c' of the rows of all slices; the attack learns on fresh ones, where there are any.
     """
     name, test, at = rows.freshest(dataset), dataset.part("test"), rows.places(dataset)
     learn = dataset.part(name)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.trainer.attacks.rows import freshest
 from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.sections import tracks
 from edgeveil.trainer.datasets.base import Dataset, Part

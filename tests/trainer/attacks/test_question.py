@@ -1,0 +1,123 @@
+"""The settings of an attack: which rows adversaries learn on, and that a leak on fresh rows alone is found."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.problem import BUDGETS, Released
+from edgeveil.trainer.attacks.question import CROSSED_FOLDS, FOLDS, question_of
+from edgeveil.trainer.attacks.run_all import attack_all
+from edgeveil.trainer.datasets import slicing
+from edgeveil.trainer.datasets.base import Dataset, InputSpec
+
+CODES = 8
+NONE = {"target": None, "sensitive": None}
+
+
+def made(n, seed=0, cluster=None):
+    """Labels without any features: what leaves is decided by ``released``."""
+    rng = np.random.default_rng(seed)
+    y, z = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    if cluster is not None:
+        z = (cluster % 2).astype(np.int64)
+    slices = slicing.cut(y, z, cluster=cluster, rng=rng)
+    x = np.arange(n, dtype=np.float32)[:, None] * np.ones(2, np.float32)
+    spec = InputSpec("vector", (2,), "float32", (0.0, 0.0), (float(n), float(n)))
+    theta = np.full((2, 2), 0.5)
+    return Dataset("made", x, y, z, ("a", "b"), ("c", "d"), theta, spec, slices, cluster=cluster)
+
+
+def released(dataset, leak, *, everywhere):
+    """A code of every row; in a share ``leak`` of them it tells z, on the rows of the first two slices only if
+    ``everywhere``."""
+    rng = np.random.default_rng([7])
+    rows = dataset.slices.rows()
+    code = rng.integers(0, CODES, len(rows))
+    tells = rng.random(len(rows)) < leak
+    if not everywhere:
+        tells[: len(dataset.slices.training())] = False
+    code = np.where(tells, dataset.z[rows], code)
+    part = dataset.rows(rows)
+    return Released(part.x, part.y, part.z, part.cluster, np.eye(CODES, dtype=np.float32)[code])
+
+
+def found(dataset, left):
+    asked = question_of(dataset, left, BUDGETS["quick"], NONE, seed=0)
+    return {row.learned_on: row for row in attack_all(asked, families=(CodeCounts(),), curve=False).rows}
+
+
+def test_a_leak_on_fresh_rows_alone_is_missed_by_who_learns_on_old_ones_and_found_by_the_others():
+    dataset = made(8000)
+    rows = found(dataset, released(dataset, 0.4, everywhere=False))
+    assert set(rows) == {"old", "fresh", "both", "crossed", "several"} - {"several"} | ({"several"} & set(rows))
+    assert rows["old"].bits_counted < 0.01
+    for learned_on in ("fresh", "both", "crossed"):
+        assert rows[learned_on].bits_counted_low > 0.05, learned_on
+
+
+def test_a_leak_everywhere_is_found_in_every_setting():
+    dataset = made(8000)
+    for row in found(dataset, released(dataset, 0.4, everywhere=True)).values():
+        assert row.bits_counted_low > 0.05
+
+
+def test_without_a_leak_no_setting_finds_one():
+    dataset = made(8000)
+    for row in found(dataset, released(dataset, 0.0, everywhere=True)).values():
+        assert row.bits_counted_low <= 0.01
+
+
+@pytest.mark.parametrize("n", [2000, 700])
+def test_no_adversary_learns_on_rows_that_it_is_judged_on(n):
+    """2,000 rows have a slice to attack with; of 700 the fresh rows are the other folds of the test slice."""
+    dataset = made(n)
+    asked = question_of(dataset, released(dataset, 0.2, everywhere=True), BUDGETS["quick"], NONE, seed=0)
+    test = set(dataset.slices.test)
+    for setting in (*asked.settings, asked.crossed):
+        assert len(setting.whole.test) == len(test)
+        assert {row for fold in setting.folds for row in fold.test.x[:, 0].astype(int)} == test
+        for fold in setting.folds:
+            parts = [set(part.x[:, 0].astype(int)) for part in (fold.fit, fold.stop, fold.choose, fold.test)]
+            assert sum(map(len, parts)) == len(set().union(*parts))
+    old, fresh, both = asked.settings
+    assert [len(setting.folds) for setting in (old, fresh, both)] == [1 if n == 2000 else FOLDS] * 3
+    assert len(asked.crossed.folds) == CROSSED_FOLDS
+    training = set(dataset.slices.training())
+    for fold in old.folds:
+        assert {int(row) for part in (fold.fit, fold.stop) for row in part.x[:, 0]} == training
+    for one, other in zip(fresh.folds, both.folds, strict=True):
+        assert not {int(row) for part in (one.fit, one.stop, one.choose) for row in part.x[:, 0]} & training
+        assert len(other.fit) == len(one.fit) + len(old.folds[0].fit)
+
+
+def test_no_unit_is_on_both_sides():
+    dataset = made(6000, cluster=np.arange(6000) // 40)
+    asked = question_of(dataset, released(dataset, 0.2, everywhere=True), BUDGETS["quick"], NONE, seed=0)
+    for setting in (*asked.settings, asked.crossed):
+        for fold in setting.folds:
+            units = [set(part.cluster) for part in (fold.fit, fold.stop, fold.choose, fold.test)]
+            assert sum(map(len, units)) == len(set().union(*units))
+
+
+def test_where_folds_of_the_test_slice_are_too_few_the_old_rows_serve_alone():
+    dataset = made(200)
+    asked = question_of(dataset, released(dataset, 0.2, everywhere=True), BUDGETS["quick"], NONE, seed=0)
+    assert [setting.learned_on for setting in asked.settings] == ["old"]
+    assert asked.crossed is None
+
+
+def test_slow_families_learn_where_the_quick_ones_learned_most():
+    class Slow(CodeCounts):
+        name, seeded = "slow", True
+
+    dataset = made(8000)
+    left = released(dataset, 0.4, everywhere=False)
+    for every_family, settings in ((False, 1), (True, 3)):
+        budget = replace(BUDGETS["quick"], every_family=every_family)
+        asked = question_of(dataset, left, budget, NONE, seed=0)
+        rows = attack_all(asked, families=(Slow(), CodeCounts()), curve=False).rows
+        slow = [row.learned_on for row in rows if row.name == "slow"]
+        assert len(slow) == settings
+        assert slow != ["old"]
