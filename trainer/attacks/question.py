@@ -109,12 +109,15 @@ def question_of(
         judged = replace(blank, choose=choose, test=pool.test)
         settings["old"].append(replace(judged, fit=old_fit, stop=old_stop))
         settings["fresh"].append(replace(judged, fit=fit, stop=stop))
-        both = _shuffled(joined(old_fit, fit), seed), _shuffled(joined(old_stop, stop), seed)
-        settings["both"].append(replace(judged, fit=both[0], stop=both[1]))
-    crossed = []
-    learned = settings["both"][0] if len(pools) == 1 else settings["old"][0]
+        fit, stop = (_shuffled(joined(a, b), seed) for a, b in ((old_fit, fit), (old_stop, stop)))
+        settings["both"].append(replace(judged, fit=fit, stop=stop))
+    both, crossed = settings["both"][0], []
     for others, fold in _folds(test, CROSSED_FOLDS, seed):
-        crossed.append(replace(learned, fit=joined(learned.fit, others), test=fold))
+        if len(pools) == 1:
+            crossed.append(replace(both, fit=joined(both.fit, others), test=fold))
+        else:
+            rest, choose = hold(others, CHOOSE_SHARE, seed)
+            crossed.append(replace(blank, fit=joined(old_fit, rest), stop=old_stop, choose=choose, test=fold))
     return Question(tuple(Setting.of(name, folds) for name, folds in settings.items()), Setting.of("crossed", crossed))
 
 

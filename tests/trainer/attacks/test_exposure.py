@@ -103,7 +103,7 @@ def test_the_ensemble_joins_what_each_overlooks_and_never_looks_at_test_rows():
     # The third is best on test and useless on validation: it must not be taken.
     kept = [attack("one", 1.0, 1.0), attack("two", 1.0, 1.0), attack("three", 50.0, 0.01)]
     made = build_ensemble(asked, kept, seed=0)
-    assert set(made.row.members.split(", ")[:2]) == {"one", "two"}
+    assert set(made.row.members.split(", ")[:2]) == {"one on fresh rows", "two on fresh rows"}
     assert made.row.accuracy > max(one.row.accuracy for one in kept[:2]) + 0.02
     assert made.row.accuracy < 0.97
     assert build_ensemble(asked, kept[:1], seed=0) is None
