@@ -31,9 +31,9 @@ def say(text: str) -> None:
 def transfer(title: str) -> Iterator[Callable[[int, int], None]]:
     """Yield ``report(bytes sent, bytes in all)``, which shows rate and remaining time on stderr."""
     if sys.stderr.isatty():
-        from rich.progress import DownloadColumn, TransferSpeedColumn
+        from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-        with _moving(DownloadColumn(), TransferSpeedColumn()) as bar:
+        with _moving(DownloadColumn(), TimeRemainingColumn(), TransferSpeedColumn()) as bar:
             task = bar.add_task(title, total=None)
             yield lambda there, total: bar.update(task, completed=there, total=total)
         return
@@ -59,17 +59,17 @@ def _figures(figures: dict[str, float]) -> str:
 
 def _moving(*columns: Any) -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    shown = (TextColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn())
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
     return Progress(*shown, console=Console(stderr=True))
 
 
 @contextmanager
 def _bar(title: str, total: int, done: int) -> Iterator[Advance]:
-    from rich.progress import MofNCompleteColumn, TextColumn
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    with _moving(MofNCompleteColumn(), TextColumn("{task.fields[figures]}")) as bar:
+    with _moving(MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[figures]}")) as bar:
         task = bar.add_task(title, total=total, completed=done, figures="")
 
         def advance(**figures: float) -> None:

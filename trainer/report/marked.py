@@ -25,6 +25,7 @@ def filled(text: str, makers: Mapping[str, Callable[[], Any]]) -> str:
             raise BadInput(f"There is no table called {name}; there are {', '.join(makers)}.")
         return f"{match[1]}{makers[name]()}{match[3]}"
 
+    out = _PART.sub(made, text)
     if missing:
         raise BadInput(f"The page has no part for {', '.join(missing)}: put <!-- recorded: NAME --> and <!-- end -->.")
-    return _PART.sub(made, text)
+    return out

@@ -75,7 +75,7 @@ def test_a_pipeline_gives_the_same_bits_with_one_range_and_with_one_for_each_fea
             {"stage": "preprocess", "input": "x", "output": "u", "low": low, "high": high},
             {"stage": "output", "input": "u", "output": "y", "low": low, "high": high, "dtype": "uint8"},
         ],
-        "outputs": [{"name": "frame", "tensor": "y", "shape": [4], "dtype": "uint8"}],
+        "outputs": [{"name": "frame", "kind": "frame", "tensor": "y", "shape": [4], "dtype": "uint8"}],
         "stream": None,
     }
     x = np.random.default_rng(1).integers(0, 256, (50, 4)).astype(np.uint8)

@@ -109,7 +109,7 @@ def test_a_code_for_every_frame_has_to_be_acknowledged_and_is_repeated():
     ("changes", "says"),
     [
         ({"hold": "track:7", "channel": "none"}, 'what is held is drawn by "independent" alone'),
-        ({"hold": "track:7", "acknowledge": "code-per-frame leaks"}, "about nothing else"),
+        ({"hold": "track:7", "acknowledge": "code-per-frame leaks"}, 'expected "frame" with `acknowledge`'),
         ({"hold": "track:0"}, "track:0"),
         ({"hold": "period:600"}, "period:600"),
         ({"hold": "frame", "acknowledge": "yes"}, "acknowledge"),
