@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from edgeveil.trainer.attacks import sample_size
@@ -27,11 +27,13 @@ def attack_all(
     families: tuple[Adversary, ...] | None = None,
     done: Done | None = None,
     curve: bool = True,
+    look: Callable[[Sequence[Scored]], None] | None = None,
 ) -> Findings:
     """Train every adversary of the registry on ``problem`` and report each on its test rows.
 
     ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once. The ensemble is made of
-    the others, one for each seed. ``curve`` trains the best attack found on less data too.
+    the others, one for each seed. ``curve`` trains the best attack found on less data too. ``look`` is given every
+    attack with its answers, the ensembles included.
     """
     # Nobody who attacks has the samples behind the rows that are judged, a user's own family included.
     problem = replace(problem, choose=problem.choose.as_received(), test=problem.test.as_received())
@@ -52,6 +54,8 @@ def attack_all(
         if done is not None:
             done([one.row for one in found])
     kept += _ensembles(problem, kept, families, seed)
+    if look is not None:
+        look(kept)
     test = problem.test
     return Findings(
         attack_metrics.chance(problem.theta, problem.counted, test.y, test.z),

@@ -126,7 +126,7 @@ def confirmed(found: Sequence[Parity], stop: Released, problem: Problem) -> list
 
 
 def contrasts_of(classes: int, rng: np.random.Generator) -> np.ndarray:
-    """Which z are set against the others, bool (contrasts, classes): each one, or random halves where there are many."""
+    """Which z are set against the others, bool (contrasts, classes): each one, or random halves of many."""
     if classes == 2:
         return np.array([[False, True]])
     if classes <= MOST_CONTRASTS:
@@ -203,7 +203,7 @@ class Screen:
     def triples(
         self, macs: float, lowest: np.ndarray, pairs: Sequence[Parity], rng: np.random.Generator
     ) -> list[Parity]:
-        """The best ``CANDIDATES`` triples of the first pass, of ``lowest`` columns (bool, (d,)) and those of ``pairs``."""
+        """The best ``CANDIDATES`` triples of the first pass, of ``lowest`` columns (bool, (d,)) and of ``pairs``."""
         each = len(self.contrasts) / 3
         most = int(np.cbrt(macs / (each * FEWEST_SCREENED)))
         some = self._preferred(lowest, pairs, rng)[:most]
