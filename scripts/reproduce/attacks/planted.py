@@ -17,6 +17,7 @@ from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 
 THETA = np.array([[0.6, 0.4], [0.4, 0.6]])  # P(z | y)
 WRONG = 0.03  # share of the rows with y-hat other than y
+MANY_WRONG = 0.1  # the same of the leak "wrong label"
 DITHER = 8
 EXPOSED = 0.05  # share of the people of the leak "few people"
 ROWS_OF_PERSON = 4
@@ -48,11 +49,13 @@ Plant = Callable[[Release, np.ndarray, np.random.Generator], np.ndarray]
 class Leak(NamedTuple):
     """``plant`` writes a bit (n,) into a release; ``found_by`` are families of which one must find it.
 
-    ``wrong`` is the share of wrong labels that the leak needs, ``people`` says whether rows of a person share z.
+    ``share`` is that of the rows that tell z, ``wrong`` that of the rows with a wrong label. ``people``: rows of a person
+    share y and z.
     """
 
     plant: Plant
     found_by: tuple[str, ...]
+    share: float = 1.0
     wrong: float = WRONG
     people: bool = False
 
@@ -156,8 +159,8 @@ LEAKS = {
     "chosen donor": Leak(chosen_donor, ("code counts", "gradient boosting", "BatchNorm MLP")),
     "parity of two": Leak(pair_parity, ("parities of bits",)),
     "parity of three": Leak(triple_parity, ("parities of bits",)),
-    "few people": Leak(few_people, ("logistic regression", "BatchNorm MLP"), people=True),
-    "wrong label": Leak(wrong_label, ("wrong labels",), wrong=0.1),
+    "few people": Leak(few_people, ("logistic regression", "BatchNorm MLP"), share=EXPOSED, people=True),
+    "wrong label": Leak(wrong_label, ("wrong labels",), share=MANY_WRONG, wrong=MANY_WRONG),
 }
 
 
