@@ -1,8 +1,8 @@
 """Subgroups in which an attack gains most, with a corrected test.
 
 Half of the units (subjects, sessions, or rows) are searched: values of y, of the label sent and of other attributes,
-and conjunctions of two of them. The few best subgroups are tested on the other half, with Holm's correction (Holm 1979),
-so none is reported only because many were searched.
+and conjunctions of two of them. The few best subgroups are tested on the other half, with Holm's correction (1979), so
+none is reported only because many were searched.
 """
 
 from __future__ import annotations
