@@ -35,9 +35,7 @@ def of_best(problem: Problem, kept: Sequence[Scored], *, seed: int = 0, shuffles
     if not adaptive:
         return None
     best = max(adaptive, key=lambda one: one.row.validation_bits)
-    test, rng = problem.test, np.random.default_rng([seed, 99])
-    how = {"shuffles": shuffles, "rng": rng}
-    return Gain(
-        best.row.name,
-        permutation_test(problem.counted, best.sure["test"], test.y, test.z, test.cluster, **how),
-    )
+    test, answers = problem.test, best.sure["test"]
+    rng = np.random.default_rng([seed, 99])
+    found = permutation_test(problem.counted, answers, test.y, test.z, test.cluster, shuffles=shuffles, rng=rng)
+    return Gain(best.row.name, found)

@@ -49,8 +49,7 @@ Plant = Callable[[Release, np.ndarray, np.random.Generator], np.ndarray]
 class Leak(NamedTuple):
     """``plant`` writes a bit (n,) into a release; ``found_by`` are families of which one must find it.
 
-    ``share`` is that of the rows that tell z, ``wrong`` that of the rows with a wrong label. ``people``: rows of a person
-    share y and z.
+    ``share`` of the rows tell z, and ``wrong`` of them have a wrong label. ``people``: a person's rows share y and z.
     """
 
     plant: Plant
@@ -142,7 +141,7 @@ def chosen_donor(release: Release, bit: np.ndarray, rng: np.random.Generator) ->
 
 
 def few_people(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A checkerboard for ``EXPOSED`` of the people."""
+    """A checkerboard for a few of the people, nothing for the others."""
     exposed = rng.random(int(release.person.max()) + 1) < EXPOSED
     return np.where(exposed[release.person][:, None, None, None], checkerboard(release, bit, rng), release.x)
 

@@ -35,6 +35,7 @@ from scripts.reproduce.attacks import planted
 RECORD = Path("docs/results/privacy/power.json")
 STRENGTHS = (1.0, 0.5, 0.25, 0.12)
 ROWS = (600, 2400)  # to learn on; half as many to test
+REPEATS = 2  # releases of each kind, strength and number of rows
 ALARM_ROWS, ALLOWED = 600, 2
 LARGER = 1  # pictures of 8 x 8
 NETWORKS = ("BatchNorm MLP", "CNN", "BatchNorm CNN")
@@ -58,7 +59,7 @@ class Case(NamedTuple):
 def cases(seed: int) -> list[Case]:
     """The whole set, in random order: each leak at each strength and number of rows, and one without for each kind."""
     rng = np.random.default_rng(seed)
-    whole = [(kind, strength, rows) for kind in planted.LEAKS for strength in STRENGTHS for rows in ROWS]
+    whole = REPEATS * [(kind, strength, rows) for kind in planted.LEAKS for strength in STRENGTHS for rows in ROWS]
     whole += [(kind, 0.0, int(rng.choice(ROWS))) for kind in planted.LEAKS]
     return [Case(*whole[place], seed=int(rng.integers(1 << 31))) for place in rng.permutation(len(whole))]
 
