@@ -6,7 +6,8 @@ networks do not find such a parity among hundreds of noisy values; a search over
 
 What is searched, of the lowest three bit planes, further outputs and code digits (``columns``):
 
-* *Pairs*: every one, as long as the multiply-adds fit ``PAIRS_SHARE`` of the budget's; else pairs of a random part.
+* *Pairs*: every one, as long as the multiply-adds fit ``PAIRS_SHARE`` of the budget's (14,000 columns in the quick
+  audit, two values of z); else pairs of a random part, of the lowest plane first.
 * *Triples*: all of the lowest plane where they fit ``TRIPLES_SHARE`` (up to 837 columns in the quick audit and 1,330 in
   the thorough one, two values of z), first scored on few rows (at least 512), the best again on all; of more columns
   those of the best pairs, and a random part of the others. A triple must be correlated with z by about 6 / sqrt(rows)
@@ -43,7 +44,10 @@ CONFIRMED = 0.05
 MOST_CONTRASTS = 10
 SPARE_EQUATIONS = 64  # each halves the chance that equations without a solution look solved
 TRIES = 4  # subsets of rows for the equations: one row that does not fit spoils one subset
-LARGEST_SIGNS = 5e7  # values of the matrix of signs, 200 MB
+MOST_COLUMNS = 16_000
+MOST_BITS = 1e8  # of the rows searched, and of those looked at together
+FEWEST_ROWS = 2048  # searched, however large the frames
+LARGEST_SIGNS = 4e7  # values of the matrix of signs, 160 MB
 BLOCK = 4_000_000  # scores at once, 16 MB
 
 Parity = tuple[int, ...]  # column numbers
@@ -64,19 +68,19 @@ class Parities(LowBits):
         found = confirmed(search(problem, seed), problem.stop, problem)
 
         def view(part: Released) -> np.ndarray:
-            bits = parities(columns(part), found).astype(np.float32)
-            return np.concatenate([bits, features.side(problem, part)], axis=1)
+            return np.concatenate([seen(part, found), features.side(problem, part)], axis=1)
 
         rows = len(problem.fit) + len(problem.stop)
         return EstimatorAttack(self._trees(problem, view, seed), view, problem.z_classes, rows)
 
 
 def columns(part: Released) -> np.ndarray:
-    """Bits that parities are made of, uint8 (n, columns): three bit planes from the lowest one, then other outputs.
+    """Bits that parities are made of, uint8 (n, columns): bit planes from the lowest one, then other outputs.
 
-    Outputs ``also`` count as 1 where they are above one half (they are one-hot); codes give their binary digits.
+    Three planes, of large frames fewer. Outputs ``also`` count as 1 where they are above one half (they are one-hot);
+    codes give their binary digits.
     """
-    found = [features.low_bits(part, PLANES)]
+    found = [features.low_bits(part, int(np.clip(MOST_COLUMNS / part.x[:1].size, 1, PLANES)))]
     if part.also is not None:
         found.append((part.also > 0.5).astype(np.uint8))
     if part.codes is not None:
@@ -93,23 +97,35 @@ def parities(bits: np.ndarray, found: Sequence[Parity]) -> np.ndarray:
     return out
 
 
+def seen(part: Released, found: Sequence[Parity]) -> np.ndarray:
+    """The parities of each row, float32 (n, len(found)); some rows at a time, for large frames are many bits."""
+    step = max(1, int(MOST_BITS / PLANES / max(1, part.x[:1].size)))
+    pieces = [part.take(np.arange(start, min(len(part), start + step))) for start in range(0, len(part), step)]
+    made = [parities(columns(piece), found) for piece in pieces]
+    return np.concatenate([np.empty((0, len(found)), np.uint8), *made]).astype(np.float32)
+
+
 def search(problem: Problem, seed: int) -> list[Parity]:
     """The parities of ``fit`` that depend most on z given y, best first; exact solutions before all others."""
     from threadpoolctl import threadpool_limits
 
-    fit, rng = problem.fit, np.random.default_rng([seed, 16])
+    rng, rows = np.random.default_rng([seed, 16]), int(MOST_BITS / problem.fit.x[:1].size)
+    fit = problem.fit.take(np.arange(min(len(problem.fit), max(FEWEST_ROWS, rows))))
     bits = columns(fit)
     often = bits.sum(axis=0, dtype=np.int64)
     varied = np.flatnonzero(np.minimum(often, len(fit) - often) >= min(FEWEST_CHANGES, len(fit) // 4))
     if len(varied) < 2:
         return []
-    bits, lowest = bits[:, varied], varied < fit.x[0].size
+    # A screen of more columns than this is beyond any budget: the lowest plane goes first.
+    order = np.lexsort((rng.random(len(varied)), varied >= fit.x[:1].size))
+    varied = np.sort(varied[order[: min(MOST_COLUMNS, int(MOST_BITS / len(fit)))]])
+    bits, lowest = bits[:, varied], varied < fit.x[:1].size
     contrasts = contrasts_of(problem.z_classes, rng)
     exact = solved(bits, fit.y, fit.z, contrasts, problem.theta.shape[0], rng)
     screen = Screen(bits, fit.y, fit.z, contrasts)
     # Of products as small as these, threads only wait for each other: 7 s instead of 0.5 s on two busy cores.
     with threadpool_limits(1, user_api="blas"):
-        pairs = screen.pairs(problem.budget.macs * PAIRS_SHARE, rng)
+        pairs = screen.pairs(problem.budget.macs * PAIRS_SHARE, lowest, rng)
         triples = screen.triples(problem.budget.macs * TRIPLES_SHARE, lowest, pairs[:PAIRS_FOR_TRIPLES], rng)
     some = list(dict.fromkeys(tuple(sorted(parity)) for parity in (*pairs, *triples)))
     scores = excess(bits, some, fit.y, fit.z, contrasts)
@@ -121,7 +137,7 @@ def confirmed(found: Sequence[Parity], stop: Released, problem: Problem) -> list
     """Those of ``found`` that depend on z given y on the rows of ``stop`` too, at ``CONFIRMED``."""
     if not found:
         return []
-    scores, degrees = chi_squared(parities(columns(stop), found), stop.y, stop.z, np.eye(problem.z_classes)[1:])
+    scores, degrees = chi_squared(seen(stop, found), stop.y, stop.z, np.eye(problem.z_classes)[1:])
     return [parity for parity, p in zip(found, stats.chi2.sf(scores, max(1, degrees)), strict=True) if p < CONFIRMED]
 
 
@@ -165,8 +181,9 @@ def excess(
 ) -> np.ndarray:
     """How much more each parity depends on z than its strongest bit does, (len(found),)."""
     whole, _ = chi_squared(parities(bits, found), y, z, contrasts)
-    alone, _ = chi_squared(bits, y, z, contrasts)
-    return whole - np.array([alone[list(parity)].max() for parity in found])
+    used = np.unique(np.concatenate([list(parity) for parity in found]))
+    alone, _ = chi_squared(bits[:, used], y, z, contrasts)
+    return whole - np.array([alone[np.searchsorted(used, parity)].max() for parity in found])
 
 
 class Screen:
@@ -175,12 +192,12 @@ class Screen:
     def __init__(self, bits: np.ndarray, y: np.ndarray, z: np.ndarray, contrasts: np.ndarray) -> None:
         self.bits, self.y, self.z, self.contrasts = bits, y, z, contrasts
 
-    def pairs(self, macs: float, rng: np.random.Generator) -> list[Parity]:
-        """The best ``CANDIDATES`` pairs by their excess over single bits, best first."""
+    def pairs(self, macs: float, lowest: np.ndarray, rng: np.random.Generator) -> list[Parity]:
+        """The best ``CANDIDATES`` pairs by their excess over single bits; ``lowest`` columns (bool, (d,)) go first."""
         # A product for each contrast, and one for the spread; half of the square is computed.
         each = (len(self.contrasts) + 1) / 2
         most = int(np.sqrt(macs / (each * FEWEST_SCREENED)))
-        some = np.sort(rng.permutation(self.bits.shape[1])[:most])
+        some = np.sort(self._preferred(lowest, [], rng)[:most])
         rows = self._rows(len(some), int(macs / (each * len(some) ** 2)))
         signs, groups = self._sorted(rows, some)
         alone, _ = chi_squared(self.bits[rows][:, some], self.y[rows], self.z[rows], self.contrasts)
