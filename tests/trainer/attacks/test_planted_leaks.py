@@ -13,9 +13,11 @@ import pytest
 
 from edgeveil.trainer.attacks import strata
 from edgeveil.trainer.attacks.exposure import Judged
+from edgeveil.trainer.attacks.families import parities
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.registry import BUILT_IN
 from edgeveil.trainer.attacks.scoring import Scored, score_attack
+from edgeveil.trainer.datasets import LOADERS, downloads
 from edgeveil.trainer.measures.permutation import permutation_test
 from scripts.reproduce.attacks import planted
 
@@ -122,6 +124,19 @@ def test_what_leaks_of_fresh_rows_alone_takes_fresh_rows_to_find(leak):
     assert p_value(attacked(blind, family), blind) > 0.01
     seeing = planted.problem(fresh, BUDGET, own=release(leak, seed=7))
     assert attacked(seeing, family).row.bits_counted > 0.9
+
+
+@pytest.mark.data
+def test_of_the_bits_of_mnist_all_pairs_and_triples_are_searched(data_folder, monkeypatch):
+    monkeypatch.setenv(downloads.VARIABLE, str(data_folder))
+    mnist = LOADERS["mnist"].load(target="parity", sensitive="less-than-five")
+    pool = np.clip(mnist.x[:3000].reshape(-1, 28, 28, 1), planted.DITHER, 255 - planted.DITHER)
+    rng, pool_y = np.random.default_rng(5), mnist.y[:3000]
+    for leak, pixels in (("parity of two", 2), ("parity of three", 3)):
+        made = planted.leaky(planted.clean(pool, pool_y, 9000, rng), planted.LEAKS[leak], 0.3, rng)
+        found = parities.search(planted.problem(made, BUDGETS["quick"]), 0)[0]
+        assert len(found) == pixels
+        assert max(found) < 784
 
 
 def test_the_bits_of_a_leak_are_those_that_a_perfect_attack_gains():

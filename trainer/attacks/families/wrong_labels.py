@@ -21,9 +21,9 @@ from edgeveil.trainer.attacks.families.networks import counting_stands_in
 from edgeveil.trainer.attacks.families.parities import Parities
 from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Adversary, Attack, Kind
-from edgeveil.trainer.measures import attack_metrics
 
 FEWEST_WRONG = (60, 10)  # rows of ``fit`` and of ``stop``
+PRIOR_ROWS = 32  # that P(z|y) of all rows counts for
 READER_ROWS = 8000
 READER_TREES = 100
 WITHIN: tuple[Adversary, ...] = (Logistic(), GradientBoosting(), LowBits(), Parities())
@@ -50,9 +50,7 @@ class WrongLabels:
         fit, stop = problem.fit, problem.stop
         reader = best_reader(problem, seed)
         seen, held = reader.of_fit != fit.y, reader.labels(stop) != stop.y
-        shape = problem.counted.shape
-        right = attack_metrics.counted_prior(fit.y[~seen], fit.z[~seen], shape)
-        wrong = attack_metrics.counted_prior(fit.y[seen], fit.z[seen], shape)
+        right, wrong = (_counted(problem, np.flatnonzero(rows)) for rows in (~seen, seen))
         inner = None
         if seen.sum() >= FEWEST_WRONG[0] and held.sum() >= FEWEST_WRONG[1]:
             few = replace(
@@ -115,6 +113,13 @@ def best_attack(few: Problem, seed: int) -> Attack | None:
             if loss < least:
                 least, best = loss, attack
     return best
+
+
+def _counted(problem: Problem, rows: np.ndarray) -> np.ndarray:
+    """P(z|y) counted on these rows of ``fit``, leaning on that of all rows where there are few."""
+    counts = PRIOR_ROWS * problem.counted
+    np.add.at(counts, (problem.fit.y[rows], problem.fit.z[rows]), 1.0)
+    return counts / counts.sum(axis=1, keepdims=True)
 
 
 def _reader(fit: Released, view: View, seed: int) -> Reader:
