@@ -15,9 +15,9 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.lowbits import LowBits
 from edgeveil.trainer.attacks.families.mixed import Mixed
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
-from edgeveil.trainer.attacks.families.parities import Parities
+from edgeveil.trainer.attacks.families.targeted.parities import Parities
+from edgeveil.trainer.attacks.families.targeted.wrong_labels import WrongLabels
 from edgeveil.trainer.attacks.families.transfer import Transfer
-from edgeveil.trainer.attacks.families.wrong_labels import WrongLabels
 from edgeveil.trainer.attacks.protocol import Adversary
 
 BUILT_IN: tuple[Adversary, ...] = (

@@ -21,12 +21,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-from edgeveil.trainer.attacks import significance
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import BUILT_IN
 from edgeveil.trainer.attacks.run_all import attack_all
-from edgeveil.trainer.attacks.significance import Gain
+from edgeveil.trainer.audit import significance
+from edgeveil.trainer.audit.significance import Gain
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.measures.intervals import Interval, rate
 from edgeveil.trainer.report.pictures import INKS
 
-EDGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # bits per row, of the curve's points
+EDGES = (0.0, 0.003, 0.03, 0.1, 0.3, 1.0)  # bits per row: the bins of the curve
 
 
 def leaks(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks.families import parities
-from edgeveil.trainer.attacks.families.parities import Parities
+from edgeveil.trainer.attacks.families.targeted import parities
+from edgeveil.trainer.attacks.families.targeted.parities import Parities
 from edgeveil.trainer.attacks.problem import BUDGETS, Codes, Problem, Released, cut
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics

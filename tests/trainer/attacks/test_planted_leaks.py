@@ -13,7 +13,7 @@ import pytest
 
 from edgeveil.trainer.attacks import strata
 from edgeveil.trainer.attacks.exposure import Judged
-from edgeveil.trainer.attacks.families import parities
+from edgeveil.trainer.attacks.families.targeted import parities
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.registry import BUILT_IN
 from edgeveil.trainer.attacks.scoring import Scored, score_attack

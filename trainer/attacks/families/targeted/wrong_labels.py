@@ -18,7 +18,7 @@ from edgeveil.trainer.attacks.families.estimator import View, log_loss
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.lowbits import LowBits
 from edgeveil.trainer.attacks.families.networks import counting_stands_in
-from edgeveil.trainer.attacks.families.parities import Parities
+from edgeveil.trainer.attacks.families.targeted.parities import Parities
 from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Adversary, Attack, Kind
 

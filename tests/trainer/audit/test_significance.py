@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgeveil.trainer.attacks import significance
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.lowbits import LowBits
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.attacks.scoring import Scored, score
+from edgeveil.trainer.audit import significance
 from scripts.reproduce.attacks import planted
 
 
