@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from edgeveil.trainer.attacks.problem import Problem
-from edgeveil.trainer.attacks.scoring import Scored, score
+from edgeveil.trainer.attacks.scores.scoring import Scored, score
 from edgeveil.trainer.datasets.base import Part
 from edgeveil.trainer.datasets.slicing import hold_out
 from edgeveil.trainer.measures.attack_metrics import FLOOR

@@ -58,12 +58,12 @@ def everything(problem: Problem, part: Released) -> np.ndarray:
     return np.concatenate([flat(problem, part), side(problem, part)], axis=1)
 
 
-def low_bits(part: Released) -> np.ndarray:
-    """The two lowest bits of every value of x', uint8 (n, 2 d): of integers, or of a float's mantissa.
+def low_bits(part: Released, planes: int = 2) -> np.ndarray:
+    """The ``planes`` lowest bits of every value of x', uint8 (n, planes d): of integers, or of a float's mantissa.
 
     Neither an eye nor a smooth model sees them, and one of them is enough to carry z.
     """
     values = np.ascontiguousarray(part.x.reshape(len(part), -1))
     if values.dtype.kind == "f":
         values = values.view(np.dtype(f"u{values.dtype.itemsize}"))
-    return np.concatenate([(values & 1), (values >> 1) & 1], axis=1).astype(np.uint8)
+    return np.concatenate([(values >> plane) & 1 for plane in range(planes)], axis=1).astype(np.uint8)

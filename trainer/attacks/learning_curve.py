@@ -10,7 +10,7 @@ from edgeveil.trainer.attacks.findings import Curve, Point
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import Setting
-from edgeveil.trainer.attacks.scoring import answers
+from edgeveil.trainer.attacks.scores.scoring import answers
 from edgeveil.trainer.measures import attack_metrics, intervals
 
 FRACTIONS = (0.125, 0.25, 0.5)

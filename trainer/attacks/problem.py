@@ -42,7 +42,7 @@ class Budget:
 BUDGETS = {
     "quick": Budget("quick", seeds=1, rows=30_000, epochs=30, patience=4, trees=120, macs=2e11, every_family=False),
     "thorough": Budget(
-        "thorough", seeds=3, rows=60_000, epochs=80, patience=8, trees=250, macs=2e11, every_family=True
+        "thorough", seeds=3, rows=60_000, epochs=120, patience=16, trees=250, macs=8e11, every_family=True
     ),
 }
 

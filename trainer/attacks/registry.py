@@ -15,6 +15,8 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.lowbits import LowBits
 from edgeveil.trainer.attacks.families.mixed import Mixed
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.targeted.parities import Parities
+from edgeveil.trainer.attacks.families.targeted.wrong_labels import WrongLabels
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.protocol import Adversary
 
@@ -26,6 +28,8 @@ BUILT_IN: tuple[Adversary, ...] = (
     GradientBoosting(),
     Forest(),
     LowBits(),
+    Parities(),
+    WrongLabels(),
     CodeCounts(),
     BayesKnowingChannel(),
     BATCH_NORM_MLP,

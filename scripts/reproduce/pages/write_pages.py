@@ -13,11 +13,14 @@ import jinja2
 
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.measures.intervals import Interval, mean
+from edgeveil.trainer.measures.permutation import SHUFFLES
 from edgeveil.trainer.report.bench import write_guide
+from scripts.reproduce.attacks import planted
 from scripts.reproduce.pages import (
     capture_loop_page,
     codebooks_page,
     figure_7_page,
+    power_page,
     predictors_page,
     recipe_times_page,
     recipes_page,
@@ -40,6 +43,8 @@ UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/resul
 BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop.md")
 RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results/recipe-times.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results/streams.md")
+POWER, POWER_PAGE = Path("docs/results/privacy/power.json"), Path("docs/results/power.md")
+POWER_PICTURE = Path("docs/results/power.svg")
 PREDICTORS, CLEANERS_PAGE = Path("docs/results/predictors"), Path("docs/results/linear-cleaners.md")
 ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 
@@ -151,6 +156,31 @@ def unseen_page(record: dict[str, Any]) -> str:
     return templates().get_template("unseen-people.md.j2").render(sets=unseen_people.sections(record))
 
 
+def power(record: dict[str, Any]) -> str:
+    """The page on the power of an audit's attacks as Markdown; its picture is drawn as well."""
+    strengths, table = power_page.strengths_of(record), list(power_page.table(record))
+    kinds = [
+        (kind, str(leak.plant.__doc__).strip().rstrip("."), f"{100 * leak.share:g} %")
+        for kind, leak in sorted(planted.LEAKS.items())
+    ]
+    return (
+        templates()
+        .get_template("power.md.j2")
+        .render(
+            record=record,
+            command=record["made_by"].removesuffix(".py").replace(".py", "").replace("/", "."),
+            shuffles=SHUFFLES,
+            strengths=strengths,
+            rows=power_page.rows_of(record),
+            table=table,
+            missing=any("-" in line for line in table),
+            kinds=kinds,
+            bits=[(strength, planted.bits_of(strength)) for strength in strengths],
+            alarms=power_page.false_alarms(record),
+        )
+    )
+
+
 def recipe_times(record: dict[str, Any]) -> str:
     """The page on what each recipe takes as Markdown."""
     made_with = {
@@ -185,10 +215,17 @@ def _figure_7() -> None:
         figure_7_page.draw(json.loads(FIG_7.read_text()), PICTURE)
 
 
+def _power() -> None:
+    _of(POWER, POWER_PAGE, power)()
+    if POWER.is_file():
+        power_page.draw(json.loads(POWER.read_text()), POWER_PICTURE)
+
+
 PAGES: dict[str, Callable[[], None]] = {
     "mnist": _of(RECORD, PAGE, page),
     "streams": _of(STREAMS, STREAMS_PAGE, streams_page),
     "figure-7": _figure_7,
+    "power": _power,
     "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
     "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),

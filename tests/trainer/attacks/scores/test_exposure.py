@@ -5,15 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks import exposure, sample_size
+from edgeveil.trainer.attacks import sample_size
 from edgeveil.trainer.attacks.ensemble import build_ensemble
-from edgeveil.trainer.attacks.exposure import Judged
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.learning_curve import learning_curve
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
 from edgeveil.trainer.attacks.question import Question, Setting
 from edgeveil.trainer.attacks.run_all import attack_all
-from edgeveil.trainer.attacks.scoring import score
+from edgeveil.trainer.attacks.scores import exposure
+from edgeveil.trainer.attacks.scores.exposure import Judged
+from edgeveil.trainer.attacks.scores.scoring import score
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics
 

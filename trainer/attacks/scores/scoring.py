@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks import exposure
 from edgeveil.trainer.attacks.findings import Row
 from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Attack, Kind
+from edgeveil.trainer.attacks.scores import exposure
 from edgeveil.trainer.measures import attack_metrics, intervals
 
 

@@ -1,0 +1,148 @@
+"""Each planted leak is found by the family that is there for it; the same release without the leak is at chance.
+
+Donors are scikit-learn's digits; slow families are left out.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgeveil.trainer.attacks.families.targeted import parities
+from edgeveil.trainer.attacks.problem import BUDGETS, Problem
+from edgeveil.trainer.attacks.registry import BUILT_IN
+from edgeveil.trainer.attacks.scores import strata
+from edgeveil.trainer.attacks.scores.exposure import Judged
+from edgeveil.trainer.attacks.scores.scoring import Scored, answers, score
+from edgeveil.trainer.datasets import LOADERS, downloads
+from edgeveil.trainer.measures.permutation import permutation_test
+from scripts.reproduce.attacks import planted
+
+FAMILIES = {family.name: family for family in BUILT_IN}
+BUDGET = replace(BUDGETS["quick"], trees=60)
+
+
+def release(name: str, *, strength: float = 1.0, rows: int = 3000, larger: int = 1, seed: int = 5) -> planted.Release:
+    """A release with the leak of that name, or without any."""
+    rng, leak = np.random.default_rng(seed), planted.LEAKS[name]
+    pool, pool_y = planted.digits(larger=larger)
+    made = planted.clean(pool, pool_y, rows, rng, wrong=leak.wrong, people=leak.people)
+    return planted.leaky(made, leak, strength, rng) if strength else made
+
+
+def attacked(problem: Problem, family: str) -> Scored:
+    """The attack of that family, calibrated and measured."""
+    attack, begun = FAMILIES[family].fit(problem, 0), time.perf_counter()
+    raw, rows = answers(problem, attack, family)
+    return score(
+        problem, raw, name=family, kind="adaptive", learned_on="fresh", seed=0, train_samples=rows, begun=begun
+    )
+
+
+def p_value(found: Scored, problem: Problem) -> float:
+    """Of the permutation test."""
+    test = problem.test
+    rng = np.random.default_rng(0)
+    return permutation_test(problem.counted, found.sure["test"], test.y, test.z, test.cluster, rng=rng).p
+
+
+def judged(found: Scored, problem: Problem, part: str) -> Judged:
+    """What the calibrated attack says of ``choose`` or ``test``."""
+    rows = getattr(problem, part)
+    return Judged(found.sure[part], rows.y, rows.z, rows.cluster)
+
+
+@pytest.mark.parametrize(
+    ("leak", "family", "bits", "larger"),
+    [
+        ("checkerboard", "logistic regression", 0.9, 1),
+        ("bit of a pixel", "lowest bits", 0.9, 2),
+        ("XOR of patches", "gradient boosting", 0.8, 1),
+        ("chosen donor", "gradient boosting", 0.15, 1),
+        ("parity of two", "parities of bits", 0.9, 2),
+        ("parity of three", "parities of bits", 0.9, 2),
+        ("few people", "logistic regression", 0.015, 1),
+        ("wrong label", "wrong labels", 0.06, 1),
+    ],
+)
+def test_a_planted_leak_is_found_by_its_family_and_its_absence_by_none(leak, family, bits, larger):
+    assert family in planted.LEAKS[leak].found_by
+    problem = planted.problem(release(leak, larger=larger), BUDGET)
+    found = attacked(problem, family)
+    assert found.row.bits_counted > bits
+    assert p_value(found, problem) == 1 / 1000
+    nothing = planted.problem(release(leak, strength=0.0, larger=larger), BUDGET)
+    assert p_value(attacked(nothing, family), nothing) > 0.01
+
+
+@pytest.mark.parametrize("leak", ["parity of two", "parity of three"])
+def test_a_weak_parity_is_found_and_no_other_family_sees_it(leak):
+    problem = planted.problem(release(leak, strength=0.3, rows=6000, larger=2), BUDGET)
+    assert attacked(problem, "parities of bits").row.bits_counted == pytest.approx(planted.bits_of(0.3), abs=0.03)
+    for family in ("logistic regression", "gradient boosting", "lowest bits"):
+        assert p_value(attacked(problem, family), problem) > 0.01, family
+
+
+def test_about_few_people_the_surest_twentieth_is_known():
+    problem = planted.problem(release("few people", rows=6000), BUDGET)
+    found = attacked(problem, "logistic regression")
+    choose, test = (judged(found, problem, part) for part in ("choose", "test"))
+    assert found.row.accuracy < found.row.high < 0.7  # on average it hardly shows
+    sure = strata.surest(choose, test, problem.counted)
+    assert sure.rate.estimate > 0.9
+    assert sure.above_chance
+    assert 0.02 < sure.share < 0.09
+    assert sure.chance == pytest.approx(0.6, abs=0.15)
+
+
+def test_where_nothing_leaks_the_surest_twentieth_is_at_chance():
+    problem = planted.problem(release("few people", rows=6000, strength=0.0), BUDGET)
+    found = attacked(problem, "logistic regression")
+    choose, test = (judged(found, problem, part) for part in ("choose", "test"))
+    assert not strata.surest(choose, test, problem.counted).above_chance
+
+
+def test_rows_with_a_wrong_label_are_reported_apart():
+    made = release("wrong label")
+    problem = planted.problem(made, BUDGET)
+    found = attacked(problem, "wrong labels")
+    right = problem.test.also.argmax(axis=1) == problem.test.y
+    by_label = strata.by_label(judged(found, problem, "test"), right, problem.counted, problem.counted)
+    assert by_label["wrong label"].rate.low > 0.85
+    assert by_label["wrong label"].bits.low > 0.5
+    assert not by_label["right label"].above_chance
+    assert by_label["wrong label"].rows + by_label["right label"].rows == len(problem.test)
+
+
+@pytest.mark.parametrize("leak", ["checkerboard", "parity of two"])
+def test_what_leaks_of_fresh_rows_alone_takes_fresh_rows_to_find(leak):
+    """The rows that trained the perturber tell nothing: who learns on them is blind, who learns on others is not."""
+    family = planted.LEAKS[leak].found_by[-1]
+    fresh = release(leak)
+    trained_on = release(leak, strength=0.0, seed=6)
+    blind = planted.problem(fresh, BUDGET, own=trained_on)
+    assert p_value(attacked(blind, family), blind) > 0.01
+    seeing = planted.problem(fresh, BUDGET, own=release(leak, seed=7))
+    assert attacked(seeing, family).row.bits_counted > 0.9
+
+
+@pytest.mark.data
+def test_of_the_bits_of_mnist_all_pairs_and_triples_are_searched(data_folder, monkeypatch):
+    monkeypatch.setenv(downloads.VARIABLE, str(data_folder))
+    mnist = LOADERS["mnist"](target="parity", sensitive="less-than-five")
+    pool = np.clip(mnist.x[:3000].reshape(-1, 28, 28, 1), planted.DITHER, 255 - planted.DITHER)
+    rng, pool_y = np.random.default_rng(5), mnist.y[:3000]
+    for leak, pixels in (("parity of two", 2), ("parity of three", 3)):
+        made = planted.leaky(planted.clean(pool, pool_y, 9000, rng), planted.LEAKS[leak], 0.3, rng)
+        found = parities.search(planted.problem(made, BUDGETS["quick"]), 0)[0]
+        assert len(found) == pixels
+        assert max(found) < 784
+
+
+def test_the_bits_of_a_leak_are_those_that_a_perfect_attack_gains():
+    assert planted.bits_of(0.0) == pytest.approx(0.0, abs=1e-12)
+    assert planted.bits_of(1.0) == pytest.approx(0.971, abs=1e-3)  # H(z | y) of 60/40
+    assert planted.bits_of(0.3) == pytest.approx(0.0633, abs=1e-4)
