@@ -1,7 +1,6 @@
 """An audit of invented numbers, shaped as the real one is, for tests of what is made from audits."""
 
-from edgeveil.trainer.attacks.findings import Findings, NotRun, Row
-from edgeveil.trainer.attacks.learning_curve import Curve, Point
+from edgeveil.trainer.attacks.findings import Curve, Findings, NotRun, Point, Row
 from edgeveil.trainer.audit.document import Audited, environment
 from edgeveil.trainer.measures.attack_metrics import Chance
 from edgeveil.trainer.measures.intervals import Interval
@@ -11,6 +10,7 @@ def row(name: str, kind: str, accuracy: float, *, validation: float | None = Non
     return Row(
         name=name,
         kind=kind,
+        learned_on="fresh" if kind == "adaptive" else "clean",
         seed=0,
         train_samples=982,
         accuracy=accuracy,

@@ -43,7 +43,7 @@ def audit_on_board(
     """The audit document of ``bundle`` as ``board`` runs it, with its section ``on_board``.
 
     ``artefact`` is a name, or ``auto`` for what the board would run on ``device``; everything else is as in ``audit``.
-    Of an artefact compiled for an accelerator, the first two slices go through the one it was compiled from. What was
+    Of an artefact compiled for an accelerator, all other slices go through the one it was compiled from. What was
     pushed is gone from the board at the end; what came back is kept in ``RUN/audit-cache`` until the document is made.
     Raises as ``audit`` does, ``BadInput`` where the board refuses the bundle, ``DeviceFailed`` where it or the line
     fails.

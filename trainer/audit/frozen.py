@@ -5,7 +5,8 @@
     x          (n, *shape)  x' as it left
     beside     (n, k)       every further output, one-hot; only where there is one
     y, z       (n,)         class numbers; the values of z are not named
-    slice      (n,)         0 classifiers, 1 perturber, 2 test: learn on 0 and 1, report on 2
+    slice      (n,)         0 classifiers, 1 perturber, 2 test, 3 attack: 0 and 1 trained the perturber, 3 did not;
+                            learn on 0, 1 and 3, report on 2
     unit       (n,)         which subject or session a row is of; only where that is known
     theta      (classes of y, classes of z)  the public prior P(z|y)
     about      text, JSON: artefact and its hashes, data set, licence note
@@ -26,9 +27,15 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.audit.open import Opened
 from edgeveil.trainer.audit.subject import KERAS, as_received, released_rows, run_artefact
-from edgeveil.trainer.datasets.base import PARTS
+from edgeveil.trainer.datasets.base import PARTS, SliceName
 
 SCHEMA = 1
+NUMBERS: Mapping[SliceName, int] = {"classifiers": 0, "perturber": 1, "test": 2, "attack": 3}
+TASK = (
+    "Infer z from x and y. Slices 0 and 1 trained the perturber, slice 3 did not: learn on any of them, choose on "
+    "slice 3, report on slice 2."
+)
+TASK_OF_THREE = "Infer z from x and y. Learn on slices 0 and 1, choose there too, report on slice 2."
 # What the publishers of each data set state. All others need a recipe that states `data.public = true`.
 LICENCES = {
     "digits": "CC BY 4.0: E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998",
@@ -44,7 +51,7 @@ UNCLEAR = {
 
 
 def write_frozen(opened: Opened, out: Path) -> Path:
-    """Perturb every row of the run's three slices with what was opened, and write them to ``out``, whole or not at all.
+    """Perturb every row of the run's slices with what was opened, and write them to ``out``, whole or not at all.
 
     Raises ``BadInput`` for data that may not be passed on, for the Keras networks, which never ship, and where ``out``
     exists.
@@ -74,13 +81,15 @@ def write_frozen(opened: Opened, out: Path) -> Path:
         "target": run.recipe.data.target,
         "sensitive": run.recipe.data.sensitive,
         "licence": licence,
-        "task": "Infer z from x and y. Learn on slices 0 and 1, choose there too, report on slice 2.",
+        "task": TASK if len(dataset.slices.attack) else TASK_OF_THREE,
     }
     arrays: dict[str, Any] = {
         "x": left.x,
         "y": left.y,
         "z": left.z,
-        "slice": np.repeat(np.arange(3, dtype=np.uint8), [len(dataset.part(name)) for name in PARTS]),
+        "slice": np.repeat(
+            np.array([NUMBERS[name] for name in PARTS], np.uint8), [len(dataset.part(name)) for name in PARTS]
+        ),
         "theta": dataset.theta,
         "about": np.array(json.dumps(about, sort_keys=True)),
     }

@@ -17,15 +17,15 @@ SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read
 VECTORS = InputSpec("vector", (6,), "float32", None, None)
 
 
-def people(count: int, each: int, *, seed: int = 0, who: float = 1.0) -> tuple[Dataset, np.ndarray]:
+def people(count: int, each: int, *, seed: int = 0, who: float = 1.0, slices: int = 3) -> tuple[Dataset, np.ndarray]:
     """Made-up readings in which every person has a mean of their own, ``who`` times the spread of their readings."""
     rng = np.random.default_rng(seed)
     subject = np.repeat(np.arange(count), each)
     y, z = rng.integers(0, 2, len(subject)), (subject % 2)
     x = rng.normal(size=(len(subject), 6)) + who * rng.normal(size=(count, 6))[subject]
     x[:, 0] += 3 * y
-    place = np.array([0, 1, 2])[subject % 3] if count >= 3 else np.zeros(len(subject))
-    slices = Slices(*(rng.permutation(np.flatnonzero(place == part)) for part in range(3)))
+    place = subject // 2 % slices if slices == 4 else subject % 3
+    cut = Slices(*(rng.permutation(np.flatnonzero(place == part)) for part in range(slices)))
     dataset = Dataset(
         name="people",
         x=x.astype(np.float32),
@@ -35,11 +35,11 @@ def people(count: int, each: int, *, seed: int = 0, who: float = 1.0) -> tuple[D
         z_names=("c", "d"),
         theta=np.full((2, 2), 0.5),
         input=VECTORS,
-        slices=slices,
+        slices=cut,
         cluster=subject,
         cluster_kind="subject",
     )
-    return dataset, slices.rows()
+    return dataset, cut.rows()
 
 
 def sent(dataset: Dataset, rows: np.ndarray, x: np.ndarray) -> Released:
@@ -87,6 +87,39 @@ def test_people_never_seen_are_linked_as_far_as_they_differ(who, low, high):
     assert error["value"] == pytest.approx(1 - area["value"], abs=0.12)
     assert "neither the attacker nor the perturber" in area["meaning"]
     assert found["linkage AUC of raw readings"]["value"] == pytest.approx(area["value"], abs=0.05)
+
+
+def test_an_attacker_learns_who_is_who_from_people_whom_the_perturber_never_saw():
+    """What tells people apart leaves only of those whom the perturber was not trained on."""
+    dataset, rows = people(64, 20, who=3.0, slices=4)
+    trained = np.isin(rows, dataset.slices.training())
+    noise = np.random.default_rng(4).normal(size=(len(rows), 6))
+    found = asked("linkage", dataset, rows, np.where(trained[:, None], noise, dataset.x[rows]))
+    assert found["linkage AUC"]["low"] > 0.9
+    none = asked("linkage", dataset, rows, noise)["linkage AUC"]
+    assert none["low"] <= 0.5 <= none["high"]
+
+
+def test_sessions_are_judged_by_samples_that_never_trained_the_perturber():
+    dataset, rows = people(24, 40, who=3.0)
+    person = dataset.cluster
+    session = person * 8 + np.arange(len(person)) % 8
+    order = np.random.default_rng(5).permutation(len(person))
+    cut = Slices(*(order[session[order] % 4 == part] for part in range(4)))
+    dataset = replace(
+        dataset,
+        z=person,
+        z_names=tuple(map(str, range(24))),
+        cluster=session,
+        cluster_kind="session",
+        slices=cut,
+    )
+    rows = cut.rows()
+    trained = np.isin(rows, cut.training())
+    noise = np.random.default_rng(4).normal(size=(len(rows), 6))
+    found = asked("linkage", dataset, rows, np.where(trained[:, None], noise, dataset.x[rows]))["linkage AUC"]
+    assert found["low"] > 0.9
+    assert "trained on other samples of them" in found["meaning"]
 
 
 def test_what_says_nothing_of_people_links_nobody_though_they_differ():
@@ -164,3 +197,30 @@ def test_linked_codes_add_up_and_bayes_knows_more_than_counting():
         assert values[2] > max(values[0] + 0.08, found[f"16 linked, {name}"]["chance"]), name
     nothing = probes.PROBES["codes"].run(replace(left, codes=None), dataset, rows, BUDGETS["quick"], 0)
     assert nothing == [{"name": "linked codes", "not_run": "no code leaves"}]
+
+
+def test_codes_that_tell_only_of_fresh_rows_are_found_by_learning_on_those_alone():
+    """A leak of which the rows that trained the codebook show nothing, or the opposite."""
+    rng = np.random.default_rng(9)
+    dataset, rows = people(400, 10, slices=4)
+    z, leaks = dataset.z[rows], rng.random(len(rows)) < 0.7
+    trained = np.isin(rows, dataset.slices.training())
+    code = np.where(leaks, np.where(trained, 1 - z, z), rng.integers(0, 2, len(rows)))
+    left = replace(sent(dataset, rows, np.zeros((len(rows), 6))), codes=Codes(code, None, None))
+    found = {one["name"]: one for one in probes.PROBES["codes"].run(left, dataset, rows, BUDGETS["quick"], 0)}
+    for name in ("sum of log-posteriors", "forest on histograms"):
+        assert found[f"4 linked, {name}, fresh rows"]["low"] > 0.9, name
+        assert found[f"4 linked, {name}"]["value"] < 0.3, name
+
+
+def test_members_are_told_from_the_rows_of_both_slices_that_are_none():
+    rng = np.random.default_rng(7)
+    dataset, rows = people(64, 40, slices=4)
+    member = np.isin(rows, dataset.slices.perturber)
+    noise = rng.normal(size=(len(rows), 6))
+    spared = asked("membership", dataset, rows, dataset.x[rows] + noise * np.where(member, 0.2, 1.0)[:, None])
+    found = spared["membership AUC from x, x' and y"]
+    assert found["low"] > 0.9
+    assert found["n"] == sum(
+        len(part) for part in (dataset.slices.perturber, dataset.slices.attack, dataset.slices.test)
+    )

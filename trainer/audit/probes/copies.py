@@ -31,7 +31,7 @@ def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, 
     at = places(dataset)
     cluster = released.take(at.test).cluster
     own = (frames[at.test] == samples[at.test]).all(axis=1)
-    known = {sample.tobytes() for sample in np.ascontiguousarray(samples[at.learn])}
+    known = {sample.tobytes() for sample in np.ascontiguousarray(samples[at.old])}
     some = np.array([frame.tobytes() in known for frame in np.ascontiguousarray(frames[at.test])], bool)
     meaning = "counted, bit for bit: such a frame identifies the person that the sample is of"
     return [

@@ -2,9 +2,9 @@
 
 An attribute may be hidden well and the person not: an attacker who can tell that two releases are of one person can
 link all of that person's. The attacker knows releases of other people with their names, learns what tells people apart
-(linear discriminants on principal components, or boosted trees on differences; the better one on people held out), and
-scores pairs of releases of people unknown so far. Pairs of different people have the same two y as pairs of one person,
-so y alone is worth nothing here.
+(linear discriminants on principal components, or boosted trees on differences, on all people or on those alone whom the
+perturber never saw; the best one on such people held out), and scores pairs of releases of people unknown so far. Pairs
+of different people have the same two y as pairs of one person, so y alone is worth nothing here.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Fold(NamedTuple):
-    """Places of rows: those of people to learn on, and those of people to judge by."""
+    """Places of rows: those of people to learn on, those of them that never trained the perturber, and those of people
+    to judge by."""
 
     learn: np.ndarray
+    fresh: np.ndarray
     judge: np.ndarray
 
 
@@ -61,7 +63,8 @@ def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, 
     by_subject = dataset.cluster_kind == "subject"
     who = dataset.cluster[rows] if by_subject and dataset.cluster is not None else dataset.z[rows]
     session = None if by_subject or dataset.cluster is None else dataset.cluster[rows]
-    folds = _folds(who, places(dataset) if by_subject else None, rng)
+    at, four = places(dataset), len(dataset.slices.attack) > 0
+    folds = _apart(who, at) if by_subject else _folds(who, at.fresh.start if four else 0, rng)
     if isinstance(folds, str):
         return refused(folds)
     y = dataset.y[rows]
@@ -72,10 +75,11 @@ def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, 
             f"there are too few pairs of releases of one person{'' if by_subject else ' from two sessions'} for which "
             f"others with the same y can be found; each fold needs {FEWEST_PAIRS}: give more samples of each person"
         )
+    trained = "other samples of them" if four else "them"
     unseen = (
         "people whom neither the attacker nor the perturber's training saw"
         if by_subject
-        else "z that the attacker never saw (the perturber was trained on them)"
+        else f"z that the attacker never saw (the perturber was trained on {trained})"
     )
     meaning = f"whether two releases are of one person, asked of {unseen}; interval by resampled people"
     sent, raw = _features(released), dataset.unit(dataset.x[rows]).reshape(len(rows), -1)
@@ -89,22 +93,30 @@ def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, 
     ]
 
 
-def _folds(who: np.ndarray, at: Places | None, rng: np.random.Generator) -> list[Fold] | str:
-    """People cut apart; or, as text, why they cannot be. ``at`` where the slices already cut them apart."""
+def _apart(who: np.ndarray, at: Places) -> list[Fold] | str:
+    """The slices, which cut people apart; or, as text, why there are too few."""
     place = np.arange(len(who))
-    if at is not None:
-        learn, judge = place[at.learn], place[at.test]
-        known, new = len(np.unique(who[learn])), len(np.unique(who[judge]))
-        if known < FEWEST_PEOPLE - 2 or new < 2:
-            return f"{known} people to learn on and {new} to judge by; at least {FEWEST_PEOPLE - 2} and 2 are needed"
-        return [Fold(learn, judge)]
+    fold = Fold(place[at.learn], place[at.fresh], place[at.test])
+    known, new = len(np.unique(who[fold.learn])), len(np.unique(who[fold.judge]))
+    if known < FEWEST_PEOPLE - 2 or new < 2:
+        return f"{known} people to learn on and {new} to judge by; at least {FEWEST_PEOPLE - 2} and 2 are needed"
+    return [fold]
+
+
+def _folds(who: np.ndarray, first: int, rng: np.random.Generator) -> list[Fold] | str:
+    """People cut apart, judged by their rows from place ``first`` on; or, as text, why they cannot be."""
+    place = np.arange(len(who))
     people = rng.permutation(np.unique(who))
     if len(people) < FEWEST_PEOPLE:
         return (
             f"z has {len(people)} values; at least {FEWEST_PEOPLE} people are needed to learn on some and judge others"
         )
     parts = np.array_split(people, min(FOLDS, len(people) // 2))
-    return [Fold(place[~np.isin(who, part)], place[np.isin(who, part)]) for part in parts]
+    found = []
+    for part in parts:
+        own, fresh = np.isin(who, part), place >= first
+        found.append(Fold(place[~own], place[~own & fresh], place[own & fresh]))
+    return found
 
 
 def _pairs(
@@ -140,7 +152,7 @@ def _scored(
     """Every fold's pairs, scored by what was learned of the other people."""
     scores = []
     for fold, pair in zip(folds, pairs, strict=True):
-        score = _learned(features, fold.learn, who, y, session, trees, rng)
+        score = _learned(features, fold, who, y, session, trees, rng)
         scores.append(score(features[pair.i], features[pair.j]))
     number = np.concatenate([np.full(len(pair.i), at) for at, pair in enumerate(pairs)])
     i, j, same = (np.concatenate([getattr(pair, name) for pair in pairs]) for name in ("i", "j", "same"))
@@ -149,23 +161,30 @@ def _scored(
 
 def _learned(
     features: np.ndarray,
-    among: np.ndarray,
+    fold: Fold,
     who: np.ndarray,
     y: np.ndarray,
     session: np.ndarray | None,
     trees: int,
     rng: np.random.Generator,
 ) -> Score:
-    """The better of two scores on a quarter of the people to learn on, learned from the others of them."""
+    """The best of some scores on a quarter of the people to learn on, learned from the others of them.
+
+    They are held out of the rows that never trained the perturber, where those are of enough people; such rows are
+    also learned from alone.
+    """
+    enough = len(np.unique(who[fold.fresh])) >= FEWEST_PEOPLE
+    among = fold.fresh if enough else fold.learn
     people = rng.permutation(np.unique(who[among]))
     held = people[: max(2, len(people) // 4)]
-    choose = among[np.isin(who[among], held)]
-    fit = _at_most(among[~np.isin(who[among], held)], who, rng)
-    judged = _pairs(choose, who, y, session, rng)
-    candidates: list[Score] = [_discriminants(features[fit], who[fit])]
-    learned = _pairs(fit, who, y, session, rng)
-    if min(learned.same.sum(), (~learned.same).sum()) >= FEWEST_PAIRS:
-        candidates.append(_trees(features, fit, learned, trees, rng))
+    judged = _pairs(among[np.isin(who[among], held)], who, y, session, rng)
+    candidates: list[Score] = []
+    for rows in [fold.learn, fold.fresh] if enough and len(fold.fresh) < len(fold.learn) else [fold.learn]:
+        fit = _at_most(rows[~np.isin(who[rows], held)], who, rng)
+        candidates.append(_discriminants(features[fit], who[fit]))
+        learned = _pairs(fit, who, y, session, rng)
+        if min(learned.same.sum(), (~learned.same).sum()) >= FEWEST_PAIRS:
+            candidates.append(_trees(features, fit, learned, trees, rng))
     if not judged.same.any():
         return candidates[0]
 

@@ -2,9 +2,9 @@
 
 In some studies, taking part is itself a secret.
 
-Members are the rows of the second slice, others those of the test slice. The classifier that judges a row learned on
-the other half of the units. One attacker has x' and y; the other also has the sample itself, and so sees how the
-perturber changes it.
+Members are the rows of the second slice, others those of the slices ``attack`` and test. The classifier that judges a
+row learned on the other half of the units. One attacker has x' and y; the other also has the sample itself, and so sees
+how the perturber changes it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, 
     """AUC and true positives at 1 % false ones, for an attacker without the sample and for one with it."""
     rng = np.random.default_rng([seed, 6])
     at = places(dataset)
-    sides = [rng.permutation(np.arange(len(rows))[of])[:MOST] for of in (at.second, at.test)]
+    sides = [
+        rng.permutation(np.arange(len(rows))[of])[:MOST] for of in (at.second, slice(at.fresh.start, at.test.stop))
+    ]
     place, member = np.concatenate(sides), np.repeat([True, False], [len(side) for side in sides])
     unit = np.arange(len(place)) if released.cluster is None else released.cluster[place]
     units = [len(np.unique(unit[member == side])) for side in (True, False)]

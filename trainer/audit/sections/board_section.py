@@ -21,7 +21,7 @@ from edgeveil.trainer.measures import intervals
 
 MEANING = (
     "The test slice went through the installed runtime on this board, one reading at a time. Attackers learned on what "
-    "the workstation lets out of the first two slices. Readings are compared with the workstation's under the noise "
+    "the workstation lets out of the other slices. Readings are compared with the workstation's under the noise "
     "that the board drew."
 )
 

@@ -28,8 +28,9 @@ MEANING = {
 def predictors(section: Cleaner | Noise, dataset: Dataset, sent: np.ndarray, *, seed: int) -> dict[str, Any]:
     """Adversaries who know the linear predictors, or refit on the output, linearly and by boosting; LEACE to compare.
 
-    ``sent`` (n, features) is the output for the rows of all slices, in their order. Everything is fitted on the first
-    two and measured on the test slice; only ``e_utility.largest_error`` is over all rows.
+    ``sent`` (n, features) is the output for the rows of all slices, in their order. LEACE is fitted on the rows that
+    trained the cleaner, adversaries on fresh ones too. All is measured on the test slice, but
+    ``e_utility.largest_error`` is over all rows.
     """
     rows, first = dataset.slices.rows(), len(to_learn(dataset))
     x, sent = dataset.x[rows].astype(np.float64), sent.astype(np.float64)
@@ -42,7 +43,8 @@ def predictors(section: Cleaner | Noise, dataset: Dataset, sent: np.ndarray, *, 
 
     known_c = LinearRefit(x[:first], hidden[:first])
     on_raw = known_c.predict(x[first:])
-    erased = leace.fit(x[:first], hidden[:first]).clean(x)
+    old = len(dataset.slices.training())
+    erased = leace.fit(x[:old], hidden[:old]).clean(x)
     return {
         "eps": problem.eps,
         "wanted": int(kept.shape[1]),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.attacks.rows import places, to_learn
+from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit.document import spread
 from edgeveil.trainer.audit.sections.utility import (
     EFFORT,
@@ -150,6 +150,6 @@ def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[
 
 def _rows_of(dataset: Dataset, frames: np.ndarray) -> np.ndarray | None:
     """The training row that each frame is, or None where some frame is none."""
-    known = {dataset.x[row].tobytes(): row for row in to_learn(dataset)}
+    known = {dataset.x[row].tobytes(): row for row in dataset.slices.training()}
     rows = [known.get(np.ascontiguousarray(frame).tobytes(), -1) for frame in frames]
     return None if min(rows) < 0 else np.array(rows)

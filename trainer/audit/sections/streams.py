@@ -1,9 +1,9 @@
 """The ``streams`` section of an audit: what many releases of one track tell, made by the artefact itself.
 
-Tracks are the recordings of the data. Attackers learn on those of the second slice and are tested on those of the test
-slice. ``people_shuffled`` is what the same attackers reach where people are shuffled within y: what chance and few
-tracks alone show. A held track releases one class, so its certificate counts tracks and holds for all of its releases;
-where nothing is held a certificate is for a single release.
+Tracks are the recordings of the data. Attackers learn on those of the slice ``attack``, where there is one, else of the
+second, and are tested on those of the test slice. ``people_shuffled`` is what the same attackers reach where people are
+shuffled within y: what chance and few tracks alone show. A held track releases one class, so its certificate counts
+tracks and holds for all of its releases; where nothing is held a certificate is for a single release.
 """
 
 from __future__ import annotations
