@@ -4,7 +4,7 @@
 
     RUN/recipe.toml       the recipe with all defaults, under the budget of the command
     RUN/run.json          seeds, versions, machine, wall times, results
-    RUN/slices.npz        the row numbers of the three slices
+    RUN/slices.npz        the row numbers of the slices; runs made by 0.1 have no `attack`
     RUN/metrics.jsonl     one line per epoch: stage, step, time_s and what was measured
     RUN/tensorboard/      the same for TensorBoard
     RUN/classifiers/      target.keras (D_y), sensitive.keras (D_z)
@@ -215,7 +215,7 @@ class Run:
         if self._dataset is None:
             try:
                 with np.load(self.folder / "slices.npz", allow_pickle=False) as file:
-                    slices = Slices(**{part: file[part] for part in PARTS if part in file})
+                    slices = Slices(**{part: file[part] for part in PARTS if part in file or part != "attack"})
             except UNREADABLE as error:
                 raise BadInput(
                     f"The slices of the run in {self.folder} cannot be read ({error}). Train again."

@@ -17,6 +17,10 @@ from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold import templates
 
+USES = "for the classifiers, the perturber, adversaries alone, and the test"
+USES_OF_THREE = (
+    "for the classifiers, the perturber and the test; too few for a fourth, so adversaries learn on folds of the test"
+)
 LOOK_ROWS = 3000  # for the forest of the first look
 STEPS = {"classifiers": 1500, "perturber": 2500}  # training steps that suit small data sets
 
@@ -26,7 +30,8 @@ name = {name}
 description = "{title} on {file}: keeps y, hides z."
 seed = 0
 
-# {rows:,} {spec.kind}s of shape {spec.shape}, {spec.dtype}. Slices of {slices} rows, {cut}.
+# {rows:,} {spec.kind}s of shape {spec.shape}, {spec.dtype}. Slices of {slices} rows, {cut}:
+# {uses}.
 [data]
 source = {source}
 target = "y"       # what y is called in the bundle
@@ -105,7 +110,8 @@ def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
         spec=spec,
         on_y=look["y"],
         on_z=look["z"],
-        slices=", ".join(str(len(dataset.part(part))) for part in PARTS),
+        slices=", ".join(str(len(dataset.part(part))) for part in PARTS if len(dataset.part(part))),
+        uses=USES if len(dataset.slices.attack) else USES_OF_THREE,
         cut=f"no {dataset.cluster_kind} in two of them" if dataset.cluster_kind else "cut row by row",
         source=json.dumps(f"npz:{_from(out.parent, file)}", ensure_ascii=False),
         range=f"low = {spec.low}    # x that becomes 0 in the networks\nhigh = {spec.high}    # x that becomes 1\n"

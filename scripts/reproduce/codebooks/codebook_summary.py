@@ -33,9 +33,10 @@ def measure(
 
     ``codes`` is their number over all classes, ``channel`` the shipped integers (codes, codes), None where c' = c;
     ``code`` is c', and ``sent`` c before the channel. ``strata`` (N,) are those rows of the data set within which z is
-    exchangeable by design. Everything is reported on the test slice. One attack by counts learns on the second slice,
-    on which the codes were learned and tell less than elsewhere; another learns on the test slice itself, in folds of
-    whole clusters. Both have 95 % intervals; ``attack`` is the stronger of them.
+    exchangeable by design. Everything is reported on the test slice. One attack by counts learns on the slice
+    ``attack``, or where there is none on the second, on which the codes were learned and tell less than elsewhere;
+    another learns on the test slice itself, in folds of whole clusters. Both have 95 % intervals; ``attack`` is the
+    stronger of them.
     """
     rng = np.random.default_rng(seed)
     test, second = dataset.part("test"), dataset.part(rows.freshest(dataset))

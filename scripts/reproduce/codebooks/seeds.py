@@ -49,6 +49,7 @@ from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
 from scripts.reproduce import record
 from scripts.reproduce.codebooks.codebook_summary import measure
+from scripts.reproduce.codebooks.slice_leaks import by_slice
 
 KERAS, SHIPS = "keras", "tflite-int8"
 ARTEFACTS = (KERAS, "tflite-float32", SHIPS)
@@ -89,6 +90,8 @@ def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
         right[artefact], sent[artefact] = outputs["label"] == test.y, outputs["sent"]
         if artefact == SHIPS:
             found[artefact]["same_x"] = same_x(run, through, test.x[:AGAIN_ROWS])
+            left = in_chunks(through.run, dataset.x[dataset.slices.rows()])
+            found[artefact]["by_slice"] = by_slice(dataset, told(run, left))
     return {
         "seed": seed,
         "limit_met": run.facts["limit_met"],

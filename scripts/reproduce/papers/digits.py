@@ -9,23 +9,42 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from edgeveil.trainer.attacks.problem import Released
+from edgeveil.trainer.audit.subject import Subject, perturb_rows
+from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.runs.run import Run
 from scripts.reproduce import record
+from scripts.reproduce.codebooks.slice_leaks import by_slice
 from scripts.reproduce.papers.table_2 import of_what_ships, short, trained
 
 RESULT = Path("docs/results/privacy/digits.json")
+COUNTED = ("given", "rows", "bits", "null_bits", "null_bits_high", "plug_in", "null", "bound")
 KINDS = ("prgan", "codebook")
 
 
 def measured(out: Path) -> dict[str, Any]:
-    """Both perturbers at seed 0, and what a quick audit of their int8 artefacts finds."""
+    """Both perturbers at seed 0: what a quick audit of int8 finds, and what codes tell on each slice."""
     rows: dict[str, Any] = {}
     floor = None
     for kind in KINDS:
         run = trained("digits", kind, 0, out)
         audit = of_what_ships(run, out, "quick", 0, floor)
         floor = audit["label_only"]
-        rows[kind] = {"limit_met": run.facts["limit_met"], "audit": short(audit)}
+        certificate = {name: audit["certificate"].get(name) for name in COUNTED}
+        rows[kind] = {"limit_met": run.facts["limit_met"], "audit": short(audit), "certificate": certificate}
+        codes = sent(run, out).codes
+        if codes is not None:
+            rows[kind]["by_slice"] = by_slice(run.dataset(), codes.received)
     return {"what": "digits: parity is kept, less than five is hidden; int8", "seed": 0, "rows": rows, **record.here()}
+
+
+def sent(run: Run, out: Path) -> Released:
+    """What the int8 artefact of a run sends for the rows of all slices."""
+    folder = ExportFolder.open(out / "exports" / run.folder.relative_to(out))
+    dataset = run.dataset()
+    return perturb_rows(
+        Subject(folder.manifest, folder.members, "tflite-int8"), run, dataset, dataset.slices.rows()
+    ).released
 
 
 def rates(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, float]]]:

@@ -37,6 +37,19 @@ def test_an_opened_run_has_the_same_slices(run):
     assert not set(again.validation().index) & set(again.dataset().slices.test)
 
 
+def test_a_run_from_before_there_were_four_slices_opens_with_nothing_in_the_fourth(run):
+    with np.load(run.folder / "slices.npz") as file:
+        three = {name: file[name] for name in ("classifiers", "perturber", "test")}
+    np.savez(run.folder / "slices.npz", **three)
+    dataset = Run.open(run.folder).dataset()
+    assert len(dataset.slices.attack) == 0
+    for name, rows in three.items():
+        np.testing.assert_array_equal(getattr(dataset.slices, name), rows)
+    np.savez(run.folder / "slices.npz", **{name: rows for name, rows in three.items() if name != "test"})
+    with pytest.raises(BadInput, match="slices of the run"):
+        Run.open(run.folder).dataset()
+
+
 def test_wrong_data_leave_no_folder_behind(tmp_path):
     recipe = small_recipe(write_npz(tmp_path, y=np.zeros(ROWS, int)))
     with pytest.raises(BadInput, match="y must have at least 2 classes"):

@@ -80,11 +80,23 @@ def test_it_says_what_it_saw(tmp_path):
     write_npz(tmp_path)
     write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
     text = (tmp_path / "mine.toml").read_text()
-    assert "300 vectors of shape (6,), float32. Slices of 100, 100, 100 rows, cut row by row." in text
+    assert "300 vectors of shape (6,), float32. Slices of 100, 100, 100 rows, cut row by row:" in text
+    assert "too few for a fourth, so adversaries learn on folds of the test" in text
     assert 'source = "npz:small.npz"' in text
     assert "by always guessing the commonest of its 2 classes" in text
     comments = [line for line in text.splitlines() if "#" in line]
     assert len(comments) > 12
+
+
+def test_it_says_that_a_slice_is_for_adversaries_alone_where_there_are_rows_enough(tmp_path):
+    rng = np.random.default_rng(0)
+    y, z = rng.integers(0, 2, (2, 800))
+    x = rng.normal(size=(800, 6)).astype(np.float32) + y[:, None]
+    write_npz(tmp_path, x=x, y=y, z=z)
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    text = (tmp_path / "mine.toml").read_text()
+    assert "Slices of 200, 200, 200, 200 rows, cut row by row:" in text
+    assert "adversaries alone, and the test" in text
 
 
 def test_it_warns_where_there_is_nothing_to_read(tmp_path):
