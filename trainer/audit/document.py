@@ -53,6 +53,7 @@ class Audited:
             "most_bits": {**shorts(asdict(found.most_bits)), "chosen_on": CHOSEN_ON},
             "learning_curve": None if found.curve is None else _curve(found.curve),
             "warnings": list(found.warnings),
+            "permutation": None if found.permutation is None else shorts(found.permutation._asdict()),
         }
 
 

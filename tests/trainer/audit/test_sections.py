@@ -269,16 +269,24 @@ def test_only_certificates_are_guarantees_and_the_card_repeats_what_was_acknowle
     assert leaks[0]["label_only"]["correlation"] == 0.02
 
 
-def test_limits_are_exceeded_by_so_much():
+def test_limits_are_met_by_upper_ends():
     asked = Limits(target_accuracy=0.5, attack_points=10.0, bits=0.5)
-    held = limits.check(asked, document(best=0.75))
+    held = limits.check(asked, document(best=0.69)["verdict"])
     assert [row["limit"] for row in held["exceeded"]] == ["attack_points"]
+    assert held["found"] == {"attack_points": 12.0, "bits": 0.01}  # the CNN's 70 + 2 less 60; 61 + 2 - 50 balanced
     assert limits.sentences(held) == [
-        "The best attack found is 15.0 points over chance: the recipe allows 10 (limits.attack_points), "
-        "exceeded by 5.0."
+        "Attacks may reach 12.0 points over chance (upper end of 95 %): the recipe allows 10 (limits.attack_points), "
+        "exceeded by 2.0."
     ]
-    assert limits.check(asked, document(best=0.65, bits=0.7))["exceeded"][0]["limit"] == "bits"
-    assert limits.check(Limits(target_accuracy=0.5), document())["exceeded"] == []
+    assert limits.check(asked, document(best=0.65, bits=0.7)["verdict"])["exceeded"][0]["limit"] == "bits"
+    assert limits.check(Limits(target_accuracy=0.5), document()["verdict"])["exceeded"] == []
+    unknown = {"upper": {"points": None, "bits": 0.1}}
+    assert "no upper end to compare" in limits.sentences(limits.check(asked, unknown))[0]
+
+
+def test_limits_of_an_audit_of_before_are_said_as_it_compared_them():
+    row = {"limit": "attack_points", "asked": 10.0, "found": 15.0, "by": 5.0}
+    assert "is 15.0 points over chance: the recipe allows 10" in limits.sentences({"exceeded": [row]})[0]
 
 
 def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe():
