@@ -97,9 +97,11 @@ def leakage(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
-    """Certificates alone, each with its assumptions in the same sentence; a model's diagnostic is not one."""
+    """Certificates alone, each with its assumptions; the bound for every code first. A diagnostic is not one."""
     for document in documents:
         found = document.get("certificate") or {}
+        if found.get("per_code", {}).get("given"):
+            yield {"artefact": title(document), "sentence": found["per_code"]["sentence"]}
         if found.get("given"):
             yield {"artefact": title(document), "sentence": found["sentence"]}
         streams = document.get("streams") or {}

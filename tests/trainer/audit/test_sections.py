@@ -1,5 +1,8 @@
 """The parts of an audit beside its attacks: what can be counted, what is still of use, and what was asked."""
 
+import json
+
+import jsonschema
 import numpy as np
 import pytest
 
@@ -12,6 +15,9 @@ from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.perturbers.codebook import channel
 from edgeveil.trainer.recipe.schema import Limits, Recipe
 from tests.support.audit_documents import document
+from tests.support.checkout import ROOT
+
+SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
 
 HEAD = [
     {"stage": "preprocess", "input": "x", "output": "u"},
@@ -133,6 +139,12 @@ def test_a_certificate_states_its_assumptions_and_counts_subjects():
     assert leaky["bits"] > 5 * leaky["null_bits_high"]
     assert leaky["releases"]["different_x"][2]["accuracy"] > leaky["releases"]["different_x"][0]["accuracy"] + 0.1
     assert section(data, 0.0, tried=50)["bound"] > clean["bound"]
+    assert clean["over_null"]["low"] < 0 < clean["over_null"]["high"]
+    assert leaky["over_null"]["low"] < 1 - 0.8113 < leaky["over_null"]["high"]  # right in 3 of 4: 1 - h(1/4) bits
+    assert clean["per_code"]["factor"] < 1.8 < leaky["per_code"]["factor"]
+    assert [one["releases"] for one in clean["per_code"]["linked"]] == [1, 4, 16]
+    for one in (clean, leaky):
+        jsonschema.Draft202012Validator(SCHEMA).validate({**document(), "certificate": one})
 
 
 def test_what_is_counted_is_shown_over_halves_of_the_people():
@@ -260,7 +272,12 @@ def test_only_certificates_are_guarantees_and_the_card_repeats_what_was_acknowle
     audit["certificate"] = section(dataset(30_000), 0.0)
     made = card(audit, MANIFEST)
     said = [one["sentence"] for one in made["guarantees"]]
-    assert said == [audit["certificate"]["sentence"], audit["certificate"]["population_free"]]
+    assert said == [
+        audit["certificate"]["per_code"]["sentence"],
+        audit["certificate"]["sentence"],
+        audit["certificate"]["population_free"],
+    ]
+    assert said[0].startswith("No code raises the chance of any value of z, given y, by more than a factor F = 1.")
     assert not any("classifier D" in text for text in said)
     assert any("Nobody walks here." in line for line in made["warnings"])
     assert any("records of other people" in line for line in made["warnings"])
