@@ -186,7 +186,9 @@ def certificate_lines(certificate: Mapping[str, Any]) -> Iterator[str]:
         several = [one for one in bound["linked"] if one["releases"] > 1]
         if several:
             told = ", ".join(
-                f"{one['releases']}: F = {one['factor']:.2f}, attack right {percent(one['attack'])}" for one in several
+                f"{one['releases']}: F = {'-' if one['factor'] is None else format(one['factor'], '.2f')}, attack right "
+                f"{percent(one['attack'])}"
+                for one in several
             )
             yield f"  Linked codes of one unit, F if they are independent given y and z: {told}"
     yield certificate["sentence"]

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from edgeveil.trainer.audit.document import as_text
 from edgeveil.trainer.audit.sections import code_bound
+from edgeveil.trainer.report.card_page import environment
+from tests.support.audit_documents import document
 
 
 def rows(counts: list[list[list[int]]]) -> list[np.ndarray]:
@@ -88,3 +91,14 @@ def test_a_z_that_never_comes_with_a_y_raises_no_factor():
     found = bound([[[500, 500, 0], [500, 500, 0]], [[300, 0, 300], [300, 0, 300]]])
     assert found["factor"] < 1.3
     assert np.isfinite([one["factor"] for one in found["linked"]]).all()
+
+
+def test_a_handful_of_units_has_no_factor_and_is_no_crash():
+    cluster = np.arange(400) // 25
+    found = bound([[[100, 100], [100, 100]]], cluster=cluster)
+    assert not found["given"]
+    assert found["needed"] > 16
+    made = document()
+    made["certificate"] = {**made["certificate"], "per_code": found, "unit": "subjects"}
+    assert found["sentence"] in as_text(made)
+    assert found["sentence"] in environment().get_template("sections.html").module.certificate(made)

@@ -94,11 +94,13 @@ def _sentence(every: PerCode, bound: PerCode, *, given: bool, needed: int | None
 
 
 def _up(factor: float) -> str:
-    """Two decimals, never below the bound."""
+    """Two decimals, never below the bound; with very few units there is none."""
+    if not math.isfinite(factor):
+        return "infinity"
     return f"{math.ceil(round(100 * factor, 6)) / 100:,.2f}"
 
 
 def _rounded_up(number: float) -> int:
     """To two digits, never below."""
     step = 10 ** max(0, int(math.log10(number)) - 1)
-    return int(math.ceil(number / step)) * step
+    return math.ceil(number / step) * step
