@@ -185,8 +185,8 @@ def certificate_lines(certificate: Mapping[str, Any]) -> Iterator[str]:
         yield bound["sentence"]
         several = [one for one in bound["linked"] if one["releases"] > 1]
         if several:
-            told = ", ".join(
-                f"{one['releases']}: F = {'-' if one['factor'] is None else format(one['factor'], '.2f')}, attack right "
+            told = "; ".join(
+                f"{one['releases']}: F {'-' if one['factor'] is None else format(one['factor'], '.2f')}, attack right "
                 f"{percent(one['attack'])}"
                 for one in several
             )
