@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -31,14 +31,13 @@ def attack_all(
     families: tuple[Adversary, ...] | None = None,
     done: Done | None = None,
     curve: bool = True,
-    look: Callable[[Sequence[Scored]], None] | None = None,
 ) -> Findings:
     """Train every adversary of the registry in every setting of ``question``, and report each on the test rows.
 
     ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once. Attacks by counting run
     crossed too. In a quick audit the slow families, those with seeds, learn in that setting alone in which the others
     learned most on validation. The ensemble is made of the others, one for each seed. ``curve`` trains the best attack
-    found on less data too. ``look`` is given every attack with its answers, the ensembles included.
+    found on less data too.
     """
     families = adversaries() if families is None else families
     quick, slow = ([family for family in families if family.seeded == seeded] for seeded in (False, True))
@@ -58,8 +57,6 @@ def attack_all(
             done([one.row for one in found])
     whole = question.whole
     kept += _ensembles(whole, [one for one in kept if one.row.learned_on != "crossed"], families, seed)
-    if look is not None:
-        look(kept)
     return Findings(
         attack_metrics.chance(whole.theta, whole.counted, whole.test.y, whole.test.z),
         tuple(one.row for one in kept),

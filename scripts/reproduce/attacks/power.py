@@ -15,19 +15,20 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
+from edgeveil.trainer.attacks.findings import Findings
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import Question
 from edgeveil.trainer.attacks.registry import BUILT_IN
 from edgeveil.trainer.attacks.run_all import attack_all
-from edgeveil.trainer.audit import significance
-from edgeveil.trainer.audit.significance import Gain
+from edgeveil.trainer.audit.verdict import SIGNIFICANT
+from edgeveil.trainer.measures.permutation import Permuted
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
@@ -73,30 +74,29 @@ def release(case: Case) -> planted.Release:
     return planted.leaky(made, leak, case.strength, rng) if case.strength else made
 
 
-def attacked(problem: Problem, families: tuple[Adversary, ...]) -> Gain:
+def attacked(problem: Problem, families: tuple[Adversary, ...]) -> Findings:
     """What the quick audit's attacks find, told nothing but the problem."""
-    found: list[Gain | None] = []
-    attack_all(
-        Question.alone(problem),
-        families=families,
-        curve=False,
-        look=lambda kept: found.append(significance.of_best(problem, kept)),
-    )
-    return next(one for one in found if one is not None)
+    return attack_all(Question.alone(problem), families=families, curve=False)
+
+
+def tested(found: Findings) -> Permuted:
+    """The permutation test of the attack chosen on validation."""
+    return cast(Permuted, found.permutation)  # None without adaptive families only
 
 
 def measured(case: Case, families: tuple[Adversary, ...]) -> dict[str, Any]:
     """The case, and what was found."""
     begun = time.perf_counter()
     found = attacked(planted.problem(release(case), BUDGETS["quick"]), families)
+    test = tested(found)
     bits = planted.LEAKS[case.kind].share * planted.bits_of(case.strength)
     return {
         **case._asdict(),
         "bits": round(bits, 5),
-        "found": found.leaks,
-        "by": found.name,
-        "p": found.test.p,
-        "gain": round(found.test.gain, 5),
+        "found": test.p <= SIGNIFICANT,
+        "by": found.most_bits.name,
+        "p": test.p,
+        "gain": round(test.gain, 5),
         "seconds": round(time.perf_counter() - begun, 1),
     }
 
@@ -107,9 +107,9 @@ def alarms(first: int, seeds: int, done: Mapping[str, Any]) -> Iterator[dict[str
     for seed in range(first, first + seeds):
         if str(seed) not in p:
             asked = planted.problem(release(Case("checkerboard", 0.0, ALARM_ROWS, seed)), BUDGETS["quick"])
-            p[str(seed)] = attacked(asked, of_registry("none")).test.p
-        fired = sum(one <= significance.LEVEL for one in p.values())
-        settings = {"level": significance.LEVEL, "allowed": ALLOWED, "rows": ALARM_ROWS, "left_out": list(NETWORKS)}
+            p[str(seed)] = tested(attacked(asked, of_registry("none"))).p
+        fired = sum(one <= SIGNIFICANT for one in p.values())
+        settings = {"level": SIGNIFICANT, "allowed": ALLOWED, "rows": ALARM_ROWS, "left_out": list(NETWORKS)}
         yield {"seeds": len(p), "fired": fired, **settings, "p": p}
 
 
