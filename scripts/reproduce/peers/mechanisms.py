@@ -1,4 +1,4 @@
-"""What people use today to hide a person in a picture, as published; each takes pictures uint8 (n, height, width, 1)."""
+"""What people use today to hide a person in a picture; each takes pictures uint8 (n, height, width, 1)."""
 
 from __future__ import annotations
 

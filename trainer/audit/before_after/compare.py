@@ -14,6 +14,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.boosting import GradientBoosting
 from edgeveil.trainer.attacks.families.cnn import BATCH_NORM_CNN
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.families.finetuned import FineTuned
+from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.forest import Forest
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
@@ -46,7 +48,9 @@ READERS: tuple[Adversary, ...] = (
     CodeCounts(),
     BATCH_NORM_MLP,
     BATCH_NORM_CNN,
-)  # of what is in raw rows, and of y: a reference needs no more
+    Transfer(),  # trained on rows before, tried on rows after
+)  # of y, and of z in rows before: a reference needs no more
+NEED_D_Z = (Fixed.name, FineTuned.name)  # there is no classifier that the mechanism was trained against
 NOT_COVERED = (
     "Many samples of one person, linked.",
     "An adversary who knows anything about the sample beyond y and what was given as after.",
@@ -70,12 +74,9 @@ class _Asked:
 
     budget: Budget
     seed: int
-    folds: int
-    judged: int | None
+    judged: int
 
-    def of(
-        self, readings: Readings, rows: Released, clean: bool, input_: InputSpec, classes: tuple[int, int]
-    ) -> Question:
+    def of(self, rows: Released, clean: bool, input_: InputSpec, classes: tuple[int, int]) -> Question:
         counted = counted_prior(rows.y, rows.z, classes)
         empty = rows.take(np.empty(0, np.int64))
         blank = Problem(
@@ -89,7 +90,7 @@ class _Asked:
             budget=self.budget,
             clean=empty if clean else None,
         )
-        return question_of_fresh(rows, blank, seed=self.seed, folds=self.folds, judged=self.judged)
+        return question_of_fresh(rows, blank, seed=self.seed, judged=self.judged)
 
 
 def audit_pairs(
@@ -101,15 +102,15 @@ def audit_pairs(
     budget: str = "quick",
     seed: int = 0,
     families: Sequence[Adversary] | None = None,
-    readers: Sequence[Adversary] = READERS,
+    readers: Sequence[Adversary] | None = None,
     read: Read | None = None,
     judged: int | None = None,
     curve: bool = True,
 ) -> dict[str, Any]:
     """Attack what a mechanism made of samples, and compare with the samples.
 
-    ``target`` and ``sensitive`` are words for y and z. ``families`` (default: all but D_z, which is not there) attack z,
-    ``readers`` read y of both, and z of the rows before. ``read`` is what ``read_before`` returned for the same rows,
+    ``target`` and ``sensitive`` are words for y and z. ``families`` (default: all that need no D_z) attack z, and
+    ``readers`` read y of both and z of the rows before. ``read`` is what ``read_before`` returned for the same rows,
     where it need not be measured again. ``judged`` of three folds of the rows are test rows; default: all of them,
     or one where there are more than ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows.
     Returns the document of docs/reference/schemas/pairs.schema.json; writes nothing. Raises ``BadInput`` where the rows
@@ -122,7 +123,7 @@ def audit_pairs(
     before, after = pairs.before, pairs.after
     cluster, kind = units(after)
     order = _order(pairs, seed)
-    asked = _Asked(BUDGETS[budget], seed, FOLDS, _judged(len(after.y), judged))
+    asked = _Asked(BUDGETS[budget], seed, _judged(len(after.y), judged))
     rows = len(after.y)
     count = rows if cluster is None else len(np.unique(cluster))
     document: dict[str, Any] = {
@@ -149,13 +150,13 @@ def audit_pairs(
         found = _nothing()
     else:
         load_tensorflow()
-        attackers = tuple(families or [one for one in adversaries() if one.kind != "fixed"])
+        attackers = tuple(families or [one for one in adversaries() if one.name not in NEED_D_Z])
         with progress("audit", total=len(attackers) + (3 if read is None else 1)) as advance:
 
             def done(rows_found: Sequence[Row]) -> None:
                 advance(**({"right": rows_found[0].accuracy} if rows_found else {}))
 
-            found = _measured(pairs, cluster, asked, attackers, tuple(readers), read, curve, done)
+            found = _measured(pairs, cluster, asked, attackers, tuple(readers or READERS), read, curve, done)
     versions, machine = environment()
     document |= {
         **found,
@@ -175,17 +176,17 @@ def read_before(
     *,
     budget: str = "quick",
     seed: int = 0,
-    readers: Sequence[Adversary] = READERS,
+    readers: Sequence[Adversary] | None = None,
     judged: int | None = None,
 ) -> Read:
     """How well y and z are read of samples that nothing was done to."""
     load_tensorflow()
-    asked = _Asked(BUDGETS[budget], seed, FOLDS, _judged(len(before.y), judged))
-    return _read(before, units(before)[0], asked, tuple(readers))
+    asked = _Asked(BUDGETS[budget], seed, _judged(len(before.y), judged))
+    return _read(before, units(before)[0], asked, tuple(readers or READERS))
 
 
-def _judged(rows: int, judged: int | None) -> int | None:
-    return judged or (1 if rows > ENOUGH_ROWS else None)
+def _judged(rows: int, judged: int | None) -> int:
+    return judged or (1 if rows > ENOUGH_ROWS else FOLDS)
 
 
 def _order(pairs: Pairs, seed: int) -> Match:
@@ -221,11 +222,11 @@ def _measured(
     input_ = spec(after, [before] if known else [])
     nothing = np.zeros(len(after.y), np.int64)
     y_rows = Released(after.x, nothing, after.y, cluster, raw=raw)
-    y_question = asked.of(after, y_rows, known, input_, (1, len(after.y_names)))
-    of_y = attack_all(y_question, seed=asked.seed, families=(*readers, Transfer()), curve=False)
+    y_question = asked.of(y_rows, known, input_, (1, len(after.y_names)))
+    of_y = attack_all(y_question, seed=asked.seed, families=readers, curve=False)
     done([])
     z_rows = Released(after.x, after.y, after.z, cluster, raw=raw)
-    z_question = asked.of(after, z_rows, known, input_, (len(after.y_names), len(after.z_names)))
+    z_question = asked.of(z_rows, known, input_, (len(after.y_names), len(after.z_names)))
     of_z = attack_all(z_question, seed=asked.seed, families=attackers, done=done, curve=curve)
     transfer = next((row for row in of_y.rows if row.kind == "transfer"), None)
     return {
@@ -243,7 +244,7 @@ def _measured(
 
 def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked, readers: tuple[Adversary, ...]) -> Read:
     def best(y: np.ndarray, z: np.ndarray, classes: tuple[int, int]) -> Interval:
-        question = asked.of(before, Released(before.x, y, z, cluster), False, spec(before), classes)
+        question = asked.of(Released(before.x, y, z, cluster), False, spec(before), classes)
         return _rate(attack_all(question, seed=asked.seed, families=readers, curve=False).worst_adaptive)
 
     nothing = np.zeros(len(before.y), np.int64)

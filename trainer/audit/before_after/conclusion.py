@@ -16,27 +16,26 @@ WITHIN = 0.05  # above chance: what "holds" allows at the upper end of the inter
 def concluded(document: Mapping[str, Any], fewest: Mapping[str, int]) -> dict[str, Any]:
     """The word, a sentence, and ``needed``: how many units (or rows) would allow another word, None where none is.
 
-    *leaks*: the rule of a bundle's audit says that z is not hidden, or in part only. *holds*: the best attack found is
-    at most ``WITHIN`` above chance even at the upper end of its interval. *cannot tell* is the rest: too few units, or a
-    z that no attack reads in the samples before either. ``fewest`` rows and units are needed to attack at all.
+    *leaks*: by the rule of a bundle's audit z is not hidden, or in part only. *holds*: the best attack found is at most
+    ``WITHIN`` above chance even at the upper end of its interval. *cannot tell* is the rest: too few units, or a z that
+    no attack reads in the samples before either. ``fewest`` rows and units are needed to attack at all.
     """
     data, worst = document["data"], document["worst_adaptive"]
     kind, count = data["units"]["kind"], data["units"]["count"]
     if worst is None:
         return _said(
             CANNOT_TELL,
-            f"Cannot tell: adversaries need at least {fewest['rows']} rows of {fewest['units']} {kind} to learn on; there "
-            f"are {data['rows']['after']} rows of {count}. With that many a leak can be found; to say that z is hidden "
-            "takes several hundred.",
+            f"Cannot tell: at least {fewest['rows']} rows of {fewest['units']} {kind} are needed to attack; there are "
+            f"{data['rows']['after']} rows of {count}. So many show a leak; to say that z is hidden takes hundreds.",
             needed=fewest["rows"] if kind == "rows" else fewest["units"],
         )
     chance, raw = guess(document), document["raw"]["sensitive"]
     above = worst["high"] - chance
     attack = (
         f"the best attack found ({worst['name']}, retrained on {worst['train_samples']:,} rows after) reads "
-        f"{data['sensitive']} right {percent(worst['accuracy'])} of the time (95 % interval {100 * worst['low']:.1f} to "
-        f"{percent(worst['high'])}), where guessing from {data['target']} alone is right {percent(chance)} and rows before "
-        f"give {percent(raw['accuracy'])}"
+        f"{data['sensitive']} right {percent(worst['accuracy'])} of the time (95 % interval "
+        f"{100 * worst['low']:.1f} to {percent(worst['high'])}), where guessing from {data['target']} alone is right "
+        f"{percent(chance)} and an attack on rows before {percent(raw['accuracy'])}"
     )
     if verdict(document, raw["accuracy"]) != HIDDEN:
         share = (worst["accuracy"] - chance) / max(raw["accuracy"] - chance, 1e-9)
@@ -48,16 +47,16 @@ def concluded(document: Mapping[str, Any], fewest: Mapping[str, int]) -> dict[st
     if raw["low"] <= chance:
         return _said(
             CANNOT_TELL,
-            f"Cannot tell: {attack}. No attack reads {data['sensitive']} in the rows before either, so finding nothing after "
-            "says nothing about the mechanism. Give more rows, or check z.",
+            f"Cannot tell: {attack}. No attack reads {data['sensitive']} in the rows before either, so finding nothing "
+            "after says nothing about the mechanism. Give more rows, or check z.",
             needed=_enough(count, raw["high"] - chance),
         )
     if above > WITHIN:
         needed = _enough(count, above)
         return _said(
             CANNOT_TELL,
-            f"Cannot tell: {attack}. The interval of {count:,} {kind} does not exclude {100 * above:.0f} points above chance; "
-            f"about {needed:,} {kind} are needed to exclude {100 * WITHIN:.0f}.",
+            f"Cannot tell: {attack}. {count:,} {kind} do not exclude {100 * above:.0f} points above chance; about "
+            f"{needed:,} {kind} are needed to exclude {100 * WITHIN:.0f}.",
             needed=needed,
         )
     return _said(

@@ -39,8 +39,8 @@ def read_labels(path: Path, *, key: Literal["file", "frame"] | None) -> Labels:
     for needed in NEEDED:
         if needed not in names:
             raise BadInput(
-                f"{path}: the column `{needed}` is missing; there is {', '.join(names) or 'none'}. The first line names "
-                f"the columns: {f'{key}, ' if key else ''}y, z and, if known, subject and session."
+                f"{path}: the column `{needed}` is missing; there is {', '.join(names) or 'none'}. The first line "
+                f"names the columns: {f'{key}, ' if key else ''}y, z and, if known, subject and session."
             )
     if not rows:
         raise BadInput(f"{path} has no line of labels below its first.")
@@ -66,8 +66,8 @@ def of_rows(labels: Labels, names: Sequence[str], path: Path, *, what: str) -> n
     if labels.keys is None:
         if len(labels) != len(names):
             raise BadInput(
-                f"{path} has labels of {len(labels):,} {what}s and there are {len(names):,}. Give one line for each, or "
-                f"name the {what} of each line in a column `{what}`."
+                f"{path} has labels of {len(labels):,} {what}s and there are {len(names):,}. Give one line for each, "
+                f"or name the {what} of each line in a column `{what}`."
             )
         return np.arange(len(names))
     place = {name: i for i, name in enumerate(names)}

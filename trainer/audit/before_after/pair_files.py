@@ -58,18 +58,16 @@ def _npz(before: Path, after: Path, labels: Path | None, order: Order) -> Pairs:
         first = {"x": x, **given.columns}
     raw = _labelled(x, first, labels or before)
     if order == "shuffled":
-        own = _labelled(made, second, after)
-        return Pairs(raw, _same_classes(own, raw), order)
+        return Pairs(raw, _same_classes(_labelled(made, second, after), raw), order)
     for name in ("y", "z"):
         if name in second and len(made) == len(x):
-            own_classes, names = class_numbers(second[name], name, len(made), after)
-            differ = int(
-                (np.array(names)[own_classes] != np.array(getattr(raw, f"{name}_names"))[getattr(raw, name)]).sum()
-            )
+            own, names = class_numbers(second[name], name, len(made), after)
+            ours = np.array(getattr(raw, f"{name}_names"))[getattr(raw, name)]
+            differ = int((np.array(names)[own] != ours).sum())
             if differ:
                 raise BadInput(
-                    f"`{name}` differs between {before} and {after} in {differ:,} of {len(x):,} rows: they are in another "
-                    "order. Put them in the order of before, or give --rows shuffled to use each file's own labels."
+                    f"`{name}` differs between {before} and {after} in {differ:,} of {len(x):,} rows: they are in "
+                    "another order. Put them in one order, or give --rows shuffled to use each file's own labels."
                 )
     return paired(raw, made, order=order)
 
@@ -98,7 +96,8 @@ def _same_classes(after: Readings, before: Readings) -> Readings:
         ours, theirs = getattr(before, f"{name}_names"), getattr(after, f"{name}_names")
         if set(ours) != set(theirs):
             raise BadInput(
-                f"The classes of {name} must be the same before and after; {len(set(ours) ^ set(theirs))} are in one alone."
+                f"The classes of {name} must be the same before and after; {len(set(ours) ^ set(theirs))} are in one "
+                "alone. Correct the labels, or leave those rows out."
             )
         numbers[name] = np.array([ours.index(one) for one in theirs])[getattr(after, name)]
     return Readings(
@@ -178,8 +177,8 @@ def _classes(folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
     parts = [name.split("/") for name in names]
     if min(map(len, parts)) < 3:
         raise BadInput(
-            f"{folder}: pictures in folders Y/Z/NAME were expected (Y the class to keep, Z the one to hide), or a file of "
-            "labels: --labels labels.csv with the columns file, y, z and, if known, subject and session."
+            f"{folder}: pictures in folders Y/Z/NAME were expected (Y the class to keep, Z the one to hide), or a file "
+            "of labels: --labels labels.csv with the columns file, y, z and, if known, subject and session."
         )
     return {"y": np.array([part[0] for part in parts]), "z": np.array([part[1] for part in parts])}
 
@@ -209,8 +208,8 @@ def _films(before: Path, after: Path, labels: Path | None, order: Order) -> Pair
     lost = len(frames) - int(inside.sum())
     if lost > max(abs(shift), 1) or not inside.any():
         raise BadInput(
-            f"As many frames after as before were expected; the film before has {len(x):,}, the one after {len(made):,} "
-            f"(moved by {shift}), and {lost:,} labelled frames have no counterpart. Write it again without dropping frames."
+            f"As many frames after as before were expected; got {len(x):,} before and {len(made):,} after (moved by "
+            f"{shift}), and {lost:,} labelled frames have no counterpart. Write it again without dropping frames."
         )
     frames = frames[inside]
     arrays = {name: values[line[frames]] for name, values in given.columns.items()}

@@ -16,7 +16,8 @@ def as_text(document: Mapping[str, Any]) -> str:
         document["verdict"]["sentence"],
         "",
         f"{data['name']}: {data['rows']['after']:,} rows after of {data['units']['count']:,} {data['units']['kind']}, "
-        f"{document['test_rows']:,} of them tested, {document['budget']} audit, 95 % intervals ({document['intervals']})",
+        f"{document['test_rows']:,} of them tested, {document['budget']} audit, 95 % intervals "
+        f"({document['intervals']})",
         document["order"]["sentence"],
         *document["notes"],
     ]
@@ -39,7 +40,7 @@ def utility_lines(document: Mapping[str, Any]) -> list[str]:
     target, found = document["data"]["target"], document["utility"]
     lines = [
         f"{target} right before: {_range(found['before'])} (guessing: {percent(found['chance'])})",
-        f"{target} right after: {_range(found['after'])}, by a classifier trained on rows after ({found['after']['by']})",
+        f"{target} right after: {_range(found['after'])} ({found['after']['by']}, trained on rows after)",
     ]
     if found["trained_on_before"] is not None:
         lines.append(

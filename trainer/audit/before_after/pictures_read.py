@@ -16,7 +16,7 @@ MOST_FRAMES = 20_000
 
 
 def pictures(files: Mapping[str, Path]) -> tuple[np.ndarray, list[str]]:
-    """Pictures (n, height, width, channels) of one size, and sentences on what was done to them. Raises ``BadInput``."""
+    """Pictures (n, height, width, channels) of one size, and sentences on changes. Raises ``BadInput``."""
     cv2 = opencv()
     found = []
     for path in files.values():
