@@ -68,15 +68,8 @@ def audit(
     from edgeveil.trainer.export.folder import ExportFolder
 
     if before is not None or after is not None:
-        others = {
-            "a target": target,
-            "--artefact": artefact,
-            "--run": run,
-            "--trust": trust,
-            "--tried": tried,
-            "--on": on,
-        }
-        given = [name for name, value in {**others, "--into": into}.items() if value is not None]
+        others = {"the target": target, "--artefact": artefact, "--run": run, "--trust": trust, "--tried": tried}
+        given = [name for name, value in {**others, "--on": on, "--into": into}.items() if value is not None]
         if before is None or after is None or given:
             raise BadInput(
                 "Samples are audited with --before and --after together, and without a bundle or export; "

@@ -21,7 +21,7 @@ TONES = {LEAKS: ("bad", "It leaks"), HOLDS: ("good", "No attack found reads it")
 def render_pairs(document: Mapping[str, Any]) -> str:
     """The page, one file without pictures of samples; every value is escaped."""
     tone, words = TONES[document["verdict"]["word"]]
-    groups = []
+    groups: list[dict[str, Any]] = []
     for kind, title in GROUPS:
         rows = [
             {**row, "best": same(row, document["worst_adaptive"])}

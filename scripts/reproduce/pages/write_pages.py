@@ -18,6 +18,7 @@ from scripts.reproduce.pages import (
     capture_loop_page,
     codebooks_page,
     figure_7_page,
+    peers_page,
     predictors_page,
     recipe_times_page,
     recipes_page,
@@ -41,6 +42,7 @@ BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop
 RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results/recipe-times.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results/streams.md")
 PREDICTORS, CLEANERS_PAGE = Path("docs/results/predictors"), Path("docs/results/linear-cleaners.md")
+PEERS, PEERS_PAGE = Path("docs/results/privacy/peers.json"), Path("docs/results/peers.md")
 ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 
 
@@ -151,6 +153,14 @@ def unseen_page(record: dict[str, Any]) -> str:
     return templates().get_template("unseen-people.md.j2").render(sets=unseen_people.sections(record))
 
 
+def peers(record: dict[str, Any]) -> str:
+    """The page on what is in use today as Markdown."""
+    template = templates().get_template("peers.md.j2")
+    return template.render(
+        record=record, sets=peers_page.sections(record), sentences=list(peers_page.sentences(record))
+    )
+
+
 def recipe_times(record: dict[str, Any]) -> str:
     """The page on what each recipe takes as Markdown."""
     made_with = {
@@ -190,6 +200,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "streams": _of(STREAMS, STREAMS_PAGE, streams_page),
     "figure-7": _figure_7,
     "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),
+    "peers": _of(PEERS, PEERS_PAGE, peers),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
     "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),
     "capture-loop": lambda: capture_loop_page.write(BENCHES, LOOP_PAGE),

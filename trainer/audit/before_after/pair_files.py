@@ -25,7 +25,7 @@ def read_pairs(before: Path, after: Path, *, labels: Path | None = None, order: 
     for option, path in (("--before", before), ("--after", after)):
         if not path.exists():
             raise BadInput(
-                f"An .npz file, a folder of pictures or a film was expected at {path} ({option}); none there."
+                f"{option}: an .npz file, a folder of pictures or a film was expected at {path}; there is none."
             )
     kinds = [_kind(path) for path in (before, after)]
     if kinds[0] != kinds[1]:

@@ -111,7 +111,7 @@ def test_a_picture_that_is_missing_or_cannot_be_read(folders):
     with pytest.raises(BadInput, match="cannot be read as a picture"):
         read_pairs(before, after)
     picture.unlink()
-    with pytest.raises(BadInput, match="got 40 in .* and 39 in"):
+    with pytest.raises(BadInput, match=r"got 40 in .* and 39 in"):
         read_pairs(before, after)
 
 
