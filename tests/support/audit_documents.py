@@ -1,16 +1,10 @@
 """An audit of invented numbers, shaped as the real one is, for tests of what is made from audits."""
 
-import json
-
-import jsonschema
-import referencing
-
 from edgeveil.trainer.attacks.findings import Findings, NotRun, Row
 from edgeveil.trainer.attacks.learning_curve import Curve, Point
 from edgeveil.trainer.audit.document import Audited, environment
 from edgeveil.trainer.measures.attack_metrics import Chance
 from edgeveil.trainer.measures.intervals import Interval
-from tests.support.checkout import ROOT
 
 
 def row(name: str, kind: str, accuracy: float, *, validation: float | None = None, bits: float = 0.0) -> Row:
@@ -142,12 +136,3 @@ def beside() -> dict:
         "label_only_mean": learned(0.6, 0.02),
         "label_only_donor": learned(0.97, 0.01),
     }
-
-
-def schema(name: str) -> jsonschema.Draft202012Validator:
-    """What checks a document against a schema of docs/reference/schemas, which may name another of them."""
-    folder = ROOT / "docs/reference/schemas"
-    documents = {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    resources = [(key, referencing.Resource.from_contents(value)) for key, value in documents.items()]
-    registry = referencing.Registry().with_resources(resources)
-    return jsonschema.Draft202012Validator(documents[name], registry=registry)

@@ -5,8 +5,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
+import referencing
 
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.attacks import problem
@@ -15,10 +17,19 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.audit.sections import utility
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.recipe.schema import Recipe
-from tests.support.audit_documents import schema
+from tests.support.checkout import ROOT
 
 pytestmark = pytest.mark.slow
+SCHEMAS = ROOT / "docs/reference/schemas"
 SUBJECTS, EACH = 48, 8
+
+
+def schema(name: str) -> jsonschema.Draft202012Validator:
+    """A schema of docs/reference/schemas, which may name another of them."""
+    documents = {path.name: json.loads(path.read_text()) for path in SCHEMAS.glob("*.json")}
+    resources = [(key, referencing.Resource.from_contents(value)) for key, value in documents.items()]
+    registry = referencing.Registry().with_resources(resources)
+    return jsonschema.Draft202012Validator(documents[name], registry=registry)
 
 
 def edgeveil(*words: object) -> None:

@@ -3,8 +3,10 @@
 import json
 from dataclasses import replace
 
+import jsonschema
 import numpy as np
 import pytest
+import referencing
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import problem
@@ -19,10 +21,18 @@ from edgeveil.trainer.audit.before_after.pairs_text import as_text
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.report.pairs_page import render_pairs
-from tests.support.audit_documents import schema
+from tests.support.checkout import ROOT
 
+SCHEMAS = {
+    name: json.loads((ROOT / "docs/reference/schemas" / name).read_text())
+    for name in ("audit.schema.json", "pairs.schema.json")
+}
 N = 900
 QUICK = (ShrinkageLDA(), CodeCounts())
+REGISTRY = referencing.Registry().with_resources(
+    [(name, referencing.Resource.from_contents(document)) for name, document in SCHEMAS.items()]
+)
+CHECK = jsonschema.Draft202012Validator(SCHEMAS["pairs.schema.json"], registry=REGISTRY)
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +56,7 @@ def made(n=N, classes=3, **groups):
 def found(before, after, **settings):
     """The document, which fits the schema, and whose text and page can be written."""
     document = audit_pairs(paired(before, after, order=settings.pop("order", "test")), **settings)
-    schema("pairs.schema.json").validate(json.loads(json.dumps(document)))
+    CHECK.validate(json.loads(json.dumps(document)))
     assert document["verdict"]["sentence"] in as_text(document)
     assert "<h2>What these numbers are about</h2>" in render_pairs(document)
     return document
@@ -173,7 +183,7 @@ def test_the_command_writes_a_report(tmp_path, capsys):
     run("--before", tmp_path / "raw.npz", "--after", tmp_path / "out.npz", "--out", tmp_path / "report")
     assert capsys.readouterr().out.startswith("It leaks: the best attack found")
     written = json.loads((tmp_path / "report/audit.json").read_text())
-    schema("pairs.schema.json").validate(written)
+    CHECK.validate(written)
     assert str(tmp_path) not in (tmp_path / "report/audit.json").read_text()
     assert "It leaks" in (tmp_path / "report/report.html").read_text()
 
