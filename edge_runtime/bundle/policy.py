@@ -5,14 +5,15 @@
     {"hide":[{"audited":true,"most_attack_over_chance":0.05,"sensitive":"identity"}],"schema":1}
 
 A good signature says who made a bundle, not that it hides anything. Each entry names an attribute that must be hidden,
-whether an audit must cover the artefact that runs, and by how much the best attack found may beat chance there (a
-share, 0.05 is 5 points; null: no limit). Chance is the better of the two on the privacy card. The first flash writes
+whether an audit must cover the artefact that runs, and by how much attacks may beat chance there (a share, 0.05 is 5
+points; null: no limit). What counts is the upper end of the audit's 95 % intervals: the verdict's, or the best attack's
+in an audit of before there was one. Chance is the better of the two on the privacy card. The first flash writes
 the file as root. No bundle and no trust file can change it, only a newer policy that the device's root key signed
 (``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
 """
 
 import os
-from typing import Any, Dict, List, NamedTuple, NoReturn, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional
 
 from edgeveil.edge_runtime.bundle.audit_scope import Place, audits_of
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
@@ -141,7 +142,7 @@ def _problem(
             )
         attribute = document["data"]["sensitive"]
         # Where an artefact was audited twice, the worse of the two counts.
-        over = max(part["worst_adaptive"]["accuracy"] - max(part["chance"].values()) for part in parts)
+        over = max(_upper_end(part) for part in parts)
         percent = 100.0 * over
     except (strict_json.BadJson, LookupError, TypeError, ValueError, AttributeError):
         return "its privacy card cannot be read"
@@ -150,10 +151,19 @@ def _problem(
     most = demand.most_attack_over_chance
     # As the card is written: six digits behind the point.
     if most is not None and round(over - most, 6) > 0:
-        return "the best attack found on {} beats chance at {} by {:.1f} points, and {:g} are the most".format(
+        return "attacks on {} may beat chance at {} by {:.1f} points (upper end of 95 %), and {:g} are the most".format(
             artefact, ascii(demand.sensitive), percent, round(100.0 * most, 6)
         )
     return None
+
+
+def _upper_end(part: Mapping[str, Any]) -> float:
+    """By how much attacks may beat chance, as a share; all of it where the audit knows no upper end."""
+    found = part.get("verdict")
+    if found is None:
+        return float(part["worst_adaptive"]["high"] - max(part["chance"].values()))
+    ends = [found["upper"][name] for name in ("points", "balanced") if name in found["upper"]]
+    return 1.0 if None in ends else max(ends) / 100.0
 
 
 def _refuse(what: str) -> NoReturn:

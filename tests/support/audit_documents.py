@@ -1,16 +1,23 @@
 """An audit of invented numbers, shaped as the real one is, for tests of what is made from audits."""
 
+import copy
+
 from edgeveil.trainer.attacks.findings import Findings, NotRun, Row
 from edgeveil.trainer.attacks.learning_curve import Curve, Point
 from edgeveil.trainer.audit.document import Audited, environment
+from edgeveil.trainer.audit.limits import check, limits_of
+from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.measures.attack_metrics import Chance
 from edgeveil.trainer.measures.intervals import Interval
+from edgeveil.trainer.measures.permutation import Permuted
+from edgeveil.trainer.recipe.schema import Limits
 
 
 def row(name: str, kind: str, accuracy: float, *, validation: float | None = None, bits: float = 0.0) -> Row:
     return Row(
         name=name,
         kind=kind,
+        learned_on="fresh" if kind == "adaptive" else "clean",
         seed=0,
         train_samples=982,
         accuracy=accuracy,
@@ -22,10 +29,13 @@ def row(name: str, kind: str, accuracy: float, *, validation: float | None = Non
         bits_high=bits + 0.01,
         bits_counted=bits,
         bits_counted_low=bits - 0.01,
+        bits_counted_high=bits + 0.01,
         validation_accuracy=accuracy if validation is None else validation,
         validation_bits=bits,
         seconds=1.5,
-        balanced=accuracy - 0.05,
+        balanced=accuracy - 0.1,
+        balanced_low=accuracy - 0.12,
+        balanced_high=min(1.0, accuracy - 0.08),
         balanced_chance=0.5,
         tpr=0.02,
         tpr_low=0.01,
@@ -39,7 +49,7 @@ def row(name: str, kind: str, accuracy: float, *, validation: float | None = Non
     )
 
 
-def audited(best: float, bits: float = 0.0, fixed: float = 0.55) -> Audited:
+def audited(best: float, bits: float = 0.0, fixed: float = 0.55, p: float = 0.4) -> Audited:
     rows = (
         row("fixed D_z", "fixed", fixed),
         row("transfer", "transfer", 0.58),
@@ -50,14 +60,16 @@ def audited(best: float, bits: float = 0.0, fixed: float = 0.55) -> Audited:
     left_out = (NotRun("random forest", "adaptive", "gradient boosting stands in"),)
     points = tuple(Point(n, best - gap, best - gap - 0.02, best - gap + 0.02) for n, gap in ((491, 0.04), (982, 0.0)))
     curve = Curve("BatchNorm MLP", 0, points, 0.04, 0.01, 0.07, rising=True)
-    found = Findings(Chance(0.6, 0.59), rows, left_out, curve, ("Too few people: 30 are needed.",))
+    too_few = ("Too few people: 30 are needed.",)
+    test = Permuted(p, bits, 0.01, 999, "rows")
+    found = Findings(Chance(0.6, 0.59), rows, left_out, curve, too_few, test)
     return Audited(Interval(0.96, 0.94, 0.98), found)
 
 
-def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55) -> dict:
+def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55, p: float = 0.4) -> dict:
     """A whole document as ``audit`` makes it, of invented numbers."""
     versions, machine = environment()
-    return {
+    made = {
         "schema": 1,
         "kind": "edgeveil-audit",
         "created": "2026-11-21T12:00:00Z",
@@ -75,7 +87,7 @@ def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55) -> dict
             "rows": {"classifiers": 599, "perturber": 599, "test": 599},
             "clusters": None,
         },
-        **audited(best, bits, fixed).as_dict(),
+        **audited(best, bits, fixed, p).as_dict(),
         "raw": {
             "target": {"accuracy": 0.98, "low": 0.96, "high": 0.99},
             "sensitive": {"accuracy": 0.97, "low": 0.95, "high": 0.99},
@@ -91,11 +103,6 @@ def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55) -> dict
             "bound_sup": 1.0,
             "meaning": "no guarantee",
         },
-        "limits": {
-            "asked": {"attack_points": None, "bits": None},
-            "found": {"attack_points": 35.0, "bits": 0.0},
-            "exceeded": [],
-        },
         "intervals": "Wilson",
         "not_covered": ["Several releases of the same reading."],
         "budget": "quick",
@@ -104,6 +111,22 @@ def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55) -> dict
         "machine": machine,
         "wall_time_s": 26.2,
     }
+    asked = Limits(target_accuracy=0.5)
+    for part in (made, made["label_only"]):
+        part["verdict"] = judge(part, limits_of(asked), made["data"])
+    return {**made, "limits": check(asked, made["verdict"])}
+
+
+def before(document: dict) -> dict:
+    """The document as it was made before it had upper ends, the settings of attacks and a verdict."""
+    old = copy.deepcopy(document)
+    old["limits"] = {"asked": {}, "found": {"attack_points": 35.0, "bits": 0.0}, "exceeded": []}
+    for part in (old, old["label_only"]):
+        del part["verdict"], part["permutation"]
+        for one in (*part["adversaries"], part["worst_adaptive"], part["most_bits"]):
+            for name in ("learned_on", "bits_counted_high", "balanced_low", "balanced_high"):
+                del one[name]
+    return old
 
 
 def rate(accuracy: float) -> dict:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
-from edgeveil.trainer.measures.intervals import Interval, rate
+from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, rate
 
 FALSE_POSITIVES = 0.01
 FEWEST_NEGATIVES = 100  # within one y; with fewer, 1 % of them is less than one row
@@ -38,7 +39,15 @@ class Class(NamedTuple):
     chance: float
 
 
+class Balanced(NamedTuple):
+    """Balanced accuracy within y with its interval, and the same for an attacker who knows y alone."""
+
+    rate: Interval
+    chance: float
+
+
 NOTHING = Interval(float("nan"), float("nan"), float("nan"))
+_Z2 = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) ** 2
 
 
 def at_low_fpr(choose: Judged, test: Judged) -> Class:
@@ -81,25 +90,42 @@ def worst_class(choose: Judged, test: Judged, prior: np.ndarray) -> Class:
     return Class(rate(found, cluster), len(found), float(guessed.mean()))
 
 
-def balanced(test: Judged, prior: np.ndarray) -> tuple[float, float]:
+def balanced(test: Judged, prior: np.ndarray) -> Balanced:
     """Balanced accuracy within y, and its chance level: every z counts alike, however rare it is with that y.
 
     The guess is the z that gained most over ``prior`` (classes of y, classes of z). Per y the mean recall over its z,
     over y weighted by rows. NaN where no y has two values of z.
+
+    The interval is Student's t over rows, or over clusters, by linearisation of the recalls. A recall of 0 or 1 shows
+    no variance, so the variance is at least that of independent rows with recalls drawn to one half (Agresti and Coull
+    1998).
     """
     guess = (np.log(test.p) - np.log(prior[test.y])).argmax(axis=1)
-    found, chance, weights = [], [], []
-    for y in np.unique(test.y):
-        rows = test.y == y
-        present = np.unique(test.z[rows])
-        if len(present) < 2:
-            continue
-        found.append(np.mean([(guess[rows & (test.z == k)] == k).mean() for k in present]))
-        chance.append(1 / len(present))
-        weights.append(rows.sum())
-    if not found:
-        return float("nan"), float("nan")
-    return float(np.average(found, weights=weights)), float(np.average(chance, weights=weights))
+    share, hit = np.zeros(len(test.y)), np.zeros(len(test.y))
+    recall_of = np.zeros(len(test.y))
+    chance, least = 0.0, 0.0
+    groups = [(test.y == y, np.unique(test.z[test.y == y])) for y in np.unique(test.y)]
+    groups = [(rows, present) for rows, present in groups if len(present) > 1]
+    counted = sum(int(rows.sum()) for rows, _ in groups)
+    if not counted:
+        return Balanced(NOTHING, float("nan"))
+    for rows, present in groups:
+        weight = rows.sum() / counted / len(present)
+        chance += weight
+        for k in present:
+            own = rows & (test.z == k)
+            hit[own] = guess[own] == k
+            share[own], recall_of[own] = weight / own.sum(), hit[own].mean()
+            drawn = (hit[own].sum() + _Z2 / 2) / (own.sum() + _Z2)
+            least += weight**2 * drawn * (1 - drawn) / own.sum()
+    estimate = float((share * hit).sum())
+    unit = np.arange(len(hit)) if test.cluster is None else np.unique(test.cluster, return_inverse=True)[1].reshape(-1)
+    totals = np.bincount(unit, weights=share * (hit - recall_of))
+    if len(totals) < 2:
+        return Balanced(Interval(estimate, 0.0, 1.0), float(chance))
+    variance = max(least, len(totals) / (len(totals) - 1) * float((totals**2).sum()))
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(totals) - 1)) * float(np.sqrt(variance))
+    return Balanced(Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half)), float(chance))
 
 
 def _recognised(part: Judged, k: int, fewest: int = FEWEST_NEGATIVES) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ from typing import Callable, NamedTuple
 
 from edgeveil.trainer.attacks.protocol import Kind
 from edgeveil.trainer.measures.attack_metrics import Chance
+from edgeveil.trainer.measures.permutation import Permuted
 
 NAN = float("nan")
 
@@ -20,15 +21,15 @@ class Row:
     *crossed* is both and the other folds of the test rows, *clean* raw samples, *several* an ensemble of these.
     ``accuracy`` with its 95 % interval [``low``, ``high``]; ``auc`` within y (0.5 tells nothing; NaN where z never
     varies within y); ``bits`` about z beyond theta_y with their interval, ``bits_counted`` beyond the counted P(z|y)
-    with the lower end of theirs (the public prior may be wrong, and bits gained by correcting it are not leaked by x').
+    with theirs (the public prior may be wrong, and bits gained by correcting it are not leaked by x').
     ``validation_accuracy`` and ``validation_bits`` (beyond the counted P(z|y)) chose the worst attack.
     Adaptive attacks are judged calibrated; for fixed and transfer ones the bits alone are.
 
-    ``balanced`` is the balanced accuracy within y, ``balanced_chance`` what knowing y alone gives. ``tpr`` is the
-    share of the ``tpr_rows`` test rows of the most exposed z that are recognised at 1 % false positives within y (NaN
-    and 0 where no y has 100 rows of another z). ``worst_class`` is the recall of the most exposed z on its
-    ``worst_class_rows`` test rows, ``worst_class_chance`` the same from y alone. Both z are chosen on validation and
-    never named. ``members`` are the attacks an ensemble is made of.
+    ``balanced`` is the balanced accuracy within y with its interval, ``balanced_chance`` what knowing y alone gives.
+    ``tpr`` is the share of the ``tpr_rows`` test rows of the most exposed z that are recognised at 1 % false positives
+    within y (NaN and 0 where no y has 100 rows of another z). ``worst_class`` is the recall of the most exposed z on
+    its ``worst_class_rows`` test rows, ``worst_class_chance`` the same from y alone. Both z are chosen on validation
+    and never named. ``members`` are the attacks an ensemble is made of.
     """
 
     name: str
@@ -45,10 +46,13 @@ class Row:
     bits_high: float
     bits_counted: float
     bits_counted_low: float
+    bits_counted_high: float
     validation_accuracy: float
     validation_bits: float
     seconds: float
     balanced: float = NAN
+    balanced_low: float = NAN
+    balanced_high: float = NAN
     balanced_chance: float = NAN
     tpr: float = NAN
     tpr_low: float = NAN
@@ -110,7 +114,8 @@ class Findings:
     ``worst_adaptive`` is the best attack found: the adaptive row with the highest accuracy on validation (bits break
     ties). ``most_bits`` is the adaptive row with most bits there: at a skewed prior an attack can know a lot and
     still not guess better. ``curve`` is the best attack again on less data (None where it was not asked for).
-    ``warnings`` name what there is too little of for these numbers to mean much.
+    ``warnings`` name what there is too little of for these numbers to mean much. ``permutation`` tests whether
+    ``most_bits`` gained anything at all.
     """
 
     chance: Chance
@@ -118,6 +123,7 @@ class Findings:
     not_run: tuple[NotRun, ...]
     curve: Curve | None = None
     warnings: tuple[str, ...] = ()
+    permutation: Permuted | None = None
 
     @property
     def worst_adaptive(self) -> Row:
@@ -127,12 +133,17 @@ class Findings:
     @property
     def most_bits(self) -> Row:
         """The attack that learned most bits beyond counting."""
-        return max(_adaptive(self.rows), key=lambda row: row.validation_bits)
+        return most_bits(self.rows)
 
 
 def worst_adaptive(rows: Sequence[Row]) -> Row:
     """The adaptive row with the highest accuracy on validation, bits there breaking ties."""
     return max(_adaptive(rows), key=lambda row: (row.validation_accuracy, row.validation_bits))
+
+
+def most_bits(rows: Sequence[Row]) -> Row:
+    """The adaptive row with most bits beyond counting, on validation."""
+    return max(_adaptive(rows), key=lambda row: row.validation_bits)
 
 
 def _adaptive(rows: Sequence[Row]) -> list[Row]:

@@ -11,7 +11,7 @@ from edgeveil.trainer.attacks import sample_size
 from edgeveil.trainer.attacks.ensemble import NAME as ENSEMBLE
 from edgeveil.trainer.attacks.ensemble import build_ensemble
 from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
-from edgeveil.trainer.attacks.findings import Curve, Done, Findings, NotRun, worst_adaptive
+from edgeveil.trainer.attacks.findings import Curve, Done, Findings, NotRun, most_bits, worst_adaptive
 from edgeveil.trainer.attacks.learning_curve import learning_curve
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
@@ -19,6 +19,7 @@ from edgeveil.trainer.attacks.question import Question, Setting
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.scoring import Diverged, Scored, answers, score
 from edgeveil.trainer.measures import attack_metrics
+from edgeveil.trainer.measures.permutation import Permuted, permutation_test
 
 COUNTING = (CodeCounts.name, BayesKnowingChannel.name)
 
@@ -62,6 +63,7 @@ def attack_all(
         tuple(left_out),
         _curve(question, kept, families) if curve else None,
         sample_size.warnings(whole),
+        _permuted(question, kept, seed),
     )
 
 
@@ -115,6 +117,17 @@ def _ensembles(problem: Problem, kept: Sequence[Scored], families: Sequence[Adve
     return made
 
 
+def _permuted(question: Question, kept: Sequence[Scored], seed: int) -> Permuted | None:
+    """Whether the attack with most bits on validation gained anything on test; one attack, so nothing to correct."""
+    adaptive = [one for one in kept if one.row.kind == "adaptive"]
+    if not adaptive:
+        return None
+    most = most_bits([one.row for one in adaptive])
+    best = next(one for one in adaptive if one.row is most)
+    test, rng = best.test, np.random.default_rng([seed, 99])
+    return permutation_test(question.whole.counted, best.sure["test"], test.y, test.z, test.cluster, rng=rng)
+
+
 def _curve(question: Question, kept: Sequence[Scored], families: Sequence[Adversary]) -> Curve | None:
     """Of the best attack found; of its best member where that is an ensemble."""
     candidates = [one for one in kept if one.row.kind == "adaptive" and one.row.learned_on != "crossed"]
@@ -126,6 +139,4 @@ def _curve(question: Question, kept: Sequence[Scored], families: Sequence[Advers
     family = next(one for one in families if one.name == worst.name)
     setting = next(one for one in question.settings if one.learned_on == worst.learned_on)
     best = next(one for one in candidates if one.row is worst)
-    return learning_curve(
-        setting, family, seed=worst.seed, rows=worst.train_samples, full=best.hits(setting.whole.test)
-    )
+    return learning_curve(setting, family, seed=worst.seed, rows=worst.train_samples, full=best.hits())

@@ -22,15 +22,17 @@ class Diverged(Exception):
 
 @dataclass(frozen=True)
 class Scored:
-    """A row, and its attack's probabilities for the validation and test rows, ``raw`` and calibrated (``sure``)."""
+    """A row, its attack's probabilities for the validation and test rows, ``raw`` and calibrated (``sure``), and the
+    ``test`` rows in the order of these."""
 
     row: Row
     raw: dict[str, np.ndarray]
     sure: dict[str, np.ndarray]
+    test: Released
 
-    def hits(self, test: Released) -> np.ndarray:
+    def hits(self) -> np.ndarray:
         """Whether the best guess is right, of each test row (n,)."""
-        return (self.raw if self.row.kind != "adaptive" else self.sure)["test"].argmax(axis=1) == test.z
+        return (self.raw if self.row.kind != "adaptive" else self.sure)["test"].argmax(axis=1) == self.test.z
 
 
 class Answers(NamedTuple):
@@ -84,7 +86,7 @@ def score(
     scored = {part: one._replace(p=raw[part]) for part, one in guesses.items()}
     low_fpr = exposure.at_low_fpr(scored["choose"], scored["test"])
     worst = exposure.worst_class(guesses["choose"], guesses["test"], problem.counted)
-    balanced, balanced_chance = exposure.balanced(guesses["test"], problem.counted)
+    balanced = exposure.balanced(guesses["test"], problem.counted)
     row = Row(
         name=name,
         kind=kind,
@@ -100,11 +102,14 @@ def score(
         bits_high=bits.high,
         bits_counted=counted.estimate,
         bits_counted_low=counted.low,
+        bits_counted_high=counted.high,
         validation_accuracy=float(np.mean(judged["choose"].argmax(axis=1) == choose.z)),
         validation_bits=attack_metrics.bits_beyond(problem.counted, sure["choose"], choose.y, choose.z).estimate,
         seconds=round(time.perf_counter() - begun, 3),
-        balanced=balanced,
-        balanced_chance=balanced_chance,
+        balanced=balanced.rate.estimate,
+        balanced_low=balanced.rate.low,
+        balanced_high=balanced.rate.high,
+        balanced_chance=balanced.chance,
         tpr=low_fpr.rate.estimate,
         tpr_low=low_fpr.rate.low,
         tpr_high=low_fpr.rate.high,
@@ -116,7 +121,7 @@ def score(
         worst_class_rows=worst.rows,
         members=members,
     )
-    return Scored(row, raw, sure)
+    return Scored(row, raw, sure, test)
 
 
 def checked(probabilities: np.ndarray, rows: Released, problem: Problem, name: str) -> np.ndarray:

@@ -36,6 +36,7 @@ from edgeveil.trainer.audit.sections import (
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, perturb_with, track_perturber
+from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.progress import progress
@@ -100,7 +101,7 @@ def audit(
             label_only = measured_label_only(dataset, classifiers, about.budget, seed, done)
 
     versions, machine = environment()
-    document = {
+    document: dict[str, Any] = {
         "schema": SCHEMA,
         "kind": "edgeveil-audit",
         "created": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -116,7 +117,10 @@ def audit(
         "machine": machine,
         "wall_time_s": round(time.monotonic() - begun, 1),
     }
-    return {**document, "limits": limits.check(opened.run.recipe.limits, document)}
+    asked_of = limits.limits_of(opened.run.recipe.limits)
+    for part in (document, document["label_only"]):
+        part["verdict"] = judge(part, asked_of, document["data"])
+    return {**document, "limits": limits.check(opened.run.recipe.limits, document["verdict"])}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from edgeveil.trainer.audit.board_column import board_name, title
-from edgeveil.trainer.audit.verdict import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
+from edgeveil.trainer.audit.verdict import EARLIER, sentence, words
 
 SCHEMA = 1
 STATEMENT = (
@@ -31,6 +31,7 @@ _FURTHER = (
     "collateral",
     "diagnostic",
     "limits",
+    "permutation",
     "learning_curve",
     "warnings",
     "probes",
@@ -39,7 +40,6 @@ _FURTHER = (
     "on_board",
 )
 _PROVENANCE = ("backends", "versions", "machine")
-VERDICTS = {HIDDEN: "no attack found beats chance", PARTLY: "hidden in part", NOT_HIDDEN: "not hidden"}
 
 
 def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,9 +75,8 @@ def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any
 def _artefact(document: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: document[key] for key in (*_WHOLE, *_ATTACKS, *_PROVENANCE)}
     found.update({key: document[key] for key in _FURTHER if document.get(key) is not None})
-    outcome = verdict(document, document["raw"]["sensitive"]["accuracy"])
     leaks = list(leakage(document))
-    return {**found, "sentence": sentence(document), "verdict": VERDICTS[outcome], "leakage_about_others": leaks}
+    return {**found, "sentence": sentence(document), "verdict": words(document), "leakage_about_others": leaks}
 
 
 def leakage(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -98,9 +97,11 @@ def leakage(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
-    """Certificates alone, each with its assumptions in the same sentence; a model's diagnostic is not one."""
+    """Certificates alone, each with its assumptions; the bound for every code first. A diagnostic is not one."""
     for document in documents:
         found = document.get("certificate") or {}
+        if found.get("per_code", {}).get("given"):
+            yield {"artefact": title(document), "sentence": found["per_code"]["sentence"]}
         if found.get("given"):
             yield {"artefact": title(document), "sentence": found["sentence"]}
         streams = document.get("streams") or {}
@@ -129,6 +130,8 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
         if document is audit or where:
             exceeded = sentences(document.get("limits") or {"exceeded": []})
             yield from (f"A limit of the recipe is not met{where}. {text}" for text in exceeded)
+        if "verdict" not in document:
+            yield f"{title(document)}: {EARLIER}"
     yield from audit.get("warnings") or []
 
 

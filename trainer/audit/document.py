@@ -53,6 +53,7 @@ class Audited:
             "most_bits": {**shorts(asdict(found.most_bits)), "chosen_on": CHOSEN_ON},
             "learning_curve": None if found.curve is None else _curve(found.curve),
             "warnings": list(found.warnings),
+            "permutation": None if found.permutation is None else shorts(found.permutation._asdict()),
         }
 
 
@@ -158,9 +159,7 @@ def as_text(document: Mapping[str, Any]) -> str:
         ]
     lines += ["", *probe_lines(document)]
     lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
-    lines += [document["certificate"]["sentence"]]
-    if "population_free" in document["certificate"]:
-        lines.append(document["certificate"]["population_free"])
+    lines += certificate_lines(document["certificate"])
     if document["collateral"]:
         lines += [
             "",
@@ -177,6 +176,24 @@ def as_text(document: Mapping[str, Any]) -> str:
     ]
     lines += [f"LIMIT NOT MET. {text}" for text in sentences(document["limits"])]
     return "\n".join(lines)
+
+
+def certificate_lines(certificate: Mapping[str, Any]) -> Iterator[str]:
+    """The bound for every code, the averaged one, and what holds for every population, as far as there are these."""
+    bound = certificate.get("per_code")
+    if bound:
+        yield bound["sentence"]
+        several = [one for one in bound["linked"] if one["releases"] > 1]
+        if several:
+            told = "; ".join(
+                f"{one['releases']}: F {'-' if one['factor'] is None else format(one['factor'], '.2f')}, attack right "
+                f"{percent(one['attack'])}"
+                for one in several
+            )
+            yield f"  Linked codes of one unit, F if they are independent given y and z: {told}"
+    yield certificate["sentence"]
+    if "population_free" in certificate:
+        yield certificate["population_free"]
 
 
 def _useful(document: Mapping[str, Any]) -> Iterator[str]:

@@ -1,29 +1,100 @@
-"""The verdict of an audit in one sentence: the same in the demo, the report and the command."""
+"""The verdict of an audit, by the upper ends of intervals: the same in every command, page, card, policy and sweep.
+
+*leaks*: an attack surely learns more than the limit, or the chosen attack surely learns something. *holds*: with 95 %
+confidence no attack found learns as much as the limit. *cannot tell*: neither, so more test rows are needed. Few rows
+make intervals wide, so they never make an audit look better.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
 
 from edgeveil.trainer.audit.board_column import board_name
 from edgeveil.trainer.audit.text import percent
 
-HIDDEN, PARTLY, NOT_HIDDEN = "hidden", "partly", "not hidden"
-BITS_THAT_MATTER = 0.01  # per reading, beyond what counting z given y tells; less is within reach of a null
+LEAKS, HOLDS, CANNOT_TELL = "leaks", "holds", "cannot tell"
+SIGNIFICANT = 0.01  # p-value of the permutation test
+TPR_CHANCE, TPR_FACTOR = 0.01, 3  # at 1 % false positives; three times as many surely recognised is a leak
+FRESH = ("fresh", "both", "crossed", "several")  # an ensemble of several settings has one of the others in it
+EARLIER = (
+    "This audit was made before upper ends and fresh rows were recorded, so it cannot show that anything holds. Audit "
+    "again for a verdict of today."
+)
 
 
-def verdict(part: Mapping[str, Any], raw_accuracy: float) -> str:
-    """How the best attack found stands between chance and raw data.
+class Limit(NamedTuple):
+    """What attacks may learn: ``points`` over chance, also of balanced accuracy, and ``bits`` per sample beyond y."""
 
-    ``not hidden``: at least half of the way from chance to ``raw_accuracy``, what D_z reaches on raw data. ``hidden``:
-    no better than the better chance within its interval, and no attack surely gains more than a hundredth of a bit
-    (at a skewed prior an attack can know much and still not guess better). ``partly``: between. ``part`` is the
-    document or its ``label_only``.
+    points: float
+    bits: float
+
+
+# Where the recipe asks for nothing. 5 points: half the width of the 95 % interval of 385 rows at 50 %, so about what a
+# small test slice can show at all. 0.05 bits: at a skewed prior, or where few rows leak much, an attack can gain that
+# and be right no more often; it is what guessing a fair coin right 63 % of the time gains.
+DEFAULT = Limit(5.0, 0.05)
+
+
+class _Figure(NamedTuple):
+    """One figure of one attack, over its chance, with its interval; an end is None where it is not known."""
+
+    name: str
+    attack: str
+    estimate: float
+    low: float | None
+    high: float | None
+
+
+def judge(part: Mapping[str, Any], limits: Mapping[str, Any], data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The ``verdict`` of a document's part (the perturber, or its ``label_only``), as the schema describes it.
+
+    ``limits`` are the recipe's (``attack_points``, ``bits``; None: the default), ``data`` the document's, None where
+    the number of test rows is not known. An attack that was chosen on validation is judged by its own interval; any
+    other leaks only beyond one widened for the number of attacks (Bonferroni), or the luckiest of them would decide.
+    That all upper ends are below a limit needs no such correction.
     """
-    worst, best_guess = part["worst_adaptive"], guess(part)
-    if worst["low"] > best_guess:
-        return NOT_HIDDEN if worst["accuracy"] >= (best_guess + raw_accuracy) / 2 else PARTLY
-    return HIDDEN if gained(part) <= BITS_THAT_MATTER else PARTLY
+    limit = Limit(
+        *(
+            default if limits.get(name) is None else float(limits[name])
+            for name, default in (("attack_points", DEFAULT.points), ("bits", DEFAULT.bits))
+        )
+    )
+    figures = [figure for row in part["adversaries"] for figure in _figures(row, guess(part))]
+    fresh = any(row["kind"] == "adaptive" and row.get("learned_on") in FRESH for row in part["adversaries"])
+    reasons = list(_leaks(part, limit))
+    upper = {name: _largest([one.high for one in figures if one.name == name]) for name in _names(figures)}
+    below = all(high is not None and high <= _allowed(limit, name) for name, high in upper.items())
+    word = LEAKS if reasons else HOLDS if fresh and below and "bits" in upper else CANNOT_TELL
+    wider = _wider(len(part["adversaries"]))
+    needed = _needed(figures, limit, data, wider) if word == CANNOT_TELL and fresh else None
+    if word == CANNOT_TELL:
+        reasons = list(_open(upper, limit, fresh=fresh))
+    return {
+        "word": word,
+        "limit": {"points": limit.points, "bits": limit.bits},
+        "reasons": reasons,
+        "upper": {name: None if high is None else round(high, 6) for name, high in upper.items()},
+        "fresh": fresh,
+        "needed": needed,
+    }
+
+
+def verdict(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The verdict that a document's part has; formed from the old rows where it was made before there was one."""
+    found = part.get("verdict")
+    return found if found is not None else judge(part, part.get("limits", {}).get("asked", {}), part.get("data"))
+
+
+def words(part: Mapping[str, Any]) -> str:
+    """The verdict in a few words."""
+    found = verdict(part)
+    if found["word"] != HOLDS:
+        return str(found["word"])
+    return f"holds to within {_to_within(found)}"
 
 
 def guess(part: Mapping[str, Any]) -> float:
@@ -31,35 +102,150 @@ def guess(part: Mapping[str, Any]) -> float:
     return max(part["chance"].values())
 
 
-def gained(part: Mapping[str, Any]) -> float:
-    """Bits beyond counting z given y of the attack with most of them, at the lower end of its interval."""
-    low = part["most_bits"]["bits_counted_low"]
-    return 0.0 if low is None else float(low)
-
-
 def sentence(document: Mapping[str, Any]) -> str:
-    """One sentence: what is kept, what the best attack found still learns, against what, and what that is worth."""
-    data, worst, target = document["data"], document["worst_adaptive"], document["target"]
-    best_guess = guess(document)
+    """What is kept, the verdict and its reasons, and what the best attack found reads."""
+    data, worst, target, found = document["data"], document["worst_adaptive"], document["target"], verdict(document)
     where = f" on {board_name(document['on_board'])}" if "on_board" in document else ""
     kept = f"The {document['artefact']} artefact{where} keeps {data['target']} at {percent(target['accuracy'])}"
+    z = data["sensitive"]
     attack = (
         f"the best attack found ({worst['name']}, retrained on {worst['train_samples']:,} perturbed samples) reads "
-        f"{data['sensitive']} right {percent(worst['accuracy'])} of the time "
-        f"(95 % interval {100 * worst['low']:.1f} to {percent(worst['high'])})"
+        f"{z} right {percent(worst['accuracy'])} of the time (95 % interval {100 * worst['low']:.1f} to "
+        f"{percent(worst['high'])}) where guessing from {data['target']} alone is right {percent(guess(document))}"
     )
-    against = f"guessing from {data['target']} alone is right {percent(best_guess)}"
-    outcome = verdict(document, document["raw"]["sensitive"]["accuracy"])
-    if outcome == HIDDEN:
-        return f"{kept}, and {attack}, no better than chance ({against}): a lower bound on what leaks, not a guarantee."
-    if worst["low"] <= best_guess:
+    why = "; ".join(found["reasons"])
+    earlier = "" if "verdict" in document else f" {EARLIER}"
+    if found["word"] == HOLDS:
         return (
-            f"{kept}, and {attack}, no better than chance ({against}), but {document['most_bits']['name']} gains at "
-            f"least {gained(document):.2f} bits about it per reading, so it hides it in part only."
+            f"{kept} and hides {z} to within {_to_within(found)} from every attack tried: {attack}, a lower bound on "
+            "what leaks and not a guarantee."
         )
-    meaning = "so it does not hide it" if outcome == NOT_HIDDEN else "so it hides it in part only"
+    if found["word"] == CANNOT_TELL:
+        return (
+            f"{kept}, but this audit cannot tell whether it hides {z} to within {_to_within(found)}: {attack}; "
+            f"{why}{_wanted(found)}.{earlier}"
+        )
     fixed = [row["accuracy"] for row in document["adversaries"] if row["kind"] == "fixed"]
     fooled = ""
     if fixed and fixed[0] < worst["low"]:
         fooled = f", although the adversary it was trained against gets only {percent(fixed[0])} (non-adaptive)"
-    return f"{kept}, but {attack} where {against}, {meaning}{fooled}."
+    return f"{kept}, but it leaks {z}: {attack}{fooled}; {why}.{earlier}"
+
+
+def _to_within(found: Mapping[str, Any]) -> str:
+    return f"{found['limit']['points']:g} points and {found['limit']['bits']:g} bits"
+
+
+def _wanted(found: Mapping[str, Any]) -> str:
+    needed = found["needed"]
+    if needed is None:
+        return ""
+    return f"; about {needed['more']:,} more test {needed['unit']} would be needed, if the figures stay as they are"
+
+
+def _figures(row: Mapping[str, Any], chance: float) -> Iterator[_Figure]:
+    """What can be judged of one attack: points and balanced points in percent, bits."""
+    label = row["name"] if row["kind"] != "adaptive" else f"{row['name']} on {row.get('learned_on', 'old')} rows"
+
+    def points(share: float | None, base: float) -> float | None:
+        return None if share is None else 100 * (share - base)
+
+    yield _Figure(
+        "points", label, 100 * (row["accuracy"] - chance), points(row["low"], chance), points(row["high"], chance)
+    )
+    yield _Figure("bits", label, row["bits_counted"], row.get("bits_counted_low"), row.get("bits_counted_high"))
+    if row.get("balanced") is not None:
+        base = row["balanced_chance"]
+        ends = (points(row.get(end), base) for end in ("balanced_low", "balanced_high"))
+        yield _Figure("balanced", label, 100 * (row["balanced"] - base), *ends)
+
+
+def _leaks(part: Mapping[str, Any], limit: Limit) -> Iterator[str]:
+    """Why it leaks, one clause for each kind of evidence: by the attack that shows most of it."""
+    rows = part["adversaries"]
+    # Rows of one document differ in these; documents of before have no learned_on.
+    chosen = [(part[name]["name"], part[name]["seed"], part[name].get("learned_on")) for name in _CHOSEN]
+    wider = _wider(len(rows))
+    shown: dict[str, tuple[float, str]] = {}
+    for row in rows:
+        factor = 1.0 if (row["name"], row["seed"], row.get("learned_on")) in chosen else wider
+        figures = list(_figures(row, guess(part)))
+        if row.get("tpr") is not None:
+            figures.append(_Figure("tpr", figures[0].attack, row["tpr"], row["tpr_low"], row["tpr_high"]))
+        for one in figures:
+            low = None if one.low is None else one.estimate - factor * (one.estimate - one.low)
+            if low is not None and low > _allowed(limit, one.name) and low > shown.get(one.name, (low - 1, ""))[0]:
+                shown[one.name] = low, one.attack
+    for name, form in _SURELY.items():
+        if name in shown:
+            low, attack = shown[name]
+            yield form.format(attack=attack, low=100 * low if name == "tpr" else low, allowed=_allowed(limit, name))
+    test = part.get("permutation")
+    # Where rows of one cluster swapped their z, the p-value is too small for rows that depend on each other.
+    if test is not None and test["p"] <= SIGNIFICANT and test["swapped"] != "rows of clusters":
+        yield f"{part['most_bits']['name']} gains something for sure (permutation test, p = {test['p']:.3f})"
+
+
+_CHOSEN = ("worst_adaptive", "most_bits")
+_SURELY = {
+    "points": "{attack} is at least {low:.1f} points over chance ({allowed:g} allowed)",
+    "balanced": "{attack} is at least {low:.1f} points over chance, all values alike, ({allowed:g} allowed)",
+    "bits": "{attack} gains at least {low:.3f} bits per sample beyond y ({allowed:g} allowed)",
+    "tpr": "{attack} recognises at least {low:.1f} % of the most exposed samples at 1 % false positives",
+}
+
+
+def _open(upper: Mapping[str, float | None], limit: Limit, *, fresh: bool) -> Iterator[str]:
+    """Why nothing is shown to hold."""
+    if not fresh:
+        yield "no attack learned on rows that the perturber never saw"
+    if "bits" not in upper or any(high is None for high in upper.values()):
+        yield "not every attack has an upper end"
+    above = [
+        _UP_TO[name].format(high) for name, high in upper.items() if high is not None and high > _allowed(limit, name)
+    ]
+    if above:
+        yield f"upper ends of attacks reach {', '.join(above)}"
+
+
+_UP_TO = {"points": "{:.1f} points over chance", "bits": "{:.3f} bits", "balanced": "{:.1f} points balanced"}
+
+
+def _needed(
+    figures: list[_Figure], limit: Limit, data: Mapping[str, Any] | None, wider: float
+) -> dict[str, Any] | None:
+    """Test rows or units with which every figure would lie on one side of its limit, estimates being what they are.
+
+    An interval shrinks with the root of their number. An estimate very close to its limit counts as a tenth of the
+    limit away from it, or no number would do. None where it cannot be known.
+    """
+    if data is None or any(one.high is None or one.low is None for one in figures):
+        return None
+    clusters = data.get("clusters")
+    have = int(clusters["test"] if clusters else data["rows"]["test"])
+    times = 1.0
+    for one in figures:
+        allowed = _allowed(limit, one.name)
+        if one.low is not None and one.high is not None and one.high > allowed:
+            half = one.high - one.estimate if one.estimate <= allowed else wider * (one.estimate - one.low)
+            times = max(times, (half / max(abs(allowed - one.estimate), allowed / 10, 1e-9)) ** 2)
+    total = int(min(max(np.ceil(round(have * times, 3)), have + 1), 10**9))
+    return {"unit": f"{clusters['kind']}s" if clusters else "rows", "total": total, "more": total - have}
+
+
+def _wider(attacks: int) -> float:
+    """By how much an interval of 95 % grows if it is to hold for that many attacks at once."""
+    return float(stats.norm.ppf(1 - 0.025 / attacks) / stats.norm.ppf(0.975))
+
+
+def _allowed(limit: Limit, name: str) -> float:
+    return {"points": limit.points, "balanced": limit.points, "bits": limit.bits, "tpr": TPR_FACTOR * TPR_CHANCE}[name]
+
+
+def _names(figures: list[_Figure]) -> list[str]:
+    return list(dict.fromkeys(one.name for one in figures))
+
+
+def _largest(ends: list[float | None]) -> float | None:
+    known = [end for end in ends if end is not None]
+    return max(known) if len(known) == len(ends) else None

@@ -150,7 +150,7 @@ def count(y: np.ndarray, code: np.ndarray, z: np.ndarray, *, shape: tuple[int, i
 
 def released_counts(counts: np.ndarray, q: np.ndarray) -> np.ndarray:
     """n(y, c', z) expected behind the channel q (R, C): (Y, R, Z) to (Y, C, Z). Expected, not drawn: less noise."""
-    return np.einsum("yrz,rc->ycz", counts, q)
+    return np.tensordot(counts, q, axes=(1, 0)).transpose(0, 2, 1)
 
 
 def bayes_accuracy(counts: np.ndarray) -> float:

@@ -3,7 +3,7 @@
 An average hides a code that few samples get and that tells nearly all about them. So every code is bounded, all at
 once: with 95 % confidence no code c' raises any P(z | y) by more than the factor F,
 
-    F = max over y, c', z of  U(z | y, c') / L(z | y),
+    F = max over y, c', z of  U(z | y, c') / L(z | y),    z that were counted with y,
 
 U and L being simultaneous confidence ends (Clopper and Pearson 1934, shared out by Bonferroni). log2 F is the pointwise
 maximal leakage of the worst code about z (Saeidian et al. 2023), given y. The multiplicative Bayes capacity of z -> c'
@@ -21,6 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from edgeveil.edge_runtime.errors import BadInput
+
 DRAWS = 32
 STEPS = 40  # of the bisection: the ends are exact to 1e-12
 
@@ -36,12 +38,13 @@ class Ends(NamedTuple):
 class PerCode:
     """``factor`` is F, for one release, with ``confidence``; ``estimate`` is the same ratio as counted.
 
-    ``worst`` is the (y, code, z) that F is of. ``factors`` (classes of y, codes) are the bounds of each code, NaN where
-    a code was never seen with that y; such codes are ``unseen``, and no bound is claimed for them. ``capacity`` is the
+    ``worst`` is the (y, code, z) that F is of. ``factors`` (classes of y, codes) are the bounds of each pair of y and
+    code. They are NaN, and no bound is claimed, where a pair is ``unseen`` or ``rare``: seen with fewer units than were
+    asked for. ``share`` is the share of units whose pair is bounded, ``pairs`` the number of these. ``capacity`` is the
     counted multiplicative Bayes capacity of z -> c' within the worst y, ``capacity_high`` its upper end. ``units``
-    independent units were counted; ``fewest`` are those of the rarest code that was seen. ``prior``, ``rise`` and
-    ``fall`` (classes of y, classes of z) are the lower end of P(z | y), F over all codes, and the least factor that any
-    code leaves to the other values of z.
+    independent units were counted; ``fewest`` are those of the rarest bounded pair, ``at_worst`` those of the worst.
+    ``prior``, ``rise`` and ``fall`` (classes of y, classes of z) are the lower end of P(z | y), F over all codes, and
+    the least factor that any code leaves to the other values of z.
     """
 
     factor: float
@@ -49,10 +52,14 @@ class PerCode:
     worst: tuple[int, int, int]
     factors: np.ndarray
     unseen: int
+    rare: int
+    pairs: int
+    share: float
     capacity: float
     capacity_high: float
     units: int
     fewest: int
+    at_worst: float
     confidence: float
     rise: np.ndarray
     fall: np.ndarray
@@ -67,7 +74,13 @@ class PerCode:
         if releases == 1:
             return self.factor
         ratio = (self.fall / self.rise) ** releases
-        return float((1 / (self.prior + (1 - self.prior) * ratio)).max())
+        with np.errstate(invalid="ignore"):
+            return float(np.nanmax(1 / (self.prior + (1 - self.prior) * ratio)))
+
+    @property
+    def certainty(self) -> float:
+        """The factor of a code that tells the z of ``worst`` for sure."""
+        return float(1 / self.prior[self.worst[0], self.worst[2]])
 
 
 def per_code(
@@ -80,36 +93,53 @@ def per_code(
     cluster: np.ndarray | None = None,
     confidence: float = 0.95,
     tried: int = 1,
+    fewest: int = 1,
 ) -> PerCode:
     """Bound every code of held-out rows y, z, code (n,): nothing of the codebook was fitted or chosen on them.
 
     ``code`` is c' as it leaves, ``y`` what the attacker knows of each row. ``shape`` is (classes of y, codes, classes
-    of z), ``cluster`` (n,) the independent units. ``tried`` configurations share the confidence.
+    of z), ``cluster`` (n,) the independent units. ``tried`` configurations share the confidence. Pairs of y and code
+    with fewer units than ``fewest`` get no bound: that depends on no z, so it favours none. Raises ``BadInput`` where
+    no pair has as many.
     """
     counts = drawn_counts(y, code, z, shape=shape, cluster=cluster, rng=rng)
     of_code, of_y = counts.sum(axis=3, keepdims=True), counts.sum(axis=(2, 3))[:, :, None]
     of_z, seen = counts.sum(axis=2), of_code[..., 0].sum(axis=0) > 0
+    units = of_code[..., 0].mean(axis=0)
+    often = seen & (units >= fewest)
+    if not often.any():
+        raise BadInput(f"No code was counted for {fewest} units, so none is bounded. Give more test rows.")
     # A fifth of the error to each kind of end: both of P(z | y, c'), both of P(z | y), and P(c' | y, z).
     error = (1 - confidence) / tried / 5
     each, each_prior = error / counts[0].size, error / of_z[0].size
     prior = Ends(lower_end(of_z, of_y, error=each_prior), upper_end(of_z, of_y, error=each_prior))
     given = Ends(lower_end(counts, of_code, error=each), upper_end(counts, of_code, error=each))
     channel = upper_end(counts, of_z[:, :, None, :], error=each)
-    factors = np.where(seen[:, :, None], np.minimum(given.high, 1) / prior.low[:, None, :], np.nan)
-    rise, fall = np.nanmax(factors, axis=1), np.nanmin(_ratio(given.low, prior.high[:, None, :], seen), axis=1)
+    # A z that was never counted with y has no P(z | y) to be raised.
+    bounded = often[:, :, None] & (of_z.sum(axis=0) > 0)[:, None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factors = np.where(bounded, np.minimum(given.high, 1) / prior.low[:, None, :], np.nan)
+    known = bounded.any(axis=1)
+    rise = np.where(known, np.where(bounded, factors, 0).max(axis=1), np.nan)
+    fall = np.where(bounded, given.low / prior.high[:, None, :], np.inf).min(axis=1)
     worst = np.unravel_index(int(np.nanargmax(factors)), factors.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares, counted = (counts / of_code).mean(axis=0), (counts / of_z[:, :, None, :]).mean(axis=0)
+        counted = (counts / of_z[:, :, None, :]).mean(axis=0)
+        raised = (counts / of_code).mean(axis=0) / (of_z / of_y).mean(axis=0)[:, None, :]
     return PerCode(
         factor=float(factors[worst]),
-        estimate=float(np.nanmax(_ratio(shares, (of_z / of_y).mean(axis=0)[:, None, :], seen))),
+        estimate=float(np.nanmax(np.where(bounded, raised, np.nan))),
         worst=(int(worst[0]), int(worst[1]), int(worst[2])),
-        factors=np.where(seen, np.where(seen[:, :, None], factors, 0).max(axis=2), np.nan),
+        factors=np.where(often, np.where(bounded, factors, 0).max(axis=2), np.nan),
         unseen=int((~seen).sum()),
+        rare=int((seen & ~often).sum()),
+        pairs=int(often.sum()),
+        share=float(units[often].sum() / units.sum()),
         capacity=float(np.nan_to_num(counted).max(axis=2).sum(axis=1).max()),
         capacity_high=float(min(channel.max(axis=2).sum(axis=1).max(), shape[1], shape[2])),
         units=int(counts[0].sum()),
-        fewest=round(of_code[..., 0].mean(axis=0)[seen].min()),
+        fewest=round(units[often].min()),
+        at_worst=float(units[worst[:2]]),
         confidence=confidence,
         prior=prior.low,
         rise=rise,
@@ -140,12 +170,16 @@ def drawn_counts(
 def upper_end(hits: np.ndarray, trials: np.ndarray, *, error: float) -> np.ndarray:
     """The largest rate that ``hits`` of ``trials`` do not refute at ``error``; both (draws, ...), the result (...)."""
     hits, trials = np.broadcast_arrays(hits, trials)
-    low, high = np.zeros(hits.shape[1:]), np.ones(hits.shape[1:])
+    # Most pairs of y and code have the same few counts, none above all: each is bounded once.
+    both = np.concatenate([hits.reshape(len(hits), -1), trials.reshape(len(trials), -1)])
+    columns, place = np.unique(both, axis=1, return_inverse=True)
+    one_hits, one_trials = np.split(columns, 2)
+    low, high = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
     for _ in range(STEPS):
         middle = (low + high) / 2
-        kept = _p_value(stats.binom.cdf(hits, trials, middle)) >= error
+        kept = _p_value(stats.binom.cdf(one_hits, one_trials, middle)) >= error
         low, high = np.where(kept, middle, low), np.where(kept, high, middle)
-    return high
+    return high[place.reshape(-1)].reshape(hits.shape[1:])
 
 
 def lower_end(hits: np.ndarray, trials: np.ndarray, *, error: float) -> np.ndarray:
@@ -156,8 +190,3 @@ def lower_end(hits: np.ndarray, trials: np.ndarray, *, error: float) -> np.ndarr
 
 def _p_value(tails: np.ndarray) -> np.ndarray:
     return tails[0] if len(tails) == 1 else 2 * tails.mean(axis=0)
-
-
-def _ratio(above: np.ndarray, below: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """``above`` (Y, C, Z) over ``below``; NaN for a code that was never seen with that y."""
-    return np.where(seen[:, :, None], above, np.nan) / below

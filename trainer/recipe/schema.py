@@ -149,12 +149,12 @@ class Limits(Section):
         default=None,
         ge=0,
         le=100,
-        description="`edgeveil audit`: points over chance that the best attack found may reach. Left out: no limit.",
+        description="`edgeveil audit`: points over chance that attacks may reach, by upper ends. Left out: no limit.",
     )
     bits: float | None = Field(
         default=None,
         ge=0,
-        description="`edgeveil audit`: bits about z beyond y that an attack may learn per sample. Left out: no limit.",
+        description="`edgeveil audit`: bits per sample beyond y that attacks may learn, by upper ends. Left out: no limit.",
     )
     unseen_accuracy: float | None = Field(
         default=None,

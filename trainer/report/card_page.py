@@ -42,6 +42,7 @@ def environment() -> Any:
         bare=lambda share: f"{100 * share:.1f}",
         place=lambda share: f"{100 * share:.2f}%",
         area=lambda auc: "\N{EN DASH}" if auc is None else f"{auc:.3f}",
+        factor=lambda factor: "\N{EN DASH}" if factor is None else f"{factor:.2f}",
         bits=lambda bits: "\N{EN DASH}" if bits is None else f"{bits:+.3f}".replace("-", "\N{MINUS SIGN}"),
         thousands=lambda n: f"{n:,}",
         spread=spread,

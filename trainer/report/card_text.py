@@ -43,8 +43,9 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
         if row["kind"] != "adaptive":
             yield f"    non-adaptive ({row['kind']}, {row['name']}): {score(row)}"
     certificate = part.get("certificate")
-    if certificate and not certificate["given"]:
-        yield f"  {certificate['sentence']}"
+    for found in (certificate or {}).get("per_code"), certificate:
+        if found and not found["given"]:
+            yield f"  {found['sentence']}"
     for row in part.get("streams", {}).get("tracks", []):
         if "right" in row:
             most, nothing = (percent(max(row[key].values())) for key in ("right", "people_shuffled"))

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.audit.text import percent
-from edgeveil.trainer.audit.verdict import HIDDEN, verdict
+from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, guess, verdict
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.report.pictures import INKS, saved, style
 
 NAMES = {"prgan": "PR-GAN", "codebook": "the codebook"}
 GREY, GOOD, BAD = "#4a4f54", INKS[2], INKS[1]
+INK = {HOLDS: GOOD, CANNOT_TELL: GREY, LEAKS: BAD}
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def kept(part: Mapping[str, Any]) -> dict[str, float]:
 def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> str:
     """Whether ``recommended`` is recommended over ``document``, from two audits of the same data, in two sentences."""
     z, raw = document["data"]["sensitive"], document["raw"]["sensitive"]["accuracy"]
-    chance = max(document["chance"].values())
+    chance = guess(document)
     ours, theirs = (part["worst_adaptive"]["accuracy"] for part in (recommended, document))
     fixed = fixed_accuracy(document)
     fooled = (
@@ -54,8 +55,11 @@ def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> str:
     )
     some = ", ".join(f"{name} {value:.2f}" for name, value in kept(recommended).items())
     keeps = f". Beyond the label, where label-only keeps nothing, it keeps {some} (correlation between x and x')"
-    if verdict(recommended, raw) == HIDDEN:
+    word = verdict(recommended)["word"]
+    if word == HOLDS:
         return f"{told}{keeps}. So {other} is recommended."
+    if word == CANNOT_TELL and ours < theirs:
+        return f"{told}{keeps}. It hides more; whether it hides enough, too few test rows can tell."
     if ours < theirs:
         return f"{told}{keeps}. It hides more, but not all: look at the certificate before you rely on it."
     return f"{told}{keeps}. Here it hides no more: neither is recommended."
@@ -123,7 +127,7 @@ def _rates(axes: Any, row: Row, raw: Mapping[str, Any], *, last: bool) -> None:
         return
     best = row.part["worst_adaptive"]
     axes.axvline(100 * max(row.part["chance"].values()), color=INKS[0], linestyle="--", linewidth=1, zorder=0)
-    ink = GOOD if verdict(row.part, raw["sensitive"]["accuracy"]) == HIDDEN else BAD
+    ink = INK[verdict(row.part)["word"]]
     _rate(axes, best, 0.32, ink, f"best attack {percent(best['accuracy'])}")
     fixed = fixed_accuracy(row.part)
     axes.plot([100 * fixed], [0.75], "o", markerfacecolor="white", markeredgecolor=GREY, markersize=5)

@@ -19,7 +19,7 @@ def as_text(frontier: Mapping[str, Any], *, kept: Sequence[str] = ()) -> str:
     rows = measured(frontier)
     names = list(kept) or properties(rows)
     lines = [
-        f"{'point':44} {'best attack [95 %]':24} {'chance':>6} {'bits':>7}  {'Acc(D_y) [95 %]':22} "
+        f"{'point':44} {'best attack [95 %]':24} {'chance':>6} {'bits':>7}  {'Acc(D_y) [95 %]':22} {'verdict':12}"
         + " ".join(f"{name[:13]:>13}" for name in names)
     ]
     for row in rows:
@@ -27,7 +27,8 @@ def as_text(frontier: Mapping[str, Any], *, kept: Sequence[str] = ()) -> str:
         shown = " ".join(f"{_number(row['kept'].get(name)):>13}" for name in names)
         lines.append(
             f"{label(row)[:44]:44} {_rate(leak):24} {100 * row['chance']['majority']:6.1f} "
-            f"{'' if bits is None else format(bits['estimate'], '+.3f'):>7}  {_rate(row['target']):22} {shown}"
+            f"{'' if bits is None else format(bits['estimate'], '+.3f'):>7}  {_rate(row['target']):22} "
+            f"{row.get('verdict', {}).get('word', '-'):12} {shown}"
         )
     failed = [row for row in frontier["points"] if "failed" in row]
     lines += [f"{label(row)[:44]:44} not run: {row['failed']}" for row in failed]

@@ -14,13 +14,9 @@ from typing import Any
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.document import identity, same
 from edgeveil.trainer.audit.sections.retained_table import retained_table
-from edgeveil.trainer.audit.verdict import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
+from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, sentence, verdict, words
 
-VERDICTS = {
-    HIDDEN: ("good", "No attack found beats chance"),
-    PARTLY: ("some", "Hidden in part"),
-    NOT_HIDDEN: ("bad", "Not hidden from an adversary who retrains"),
-}
+TONES = {HOLDS: "good", CANNOT_TELL: "some", LEAKS: "bad"}
 GROUPS = (
     ("adaptive", "Adaptive: trained on perturbed samples. The evidence."),
     ("fixed", "Fixed: the classifier the perturber was trained against. Shows that training worked, nothing more."),
@@ -30,7 +26,6 @@ GROUPS = (
 
 def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of the audit."""
-    tone, words = VERDICTS[verdict(audit, audit["raw"]["sensitive"]["accuracy"])]
     machine, data = audit["machine"], audit["data"]
     also = []
     if audit["budget"] == "quick":
@@ -44,8 +39,8 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
         "data": data,
         "created": audit["created"][:10],
         "edgeveil": audit["versions"].get("edgeveil", ""),
-        "tone": tone,
-        "verdict": words,
+        "tone": TONES[verdict(audit)["word"]],
+        "verdict": f"{words(audit)[0].upper()}{words(audit)[1:]}",
         "sentence": sentence(audit),
         "groups": groups(audit),
         "useful": retained_table(audit),

@@ -24,13 +24,16 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit.audit import examine, raw_rates
 from edgeveil.trainer.audit.document import environment, interval
+from edgeveil.trainer.audit.limits import limits_of
 from edgeveil.trainer.audit.sections.crossed_counts import cross_validated
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.audit.subject import perturb_with
+from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import attack_metrics, certificate
+from edgeveil.trainer.measures.over_null import over_null
 from edgeveil.trainer.perturbers.label_only import from_classifier
-from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.schema import Limits, Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
@@ -56,7 +59,7 @@ def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attack
         return {"failed": str(error)}
     dataset, two = run.dataset(), lent.classifiers()
     fitted = from_classifier(dataset.for_training(), two["target"]) if floor else run.perturber()
-    figures = measure(dataset, fitted, two, attacks=attacks, seed=recipe.seed)
+    figures = measure(dataset, fitted, two, attacks=attacks, seed=recipe.seed, limits=recipe.limits)
     versions, machine = environment()
     spent = round(sum(run.facts["wall_time_s"].values()), 1)
     limit_met = floor or bool(run.facts["limit_met"])
@@ -81,9 +84,18 @@ def shared_classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
 
 
 def measure(
-    dataset: Dataset, fitted: FittedPerturber, two: Mapping[str, Any], *, attacks: str, seed: int
+    dataset: Dataset,
+    fitted: FittedPerturber,
+    two: Mapping[str, Any],
+    *,
+    attacks: str,
+    seed: int,
+    limits: Limits | None = None,
 ) -> dict[str, Any]:
-    """Leakage, utility and kept properties of ``fitted`` on the test slice; ``two`` are D_y and D_z."""
+    """Leakage, utility and kept properties of ``fitted`` on the test slice; ``two`` are D_y and D_z.
+
+    The verdict is an audit's, by the recipe's ``limits``.
+    """
     rows = dataset.slices.rows()
     perturbed = perturb_with(fitted, dataset, rows)
     chosen = partial(_families, attacks, fitted.kind)
@@ -110,16 +122,20 @@ def measure(
         if rate["accuracy"] > leak["accuracy"]:
             leak = {"name": "code counts, crossed", **rate}
         shape = (len(dataset.y_names), codes, len(dataset.z_names))
-        document["bits_over_null"] = over_null(part, values, shape, rng)
+        document["bits_over_null"] = bits_over_null(part, values, shape, rng)
     frames = perturbed.released.x[first:]
     distance = (dataset.unit(part.x) - dataset.unit(frames)).reshape(len(part), -1)
     units = len(part) if part.cluster is None else len(np.unique(part.cluster))
+    clusters = None if part.cluster is None else {"kind": dataset.cluster_kind, "test": units}
+    counted_rows = {"rows": {"test": len(part)}, "clusters": clusters}
+    asked = {} if limits is None else limits_of(limits)
     return _plain(
         {
             **document,
             "perturber": fitted.kind,
             "rows": len(part),
             "chance": found.chance._asdict(),
+            "verdict": judge(audited.as_dict(), asked, counted_rows),
             "leak": leak,
             "target": interval(audited.target),
             "raw": raw_rates(dataset, two),
@@ -129,20 +145,25 @@ def measure(
     )
 
 
-def over_null(part: Part, code: np.ndarray, shape: tuple[int, int, int], rng: np.random.Generator) -> dict[str, float]:
-    """Bits about z beyond y in codes (n,), less those about z permuted over whole clusters (the null)."""
-    bits = certificate.information(certificate.count(part.y, code, part.z, shape=shape))
-    null = certificate.null_distribution(
-        part.y,
-        code,
-        part.z,
-        q=np.eye(shape[1]),
-        classes=(shape[0], shape[2]),
-        shuffles=60,
-        rng=rng,
-        cluster=part.cluster,
-    )[:, 1]
-    return {"estimate": bits - null.mean(), "null": null.mean(), "null_95": np.quantile(null, 0.95)}
+def bits_over_null(
+    part: Part, code: np.ndarray, shape: tuple[int, int, int], rng: np.random.Generator
+) -> dict[str, float]:
+    """Bits about z beyond y in codes (n,), less those about z permuted over whole clusters (the null), by unit."""
+    design: dict[str, Any] = {
+        "q": np.eye(shape[1]),
+        "classes": (shape[0], shape[2]),
+        "rng": rng,
+        "cluster": part.cluster,
+    }
+    null = certificate.null_distribution(part.y, code, part.z, shuffles=60, **design)[:, 1]
+    found = over_null(part.y, code, part.z, null_bits=float(null.mean()), **design)
+    return {
+        "estimate": found.estimate,
+        "low": found.low,
+        "high": found.high,
+        "null": null.mean(),
+        "null_95": np.quantile(null, 0.95),
+    }
 
 
 def correlation(value: float, units: int) -> dict[str, float]:

@@ -36,8 +36,10 @@ def card_lines(
             return lines + [("audit", text.format(artefact, device))]
         shown = max(parts, key=lambda part: part["worst_adaptive"]["accuracy"])
         covers = "artefact {} on {}".format(artefact, device)
+    judged = shown.get("verdict")
     worst, chance, target = shown["worst_adaptive"], shown["chance"], shown["target"]
     return lines + [
+        ("verdict of the audit", _EARLIER if judged is None else _verdict(judged)),
         (
             "best attack found",
             "guesses {} correctly {} of the time (95 %: {} to {}); a stronger attack may exist".format(
@@ -53,6 +55,15 @@ def card_lines(
         ("kept", "{}: {} correct".format(perturber.target, _share(target["accuracy"]))),
         ("what this covers", "single frames, and {}; see the threat model".format(covers)),
     ]
+
+
+_EARLIER = "none: it was made before verdicts by the upper end of intervals, so it shows an estimate only"
+
+
+def _verdict(judged: Mapping[str, Any]) -> str:
+    limit = judged["limit"]
+    text = {"holds": "holds to within {points:g} points over chance and {bits:g} bits", "leaks": "leaks"}
+    return text.get(judged["word"], "cannot tell: too little was measured").format(**limit)
 
 
 def _share(value: float) -> str:

@@ -89,7 +89,7 @@ def audited(made, folder, *parts):
         documents = []
         for artefact, device, accuracy, *place in parts:
             one = bundles.audit_document(manifest, artefact, members)
-            one["worst_adaptive"]["accuracy"] = accuracy
+            one["worst_adaptive"].update(accuracy=accuracy, high=accuracy)
             there = dict(zip(("board", "architecture"), place or audit_of.current_place(), strict=True), device=device)
             documents.append(one if device is None else {**one, "on_board": there})
         main, *others = documents
@@ -178,7 +178,7 @@ def test_an_owners_limit_is_held_by_what_was_measured_on_the_device(made, librar
     )
     for one, most, device, problem in (
         (both, 0.1, "cpu", None),
-        (both, 0.1, "edgetpu", "beats chance"),
+        (both, 0.1, "edgetpu", "may beat chance"),
         (both, 0.2, "edgetpu", None),
         (here, 0.2, "edgetpu", "no audit in it speaks of " + COMPILED),
         (other, 0.2, "edgetpu", "no audit in it speaks of " + COMPILED),

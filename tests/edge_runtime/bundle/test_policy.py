@@ -25,8 +25,13 @@ def document(**change):
     return json.dumps({"schema": 1, "hide": [entry]}).encode()
 
 
-def numpy_bundle(folder, *, name="b.veil", version=1, accuracy=None, audience="", sensitive=HIDDEN, of=HIDDEN, **key):
-    """A bundle that runs; ``accuracy``: what its audit says of the best attack (chance 0.51), None: no audit."""
+def numpy_bundle(
+    folder, *, name="b.veil", version=1, accuracy=None, upper=None, audience="", sensitive=HIDDEN, of=HIDDEN, **key
+):
+    """A bundle that runs. ``accuracy``: the upper end of the best attack in its audit (chance 0.51), None: no audit.
+
+    ``upper`` are the upper ends of the audit's verdict; None: it was made before there was one.
+    """
 
     def change(manifest, members):
         manifest["security_version"] = version
@@ -34,7 +39,9 @@ def numpy_bundle(folder, *, name="b.veil", version=1, accuracy=None, audience=""
         manifest["perturber"]["sensitive"] = sensitive
         if accuracy is not None:
             audit = bundles.audit_document(manifest, "numpy", members)
-            audit["worst_adaptive"]["accuracy"] = accuracy
+            audit["worst_adaptive"]["high"] = accuracy
+            if upper is not None:
+                audit["verdict"] = {"word": "cannot tell", "upper": upper}
             audit["data"]["sensitive"] = of
             members[PRIVACY_MEMBER] = json.dumps(audit).encode()
             members[PRIVACY_FILES["card"]] = b"{}"
@@ -74,7 +81,7 @@ def test_what_is_no_policy_is_not_taken_for_none(data, tmp_path):
     ("bundle", "demand", "words"),
     [
         ({"accuracy": 0.64}, {}, None),
-        ({"accuracy": 0.6401}, {}, "beats chance .* by 13.0 points, and 13 are the most"),
+        ({"accuracy": 0.6401}, {}, "may beat chance .* by 13.0 points .*, and 13 are the most"),
         ({"accuracy": 0.9}, {"most_attack_over_chance": None}, None),
         ({}, {}, "must be audited"),
         ({}, {"audited": False, "most_attack_over_chance": None}, None),
@@ -82,6 +89,11 @@ def test_what_is_no_policy_is_not_taken_for_none(data, tmp_path):
         ({"sensitive": "weight", "accuracy": 0.5}, {}, "hides 'weight'"),
         ({"accuracy": 0.5, "of": "weight"}, {}, "its audit is of 'weight'"),
         ({"accuracy": "high"}, {}, "cannot be read"),
+        ({"accuracy": 0.9, "upper": {"points": 13.0, "balanced": 12.0, "bits": 0.4}}, {}, None),
+        ({"accuracy": 0.5, "upper": {"points": 13.1, "bits": 0.1}}, {}, "by 13.1 points .upper end of 95 %."),
+        ({"accuracy": 0.5, "upper": {"points": 5.0, "balanced": 14.0, "bits": 0.1}}, {}, "by 14.0 points"),
+        ({"accuracy": 0.5, "upper": {"points": None, "bits": 0.1}}, {}, "by 100.0 points"),
+        ({"accuracy": 0.5, "upper": {"bits": 0.1}}, {}, "cannot be read"),
     ],
 )
 def test_what_a_bundle_must_show(tmp_path, bundle, demand, words):
@@ -133,7 +145,7 @@ def test_an_audit_sets_the_policy_aside_and_nothing_else(tmp_path, trust, owner)
     """Three things that are not the same: a policy, none on this device, and one that was set aside by name."""
     leaky = numpy_bundle(tmp_path, accuracy=0.9)
     assert isinstance(open_trust(trust).policy, Policy)
-    with pytest.raises(BundleRefused, match="beats chance"):
+    with pytest.raises(BundleRefused, match="may beat chance"):
         read_bundle(leaky, open_trust(trust))
     audit = open_trust(trust, policy=NoPolicyForAudit())
     assert isinstance(audit.policy, NoPolicyForAudit)

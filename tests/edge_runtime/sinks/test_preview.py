@@ -97,8 +97,22 @@ def test_the_card_says_what_the_audit_said():
     for text in (b"31.2 %", b"25.0 %", b"97.0 %", b"best attack found", b"posture", b"&lt;simulated&gt;"):
         assert text in page
     assert b"not audited" not in page
+    assert b"made before verdicts by the upper end" in page
     plain.close()
     audited.close()
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [("leaks", b"leaks"), ("holds", b"holds to within 5 points over chance and 0.05 bits"), ("cannot tell", b"cannot")],
+)
+def test_the_card_says_the_verdict(word, text):
+    rate = {"accuracy": 0.3, "low": 0.29, "high": 0.31}
+    judged = {"word": word, "limit": {"points": 5.0, "bits": 0.05}}
+    audit = {"artefact": "a", "worst_adaptive": rate, "chance": {"prior": 0.2, "majority": 0.3}, "target": rate}
+    shown = opened(privacy=json.dumps({**audit, "verdict": judged}).encode())
+    assert text in get(shown, "/")[1]
+    shown.close()
 
 
 def test_another_name_than_this_device_is_refused_without_a_token(sink):

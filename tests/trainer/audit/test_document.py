@@ -8,8 +8,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.document import as_text, save
-from edgeveil.trainer.audit.verdict import HIDDEN, NOT_HIDDEN, PARTLY, sentence, verdict
-from tests.support.audit_documents import document
+from edgeveil.trainer.audit.verdict import sentence
+from tests.support.audit_documents import before, document
 from tests.support.checkout import ROOT
 
 SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
@@ -77,9 +77,9 @@ def test_text_calls_every_non_adaptive_number_that():
     assert "60.0 %" in text  # the prior one
 
 
-def test_sentence_says_that_it_does_not_hide():
+def test_sentence_says_that_it_leaks():
     words = sentence(document())
-    assert "so it does not hide it" in words
+    assert "but it leaks less-than-five" in words
     assert "95.0 %" in words
     assert "60.0 %" in words
     assert "55.0 % (non-adaptive)" in words
@@ -91,24 +91,25 @@ def test_sentence_never_boasts_of_an_adversary_that_was_not_fooled():
     assert "non-adaptive" not in sentence(document(fixed=0.96))
 
 
-def test_sentence_at_chance_claims_no_guarantee():
+def test_sentence_that_holds_claims_no_guarantee():
     words = sentence(document(best=0.61))
-    assert "no better than chance" in words
+    assert "hides less-than-five to within 5 points and 0.05 bits from every attack tried" in words
     assert "not a guarantee" in words
 
 
-def test_bits_without_accuracy_are_not_called_hidden():
+def test_bits_without_accuracy_leak():
     words = sentence(document(best=0.6, bits=0.3))
-    assert "in part only" in words
-    assert "0.29 bits" in words
+    assert "but it leaks" in words
+    assert "logistic regression on fresh rows gains at least 0.290 bits" in words
 
 
-@pytest.mark.parametrize(
-    ("best", "bits", "expected"),
-    [(0.95, 0.5, NOT_HIDDEN), (0.70, 0.1, PARTLY), (0.61, 0.0, HIDDEN), (0.61, 0.3, PARTLY), (0.61, 0.015, HIDDEN)],
-)
-def test_verdicts(best, bits, expected):
-    assert verdict(document(best, bits), 0.97) == expected
+def test_a_document_of_before_is_read_and_never_flattered():
+    words = sentence(before(document(best=0.6)))
+    assert "cannot tell whether it hides" in words
+    assert "Audit again" in words
+    assert "but it leaks" in sentence(before(document(best=0.95)))
+    assert "Audit again" in as_text(before(document(best=0.6)))
+    jsonschema.Draft202012Validator(SCHEMA).validate(before(document()))
 
 
 def test_text_says_who_is_exposed_most_whether_more_data_would_help_and_what_is_too_little():

@@ -1,5 +1,8 @@
 """The parts of an audit beside its attacks: what can be counted, what is still of use, and what was asked."""
 
+import json
+
+import jsonschema
 import numpy as np
 import pytest
 
@@ -12,6 +15,9 @@ from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.perturbers.codebook import channel
 from edgeveil.trainer.recipe.schema import Limits, Recipe
 from tests.support.audit_documents import document
+from tests.support.checkout import ROOT
+
+SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
 
 HEAD = [
     {"stage": "preprocess", "input": "x", "output": "u"},
@@ -133,6 +139,12 @@ def test_a_certificate_states_its_assumptions_and_counts_subjects():
     assert leaky["bits"] > 5 * leaky["null_bits_high"]
     assert leaky["releases"]["different_x"][2]["accuracy"] > leaky["releases"]["different_x"][0]["accuracy"] + 0.1
     assert section(data, 0.0, tried=50)["bound"] > clean["bound"]
+    assert clean["over_null"]["low"] < 0 < clean["over_null"]["high"]
+    assert leaky["over_null"]["low"] < 1 - 0.8113 < leaky["over_null"]["high"]  # right in 3 of 4: 1 - h(1/4) bits
+    assert clean["per_code"]["factor"] < 1.8 < leaky["per_code"]["factor"]
+    assert [one["releases"] for one in clean["per_code"]["linked"]] == [1, 4, 16]
+    for one in (clean, leaky):
+        jsonschema.Draft202012Validator(SCHEMA).validate({**document(), "certificate": one})
 
 
 def test_what_is_counted_is_shown_over_halves_of_the_people():
@@ -260,7 +272,12 @@ def test_only_certificates_are_guarantees_and_the_card_repeats_what_was_acknowle
     audit["certificate"] = section(dataset(30_000), 0.0)
     made = card(audit, MANIFEST)
     said = [one["sentence"] for one in made["guarantees"]]
-    assert said == [audit["certificate"]["sentence"], audit["certificate"]["population_free"]]
+    assert said == [
+        audit["certificate"]["per_code"]["sentence"],
+        audit["certificate"]["sentence"],
+        audit["certificate"]["population_free"],
+    ]
+    assert said[0].startswith("No code raises the chance of any value of z, given y, by more than a factor F = 1.")
     assert not any("classifier D" in text for text in said)
     assert any("Nobody walks here." in line for line in made["warnings"])
     assert any("records of other people" in line for line in made["warnings"])
@@ -269,16 +286,24 @@ def test_only_certificates_are_guarantees_and_the_card_repeats_what_was_acknowle
     assert leaks[0]["label_only"]["correlation"] == 0.02
 
 
-def test_limits_are_exceeded_by_so_much():
+def test_limits_are_met_by_upper_ends():
     asked = Limits(target_accuracy=0.5, attack_points=10.0, bits=0.5)
-    held = limits.check(asked, document(best=0.75))
+    held = limits.check(asked, document(best=0.69)["verdict"])
     assert [row["limit"] for row in held["exceeded"]] == ["attack_points"]
+    assert held["found"] == {"attack_points": 12.0, "bits": 0.01}  # the CNN's 70 + 2 less 60; 61 + 2 - 50 balanced
     assert limits.sentences(held) == [
-        "The best attack found is 15.0 points over chance: the recipe allows 10 (limits.attack_points), "
-        "exceeded by 5.0."
+        "Attacks may reach 12.0 points over chance (upper end of 95 %): the recipe allows 10 (limits.attack_points), "
+        "exceeded by 2.0."
     ]
-    assert limits.check(asked, document(best=0.65, bits=0.7))["exceeded"][0]["limit"] == "bits"
-    assert limits.check(Limits(target_accuracy=0.5), document())["exceeded"] == []
+    assert limits.check(asked, document(best=0.65, bits=0.7)["verdict"])["exceeded"][0]["limit"] == "bits"
+    assert limits.check(Limits(target_accuracy=0.5), document()["verdict"])["exceeded"] == []
+    unknown = {"upper": {"points": None, "bits": 0.1}}
+    assert "no upper end to compare" in limits.sentences(limits.check(asked, unknown))[0]
+
+
+def test_limits_of_an_audit_of_before_are_said_as_it_compared_them():
+    row = {"limit": "attack_points", "asked": 10.0, "found": 15.0, "by": 5.0}
+    assert "is 15.0 points over chance: the recipe allows 10" in limits.sentences({"exceeded": [row]})[0]
 
 
 def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe():

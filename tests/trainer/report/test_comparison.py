@@ -37,6 +37,7 @@ def test_the_picture_has_a_row_for_each_and_marks_what_does_not_hide():
     ("best", "words"),
     [
         (0.60, "So the codebook is recommended."),
+        (0.63, "It hides more; whether it hides enough, too few test rows can tell."),
         (0.75, "It hides more, but not all"),
         (0.97, "neither is recommended"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.verdict import sentence
 from edgeveil.trainer.report import page_facts, pictures, run_page
-from tests.support.audit_documents import document
+from tests.support.audit_documents import before, document
 
 BENCH = {
     "artefact": "tflite-int8",
@@ -125,8 +125,10 @@ def test_best_attack_is_marked_once(audit):
 
 def test_verdict_tone_follows_the_audit():
     assert page_facts.summary(document(best=0.95))["tone"] == "bad"
-    assert page_facts.summary(document(best=0.70))["tone"] == "some"
+    assert page_facts.summary(document(best=0.63))["tone"] == "some"
     assert page_facts.summary(document(best=0.61))["tone"] == "good"
+    assert page_facts.summary(document(best=0.61))["verdict"] == "Holds to within 5 points and 0.05 bits"
+    assert page_facts.summary(before(document(best=0.61)))["tone"] == "some"
 
 
 def test_names_from_data_cannot_become_markup(audit):

@@ -12,9 +12,11 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import rows, sequences
 from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Bottleneck
 from edgeveil.trainer.audit.document import short, shorts
+from edgeveil.trainer.audit.sections import code_bound
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.channels import total_variation
+from edgeveil.trainer.measures.over_null import over_null
 
 RELEASES = (1, 4, 16)
 DRAWS = 20_000
@@ -71,11 +73,36 @@ def section(
     if dataset.cluster_kind == "subject":
         halves = people_certificate(test.y, code, test.z, test.cluster, q=q, classes=classes, rng=rng)
     joint = certificate.count(test.y, code, test.z, shape=(classes[0], codes, classes[1]))
+    beyond = over_null(
+        test.y,
+        code,
+        test.z,
+        q=q,
+        classes=classes,
+        null_bits=certified.null_bits,
+        cluster=test.cluster,
+        rng=np.random.default_rng([seed, 12]),
+    )
+    linked = _linked_samples(dataset, outputs[RELEASED], q.shape[1], rng)
+    bound = code_bound.section(
+        test.y,
+        outputs[RELEASED][at.test].astype(np.int64),
+        test.z,
+        shape=(classes[0], q.shape[1], classes[1]),
+        cluster=test.cluster,
+        confidence=confidence,
+        tried=tried,
+        linked=linked,
+        unit=of,
+        seed=seed,
+    )
     return {
         "given": certified.sufficient,
         "sentence": certified.sentence(of),
         "population_free": population_free(certified.capacity, hidden_label=found.hidden_label),
         **shorts(asdict(certified)),
+        "over_null": shorts(beyond._asdict()),
+        "per_code": bound,
         "unit": of,
         "needed": {"within_10_points": certified.needed(10), "within_5_points": certified.needed(5)},
         "people": _people(dataset, halves),
@@ -84,7 +111,7 @@ def section(
         "releases": {
             "scope": _scope(stream),
             "same_x": _same_samples(joint, None if table is None else q, certified.plug_in, rng),
-            "different_x": _linked_samples(dataset, outputs[RELEASED], q.shape[1], rng),
+            "different_x": linked,
         },
     }
 

@@ -1,0 +1,104 @@
+"""The bound for every code in a certificate: checked by hand, rare codes left out by count alone, and said."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from edgeveil.trainer.audit.document import as_text
+from edgeveil.trainer.audit.sections import code_bound
+from edgeveil.trainer.report.card_page import environment
+from tests.support.audit_documents import document
+
+
+def rows(counts: list[list[list[int]]]) -> list[np.ndarray]:
+    """y, code, z of rows with these counts (y, code, z)."""
+    table = np.array(counts)
+    return [np.repeat(index, table.ravel()) for index in np.indices(table.shape).reshape(3, -1)]
+
+
+def bound(counts: list[list[list[int]]], **changes: object) -> dict:
+    linked = [{"releases": 1, "accuracy": 0.5}, {"releases": 4, "accuracy": 0.52}, {"releases": 16, "not_run": "few"}]
+    asked = {"cluster": None, "confidence": 0.95, "tried": 1, "unit": "subjects", "seed": 0, "linked": linked}
+    return code_bound.section(*rows(counts), shape=np.array(counts).shape, **{**asked, **changes})
+
+
+def test_the_factor_is_that_of_clopper_and_pearson_by_hand():
+    """Two codes, 500 rows of each z: .05 / 5 shared by four cells above and two of P(z) below."""
+    found = bound([[[500, 500], [500, 500]]])
+    upper, lower = stats.beta.ppf(1 - 0.01 / 4, 501, 500), stats.beta.ppf(0.01 / 2, 1000, 1001)
+    assert found["factor"] == pytest.approx(upper / lower, abs=1e-6)
+    assert found["estimate"] == found["capacity"] == 1
+    assert found["leakage_bits"] == pytest.approx(np.log2(upper / lower), abs=1e-6)
+    assert found["pairs"] == {"bounded": 2, "rare": 0, "unseen": 0}
+    assert (found["given"], found["needed"], found["share"], found["units"]) == (True, None, 1, 2000)
+    assert found["sentence"] == (
+        "No code raises the chance of any value of z, given y, by more than a factor F = 1.16, with 95 % confidence, "
+        "for subjects drawn like those counted (2,000 subjects)."
+    )
+
+
+def test_tried_configurations_share_the_confidence():
+    one, eight = bound([[[500, 500], [500, 500]]]), bound([[[500, 500], [500, 500]]], tried=8)
+    assert eight["factor"] > one["factor"]
+    assert "(2,000 subjects, 8 configurations tried)" in eight["sentence"]
+
+
+def test_linked_codes_stand_next_to_the_attack():
+    found = bound([[[500, 500], [500, 500]]])["linked"]
+    assert [(one["releases"], one["attack"]) for one in found] == [(1, 0.5), (4, 0.52), (16, None)]
+    # Odds of z rise by F over the least that a code leaves to the other z, to the power of T.
+    upper, lower = stats.beta.ppf(1 - 0.01 / 4, 501, 500), stats.beta.ppf(0.01 / 2, 1000, 1001)
+    ratio = ((1 - upper) / (1 - lower)) / (upper / lower)
+    assert found[1]["factor"] == pytest.approx(1 / (lower + (1 - lower) * ratio**4), abs=1e-4)
+    assert found[0]["factor"] < found[1]["factor"] < found[2]["factor"] <= 1 / lower
+
+
+def test_rare_codes_are_left_out_and_said_with_the_number_needed():
+    found = bound([[[500, 500], [500, 500], [10, 0], [0, 0]]])
+    assert found["pairs"] == {"bounded": 2, "rare": 1, "unseen": 1}
+    assert found["worst"]["code"] in (0, 1)
+    assert found["over_all_seen"] > 1.9
+    assert found["needed"] == 6100  # 30 in place of 10 of 2,010: 6,030
+    assert "fewer than 30 subjects, 0.5 % of the samples" in found["sentence"]
+    assert "about 6,100 subjects would be needed" in found["sentence"]
+
+
+def test_a_code_that_tells_all_is_never_left_out_for_that():
+    found = bound([[[500, 500], [500, 500], [30, 0]]])
+    assert found["worst"] == {"y": 0, "code": 2, "units": 30}
+    assert found["factor"] > 1.9
+    assert "so this says little" in found["sentence"]
+
+
+@pytest.mark.parametrize("counts", [[[40, 40], *[[5, 5]] * 10], [[5, 5]] * 10])
+def test_where_most_codes_are_rare_there_is_no_bound(counts):
+    found = bound([counts])
+    assert not found["given"]
+    assert found["sentence"].startswith("No bound for every code: the ")
+    assert "The rarest code has 10 of them" in found["sentence"]
+    assert "certainty about z is a factor of" in found["sentence"]
+
+
+def test_ten_rows_of_a_unit_count_once():
+    counts = [[[50, 50], [50, 50]]]
+    many = [[[500, 500], [500, 500]]]
+    cluster = np.repeat(np.arange(200), 10)
+    assert bound(many, cluster=cluster)["units"] == bound(counts)["units"] == 200
+    assert bound(many, cluster=cluster)["factor"] >= bound(counts)["factor"] > bound(many)["factor"]
+
+
+def test_a_z_that_never_comes_with_a_y_raises_no_factor():
+    found = bound([[[500, 500, 0], [500, 500, 0]], [[300, 0, 300], [300, 0, 300]]])
+    assert found["factor"] < 1.3
+    assert np.isfinite([one["factor"] for one in found["linked"]]).all()
+
+
+def test_a_handful_of_units_has_no_factor_and_is_no_crash():
+    cluster = np.arange(400) // 25
+    found = bound([[[100, 100], [100, 100]]], cluster=cluster)
+    assert not found["given"]
+    assert found["needed"] > 16
+    made = document()
+    made["certificate"] = {**made["certificate"], "per_code": found, "unit": "subjects"}
+    assert found["sentence"] in as_text(made)
+    assert found["sentence"] in environment().get_template("sections.html").module.certificate(made)

@@ -1,0 +1,125 @@
+"""Three words, by the ends of intervals: few rows never look better, and an older audit never flatters."""
+
+import copy
+
+import pytest
+
+from edgeveil.trainer.audit.verdict import CANNOT_TELL, DEFAULT, HOLDS, LEAKS, judge, sentence, verdict, words
+from tests.support.audit_documents import before, document
+
+ASKED = {"attack_points": None, "bits": None}
+
+
+def judged(made: dict, **asked: float) -> dict:
+    return judge(made, {**ASKED, **asked}, made["data"])
+
+
+@pytest.mark.parametrize(
+    ("best", "bits", "p", "expected"),
+    [
+        (0.61, 0.0, 0.4, HOLDS),  # CNN: 62 + 2 - 60 = 4 points at most
+        (0.63, 0.0, 0.4, CANNOT_TELL),  # 6 points at most, and none for sure
+        (0.68, 0.0, 0.4, LEAKS),  # 68 - 2 - 60 = 6 points at least
+        (0.61, 0.039, 0.4, HOLDS),  # 0.049 bits at most
+        (0.61, 0.05, 0.4, CANNOT_TELL),
+        (0.61, 0.061, 0.4, LEAKS),  # 0.051 bits at least
+        (0.61, 0.0, 0.01, LEAKS),
+        (0.61, 0.0, 0.011, HOLDS),
+    ],
+)
+def test_the_word_follows_the_ends(best, bits, p, expected):
+    assert judged(document(best, bits, p=p))["word"] == expected
+
+
+def test_the_same_estimates_on_fewer_rows_do_not_look_better():
+    made = document(0.60)
+    assert judged(made)["word"] == HOLDS
+    for row in made["adversaries"]:
+        row["low"], row["high"] = row["accuracy"] - 0.1, row["accuracy"] + 0.1
+    assert judged(made)["word"] == CANNOT_TELL
+
+
+def test_the_limits_of_the_recipe_decide():
+    made = document(0.61)
+    assert judged(made)["limit"] == {"points": DEFAULT.points, "bits": DEFAULT.bits}
+    assert judged(made, attack_points=3.9)["word"] == CANNOT_TELL
+    assert judged(made, attack_points=4.1)["word"] == HOLDS
+    assert judged(made, bits=0.005)["word"] == CANNOT_TELL
+    assert judged(document(0.68), attack_points=11.5)["word"] == HOLDS
+
+
+def test_balanced_accuracy_counts_too():
+    made = document(0.60)
+    made["adversaries"][3].update(balanced=0.56, balanced_low=0.54, balanced_high=0.58)
+    assert judged(made)["word"] == CANNOT_TELL
+    assert judged(made)["upper"]["balanced"] == pytest.approx(8)
+    for row in made["adversaries"]:
+        row.update(balanced=None, balanced_low=None, balanced_high=None, balanced_chance=None)
+    assert judged(made)["word"] == HOLDS  # z never varies within y: there is nothing to balance
+    assert "balanced" not in judged(made)["upper"]
+
+
+def test_many_false_positives_at_one_percent_leak():
+    made = document(0.60)
+    made["worst_adaptive"].update(tpr=0.06, tpr_low=0.031, tpr_high=0.1)
+    made["adversaries"][3].update(tpr=0.06, tpr_low=0.031, tpr_high=0.1)
+    found = judged(made)
+    assert found["word"] == LEAKS
+    assert found["reasons"] == [
+        "BatchNorm MLP on fresh rows recognises at least 3.1 % of the most exposed samples at 1 % false positives"
+    ]
+
+
+def test_the_luckiest_of_the_attacks_that_were_not_chosen_does_not_decide():
+    """Of five attacks an interval of 99 % counts: 2.58 / 1.96 times as wide."""
+    made = document(0.60)
+    made["adversaries"][4].update(accuracy=0.675, low=0.655, high=0.695)  # half is .02, widened .0263
+    assert judged(made)["word"] == CANNOT_TELL
+    made["adversaries"][4].update(accuracy=0.677, low=0.657, high=0.697)
+    assert judged(made)["word"] == LEAKS
+    made["adversaries"][4].update(accuracy=0.675, low=0.655, high=0.695)
+    made["worst_adaptive"] = copy.deepcopy(made["adversaries"][4])
+    assert judged(made)["word"] == LEAKS
+
+
+def test_a_permutation_test_of_dependent_rows_is_no_evidence():
+    made = document(0.60, p=0.001)
+    assert judged(made)["word"] == LEAKS
+    made["permutation"]["swapped"] = "rows of clusters"
+    assert judged(made)["word"] == HOLDS
+
+
+def test_without_fresh_rows_nothing_holds():
+    made = document(0.60)
+    for row in made["adversaries"]:
+        row["learned_on"] = "old" if row["kind"] == "adaptive" else "clean"
+    found = judged(made)
+    assert (found["word"], found["fresh"], found["needed"]) == (CANNOT_TELL, False, None)
+    assert found["reasons"] == ["no attack learned on rows that the perturber never saw"]
+
+
+def test_how_many_more_rows_would_be_needed():
+    """599 rows, the CNN at 64 to 60 with a half-width of 2: 1 point below its limit, so four times as many rows."""
+    found = judged(document(0.63))
+    assert found["word"] == CANNOT_TELL
+    assert found["needed"] == {"unit": "rows", "total": 2396, "more": 1797}
+    people = {**document(0.63), "data": {**document()["data"], "clusters": {"kind": "subject", "test": 30}}}
+    assert judged(people)["needed"] == {"unit": "subjects", "total": 120, "more": 90}
+    assert "about 90 more test subjects would be needed" in sentence({**people, "verdict": judged(people)})
+
+
+def test_an_end_that_is_not_known_is_no_small_one():
+    made = document(0.60)
+    made["adversaries"][3]["bits_counted_high"] = None
+    found = judged(made)
+    assert (found["word"], found["needed"]) == (CANNOT_TELL, None)
+    assert found["upper"]["bits"] is None
+
+
+def test_an_audit_of_before_is_judged_by_its_old_rows():
+    old = before(document(0.60))
+    assert verdict(old)["word"] == CANNOT_TELL
+    assert words(old) == "cannot tell"
+    assert verdict(before(document(0.95)))["word"] == LEAKS
+    assert verdict(before(document(0.60))["label_only"])["word"] == CANNOT_TELL
+    assert words(document(0.60)) == "holds to within 5 points and 0.05 bits"

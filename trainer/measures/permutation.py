@@ -1,0 +1,76 @@
+"""A permutation test of an attack's gain: does it know more about z than y tells, or was it lucky?
+
+If x' tells nothing about z beyond y, rows of equal y could swap their z: the attack's gain is then as likely to be high
+with z swapped as with the true z. Both are measured on test rows and the attack's answers stay fixed, so the p-value is
+exact whatever the attack and however few the rows (Phipson & Smyth 2010). Choose the attack on other rows.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.measures.attack_metrics import FLOOR
+from edgeveil.trainer.measures.certificate import shuffled_labels
+
+SHUFFLES = 999
+Swapped = Literal["rows", "clusters", "rows of clusters"]
+
+
+class Permuted(NamedTuple):
+    """``p`` is (1 + shuffles with at least this gain) / (1 + ``shuffles``), ``gain`` in bits per row beyond P(z|y).
+
+    ``null_high`` is the 99 % quantile of the gain under the shuffle, in bits. ``swapped`` says what traded its z:
+    *rows*; whole *clusters*; or *rows of clusters*, where z varies within a cluster: rows of a cluster then count as
+    independent, and the p-value is too small where they are not.
+    """
+
+    p: float
+    gain: float
+    null_high: float
+    shuffles: int
+    swapped: Swapped
+
+
+def permutation_test(
+    prior: np.ndarray,
+    probabilities: np.ndarray,
+    y: np.ndarray,
+    z: np.ndarray,
+    cluster: np.ndarray | None = None,
+    *,
+    shuffles: int = SHUFFLES,
+    rng: np.random.Generator,
+) -> Permuted:
+    """The exact Monte Carlo p-value of the log-loss gain of ``probabilities`` (n, classes of z) on test rows.
+
+    ``prior`` (classes of y, classes of z) is P(z|y); y, z (n,) the labels, ``cluster`` (n,) the independent units. z is
+    shuffled within y. Clusters that share one z but have several y swap among those with the same commonest y. Raises
+    ``BadInput`` where there are no rows or no shuffles.
+    """
+    if not len(z) or shuffles < 1:
+        raise BadInput(f"A permutation test needs rows and at least one shuffle; got {len(z)} rows, {shuffles}.")
+    rows = np.arange(len(z))
+    gains = np.log2(np.maximum(probabilities, FLOOR)) - np.log2(np.maximum(prior[y], FLOOR))
+    strata, swapped = _strata(y, z, cluster)
+    gain = float(gains[rows, z].mean())
+    labels = shuffled_labels(z, strata, shuffles=shuffles, rng=rng, cluster=cluster)
+    null = np.array([gains[rows, shuffled].mean() for shuffled in labels])
+    # Sums of the same numbers in another order differ in their last digits: those are ties.
+    p = (1 + int((null >= gain - 1e-12).sum())) / (1 + shuffles)
+    return Permuted(p, gain, float(np.quantile(null, 0.99)), shuffles, swapped)
+
+
+def _strata(y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None) -> tuple[np.ndarray, Swapped]:
+    """Within what z is shuffled, (n,), and what swaps."""
+    if cluster is None:
+        return y, "rows"
+    _, first, number = np.unique(cluster, return_index=True, return_inverse=True)
+    number = number.reshape(-1)
+    if (z[first][number] != z).any():
+        return y, "rows of clusters"
+    counts = np.zeros((len(first), int(y.max()) + 1))
+    np.add.at(counts, (number, y), 1)
+    return counts.argmax(axis=1)[number], "clusters"
