@@ -9,9 +9,9 @@ from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
-from edgeveil.trainer.audit.before_after.conclusion import CANNOT_TELL, HOLDS, LEAKS
 from edgeveil.trainer.audit.before_after.pairs_text import utility_lines
 from edgeveil.trainer.audit.document import same
+from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
 from edgeveil.trainer.report.card_page import environment
 from edgeveil.trainer.report.page_facts import GROUPS
 

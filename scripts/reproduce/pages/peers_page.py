@@ -21,7 +21,7 @@ def sections(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         first = about["rows"][0]
         found[name] = {
             "data": first["data"],
-            "test_rows": first["test_rows"],
+            "test_rows": first["test"]["rows"],
             "raw": first["raw"],
             "guess_y": first["utility"]["chance"],
             "guess_z": max(first["chance"].values()),

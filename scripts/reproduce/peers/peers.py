@@ -103,7 +103,8 @@ def _short(document: dict[str, Any]) -> dict[str, Any]:
         "worst_adaptive",
         "most_bits",
         "verdict",
-        "test_rows",
+        "permutation",
+        "test",
         "warnings",
     )
     rows = [

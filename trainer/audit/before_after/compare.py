@@ -22,12 +22,12 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.findings import Row
-from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Problem, Released
+from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Problem, Released, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.run_all import attack_all
-from edgeveil.trainer.audit.before_after.conclusion import concluded
+from edgeveil.trainer.audit.before_after.conclusion import concluded, sentence
 from edgeveil.trainer.audit.before_after.matched import Match, match
 from edgeveil.trainer.audit.before_after.pairs import Pairs, spec, units, without_rare
 from edgeveil.trainer.audit.document import Audited, environment, interval
@@ -168,7 +168,8 @@ def audit_pairs(
         "machine": machine,
         "wall_time_s": round(time.monotonic() - begun, 1),
     }
-    return {**document, "verdict": concluded(document, needed)}
+    document["verdict"] = concluded(document, needed)
+    return {**document, "sentence": sentence(document)}
 
 
 def read_before(
@@ -231,7 +232,7 @@ def _measured(
     transfer = next((row for row in of_y.rows if row.kind == "transfer"), None)
     return {
         **Audited(_rate(of_y.worst_adaptive), of_z).as_dict(),
-        "test_rows": len(z_question.whole.test),
+        "test": {"rows": len(z_question.whole.test), "units": units_of(z_question.whole.test)},
         "raw": {"target": interval(read.target), "sensitive": interval(read.sensitive)},
         "utility": {
             "chance": of_y.chance.majority,
@@ -259,6 +260,6 @@ def _rate(row: Row) -> Interval:
 def _nothing() -> dict[str, Any]:
     """The part of the document that adversaries fill, where there are too few rows for them."""
     empty: dict[str, Any] = dict.fromkeys(
-        ("target", "chance", "worst_adaptive", "most_bits", "learning_curve", "raw", "utility")
+        ("target", "chance", "worst_adaptive", "most_bits", "learning_curve", "permutation", "raw", "utility")
     )
-    return {**empty, "adversaries": [], "not_run": [], "warnings": [], "test_rows": 0}
+    return {**empty, "adversaries": [], "not_run": [], "warnings": [], "test": {"rows": 0, "units": 0}}

@@ -1,76 +1,64 @@
-"""The verdict of an audit of pairs: leaks, holds to within five points, or cannot tell and what would be needed."""
+"""The verdict of an audit of pairs: the rule of a bundle's audit, and what it cannot be given for."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from edgeveil.trainer.audit.text import percent
-from edgeveil.trainer.audit.verdict import HIDDEN, gained, guess, verdict
-
-LEAKS, HOLDS, CANNOT_TELL = "leaks", "holds", "cannot tell"
-WITHIN = 0.05  # above chance: what "holds" allows at the upper end of the interval
+from edgeveil.trainer.audit.verdict import CANNOT_TELL, DEFAULT, HOLDS, LEAKS, guess, judge
 
 
 def concluded(document: Mapping[str, Any], fewest: Mapping[str, int]) -> dict[str, Any]:
-    """The word, a sentence, and ``needed``: how many units (or rows) would allow another word, None where none is.
+    """The ``verdict`` of docs/reference/schemas/audit.schema.json, at the default limits.
 
-    *leaks*: by the rule of a bundle's audit z is not hidden, or in part only. *holds*: the best attack found is at most
-    ``WITHIN`` above chance even at the upper end of its interval. *cannot tell* is the rest: too few units, or a z that
-    no attack reads in the samples before either. ``fewest`` rows and units are needed to attack at all.
+    It is *cannot tell* also where there are fewer than ``fewest`` rows or units, too few to attack, and where no attack
+    reads z in the samples before.
     """
-    data, worst = document["data"], document["worst_adaptive"]
-    kind, count = data["units"]["kind"], data["units"]["count"]
-    if worst is None:
-        return _said(
-            CANNOT_TELL,
-            f"Cannot tell: at least {fewest['rows']} rows of {fewest['units']} {kind} are needed to attack; there are "
-            f"{data['rows']['after']} rows of {count}. So many show a leak; to say that z is hidden takes hundreds.",
-            needed=fewest["rows"] if kind == "rows" else fewest["units"],
+    data, count = document["data"], document["data"]["units"]["count"]
+    kind = data["units"]["kind"]
+    if document["worst_adaptive"] is None:
+        total = fewest["rows" if kind == "rows" else "units"]
+        return {
+            "word": CANNOT_TELL,
+            "limit": {"points": DEFAULT.points, "bits": DEFAULT.bits},
+            "reasons": [
+                f"at least {fewest['rows']} rows of {fewest['units']} {kind} are needed to attack at all, and there "
+                f"are {data['rows']['after']} rows of {count}; to say that z is hidden takes hundreds"
+            ],
+            "upper": {"points": None, "bits": None},
+            "fresh": False,
+            "needed": {"unit": kind, "total": total, "more": max(1, total - count)},
+        }
+    tested = document["test"]
+    clusters = None if kind == "rows" else {"kind": kind.removesuffix("s"), "test": tested["units"]}
+    found = judge(document, {}, {"rows": {"test": tested["rows"]}, "clusters": clusters})
+    if found["word"] != LEAKS and document["raw"]["sensitive"]["low"] <= guess(document):
+        reason = (
+            f"no attack surely reads {data['sensitive']} in the rows before, so finding nothing after says nothing "
+            "about the mechanism"
         )
-    chance, raw = guess(document), document["raw"]["sensitive"]
-    above = worst["high"] - chance
+        return {**found, "word": CANNOT_TELL, "reasons": [reason], "needed": None}
+    return found
+
+
+def sentence(document: Mapping[str, Any]) -> str:
+    """The verdict, its reasons, and what the best attack found reads."""
+    found, worst, data = document["verdict"], document["worst_adaptive"], document["data"]
+    why = "; ".join(found["reasons"])
+    within = f"{found['limit']['points']:g} points and {found['limit']['bits']:g} bits"
+    needed = found["needed"]
+    more = "" if needed is None else f"; about {needed['more']:,} more {needed['unit']} would be needed"
+    if worst is None:
+        return f"Cannot tell: {why}{more}."
     attack = (
         f"the best attack found ({worst['name']}, retrained on {worst['train_samples']:,} rows after) reads "
         f"{data['sensitive']} right {percent(worst['accuracy'])} of the time (95 % interval "
         f"{100 * worst['low']:.1f} to {percent(worst['high'])}), where guessing from {data['target']} alone is right "
-        f"{percent(chance)} and an attack on rows before {percent(raw['accuracy'])}"
+        f"{percent(guess(document))} and an attack on rows before {percent(document['raw']['sensitive']['accuracy'])}"
     )
-    if verdict(document, raw["accuracy"]) != HIDDEN:
-        share = (worst["accuracy"] - chance) / max(raw["accuracy"] - chance, 1e-9)
-        if worst["low"] <= chance:
-            how = f"{document['most_bits']['name']} gains at least {gained(document):.2f} bits per row"
-        else:
-            how = f"it keeps {min(1.0, share):.0%} of what rows before give".replace("%", " %")
-        return _said(LEAKS, f"It leaks: {attack}; {how}.")
-    if raw["low"] <= chance:
-        return _said(
-            CANNOT_TELL,
-            f"Cannot tell: {attack}. No attack reads {data['sensitive']} in the rows before either, so finding nothing "
-            "after says nothing about the mechanism. Give more rows, or check z.",
-            needed=_enough(count, raw["high"] - chance),
-        )
-    if above > WITHIN:
-        needed = _enough(count, above)
-        return _said(
-            CANNOT_TELL,
-            f"Cannot tell: {attack}. {count:,} {kind} do not exclude {100 * above:.0f} points above chance; about "
-            f"{needed:,} {kind} are needed to exclude {100 * WITHIN:.0f}.",
-            needed=needed,
-        )
-    return _said(
-        HOLDS,
-        f"It holds to within {100 * WITHIN:.0f} points: {attack}. A lower bound on what leaks, not a guarantee.",
-    )
-
-
-def _enough(count: int, above: float) -> int:
-    """Units for an interval whose end is ``WITHIN`` above chance, where ``count`` give ``above``."""
-    scaled = count * max(2.0, (above / WITHIN) ** 2)
-    digits = max(0, math.floor(math.log10(scaled)) - 1)
-    return int(math.ceil(scaled / 10**digits) * 10**digits)
-
-
-def _said(word: str, sentence: str, needed: int | None = None) -> dict[str, Any]:
-    return {"word": word, "sentence": sentence, "needed": needed, "within": WITHIN}
+    if found["word"] == LEAKS:
+        return f"It leaks: {attack}; {why}."
+    if found["word"] == HOLDS:
+        return f"It holds to within {within}: {attack}. A lower bound on what leaks, not a guarantee."
+    return f"Cannot tell whether it holds to within {within}: {attack}; {why}{more}."

@@ -13,10 +13,10 @@ def as_text(document: Mapping[str, Any]) -> str:
     """The verdict first, then what it rests on."""
     data = document["data"]
     lines = [
-        document["verdict"]["sentence"],
+        document["sentence"],
         "",
         f"{data['name']}: {data['rows']['after']:,} rows after of {data['units']['count']:,} {data['units']['kind']}, "
-        f"{document['test_rows']:,} of them tested, {document['budget']} audit, 95 % intervals "
+        f"{document['test']['rows']:,} of them tested, {document['budget']} audit, 95 % intervals "
         f"({document['intervals']})",
         document["order"]["sentence"],
         *document["notes"],
