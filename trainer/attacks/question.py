@@ -121,6 +121,21 @@ def question_of(
     return Question(tuple(Setting.of(name, folds) for name, folds in settings.items()), Setting.of("crossed", crossed))
 
 
+def question_of_fresh(rows: Released, blank: Problem, *, seed: int, judged: int = FOLDS) -> Question:
+    """The question of rows that trained no perturber, so that all of them are fresh.
+
+    They are cut into three folds of whole clusters; ``judged`` of them are test rows, each for adversaries that learned
+    on the others. ``blank`` gives the problem's input, tables and budget. Where it has ``clean`` rows, those of each
+    fold are the samples behind the rows that its adversaries learn on. Raises ``BadInput`` for too few rows to learn.
+    """
+    found = []
+    for pool in _folds(rows, FOLDS, seed)[:judged]:
+        fit, stop, choose = cut(pool.fresh, seed)
+        clean = None if blank.clean is None else joined(fit, stop).unperturbed()
+        found.append(replace(blank, fit=fit, stop=stop, choose=choose, test=pool.test, clean=clean))
+    return Question((Setting.of("fresh", found),))
+
+
 def _folds(test: Released, count: int, seed: int) -> list[Pool]:
     """The test rows in ``count`` folds of whole clusters: each with the others to learn on."""
     rng = np.random.default_rng([seed, 2])

@@ -1,4 +1,4 @@
-"""``edgeveil audit``: attack an artefact on this machine, or as a board runs it."""
+"""``edgeveil audit``: attack an artefact here, or as a board runs it, or samples before and after a mechanism."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ app = typer.Typer()
 @board_command(
     app,
     "Examples: edgeveil audit runs/mnist-export --artefact tflite-int8; "
-    "edgeveil audit mnist.veil --on ssh://pi@edgepi --into runs/mnist-export --trust root",
+    "edgeveil audit mnist.veil --on ssh://pi@edgepi --into runs/mnist-export --trust root; "
+    "edgeveil audit --before raw.npz --after blurred.npz --out report",
 )
 def audit(
     connection: Connection,
-    target: Annotated[Path, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")],
+    target: Annotated[
+        Path | None, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")
+    ] = None,
     artefact: Annotated[
         str | None, typer.Option(help=f"Which artefact to attack: the one that ships ({USUAL}; --on: what runs there).")
     ] = None,
@@ -43,6 +46,18 @@ def audit(
         Path | None, typer.Option(help="With --on: audited export folder of the bundle; its card gets a column.")
     ] = None,
     device: Device = CPU,
+    before: Annotated[
+        Path | None, typer.Option(help="In place of a target: samples as .npz, a folder of pictures, or a film.")
+    ] = None,
+    after: Annotated[Path | None, typer.Option(help="What some mechanism made of --before, row by row.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="With --before: CSV with the columns y, z and, if known, subject, session.")
+    ] = None,
+    rows: Annotated[
+        Literal["test", "matched", "shuffled"],
+        typer.Option(help="With --before: test if rows match; they surely do; or they do not, and after has labels."),
+    ] = "test",
+    out: Annotated[Path | None, typer.Option(help="With --before: folder for audit.json and report.html.")] = None,
     as_json: Json = False,
 ) -> None:
     """Attack an artefact: how much does an adversary who retrains still learn? Ends with 3 over the recipe's limits."""
@@ -52,6 +67,21 @@ def audit(
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.export.folder import ExportFolder
 
+    if before is not None or after is not None:
+        others = {"the target": target, "--artefact": artefact, "--run": run, "--trust": trust, "--tried": tried}
+        given = [name for name, value in {**others, "--on": on, "--into": into}.items() if value is not None]
+        if before is None or after is None or given:
+            raise BadInput(
+                "Samples are audited with --before and --after together, and without a bundle or export; "
+                + (f"leave out {given[0]}." if given else "give both.")
+            )
+        _audit_pairs(before, after, labels=labels, rows=rows, out=out, budget=budget, seed=seed, as_json=as_json)
+        return
+    if target is None or labels is not None or out is not None or rows != "test":
+        raise BadInput(
+            "An export folder or a bundle was expected (edgeveil audit runs/mnist-export), or samples before and after "
+            "a mechanism (edgeveil audit --before raw.npz --after out.npz). --labels, --rows and --out are for samples."
+        )
     saved = None
     settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried}
     if on is None:
@@ -82,3 +112,35 @@ def audit(
             say(f"Wrote {saved}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
     if document["limits"]["exceeded"]:
         raise LimitNotMet(" ".join(sentences(document["limits"])))
+
+
+def _audit_pairs(
+    before: Path,
+    after: Path,
+    *,
+    labels: Path | None,
+    rows: Literal["test", "matched", "shuffled"],
+    out: Path | None,
+    budget: str,
+    seed: int,
+    as_json: bool,
+) -> None:
+    from edgeveil.trainer.audit.before_after.compare import audit_pairs
+    from edgeveil.trainer.audit.before_after.pair_files import read_pairs
+    from edgeveil.trainer.audit.before_after.pairs_text import as_text
+    from edgeveil.trainer.report.pairs_page import write_pairs_report
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise BadInput(f"--out: a folder for the report was expected; {out} is a file. Name another.")
+    document = audit_pairs(
+        read_pairs(before, after, labels=labels, order=rows),
+        name=f"{before.name} to {after.name}",
+        budget=budget,
+        seed=seed,
+    )
+    if as_json:
+        print_json(document)
+    else:
+        print(as_text(document), flush=True)
+    if out is not None:
+        say(f"Wrote {' and '.join(map(str, write_pairs_report(document, out)))}.")

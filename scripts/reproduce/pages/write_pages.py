@@ -20,6 +20,7 @@ from scripts.reproduce.pages import (
     capture_loop_page,
     codebooks_page,
     figure_7_page,
+    peers_page,
     power_page,
     predictors_page,
     recipe_times_page,
@@ -46,6 +47,7 @@ STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/re
 POWER, POWER_PAGE = Path("docs/results/privacy/power.json"), Path("docs/results/power.md")
 POWER_PICTURE = Path("docs/results/power.svg")
 PREDICTORS, CLEANERS_PAGE = Path("docs/results/predictors"), Path("docs/results/linear-cleaners.md")
+PEERS, PEERS_PAGE = Path("docs/results/privacy/peers.json"), Path("docs/results/peers.md")
 ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 
 
@@ -181,6 +183,14 @@ def power(record: dict[str, Any]) -> str:
     )
 
 
+def peers(record: dict[str, Any]) -> str:
+    """The page on what is in use today as Markdown."""
+    template = templates().get_template("peers.md.j2")
+    return template.render(
+        record=record, sets=peers_page.sections(record), sentences=list(peers_page.sentences(record))
+    )
+
+
 def recipe_times(record: dict[str, Any]) -> str:
     """The page on what each recipe takes as Markdown."""
     made_with = {
@@ -227,6 +237,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "figure-7": _figure_7,
     "power": _power,
     "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),
+    "peers": _of(PEERS, PEERS_PAGE, peers),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
     "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),
     "capture-loop": lambda: capture_loop_page.write(BENCHES, LOOP_PAGE),

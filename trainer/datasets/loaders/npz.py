@@ -32,14 +32,14 @@ LARGEST = 1e30  # of |x|: beyond it float32 has no room for a difference of two
 def load(path: Path, *, low: float | None = None, high: float | None = None, wanted: int | None = None) -> Readings:
     """Read and check a file. ``low`` and ``high`` are the ends of x's range, for images; the first ``wanted`` of
     ``labels`` are kept. Raises ``BadInput``."""
-    arrays = _arrays(path)
-    x = _readings(arrays["x"], path)
-    y, y_names = _labels(arrays["y"], "y", len(x), path)
-    z, z_names = _labels(arrays["z"], "z", len(x), path)
+    arrays = read_arrays(path)
+    x = checked_samples(arrays["x"], path)
+    y, y_names = class_numbers(arrays["y"], "y", len(x), path)
+    z, z_names = class_numbers(arrays["z"], "z", len(x), path)
     if "subject" in arrays and "groups" in arrays:
         raise BadInput(f"{path}: `groups` is another name for `subject`; got both. Leave one out.")
     consent = _consent(arrays[CONSENT], len(x), path) if CONSENT in arrays else None
-    groups = {name: _labels(arrays[name], name, len(x), path)[0] if name in arrays else None for name in OPTIONAL}
+    groups = {name: class_numbers(arrays[name], name, len(x), path)[0] if name in arrays else None for name in OPTIONAL}
     subject = groups["subject"] if groups["groups"] is None else groups["groups"]
     kind = "vector" if x.ndim == 2 else "image"
     if kind == "vector" and not (low is None and high is None):
@@ -75,7 +75,8 @@ def _consent(consent: np.ndarray, rows: int, path: Path) -> np.ndarray:
     return consent.astype(bool)
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, *, needed: tuple[str, ...] = NEEDED) -> dict[str, np.ndarray]:
+    """The arrays of a file that are known by name. Raises ``BadInput`` for a file without those ``needed``."""
     if not path.is_file():
         raise BadInput(f"Expected data in {path}; there is no such file. Correct `data.source`.")
     try:
@@ -83,7 +84,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise BadInput(f"{path} is a single array; expected an .npz file with x, y and z (numpy.savez).")
         with file:
-            _check_names(file.files, path)
+            _check_names(file.files, path, needed)
             return {
                 name: _array(file, name, path) for name in (*NEEDED, *OPTIONAL, LABELS, CONSENT) if name in file.files
             }
@@ -103,11 +104,11 @@ def _array(file: np.lib.npyio.NpzFile, name: str, path: Path) -> np.ndarray:
         ) from None
 
 
-def _check_names(names: list[str], path: Path) -> None:
-    for needed in NEEDED:
-        if needed not in names:
+def _check_names(names: list[str], path: Path, needed: tuple[str, ...]) -> None:
+    for one in needed:
+        if one not in names:
             raise BadInput(
-                f"{path}: the array `{needed}` is missing; there is {', '.join(sorted(names)) or 'none'}. Expected x, "
+                f"{path}: the array `{one}` is missing; there is {', '.join(sorted(names)) or 'none'}. Expected x, "
                 "y, z and, if known, subject (or groups) and session."
             )
     for name in names:
@@ -118,7 +119,8 @@ def _check_names(names: list[str], path: Path) -> None:
             raise BadInput(f"{path}: `{name}` is not a known array{near}. Rename it.")
 
 
-def _readings(x: np.ndarray, path: Path) -> np.ndarray:
+def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
+    """``x`` with a last axis for the channels of pictures. Raises ``BadInput`` for what no perturber takes."""
     if str(x.dtype) not in DTYPES:
         raise BadInput(f"{path}: `x` must be one of {', '.join(DTYPES)}; got {x.dtype}. Convert it with x.astype(...).")
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
@@ -144,7 +146,7 @@ def _readings(x: np.ndarray, path: Path) -> np.ndarray:
     return x
 
 
-def _labels(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
+def class_numbers(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
     """Class numbers (N,) and their names, sorted."""
     if labels.ndim != 1 or len(labels) != rows:
         raise BadInput(

@@ -1,0 +1,203 @@
+"""Made-up data before and after: an identity is read in full, noise and a label alone are not; mistakes are told."""
+
+import json
+from dataclasses import replace
+
+import jsonschema
+import numpy as np
+import pytest
+import referencing
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks import problem
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
+from edgeveil.trainer.attacks.families.transfer import Transfer
+from edgeveil.trainer.audit.before_after import compare
+from edgeveil.trainer.audit.before_after.compare import audit_pairs
+from edgeveil.trainer.audit.before_after.pairs import Pairs, paired
+from edgeveil.trainer.audit.before_after.pairs_text import as_text
+from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
+from edgeveil.trainer.cli import main
+from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.report.pairs_page import render_pairs
+from tests.support.checkout import ROOT
+
+SCHEMAS = {
+    name: json.loads((ROOT / "docs/reference/schemas" / name).read_text())
+    for name in ("audit.schema.json", "pairs.schema.json")
+}
+N = 900
+QUICK = (ShrinkageLDA(), CodeCounts())
+REGISTRY = referencing.Registry().with_resources(
+    [(name, referencing.Resource.from_contents(document)) for name, document in SCHEMAS.items()]
+)
+CHECK = jsonschema.Draft202012Validator(SCHEMAS["pairs.schema.json"], registry=REGISTRY)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Adversaries that take no time."""
+    monkeypatch.setattr(compare, "adversaries", lambda: QUICK)
+    monkeypatch.setattr(compare, "READERS", QUICK)
+
+
+def made(n=N, classes=3, **groups):
+    """Vectors that show y and z plainly."""
+    rng = np.random.default_rng(1)
+    y, z = rng.integers(0, 2, n), rng.integers(0, classes, n)
+    x = rng.normal(size=(n, 8)).astype(np.float32)
+    x[:, 0] += 5 * y
+    x[:, 1] += 5 * z
+    names = tuple(f"person {i}" for i in range(classes))
+    return Readings(x, y, z, ("sit", "walk"), names, "vector", **groups)
+
+
+def found(before, after, **settings):
+    """The document, which fits the schema, and whose text and page can be written."""
+    document = audit_pairs(paired(before, after, order=settings.pop("order", "test")), **settings)
+    CHECK.validate(json.loads(json.dumps(document)))
+    assert document["sentence"] in as_text(document)
+    assert "<h2>What these numbers are about</h2>" in render_pairs(document)
+    return document
+
+
+def test_an_identity_is_read_in_full():
+    before = made()
+    document = found(before, before.x.copy())
+    assert document["verdict"]["word"] == LEAKS
+    assert document["order"]["matched"]
+    assert document["worst_adaptive"]["accuracy"] > 0.95
+    assert abs(document["utility"]["after"]["accuracy"] - document["utility"]["before"]["accuracy"]) < 0.02
+    assert document["test"]["rows"] == N
+
+
+def test_noise_destroys_both():
+    before = made()
+    noise = np.random.default_rng(2).normal(size=before.x.shape).astype(np.float32)
+    with pytest.raises(BadInput, match="--rows matched"):
+        found(before, noise)
+    document = found(before, noise, order="matched")
+    assert document["verdict"]["word"] == HOLDS
+    assert document["utility"]["after"]["low"] < document["utility"]["chance"]
+    assert document["raw"]["sensitive"]["accuracy"] > 0.95
+
+
+def test_the_label_alone_gives_chance_and_keeps_y():
+    before = made()
+    document = found(before, np.repeat(before.y[:, None], 8, axis=1).astype(np.float32))
+    assert document["verdict"]["word"] == HOLDS
+    assert document["utility"]["after"]["accuracy"] == 1.0
+    assert abs(document["worst_adaptive"]["accuracy"] - document["chance"]["majority"]) < 0.03
+
+
+def test_the_transfer_classifier_learns_on_rows_before(monkeypatch):
+    monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=6))
+    before = made(400)
+    document = found(before, before.x + 1.0, families=(*QUICK, Transfer()), readers=(*QUICK, Transfer()), judged=1)
+    assert document["utility"]["trained_on_before"]["accuracy"] > 0.6
+    assert [row["learned_on"] for row in document["adversaries"] if row["name"] == "transfer"] == ["clean"]
+
+
+def test_another_shape_after():
+    before = made()
+    document = found(before, before.x[:, :3].astype(np.float64))
+    assert document["verdict"]["word"] == LEAKS
+    assert document["utility"]["trained_on_before"] is None
+
+
+def test_shuffled_rows_are_refused_and_attacked_with_their_own_labels():
+    before = made()
+    order = np.random.default_rng(3).permutation(N)
+    with pytest.raises(BadInput, match="seem not to be matched"):
+        found(before, before.x[order])
+    own = replace(before, x=before.x[order], y=before.y[order], z=before.z[order])
+    document = audit_pairs(Pairs(before, own, "shuffled"))
+    assert document["verdict"]["word"] == LEAKS
+    assert document["order"]["p"] is None
+
+
+def test_too_few_rows_or_units_cannot_tell():
+    few = made(60)
+    document = found(few, few.x, order="matched")
+    assert document["verdict"]["word"] == CANNOT_TELL
+    assert document["verdict"]["needed"] == {"unit": "rows", "total": 90, "more": 30}
+    assert document["adversaries"] == []
+    people = made(600, session=np.arange(600) // 60)
+    document = found(people, people.x, order="matched")
+    assert document["verdict"]["word"] == CANNOT_TELL
+    assert document["verdict"]["needed"]["unit"] == "sessions"
+
+
+def test_a_wide_interval_cannot_tell_and_says_how_many_are_needed():
+    before = made(150)
+    noise = np.random.default_rng(4).normal(size=before.x.shape)
+    document = found(before, noise, order="matched")
+    assert document["verdict"]["word"] == CANNOT_TELL
+    assert 300 <= document["verdict"]["needed"]["total"] <= 30_000
+
+
+def test_a_z_that_is_not_in_the_rows_before_cannot_tell():
+    before = made()
+    blind = replace(before, x=np.random.default_rng(5).normal(size=before.x.shape))
+    document = found(blind, blind.x)
+    assert document["verdict"]["word"] == CANNOT_TELL
+    assert "no attack surely reads z in the rows before" in document["sentence"]
+
+
+def test_people_are_never_on_both_sides():
+    sessions = np.arange(N) // 5
+    before = made(session=sessions)
+    document = found(before, before.x)
+    assert document["data"]["units"] == {"kind": "sessions", "count": N // 5}
+    assert "sessions" in document["intervals"]
+
+
+def test_three_hundred_classes_and_rare_ones():
+    rng = np.random.default_rng(6)
+    before = made(2400, classes=300)
+    before = replace(before, x=before.x[:, :2] + rng.normal(0, 0.1, (2400, 2)).astype(np.float32))
+    document = found(before, before.x)
+    assert document["verdict"]["word"] == LEAKS
+    assert any("classes of z have fewer than 5 rows" in note for note in document["notes"])
+    assert any("fewer than 20 training rows" in warning for warning in document["warnings"])
+    with pytest.raises(BadInput, match="Group z"):
+        found(replace(before, z=np.arange(2400), z_names=tuple(map(str, range(2400)))), before.x)
+
+
+def test_z_that_follows_from_y_is_refused():
+    before = made()
+    with pytest.raises(BadInput, match="z follows from y"):
+        found(replace(before, z=before.y, z_names=before.y_names), before.x)
+
+
+def run(*words):
+    """The command, in this process."""
+    main.app([str(word) for word in ("audit", *words)], standalone_mode=False)
+
+
+def test_the_command_writes_a_report(tmp_path, capsys):
+    before = made(600)
+    np.savez(tmp_path / "raw.npz", x=before.x, y=before.y, z=before.z)
+    np.savez(tmp_path / "out.npz", x=before.x * 2)
+    run("--before", tmp_path / "raw.npz", "--after", tmp_path / "out.npz", "--out", tmp_path / "report")
+    assert capsys.readouterr().out.startswith("It leaks: the best attack found")
+    written = json.loads((tmp_path / "report/audit.json").read_text())
+    CHECK.validate(written)
+    assert str(tmp_path) not in (tmp_path / "report/audit.json").read_text()
+    assert "It leaks" in (tmp_path / "report/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "--before raw.npz --after out.npz"),
+        (("--before", "a.npz"), "give both"),
+        (("export", "--before", "a.npz", "--after", "b.npz"), "leave out the target"),
+        (("export", "--labels", "a.csv"), "are for samples"),
+        (("--before", "a.npz", "--after", "b.npz"), "--before: an .npz file"),
+    ],
+)
+def test_the_command_says_what_is_wrong(words, text):
+    with pytest.raises(BadInput, match=text):
+        run(*words)

@@ -1,0 +1,265 @@
+"""The audit of pairs: y read before and after, z attacked before and after, and the verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.families.boosting import GradientBoosting
+from edgeveil.trainer.attacks.families.cnn import BATCH_NORM_CNN
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.families.finetuned import FineTuned
+from edgeveil.trainer.attacks.families.fixed import Fixed
+from edgeveil.trainer.attacks.families.forest import Forest
+from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
+from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.transfer import Transfer
+from edgeveil.trainer.attacks.findings import Row
+from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Problem, Released, units_of
+from edgeveil.trainer.attacks.protocol import Adversary
+from edgeveil.trainer.attacks.question import FOLDS, Question, question_of_fresh
+from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.attacks.run_all import attack_all
+from edgeveil.trainer.audit.before_after.conclusion import concluded, sentence
+from edgeveil.trainer.audit.before_after.matched import Match, match
+from edgeveil.trainer.audit.before_after.pairs import Pairs, spec, units, without_rare
+from edgeveil.trainer.audit.document import Audited, environment, interval
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.measures.attack_metrics import counted_prior
+from edgeveil.trainer.measures.intervals import Interval
+from edgeveil.trainer.progress import progress
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+
+SCHEMA = 1
+ENOUGH_ROWS = 5000  # with more, one fold of three has test rows enough; with fewer, each fold is tested in turn
+READERS: tuple[Adversary, ...] = (
+    Logistic(),
+    ShrinkageLDA(),
+    GradientBoosting(),
+    Forest(),
+    CodeCounts(),
+    BATCH_NORM_MLP,
+    BATCH_NORM_CNN,
+    Transfer(),  # trained on rows before, tried on rows after
+)  # of y, and of z in rows before: a reference needs no more
+NEED_D_Z = (Fixed.name, FineTuned.name)  # there is no classifier that the mechanism was trained against
+NOT_COVERED = (
+    "Many samples of one person, linked.",
+    "An adversary who knows anything about the sample beyond y and what was given as after.",
+    "Attacks stronger than those listed: every number is a lower bound on what leaks, not a guarantee.",
+    "Attributes other than z.",
+    "People, places and sensors unlike those in the data; a device that does not run exactly what made after.",
+)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What is read of rows before: y and z, by attackers who learn on such rows. It is the same for all mechanisms."""
+
+    target: Interval
+    sensitive: Interval
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The settings that all questions of one audit share."""
+
+    budget: Budget
+    seed: int
+    judged: int
+
+    def of(self, rows: Released, clean: bool, input_: InputSpec, classes: tuple[int, int]) -> Question:
+        counted = counted_prior(rows.y, rows.z, classes)
+        empty = rows.take(np.empty(0, np.int64))
+        blank = Problem(
+            input_,
+            counted,
+            counted,
+            fit=empty,
+            stop=empty,
+            choose=empty,
+            test=empty,
+            budget=self.budget,
+            clean=empty if clean else None,
+        )
+        return question_of_fresh(rows, blank, seed=self.seed, judged=self.judged)
+
+
+def audit_pairs(
+    pairs: Pairs,
+    *,
+    name: str = "pairs",
+    target: str = "y",
+    sensitive: str = "z",
+    budget: str = "quick",
+    seed: int = 0,
+    families: Sequence[Adversary] | None = None,
+    readers: Sequence[Adversary] | None = None,
+    read: Read | None = None,
+    judged: int | None = None,
+    curve: bool = True,
+) -> dict[str, Any]:
+    """Attack what a mechanism made of samples, and compare with the samples.
+
+    ``target`` and ``sensitive`` are words for y and z. ``families`` (default: all that need no D_z) attack z, and
+    ``readers`` read y of both and z of the rows before. ``read`` is what ``read_before`` returned for the same rows,
+    where it need not be measured again. ``judged`` of three folds of the rows are test rows; default: all of them,
+    or one where there are more than ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows.
+    Returns the document of docs/reference/schemas/pairs.schema.json; writes nothing. Raises ``BadInput`` where the rows
+    seem not to be in one order, or no class has rows enough.
+    """
+    begun, started = time.monotonic(), datetime.now(timezone.utc)
+    if budget not in BUDGETS:
+        raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
+    pairs = without_rare(pairs)
+    before, after = pairs.before, pairs.after
+    cluster, kind = units(after)
+    order = _order(pairs, seed)
+    asked = _Asked(BUDGETS[budget], seed, _judged(len(after.y), judged))
+    rows = len(after.y)
+    count = rows if cluster is None else len(np.unique(cluster))
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kind": "edgeveil-audit-pairs",
+        "created": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "data": {
+            "name": name,
+            "target": target,
+            "sensitive": sensitive,
+            "y_classes": len(after.y_names),
+            "z_classes": len(after.z_names),
+            "rows": {"before": len(before.y), "after": rows},
+            "units": {"kind": f"{kind}s" if kind else "rows", "count": count},
+            "shape": {"before": list(before.x.shape[1:]), "after": list(after.x.shape[1:])},
+        },
+        "order": {"given": pairs.order, **order._asdict()},
+        "notes": list(pairs.notes),
+    }
+    # The smallest of the folds to learn on has two thirds of the units.
+    needed = {"rows": -(-FEWEST_ROWS * FOLDS // (FOLDS - 1)), "units": -(-FEWEST_UNITS * FOLDS // (FOLDS - 1)) + 1}
+    found: dict[str, Any]
+    if rows < needed["rows"] or count < needed["units"]:
+        found = _nothing()
+    else:
+        load_tensorflow()
+        attackers = tuple(families or [one for one in adversaries() if one.name not in NEED_D_Z])
+        with progress("audit", total=len(attackers) + (3 if read is None else 1)) as advance:
+
+            def done(rows_found: Sequence[Row]) -> None:
+                advance(**({"right": rows_found[0].accuracy} if rows_found else {}))
+
+            found = _measured(pairs, cluster, asked, attackers, tuple(readers or READERS), read, curve, done)
+    versions, machine = environment()
+    document |= {
+        **found,
+        "intervals": "Wilson" if cluster is None else f"Wilson on the effective number of {kind}s",
+        "not_covered": list(NOT_COVERED),
+        "budget": budget,
+        "seed": seed,
+        "versions": versions,
+        "machine": machine,
+        "wall_time_s": round(time.monotonic() - begun, 1),
+    }
+    document["verdict"] = concluded(document, needed)
+    return {**document, "sentence": sentence(document)}
+
+
+def read_before(
+    before: Readings,
+    *,
+    budget: str = "quick",
+    seed: int = 0,
+    readers: Sequence[Adversary] | None = None,
+    judged: int | None = None,
+) -> Read:
+    """How well y and z are read of samples that nothing was done to."""
+    load_tensorflow()
+    asked = _Asked(BUDGETS[budget], seed, _judged(len(before.y), judged))
+    return _read(before, units(before)[0], asked, tuple(readers or READERS))
+
+
+def _judged(rows: int, judged: int | None) -> int:
+    return judged or (1 if rows > ENOUGH_ROWS else FOLDS)
+
+
+def _order(pairs: Pairs, seed: int) -> Match:
+    if pairs.order == "shuffled":
+        return Match(None, None, "Rows are in another order after: each row has the label that came with it.")
+    found = match(pairs.before.x, pairs.after.x, seed=seed)
+    if found.matched is False and pairs.order == "test":
+        raise BadInput(
+            f"{found.sentence} Labels would be those of other rows. Put the rows in one order; give --rows matched if "
+            "they surely are; or --rows shuffled if after has labels of its own."
+        )
+    return found
+
+
+def _measured(
+    pairs: Pairs,
+    cluster: np.ndarray | None,
+    asked: _Asked,
+    attackers: tuple[Adversary, ...],
+    readers: tuple[Adversary, ...],
+    read: Read | None,
+    curve: bool,
+    done: Any,
+) -> dict[str, Any]:
+    before, after = pairs.before, pairs.after
+    # Where rows have partners of the same shape, adversaries know the samples behind the rows that they learn on.
+    known = pairs.order != "shuffled" and before.x.shape[1:] == after.x.shape[1:]
+    raw = before.x if known else None
+    if read is None:
+        read = _read(before, units(before)[0], asked, readers)
+        done([])
+        done([])
+    input_ = spec(after, [before] if known else [])
+    nothing = np.zeros(len(after.y), np.int64)
+    y_rows = Released(after.x, nothing, after.y, cluster, raw=raw)
+    y_question = asked.of(y_rows, known, input_, (1, len(after.y_names)))
+    of_y = attack_all(y_question, seed=asked.seed, families=readers, curve=False)
+    done([])
+    z_rows = Released(after.x, after.y, after.z, cluster, raw=raw)
+    z_question = asked.of(z_rows, known, input_, (len(after.y_names), len(after.z_names)))
+    of_z = attack_all(z_question, seed=asked.seed, families=attackers, done=done, curve=curve)
+    transfer = next((row for row in of_y.rows if row.kind == "transfer"), None)
+    return {
+        **Audited(_rate(of_y.worst_adaptive), of_z).as_dict(),
+        "test": {"rows": len(z_question.whole.test), "units": units_of(z_question.whole.test)},
+        "raw": {"target": interval(read.target), "sensitive": interval(read.sensitive)},
+        "utility": {
+            "chance": of_y.chance.majority,
+            "before": interval(read.target),
+            "after": {**interval(_rate(of_y.worst_adaptive)), "by": of_y.worst_adaptive.name},
+            "trained_on_before": None if transfer is None else interval(_rate(transfer)),
+        },
+    }
+
+
+def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked, readers: tuple[Adversary, ...]) -> Read:
+    def best(y: np.ndarray, z: np.ndarray, classes: tuple[int, int]) -> Interval:
+        question = asked.of(Released(before.x, y, z, cluster), False, spec(before), classes)
+        return _rate(attack_all(question, seed=asked.seed, families=readers, curve=False).worst_adaptive)
+
+    nothing = np.zeros(len(before.y), np.int64)
+    counts = len(before.y_names), len(before.z_names)
+    return Read(best(nothing, before.y, (1, counts[0])), best(before.y, before.z, counts))
+
+
+def _rate(row: Row) -> Interval:
+    return Interval(row.accuracy, row.low, row.high)
+
+
+def _nothing() -> dict[str, Any]:
+    """The part of the document that adversaries fill, where there are too few rows for them."""
+    empty: dict[str, Any] = dict.fromkeys(
+        ("target", "chance", "worst_adaptive", "most_bits", "learning_curve", "permutation", "raw", "utility")
+    )
+    return {**empty, "adversaries": [], "not_run": [], "warnings": [], "test": {"rows": 0, "units": 0}}
