@@ -9,10 +9,11 @@ import pytest
 
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.recipe.schema import Recipe
+from scripts.demo import counted
 from tests.support.output import PROGRESS, command, on_terminal, seen, strange
 
 EDGEVEIL, EDGE = ("-m", "edgeveil.trainer.cli.main"), ("-m", "edgeveil.edge_runtime")
-DATA = r"digits: images of shape \(8, 8, 1\), 2 classes of y, 2 of z; slices of \d+, \d+ and \d+ rows"
+DATA = r"digits: images of shape \(8, 8, 1\), 2 classes of y, 2 of z; rows: \d+ for the classifiers, .+ for the test"
 VALIDATION = r"On validation: Acc\(D_y\) [\d.]+, mean distance [\d.]+, Acc\(D_z\) [\d.]+ against the fixed adversary .*"
 TRAINING = (DATA, PROGRESS, VALIDATION)
 EXPORTED = (
@@ -41,6 +42,16 @@ def test_the_demo_says_its_steps_progress_and_what_to_open(demo):
     assert strange(done.stderr, *forms, r"frames in \d+, out \d+, dropped \{\}") == []
     assert done.stdout.splitlines()[-1] == f"Open {out}/report.html"
     assert (out / "report.html").is_file()
+
+
+def test_the_demo_says_what_is_counted_where_no_attack_is_sure(demo):
+    out, done = demo
+    certificate = json.loads((out / "audit.json").read_text())["certificate"]
+    assert counted(certificate) in done.stdout
+    leaks = {"rows": 450, "bits": 0.075, "null_bits": 0.044, "null_bits_high": 0.061}
+    assert "about 0.031 bits do leak" in counted(leaks)
+    assert "within chance" in counted({**leaks, "bits": 0.06})
+    assert "not counted" in counted({"given": False})
 
 
 @pytest.fixture(scope="module")

@@ -101,7 +101,7 @@ def test_the_lint_says_what_it_judged(exported):
 def test_every_artefact_is_near_keras(exported):
     assert {row["artefact"] for row in exported.report["parity"]} == set(EVERY)
     for row in exported.report["parity"]:
-        assert row["frames"] >= 100
+        assert row["frames"] == 90  # a fifth of the second slice, which is a quarter of the digits
         assert row["max_abs"] <= (2 if "int8" in row["artefact"] else 1)
         assert row["target_agreement"] >= 0.95
 
