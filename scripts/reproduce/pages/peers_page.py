@@ -9,9 +9,18 @@ WELL, HARDLY = 0.5, 0.1  # of the way from guessing to what an attack on rows be
 
 
 def way(row: Mapping[str, Any]) -> float:
-    """How far the best attack found goes from guessing (0) to what an attack on rows before reads (1)."""
-    chance = max(row["chance"].values())
-    return float((row["worst_adaptive"]["accuracy"] - chance) / (row["raw"]["sensitive"]["accuracy"] - chance))
+    """How far the strongest attack goes from guessing (0) to what an attack on rows before reads (1).
+
+    It is the best attack found, or the transfer classifier where that reads more.
+    """
+    chance, other = max(row["chance"].values()), transfer(row)
+    most = max(row["worst_adaptive"]["accuracy"], 0.0 if other is None else other["accuracy"])
+    return float((most - chance) / (row["raw"]["sensitive"]["accuracy"] - chance))
+
+
+def transfer(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The row of the transfer classifier, if it ran."""
+    return next((one for one in row["adversaries"] if one["kind"] == "transfer"), None)
 
 
 def sections(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -33,14 +42,13 @@ def sections(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    worst, useful = row["worst_adaptive"], row["utility"]
-    transfer = next((one for one in row["adversaries"] if one["kind"] == "transfer"), None)
+    worst, useful, other = row["worst_adaptive"], row["utility"], transfer(row)
     return [
         row["peer"],
         row["strength"],
         rate(useful["after"]),
         "-" if useful["trained_on_before"] is None else rate(useful["trained_on_before"]),
-        "-" if transfer is None else rate(transfer),
+        "-" if other is None else rate(other),
         rate(worst),
         worst["name"],
         f"{100 * way(row):.0f} %",
@@ -64,3 +72,10 @@ def sentences(record: Mapping[str, Any]) -> Iterator[str]:
             rows = [row for row in about["rows"] if least <= way(row) < most]
             named = "; ".join(f"{row['peer']}, {row['strength']} ({row['verdict']['word']})" for row in rows)
             yield f"{name}, {words}: {named or 'none'}."
+        more = [
+            f"{row['peer']}, {row['strength']}"
+            for row in about["rows"]
+            if (other := transfer(row)) is not None and other["low"] > row["worst_adaptive"]["high"]
+        ]
+        if more:
+            yield f"{name}, read better by the transfer classifier than by those who retrained: {'; '.join(more)}."

@@ -57,6 +57,9 @@ def sentence(document: Mapping[str, Any]) -> str:
         f"{100 * worst['low']:.1f} to {percent(worst['high'])}), where guessing from {data['target']} alone is right "
         f"{percent(guess(document))} and an attack on rows before {percent(document['raw']['sensitive']['accuracy'])}"
     )
+    clean = [row["accuracy"] for row in document["adversaries"] if row["kind"] == "transfer"]
+    if clean and max(clean) > worst["accuracy"]:
+        attack += f", and one who learned on rows before alone {percent(max(clean))}"
     if found["word"] == LEAKS:
         return f"It leaks: {attack}; {why}."
     if found["word"] == HOLDS:
