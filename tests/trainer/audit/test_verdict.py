@@ -89,6 +89,13 @@ def test_a_permutation_test_of_dependent_rows_is_no_evidence():
     assert judged(made)["word"] == HOLDS
 
 
+def test_an_attack_worse_than_counting_gains_nothing_for_sure():
+    made = document(0.60, p=0.001)
+    assert judged(made)["word"] == LEAKS
+    made["permutation"]["gain"] = -0.02
+    assert judged(made)["word"] == HOLDS
+
+
 def test_without_fresh_rows_nothing_holds():
     made = document(0.60)
     for row in made["adversaries"]:
