@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.reproduce.pages import synthesis
+from scripts.reproduce.pages.earlier import noted
 
 RECORDS = Path("docs/results/privacy")
 PAGE = Path("docs/results/codebooks.md")
@@ -150,5 +151,6 @@ def page(root: Path = Path()) -> str:
     found = {data: root / RECORDS / f"codebook-{data}.json" for data in TARGETS}
     ways = root / RECORDS / "synthesis.json"
     made = json.loads(ways.read_text()) if ways.is_file() else {"rows": []}
-    parts = [section(data, json.loads(path.read_text()), made) for data, path in found.items() if path.is_file()]
-    return "\n".join([HEAD, *parts])
+    records = {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
+    parts = [section(data, record, made) for data, record in records.items()]
+    return noted("\n".join([HEAD, *parts]), *records.values())

@@ -30,6 +30,7 @@ from scripts.reproduce.pages import (
     table_2_page,
     unseen_people,
 )
+from scripts.reproduce.pages.earlier import noted
 from scripts.reproduce.papers import figure_7
 from scripts.reproduce.record import Script, run
 
@@ -108,7 +109,7 @@ def streams_page(record: dict[str, Any]) -> str:
             **{name: functools.partial(getattr(streams, name), found) for name in ("best", "linkage", "per_split")},
         }
 
-    return (
+    made = (
         templates()
         .get_template("streams.md.j2")
         .render(
@@ -120,6 +121,7 @@ def streams_page(record: dict[str, Any]) -> str:
             lengths=streams.LENGTHS,
         )
     )
+    return noted(made, record)
 
 
 def page(record: dict[str, Any]) -> str:
@@ -128,14 +130,15 @@ def page(record: dict[str, Any]) -> str:
     rows = [(name, audits[name]) for name in ("keras", "tflite-float32", "tflite-int8", "onnx-float32")]
     rows.append(("label-only", audits["tflite-int8"]["label_only"]))
     template = templates().get_template("mnist.md.j2")
-    return template.render(record=record, shipped=audits["tflite-int8"], rows=rows, bench=list(record["bench"].items()))
+    bench = list(record["bench"].items())
+    return noted(template.render(record=record, shipped=audits["tflite-int8"], rows=rows, bench=bench), record)
 
 
 def render_table_2(records: list[dict[str, Any]], codebooks: dict[str, dict[str, Any]]) -> str:
     """The page on Tables 2 and 5 as Markdown; what is missing in it is said to be."""
     sections = table_2_cells.sections(records, codebooks)
     template = templates().get_template("table-2.md.j2")
-    return template.render(sets=sections, made_with=table_2_cells.made_with(records))
+    return noted(template.render(sets=sections, made_with=table_2_cells.made_with(records)), *records)
 
 
 def fig_7_page(record: dict[str, Any]) -> str:
@@ -150,12 +153,13 @@ def fig_7_page(record: dict[str, Any]) -> str:
     ]
     template = templates().get_template("figure-7.md.j2")
     tables = {"rows": list(figure_7_page.cells(record)), "over_seeds": list(figure_7_page.over_seeds(record))}
-    return template.render(record=record, kinds=kinds, missing=missing, **tables)
+    return noted(template.render(record=record, kinds=kinds, missing=missing, **tables), record)
 
 
 def unseen_page(record: dict[str, Any]) -> str:
     """The page on people who were never seen as Markdown."""
-    return templates().get_template("unseen-people.md.j2").render(sets=unseen_people.sections(record))
+    template = templates().get_template("unseen-people.md.j2")
+    return noted(template.render(sets=unseen_people.sections(record)), record)
 
 
 def power(record: dict[str, Any]) -> str:
