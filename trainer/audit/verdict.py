@@ -183,8 +183,9 @@ def _leaks(part: Mapping[str, Any], limit: Limit) -> Iterator[str]:
     test = part.get("permutation")
     # Where rows of one cluster swapped their z, the p-value is too small for rows that depend on each other. And an
     # attack that is worse than counting, only less so than on shuffled z, has gained nothing.
-    sure = test is not None and test["p"] <= SIGNIFICANT and test["gain"] > 0
-    if sure and test["swapped"] != "rows of clusters":
+    if test is None or test["p"] > SIGNIFICANT or test["gain"] <= 0:
+        return
+    if test["swapped"] != "rows of clusters":
         yield f"{part['most_bits']['name']} gains something for sure (permutation test, p = {test['p']:.3f})"
 
 
