@@ -10,7 +10,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import prior, slicing
-from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
 from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wq
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
@@ -63,6 +63,11 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         cluster=cluster,
         cluster_kind=cluster_kind,
         attributes=readings.attributes,
+        known={
+            recipe.data.target: _known(readings.y, readings.y_names),
+            recipe.data.sensitive: _known(readings.z, readings.z_names),
+            **readings.known,
+        },
         labels=readings.labels,
         consent=readings.consent,
         seed=recipe.seed,
@@ -81,6 +86,11 @@ def _read(recipe: Recipe) -> Readings:
         return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
     readings = npz.load(Path(data.source[4:]), low=data.low, high=data.high, wanted=data.wanted)
     return readings if recipe.capture is None else captured(readings, recipe.capture)
+
+
+def _known(values: np.ndarray, names: tuple[str, ...]) -> Known:
+    """A label of the recipe's; numbers are taken as ordered."""
+    return Known(values, names, ordered=all(name.lstrip("-").isdecimal() for name in names))
 
 
 def _unbounded(readings: Readings) -> InputSpec:

@@ -80,12 +80,28 @@ class Labels:
 
 
 @dataclass(frozen=True)
+class Known:
+    """A label that a data set knows of every sample: class numbers ``values`` (N,), and their ``names``.
+
+    ``ordered``: the order of the classes means something (a digit, an age), so that thresholds of it are questions too.
+    """
+
+    values: np.ndarray
+    names: tuple[str, ...]
+    ordered: bool = False
+
+    def __getitem__(self, rows: np.ndarray) -> Known:
+        return Known(self.values[rows], self.names, self.ordered)
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Samples x (N, ...), target y (N,) and sensitive z (N,) as class numbers, with what is known about them.
 
     ``theta`` is MED(z|y), shape (classes of y, classes of z), rows summing to 1: the public prior completed by
     maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None if every row
-    is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,).
+    is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,); ``known``
+    are all labels that the data set has, by name, those of y and z among them.
     ``consent`` (N,) says which sample may be shown in place of another (a donor); None if consent is not known.
     ``seed`` is that of the cuts within slices. ``homogeneous`` vectors end in a feature that is 1.
     """
@@ -102,6 +118,7 @@ class Dataset:
     cluster: np.ndarray | None = None
     cluster_kind: Literal["subject", "session"] | None = None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    known: Mapping[str, Known] = field(default_factory=dict)
     labels: Labels | None = None
     consent: np.ndarray | None = None
     seed: int = 0
@@ -127,6 +144,7 @@ class Dataset:
             slices=Slices(first, second, NO_ROWS),
             cluster=taken(self.cluster, keep),
             attributes={name: values[keep] for name, values in self.attributes.items()},
+            known={name: one[keep] for name, one in self.known.items()},
             labels=taken(self.labels, keep),
             consent=taken(self.consent, keep),
         )

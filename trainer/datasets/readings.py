@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Labels
+from edgeveil.trainer.datasets.base import Known, Labels
 
 Attribute = tuple[tuple[str, ...], Callable[[np.ndarray], np.ndarray]]
 
@@ -28,6 +28,7 @@ class Readings:
     ``low`` and ``high`` are the ends of x's range if the data set defines them, else None.
     ``subject`` and ``session`` (N,) number the person and the recording of a row, if these are known.
     ``attributes`` are further known properties by name, float64 (N,): what else a perturber may keep, or leak.
+    ``known`` are all labels by name, those of y and z among them.
     ``consent`` (N,) bool says whether a row may be shown in place of another.
     """
 
@@ -42,6 +43,7 @@ class Readings:
     subject: np.ndarray | None = None
     session: np.ndarray | None = None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    known: Mapping[str, Known] = field(default_factory=dict)
     labels: Labels | None = None
     consent: np.ndarray | None = None
 
@@ -59,7 +61,8 @@ def digit_readings(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: 
     check_attributes(target, sensitive, targets=OF_DIGITS, others=OF_DIGITS)
     (y_names, y_of), (z_names, z_of) = OF_DIGITS[target], OF_DIGITS[sensitive]
     digit = digit.astype(np.int64)
-    return Readings(x[..., None], y_of(digit), z_of(digit), y_names, z_names, "image", 0.0, high)
+    known = {name: Known(of(digit), names, ordered=name == "digit") for name, (names, of) in OF_DIGITS.items()}
+    return Readings(x[..., None], y_of(digit), z_of(digit), y_names, z_names, "image", 0.0, high, known=known)
 
 
 def without_range(readings: Readings, *, homogeneous: bool) -> Readings:

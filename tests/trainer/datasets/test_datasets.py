@@ -232,3 +232,30 @@ def test_a_prior_of_other_classes_is_refused(tmp_path):
     prior = {"kind": "table", "table": {"walk": {"0": 0.5}}}
     with pytest.raises(BadInput, match='names the y "walk"'):
         datasets.load(recipe(saved(tmp_path), prior=prior))
+
+
+def test_a_file_names_what_else_is_known(tmp_path):
+    age, town = np.arange(N) % 7 + 20, np.where(np.arange(N) % 2, "rome", "oslo")
+    path = saved(tmp_path, label_age=age, label_town=town)
+    dataset = datasets.load(recipe(path))
+    assert set(dataset.known) == {"y", "z", "age", "town"}
+    assert dataset.known["age"].ordered
+    assert not dataset.known["town"].ordered
+    assert dataset.known["town"].names == ("oslo", "rome")
+    np.testing.assert_array_equal(dataset.known["age"].values + 20, age)
+    kept = dataset.for_training()
+    np.testing.assert_array_equal(kept.known["age"].values, (age - 20)[np.sort(dataset.slices.training())])
+
+
+def test_a_label_with_a_name_that_no_recipe_can_say_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="expected `label_` and a name of a-z"):
+        datasets.load(recipe(saved(tmp_path, **{"label_Ä": np.zeros(N, int)})))
+
+
+def test_digits_know_all_their_labels():
+    known = datasets.load(Recipe.find("digits")).known
+    assert {name: (len(one.names), one.ordered) for name, one in known.items()} == {
+        "parity": (2, False),
+        "less-than-five": (2, False),
+        "digit": (10, True),
+    }

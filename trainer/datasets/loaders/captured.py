@@ -61,5 +61,6 @@ def captured(readings: Readings, capture: Capture) -> Readings:
         subject=taken(readings.subject, keep),
         session=taken(readings.session, keep),
         attributes={name: values[keep] for name, values in readings.attributes.items()},
+        known={name: one[keep] for name, one in readings.known.items()},
         labels=taken(readings.labels, keep),
     )

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.downloads import checked_path
 from edgeveil.trainer.datasets.readings import Readings, check_attributes
 
@@ -63,17 +64,26 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, mid
     keep = (group[key[:, 0]] >= 0) & np.isin(key[:, 1], people) & (abs(share - 0.5) <= middle / 2)
     key, frame = key[keep], frame[keep]
     session = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+    all_actions, action = np.unique(key[:, 0], return_inverse=True)
+    known = {
+        target: Known(group[key[:, 0]], tuple(groups)),
+        "person": Known(
+            np.searchsorted(sorted(people), key[:, 1]), tuple(f"person-{number}" for number in sorted(people))
+        ),
+        "action-of-27": Known(action.reshape(-1), tuple(f"action-{number}" for number in all_actions)),
+    }
     return Readings(
         centred(depth[keep])[..., None],
-        group[key[:, 0]],
-        np.searchsorted(sorted(people), key[:, 1]),
-        tuple(groups),
-        tuple(f"person-{number}" for number in sorted(people)),
+        known[target].values,
+        known["person"].values,
+        known[target].names,
+        known["person"].names,
         "image",
         0.0,
         255.0,
         session=session,
         attributes={"action": key[:, 0].astype(np.float64), "frame": frame.astype(np.float64)},
+        known=known,
     )
 
 

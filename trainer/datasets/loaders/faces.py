@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.downloads import checked_path
 from edgeveil.trainer.datasets.readings import Readings, check_attributes
 
@@ -40,15 +41,28 @@ def load(*, target: str, sensitive: str) -> Readings:
     keep = (left | front | right) & (elevation < 60)
     people, z = np.unique(subject[keep], return_inverse=True)
     y = np.select([left, front, right], [0, 1, 2])[keep]
+    labels = {
+        "light": Known(y.astype(np.int64), ("left", "front", "right"), ordered=True),
+        "person": Known(z.reshape(-1), tuple(f"person-{number}" for number in people)),
+        "azimuth": _angles(azimuth[keep]),
+        "elevation": _angles(elevation[keep]),
+    }
     x = images[keep].reshape(-1, 48, 2, 42, 2).mean(axis=(2, 4))
     return Readings(
         np.rint(x).astype(np.uint8)[..., None],
-        y.astype(np.int64),
-        z.reshape(-1),
-        ("left", "front", "right"),
-        tuple(f"person-{number}" for number in people),
+        labels["light"].values,
+        labels["person"].values,
+        labels["light"].names,
+        labels["person"].names,
         "image",
         0.0,
         255.0,
         attributes={"azimuth": azimuth[keep], "elevation": elevation[keep]},
+        known=labels,
     )
+
+
+def _angles(degrees: np.ndarray) -> Known:
+    """An angle of the light as a label: the classes are the angles that occur."""
+    angles, number = np.unique(degrees, return_inverse=True)
+    return Known(number.reshape(-1), tuple(f"{angle:g} degrees" for angle in angles), ordered=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Labels
+from edgeveil.trainer.datasets.base import Known, Labels
 from edgeveil.trainer.datasets.readings import Readings, check_attributes
 
 
@@ -31,14 +31,17 @@ class MultiTarget:
             raise BadInput(f"{self.name} has {count} labels: 1 to {count - 1} of them can be wanted, not {wanted}.")
         target, sensitive = target.lower(), sensitive.lower()
         check_attributes(target, sensitive, targets=names[:wanted], others=names[wanted:])
-        y, z = (self.labels[:, names.index(name)] for name in (target, sensitive))
+        present = (self.labels > self.labels.min(axis=0)).astype(np.int64)
+        classes = ("absent", "present")
+        known = {name: Known(present[:, number], classes) for number, name in enumerate(names)}
         return Readings(
             self.x.astype(np.float32),
-            (y > y.min()).astype(np.int64),
-            (z > z.min()).astype(np.int64),
-            ("absent", "present"),
-            ("absent", "present"),
+            known[target].values,
+            known[sensitive].values,
+            classes,
+            classes,
             "vector",
+            known=known,
             labels=Labels(self.labels, wanted),
         )
 

@@ -2,6 +2,7 @@
 
 ``x`` (N, height, width), (N, height, width, channels) or (N, features); ``y`` and ``z`` (N,) whole numbers or text;
 ``labels`` (N, L), for cleaners: several numbers to keep or to hide of each row;
+``label_NAME`` (N,) whole numbers (taken as ordered) or text: what else is known of each row, for the audit to attack;
 ``subject`` (or ``groups``, scikit-learn's name for it) and ``session`` (N,) whole numbers or text;
 ``consent`` (N,), 1 or true for a row that may be shown in place of another (a *donor*). The user is responsible for
 the data's origin, licence and checks: nothing is downloaded.
@@ -9,12 +10,13 @@ the data's origin, licence and checks: nothing is downloaded.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Labels
+from edgeveil.trainer.datasets.base import Known, Labels
 from edgeveil.trainer.datasets.loaders.multitarget import checked_labels
 from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 from edgeveil.trainer.datasets.readings import Readings
@@ -24,6 +26,7 @@ NEEDED = ("x", "y", "z")
 OPTIONAL = ("subject", "groups", "session")
 CONSENT = "consent"
 LABELS = "labels"
+KNOWN = re.compile(r"label_([a-z0-9][a-z0-9._-]{0,79})")  # the name is one of a recipe
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")  # what a manifest can name
 SMALLEST_SIDE = 4
 LARGEST = 1e30  # of |x|: beyond it float32 has no room for a difference of two
@@ -48,7 +51,13 @@ def load(path: Path, *, low: float | None = None, high: float | None = None, wan
         )
     labels = _numbers(arrays.get(LABELS), wanted, len(x), path)
     units = {"subject": subject, "session": groups["session"]}
-    return Readings(x, y, z, y_names, z_names, kind, low, high, labels=labels, consent=consent, **units)  # type: ignore[arg-type]
+    known = {match[1]: _known(arrays[name], name, len(x), path) for name in arrays if (match := KNOWN.fullmatch(name))}
+    return Readings(x, y, z, y_names, z_names, kind, low, high, known=known, labels=labels, consent=consent, **units)  # type: ignore[arg-type]
+
+
+def _known(values: np.ndarray, name: str, rows: int, path: Path) -> Known:
+    numbers, names = class_numbers(values, name, rows, path)
+    return Known(numbers, names, ordered=values.dtype.kind in "iub")
 
 
 def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Path) -> Labels | None:
@@ -85,9 +94,8 @@ def read_arrays(path: Path, *, needed: tuple[str, ...] = NEEDED) -> dict[str, np
             raise BadInput(f"{path} is a single array; expected an .npz file with x, y and z (numpy.savez).")
         with file:
             _check_names(file.files, path, needed)
-            return {
-                name: _array(file, name, path) for name in (*NEEDED, *OPTIONAL, LABELS, CONSENT) if name in file.files
-            }
+            names = (*NEEDED, *OPTIONAL, LABELS, CONSENT)
+            return {name: _array(file, name, path) for name in file.files if name in names or KNOWN.fullmatch(name)}
     except UNREADABLE as error:
         raise BadInput(f"{path} cannot be read as an .npz file ({error}). Write it with numpy.savez.") from None
 
@@ -113,6 +121,8 @@ def _check_names(names: list[str], path: Path, needed: tuple[str, ...]) -> None:
             )
     for name in names:
         known = (*NEEDED, *OPTIONAL, LABELS, CONSENT)
+        if name.startswith("label_") and not KNOWN.fullmatch(name):
+            raise BadInput(f"{path}: expected `label_` and a name of a-z, 0-9, dot and dash; got `{name}`. Rename it.")
         near = nearest(name.lower(), (*OPTIONAL, CONSENT))
         # Ignoring a mistyped name would put rows of one recording into several slices.
         if name not in known and near:

@@ -15,6 +15,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
+from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.loaders.captured import capture_frames
 from edgeveil.trainer.datasets.readings import Readings, check_attributes
 from edgeveil.trainer.recipe.capture import Capture
@@ -40,16 +41,18 @@ def load(*, target: str, sensitive: str, capture: Capture | None, crossings: int
     rows, x = zip(*found, strict=True)
     who, inward, session = np.array(about)[list(rows)].T
     ends = capture.input()
+    builds = tuple(f"build-{number}" for number in range(len(scene.cast)))
     return Readings(
         np.stack(x),
         inward,
         who,
         ("out", "in"),
-        tuple(f"build-{number}" for number in range(len(scene.cast))),
+        builds,
         "image",
         ends["low"],
         ends["high"],
         session=session,
+        known={"direction": Known(inward, ("out", "in")), "build": Known(who, builds)},
     )
 
 

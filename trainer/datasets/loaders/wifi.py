@@ -17,6 +17,7 @@ import gzip
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.downloads import checked_path
 from edgeveil.trainer.datasets.readings import Readings, check_attributes
 
@@ -72,7 +73,8 @@ def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
         "user": rows[:, ACCESS_POINTS + 6],
     }
     x = (heard - UNHEARD_DBM if strength else seen).astype(np.uint8)
-    return Readings(x, y, z, y_names, z_names, "vector", 0.0, 1.0, attributes=attributes)
+    known = {name: Known(values, names) for name, (values, names) in labels.items()}
+    return Readings(x, y, z, y_names, z_names, "vector", 0.0, 1.0, attributes=attributes, known=known)
 
 
 def _rows(name: str) -> np.ndarray:
