@@ -109,7 +109,7 @@ def streams_page(record: dict[str, Any]) -> str:
             **{name: functools.partial(getattr(streams, name), found) for name in ("best", "linkage", "per_split")},
         }
 
-    made = (
+    return (
         templates()
         .get_template("streams.md.j2")
         .render(
@@ -121,7 +121,6 @@ def streams_page(record: dict[str, Any]) -> str:
             lengths=streams.LENGTHS,
         )
     )
-    return noted(made, record)
 
 
 def page(record: dict[str, Any]) -> str:
@@ -159,7 +158,7 @@ def fig_7_page(record: dict[str, Any]) -> str:
 def unseen_page(record: dict[str, Any]) -> str:
     """The page on people who were never seen as Markdown."""
     template = templates().get_template("unseen-people.md.j2")
-    return noted(template.render(sets=unseen_people.sections(record)), record)
+    return template.render(sets=unseen_people.sections(record))
 
 
 def power(record: dict[str, Any]) -> str:
