@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.reproduce.pages import synthesis
-from scripts.reproduce.pages.earlier import noted
+from scripts.reproduce.pages.four_slices_page import noted
 
 RECORDS = Path("docs/results/privacy")
 PAGE = Path("docs/results/codebooks.md")

@@ -20,6 +20,7 @@ from scripts.reproduce.pages import (
     capture_loop_page,
     codebooks_page,
     figure_7_page,
+    four_slices_page,
     peers_page,
     power_page,
     predictors_page,
@@ -30,7 +31,7 @@ from scripts.reproduce.pages import (
     table_2_page,
     unseen_people,
 )
-from scripts.reproduce.pages.earlier import noted
+from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.papers import figure_7
 from scripts.reproduce.record import Script, run
 
@@ -49,6 +50,7 @@ POWER, POWER_PAGE = Path("docs/results/privacy/power.json"), Path("docs/results/
 POWER_PICTURE = Path("docs/results/power.svg")
 PREDICTORS, CLEANERS_PAGE = Path("docs/results/predictors"), Path("docs/results/linear-cleaners.md")
 PEERS, PEERS_PAGE = Path("docs/results/privacy/peers.json"), Path("docs/results/peers.md")
+FOUR_SLICES_PAGE = Path("docs/results/four-slices.md")
 ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 
 
@@ -137,7 +139,17 @@ def render_table_2(records: list[dict[str, Any]], codebooks: dict[str, dict[str,
     """The page on Tables 2 and 5 as Markdown; what is missing in it is said to be."""
     sections = table_2_cells.sections(records, codebooks)
     template = templates().get_template("table-2.md.j2")
-    return noted(template.render(sets=sections, made_with=table_2_cells.made_with(records)), *records)
+    old = sorted({row["row"] for row in records if not of_four(row)} - {row["row"] for row in records if of_four(row)})
+    which = f": {', '.join(old)}" if old else " in part"
+    return noted(template.render(sets=sections, made_with=table_2_cells.made_with(records)), *records, which=which)
+
+
+def four_slices() -> str:
+    """The page on what the fourth slice changed as Markdown."""
+    old = json.loads(four_slices_page.OLD.read_text())["figures"]
+    new = four_slices_page.figures(four_slices_page.PRIVACY, four=True)
+    template = templates().get_template("four-slices.md.j2")
+    return template.render(leaks=four_slices_page.leaks(), rows=list(four_slices_page.compared(old, new)))
 
 
 def fig_7_page(record: dict[str, Any]) -> str:
@@ -243,6 +255,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "peers": _of(PEERS, PEERS_PAGE, peers),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
     "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),
+    "four-slices": lambda: write_atomic(FOUR_SLICES_PAGE, four_slices().encode()),
     "capture-loop": lambda: capture_loop_page.write(BENCHES, LOOP_PAGE),
     "codebooks": lambda: write_atomic(codebooks_page.PAGE, codebooks_page.page().encode()),
     "linear-cleaners": lambda: predictors_page.write_tables(PREDICTORS, CLEANERS_PAGE),

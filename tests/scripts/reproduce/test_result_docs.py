@@ -2,7 +2,7 @@
 
 import json
 
-from scripts.reproduce.pages import codebooks_page, write_pages
+from scripts.reproduce.pages import codebooks_page, four_slices_page, write_pages
 from tests.support.checkout import ROOT
 
 HOW = "run python -m scripts.reproduce.pages.write_pages"
@@ -15,3 +15,21 @@ def test_the_page_on_mnist_is_what_its_record_says():
 
 def test_the_page_on_codebooks_is_what_their_records_say():
     assert (ROOT / codebooks_page.PAGE).read_text() == codebooks_page.page(ROOT), HOW
+
+
+def test_the_page_on_four_slices_is_what_the_records_say(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert write_pages.FOUR_SLICES_PAGE.read_text() == write_pages.four_slices(), HOW
+
+
+def test_a_figure_that_became_worse_is_marked():
+    old = {"one": {"y right, %": [90.0], "z, best attack, %": [60.0], "kept: ink": [0.9], "only before": [1.0]}}
+    new = {"one": {"y right, %": [91.0], "z, best attack, %": [61.0], "kept: ink": [0.8]}}
+    found = {row["figure"]: row["worse"] for row in four_slices_page.compared(old, new)}
+    assert found == {"y right, %": False, "z, best attack, %": True, "kept: ink": True}
+
+
+def test_the_note_is_on_pages_with_old_records_alone():
+    page, new, old = "# Title\n\nText", {"row": {"learned_on": "fresh"}}, {"row": {}}
+    assert four_slices_page.noted(page, new) == page
+    assert "Recorded with three slices**: ap." in four_slices_page.noted(page, new, old, which=": ap")
