@@ -114,9 +114,7 @@ def main() -> None:
     script.add_argument("--keep", type=Path, required=True, help="folder of records with three slices")
     asked = script.parse_args()
     kept = {**record.read(OLD).get("figures", {}), **figures(asked.keep, four=False)}
-    record.write(
-        OLD, script.path, {"what": "figures of records with three slices, by recipe and seed", "figures": kept}
-    )
+    record.write(OLD, script.path, {"what": "figures of records with three slices", "figures": kept})
 
 
 if __name__ == "__main__":
