@@ -33,6 +33,8 @@ def card(
 
     if cyclonedx is None and dpia is None:
         raise BadInput("Nothing was asked for: name a file with --cyclonedx or --dpia, or see edgeveil bundle inspect.")
+    if cyclonedx == dpia:
+        raise BadInput(f"--cyclonedx and --dpia both name {dpia}: name two files.")
     trusted = open_trust(trust)
     opened = read_bundle(bundle, trusted)
     document = of_bundle(opened)

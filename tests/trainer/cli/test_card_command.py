@@ -187,6 +187,10 @@ def test_a_card_of_nothing_is_one_sentence(work, edgeveil, tmp_path):
     code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys")
     assert code == 2
     assert "--cyclonedx or --dpia" in err
+    both = ("--dpia", tmp_path / "one", "--cyclonedx", tmp_path / "one")
+    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys", *both)
+    assert code == 2
+    assert "name two files" in err
     code, _, err = edgeveil("card", work / "unaudited.veil", "--trust", work / "keys", "--dpia", tmp_path / "no.html")
     assert code == 2
     assert "has no privacy card" in err
