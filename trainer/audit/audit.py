@@ -60,6 +60,7 @@ def audit(
     label_only: Mapping[str, Any] | None = None,
     tried: int | None = None,
     there: OnBoard | None = None,
+    cache: Path | None = None,
 ) -> dict[str, Any]:
     """Attack one artefact of an export folder, or of a sealed bundle (then ``run`` and ``trust`` are needed).
 
@@ -68,9 +69,9 @@ def audit(
     earlier document of the same run, budget and seed, where it need not be measured again. ``tried`` configurations
     were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
     ``there`` holds a board's outputs for the test rows (``audit_on_board``): these are attacked in place of those made
-    here, and the document has a section ``on_board``.
-    Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but the cache of perturbed rows in
-    ``RUN/audit-cache``.
+    here, and the document has a section ``on_board``. ``cache`` is the folder of perturbed rows, ``RUN/audit-cache``
+    where it is None.
+    Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but that cache.
     Raises ``BadInput`` where the inputs do not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
     begun, started = time.monotonic(), datetime.now(timezone.utc)
@@ -92,7 +93,8 @@ def audit(
             advance(**figures)
 
         elsewhere = None if there is None else there.rows.outputs
-        perturbed = perturb_rows(opened.subject, opened.run, dataset, dataset.slices.rows(), elsewhere=elsewhere)
+        rows = dataset.slices.rows()
+        perturbed = perturb_rows(opened.subject, opened.run, dataset, rows, elsewhere=elsewhere, cache=cache)
         advance()
         sections = about.sections(perturbed)
         advance()

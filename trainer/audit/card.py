@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from edgeveil.edge_runtime.bundle.reader import Bundle
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.trainer.audit.board_column import board_name, title
 from edgeveil.trainer.audit.verdict import EARLIER, sentence, words
 
@@ -40,6 +43,10 @@ _FURTHER = (
     "on_board",
 )
 _PROVENANCE = ("backends", "versions", "machine")
+_FORMED = ("sentence", "verdict", "leakage_about_others")
+_TOP = (
+    "statement", "reading", "name", "perturber", "target", "sensitive", "data", "guarantees", "warnings", "not_tested",
+)  # fmt: skip
 
 
 def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,6 +77,29 @@ def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any
         "warnings": list(_warnings(documents, manifest)),
         "not_tested": list(_not_tested(documents)),
     }
+
+
+def of_bundle(bundle: Bundle) -> dict[str, Any]:
+    """The privacy card of a verified bundle. Raises ``BadInput`` where it has none that this version can read."""
+    name = bundle.manifest.privacy.card
+    if name is None:
+        raise BadInput(
+            f"{bundle.manifest.name} was sealed without an audit, so it has no privacy card. Audit its export folder, "
+            "then seal again."
+        )
+    try:
+        found = strict_json.loads(bundle.members[name])
+        lacks = [key for key in _TOP if key not in found]
+        for part in found["artefacts"]:
+            lacks += [key for key in (*_WHOLE, *_ATTACKS, *_PROVENANCE, *_FORMED) if key not in part]
+    except (strict_json.BadJson, LookupError, TypeError) as error:
+        lacks = [str(error)]
+    if lacks:
+        raise BadInput(
+            f"The privacy card of {bundle.manifest.name} is not one that this version can read (it lacks {lacks[0]}). "
+            "Audit and seal again."
+        )
+    return dict(found)
 
 
 def _artefact(document: Mapping[str, Any]) -> dict[str, Any]:

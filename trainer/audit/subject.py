@@ -88,12 +88,14 @@ def perturb_rows(
     rows: np.ndarray,
     *,
     elsewhere: Mapping[str, np.ndarray] | None = None,
+    cache: Path | None = None,
 ) -> Perturbed:
     """Perturb the rows ``rows`` of ``dataset`` with what ``subject`` names: the artefact, or the run's own networks.
 
     ``elsewhere`` are outputs of the last of these rows, ``further_outputs`` too, that a board made: they replace those
-    made here. For an artefact compiled for an accelerator, the one it was compiled from runs here. Raises ``BadInput``
-    for such an artefact without ``elsewhere``: there is nothing to audit.
+    made here. For an artefact compiled for an accelerator, the one it was compiled from runs here. ``cache`` is
+    that of ``run_artefact``, RUN/audit-cache where it is None. Raises ``BadInput`` for such an artefact without
+    ``elsewhere``: there is nothing to audit.
     """
     if subject.artefact == KERAS:
         return perturb_with(run.perturber(), dataset, rows)
@@ -105,7 +107,7 @@ def perturb_rows(
     tables = subject.tables()
     found = bottleneck(subject.manifest, tables)
     further = replace(subject, manifest=_further(subject.manifest, found), artefact=subject.runs_here())
-    outputs, backends = run_artefact(further, dataset.x[rows], run.folder / "audit-cache")
+    outputs, backends = run_artefact(further, dataset.x[rows], cache or run.folder / "audit-cache")
     if elsewhere is not None:
         outputs = {name: _replace_end(value, elsewhere[name]) for name, value in outputs.items()}
     declared, received = as_received(subject, outputs)

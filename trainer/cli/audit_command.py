@@ -24,6 +24,7 @@ app = typer.Typer()
     app,
     "Examples: edgeveil audit runs/mnist-export --artefact tflite-int8; "
     "edgeveil audit mnist.veil --on ssh://pi@edgepi --into runs/mnist-export --trust root; "
+    "edgeveil audit --verify mnist.veil --run runs/mnist --trust root; "
     "edgeveil audit --before raw.npz --after blurred.npz --out report",
 )
 def audit(
@@ -36,8 +37,16 @@ def audit(
     ] = None,
     run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
     trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
-    budget: Annotated[Literal["quick", "thorough"], typer.Option(help="How hard the adversaries try.")] = "quick",
-    seed: Annotated[int, typer.Option(help="Seed of the adversaries.")] = 0,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Repeat the audit on a bundle's card with another seed, and compare.")
+    ] = False,
+    budget: Annotated[
+        Literal["quick", "thorough"] | None,
+        typer.Option(help="How hard the adversaries try: quick, or what the card says with --verify."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the adversaries: 0, or another than the card's with --verify.")
+    ] = None,
     tried: Annotated[
         int | None, typer.Option(min=1, help="Configurations ever compared on these test rows, for the certificate.")
     ] = None,
@@ -60,13 +69,25 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="With --before: folder for audit.json and report.html.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Attack an artefact: how much does an adversary who retrains still learn? Ends with 3 over the recipe's limits."""
+    """Attack an artefact: how much does an adversary who retrains still learn?
+
+    Ends with 3 over the recipe's limits; with --verify, where a figure of the card does not reproduce.
+    """
     from edgeveil.trainer.audit.audit import audit as run_audit
     from edgeveil.trainer.audit.board import audit_on_board, same_export
     from edgeveil.trainer.audit.document import add_column, as_text, save
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.export.folder import ExportFolder
 
+    if verify:
+        unused = {"--budget": budget, "--tried": tried, "--on": on, "--into": into, "--before": before}
+        unused |= {"--after": after, "--labels": labels, "--out": out, "--device": None if device == CPU else device}
+        for name, value in unused.items():
+            if value is not None:
+                raise BadInput(f"--verify repeats the audit on a bundle's card as it was made: leave out {name}.")
+        _verify(target, artefact=artefact, run=run, trust=trust, seed=seed, as_json=as_json)
+        return
+    budget, seed = budget or "quick", seed or 0
     if before is not None or after is not None:
         others = {"the target": target, "--artefact": artefact, "--run": run, "--trust": trust, "--tried": tried}
         given = [name for name, value in {**others, "--on": on, "--into": into}.items() if value is not None]
@@ -112,6 +133,25 @@ def audit(
             say(f"Wrote {saved}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
     if document["limits"]["exceeded"]:
         raise LimitNotMet(" ".join(sentences(document["limits"])))
+
+
+def _verify(
+    bundle: Path | None, *, artefact: str | None, run: Path | None, trust: Path | None, seed: int | None, as_json: bool
+) -> None:
+    from edgeveil.trainer.audit.rerun import as_text, missed, rerun
+
+    if bundle is None or run is None or trust is None:
+        raise BadInput(
+            "--verify needs a sealed bundle, the run that it was made from and the keys that may sign: name the "
+            ".veil file, and give --run and --trust."
+        )
+    document = rerun(bundle, run=run, trust=trust, artefact=artefact, seed=seed)
+    if as_json:
+        print_json(document)
+    else:
+        print(as_text(document), flush=True)
+    if not document["reproduces"]:
+        raise LimitNotMet(f"Of the card of {document['name']}, these do not reproduce: {', '.join(missed(document))}.")
 
 
 def _audit_pairs(

@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
-from edgeveil.trainer.cli import audit_command, bench_command, boards, cost_command, estimate
+from edgeveil.trainer.cli import audit_command, bench_command, boards, card_command, cost_command, estimate
 from edgeveil.trainer.cli.common import (
     Json,
     NoPassphrase,
@@ -39,7 +39,7 @@ app = typer.Typer(
 )
 recipes = typer.Typer(help="Recipes: what to train on which data.", no_args_is_help=True)
 bundles = typer.Typer(help="Look at a sealed bundle, or check one.", no_args_is_help=True)
-for module in (audit_command, boards, cost_command, bench_command, estimate):
+for module in (audit_command, card_command, boards, cost_command, bench_command, estimate):
     app.add_typer(module.app)
 app.add_typer(recipes, name="recipe")
 app.add_typer(bundles, name="bundle")

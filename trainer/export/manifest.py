@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import io
 from collections.abc import Mapping, Sequence
@@ -87,7 +86,7 @@ def build(
         "privacy": not_audited(),
         "provenance": {
             "edgeveil": importlib.metadata.version("edgeveil"),
-            "recipe_sha256": hashlib.sha256((run.folder / "recipe.toml").read_bytes()).hexdigest(),
+            "recipe_sha256": run.recipe_sha256(),
             "packages": package_versions(_PACKAGES),
         },
     }

@@ -267,6 +267,10 @@ class Run:
             shutil.rmtree(new, ignore_errors=True)
             raise BadInput(f"Cannot write {final}: {error}. Free some space, then --resume.") from None
 
+    def recipe_sha256(self) -> str:
+        """The hash of recipe.toml, by which a bundle's manifest names the run's recipe."""
+        return hashlib.sha256((self.folder / "recipe.toml").read_bytes()).hexdigest()
+
     def summary(self) -> dict[str, Any]:
         """The document of ``edgeveil train --json``: run.json and the folder's name."""
         return {"run": str(self.folder), **self.facts}

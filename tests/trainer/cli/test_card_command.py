@@ -1,0 +1,196 @@
+"""``edgeveil card`` and ``edgeveil audit --verify``: a small label-only bundle, made and asked by the commands."""
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+from dataclasses import replace
+
+import jsonschema
+import pytest
+import referencing
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from edgeveil.trainer.attacks import problem
+from edgeveil.trainer.audit.audit import audit
+from edgeveil.trainer.audit.document import save
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.report.dpia import FAIL_CLOSED, RETAINED
+from edgeveil.trainer.sealing.seal import keygen, seal
+from edgeveil.trainer.train import train
+from tests.support import bundles
+from tests.support.checkout import ROOT
+from tests.support.small_runs import small_recipe, write_npz
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A folder with ``run``, ``other`` (a run of another recipe), ``export``, ``keys``, ``unaudited.veil``, ``it.veil``
+    and ``lie.veil``, which the maker signed with a better accuracy of y than was measured."""
+    folder = tmp_path_factory.mktemp("small")
+    full = problem.BUDGETS["quick"]
+    problem.BUDGETS["quick"] = replace(full, epochs=3, trees=10)
+    data = write_npz(folder)
+    recipe = small_recipe(data, kind="label-only")
+    train(recipe, folder / "run")
+    train(recipe.model_copy(update={"name": "another"}), folder / "other", classifiers=folder / "run")
+    export(folder / "run", ["workstation"], folder / "export")
+    keygen(folder / "keys", development=True)
+    key = folder / "keys" / "signing.key"
+    seal(folder / "export", key, folder / "unaudited.veil", allow_unaudited=True)
+    document = audit(folder / "export")
+    save(document, folder / "export")
+    seal(folder / "export", key, folder / "it.veil")
+    shutil.copytree(folder / "export", folder / "lie")
+    document["worst_adaptive"] |= {"accuracy": 0.9, "low": 0.85, "high": 0.95}
+    save(document, folder / "lie")
+    seal(folder / "lie", key, folder / "lie.veil")
+    yield folder
+    problem.BUDGETS["quick"] = full
+
+
+def verify(work, bundle="it.veil", *more, run="run", trust="keys"):
+    return ("audit", "--verify", work / bundle, "--run", work / run, "--trust", work / trust, *more)
+
+
+def test_the_model_card_is_strictly_valid_and_says_what_the_card_says(work, edgeveil, tmp_path):
+    path = tmp_path / "it.cdx.json"
+    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys", "--cyclonedx", path)
+    assert code == 0, err
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(path.read_text()) is None
+    made = json.loads(path.read_text())
+    found = json.loads((work / "export" / "audit.json").read_text())
+    metrics = {row["type"]: row for row in made["metadata"]["component"]["modelCard"]["quantitativeAnalysis"][
+        "performanceMetrics"
+    ]}  # fmt: skip
+    assert metrics["accuracy of y"]["value"] == str(found["target"]["accuracy"])
+    assert metrics["accuracy of y"]["confidenceInterval"]["upperBound"] == str(found["target"]["high"])
+    assert metrics["verdict"]["value"].startswith(found["verdict"]["word"])
+    hashes = {one["name"]: one["hashes"][0]["content"] for one in made["components"] if one["type"] == "file"}
+    for name in ("classifier.tflite-int8.tflite", "classifier.onnx-float32.onnx"):
+        data = (work / "export" / "artefacts" / name).read_bytes()
+        assert hashes[f"artefacts/{name}"] == hashlib.sha256(data).hexdigest()
+    again = tmp_path / "again.json"
+    edgeveil("card", work / "it.veil", "--trust", work / "keys", "--cyclonedx", again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_without_the_library_it_says_what_to_install(work, edgeveil, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cyclonedx.schema", None)
+    out = tmp_path / "it.json"
+    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys", "--cyclonedx", out)
+    assert code == 2
+    assert 'pip install "edgeveil[cyclonedx]"' in err
+    assert not out.exists()
+
+
+def test_the_assessment_has_the_four_headings_and_the_cards_numbers(work, edgeveil, tmp_path):
+    out = tmp_path / "it.html"
+    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys", "--dpia", out)
+    assert code == 0, err
+    page = out.read_text()
+    assert re.findall(r"<h2>\((.)\)", page) == ["a", "b", "c", "d"]
+    assert "no legal advice" in page
+    assert "[to be filled in: what y is needed for" in page
+    found = json.loads((work / "export" / "audit.json").read_text())
+    assert f"{100 * found['worst_adaptive']['accuracy']:.1f} %" in page
+    for line in found["not_covered"]:
+        assert line.replace("'", "&#39;") in page
+    assert not re.search(r"(src|href)=", page)  # one file, that asks nobody for more
+
+
+@pytest.mark.parametrize("name", [name for _, names in (*RETAINED, *FAIL_CLOSED) for name in names])
+def test_every_test_that_the_assessment_names_is_there(name):
+    path, _, test = name.partition("::")
+    assert (ROOT / path).exists()
+    assert not test or f"def {test}(" in (ROOT / path).read_text()
+
+
+def test_a_card_reproduces_with_another_seed(work, edgeveil):
+    shutil.rmtree(work / "run" / "audit-cache")
+    code, out, err = edgeveil(*verify(work), "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    schemas = {
+        name: json.loads((ROOT / "docs/reference/schemas" / name).read_text())
+        for name in ("audit.schema.json", "rerun.schema.json")
+    }
+    contents = [(name, referencing.Resource.from_contents(schema)) for name, schema in schemas.items()]
+    registry = referencing.Registry().with_resources(contents)
+    jsonschema.Draft202012Validator(schemas["rerun.schema.json"], registry=registry).validate(document)
+    assert document["rerun"]["seed"] == document["recorded"]["seed"] + 1000
+    assert document["reproduces"]
+    assert not (work / "run" / "audit-cache").exists()  # perturbed anew, and nothing left in somebody's run
+
+
+def test_a_figure_that_was_never_measured_ends_with_three(work, edgeveil):
+    code, out, err = edgeveil(*verify(work, "lie.veil"), "--seed", 7)
+    assert code == 3
+    assert re.search(r"z, best attack .*90\.0 %.* DOES NOT REPRODUCE: -\d", out)
+    assert "these do not reproduce: z, best attack" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"run": "other"}, "was not made from the run"),
+        ({"run": "nowhere"}, "there is none"),
+        ({"bundle": "unaudited.veil"}, "has no privacy card"),
+        ({"bundle": "export"}, "no regular file"),
+        ({"trust": "strangers"}, "which is not in the trust folder"),
+    ],
+)
+def test_what_does_not_belong_together_is_one_sentence(work, edgeveil, more, words):
+    (work / "strangers").mkdir(exist_ok=True)
+    stranger = bundles.public_key_line(bundles.trusted(bundles.STRANGER))
+    (work / "strangers" / "other.pub").write_text(stranger)
+    code, out, err = edgeveil(*verify(work, **more))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+
+
+def test_a_bundle_with_a_changed_byte_is_refused(work, edgeveil, tmp_path):
+    data = bytearray((work / "it.veil").read_bytes())
+    place = data.index(b'"accuracy"')
+    data[place + 1] ^= 1
+    (work / "changed.veil").write_bytes(bytes(data))
+    code, _, err = edgeveil(*verify(work, "changed.veil"))
+    assert (code, err.count("\n")) == (2, 1)
+    code, _, _ = edgeveil("card", work / "changed.veil", "--trust", work / "keys", "--dpia", tmp_path / "no.html")
+    assert code == 2
+    assert not (tmp_path / "no.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--artefact", "tflite-int4"), "has no audit of tflite-int4 to repeat; it has tflite-int8"),
+        (("--budget", "thorough"), "leave out --budget"),
+        (("--seed", 0), "a rerun needs another"),
+        (("--out", "report"), "leave out --out"),
+    ],
+)
+def test_what_cannot_be_repeated_is_one_sentence(work, edgeveil, more, words):
+    code, out, err = edgeveil(*verify(work), *more)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+    code, _, err = edgeveil("audit", "--verify", work / "it.veil")
+    assert code == 2
+    assert "--run and --trust" in err
+
+
+def test_a_card_of_nothing_is_one_sentence(work, edgeveil, tmp_path):
+    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys")
+    assert code == 2
+    assert "--cyclonedx or --dpia" in err
+    both = ("--dpia", tmp_path / "one", "--cyclonedx", tmp_path / "one")
+    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys", *both)
+    assert code == 2
+    assert "name two files" in err
+    code, _, err = edgeveil("card", work / "unaudited.veil", "--trust", work / "keys", "--dpia", tmp_path / "no.html")
+    assert code == 2
+    assert "has no privacy card" in err

@@ -1,0 +1,240 @@
+"""An auditor's rerun: the audit that a bundle's card records, made again with other seeds and compared with it.
+
+A figure reproduces if the difference of both estimates is no larger than the root of the sum of the squares of those
+halves of their 95 % intervals that face each other (the interval of a difference of Newcombe 1998, method 10, holds 0).
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit.card import of_bundle
+from edgeveil.trainer.audit.text import percent
+from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, words
+from edgeveil.trainer.datasets.base import PARTS
+from edgeveil.trainer.runs.run import Run
+
+SCHEMA = 1
+Ends = Mapping[str, Any]  # estimate, low and high of a figure; an end is None where it is not known
+ROUNDED = 1e-6  # to which the figures of a document are rounded
+SEED_STEP = 1000  # beyond the seeds that any budget uses
+RULE = (
+    "A figure reproduces if both estimates differ by no more than the root of the sum of the squares of those halves "
+    "of their 95 % intervals that face each other. A recorded half counts as the rerun's whole interval at most, a "
+    "bound as far as it is from its own estimate. Both audits attack the same test rows: chance in these, which the "
+    "intervals include, moves both alike, so the rule is wider than it must be. The verdict reproduces if it is the "
+    "same, word for word; near a limit it may change with the seed alone: try further seeds."
+)
+NOT_REPEATED = (
+    "The training of the perturber and of its classifiers, which are those of the run.",
+    "The collection of the data and their labels: whether they are what the card says.",
+    "Columns of boards, and all figures of the card that are not listed here.",
+)
+
+
+def rerun(
+    path: Path, *, run: Path, trust: Path, artefact: str | None = None, seed: int | None = None
+) -> dict[str, Any]:
+    """Audit a bundle's artefact again, with the recorded budget and another ``seed``, and compare it with the card.
+
+    ``artefact`` is one that the card speaks of, by default its first; ``seed`` by default the recorded one and
+    ``SEED_STEP``. Rows are perturbed anew: nothing of ``RUN/audit-cache`` is believed.
+    Returns the document of docs/reference/schemas/rerun.schema.json. Raises ``BadInput`` where bundle and run do not
+    belong together, and otherwise as ``audit`` does.
+    """
+    from edgeveil.trainer.audit.audit import audit
+
+    bundle = read_bundle(read_file(str(path)), open_trust(trust))
+    card = of_bundle(bundle)
+    recorded = _recorded(card, artefact)
+    _check_run(bundle, card, Run.open(run))
+    seed = recorded["seed"] + SEED_STEP if seed is None else seed
+    if seed == recorded["seed"]:
+        raise BadInput(
+            f"The recorded audit had the seed {seed}: a rerun needs another. Leave --seed out, or change it."
+        )
+    tried = (recorded.get("certificate") or {}).get("tried")
+    with tempfile.TemporaryDirectory() as cache:
+        again = audit(
+            path,
+            run=run,
+            trust=trust,
+            artefact=recorded["artefact"],
+            budget=recorded["budget"],
+            seed=seed,
+            tried=tried,
+            cache=Path(cache),
+        )
+    return compare(recorded, again, name=card["name"], manifest_sha256=bundle.manifest_sha256)
+
+
+def compare(
+    recorded: Mapping[str, Any], again: Mapping[str, Any], *, name: str, manifest_sha256: str
+) -> dict[str, Any]:
+    """The document: an artefact's part of a card next to the ``audit`` document of its rerun."""
+    figures = list(_figures(recorded, again))
+    verdict = {"recorded": recorded["verdict"], "rerun": words(again), "reproduces": None}
+    verdict["reasons"] = list(again["verdict"]["reasons"])
+    if verdict["recorded"].startswith((LEAKS, HOLDS, CANNOT_TELL)):  # cards of before have other words
+        verdict["reproduces"] = verdict["recorded"] == verdict["rerun"]
+    return {
+        "schema": SCHEMA,
+        "kind": "edgeveil-rerun",
+        "name": name,
+        "manifest_sha256": manifest_sha256,
+        "artefact": recorded["artefact"],
+        "budget": recorded["budget"],
+        **{
+            side: {key: part[key] for key in ("created", "seed", "versions", "backends")}
+            for side, part in (("recorded", recorded), ("rerun", again))
+        },
+        "figures": figures,
+        "verdict": verdict,
+        "reproduces": all(one["reproduces"] is not False for one in (*figures, verdict)),
+        "rule": RULE,
+        "not_repeated": list(NOT_REPEATED),
+    }
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    """The document for a terminal."""
+    before, after = document["recorded"], document["rerun"]
+    lines = [
+        f"{document['artefact']} of {document['name']}: {document['budget']} audit of {before['created'][:10]} with "
+        f"seed {before['seed']}, made again with seed {after['seed']}",
+        "",
+        f"  {'figure':44} {'card':26} {'rerun':26}",
+    ]
+    for one in document["figures"]:
+        lines.append(f"  {one['figure']:44} {_shown(one, 'recorded'):26} {_shown(one, 'rerun'):26} {_said(one)}")
+    one = document["verdict"]
+    lines.append(f"  {'verdict':44} {one['recorded']:26} {one['rerun']:26} {_SAID[one['reproduces']]}")
+    lines += [f"    the rerun: {reason}" for reason in one["reasons"] if one["reproduces"] is not True]
+    changed = [
+        f"{name} {before['versions'].get(name, 'none')} to {version}"
+        for name, version in after["versions"].items()
+        if before["versions"].get(name) != version
+    ]
+    if changed:
+        lines += ["", f"Other versions than then, which may change figures: {', '.join(changed)}."]
+    return "\n".join([*lines, "", RULE, "", "Not repeated:", *(f"  {line}" for line in document["not_repeated"])])
+
+
+def missed(document: Mapping[str, Any]) -> list[str]:
+    """The names of what does not reproduce."""
+    every = [*document["figures"], {"figure": "verdict", **document["verdict"]}]
+    return [one["figure"] for one in every if one["reproduces"] is False]
+
+
+def _recorded(card: Mapping[str, Any], artefact: str | None) -> Mapping[str, Any]:
+    """The part of a card that speaks of an artefact as a workstation runs it."""
+    parts = {part["artefact"]: part for part in card["artefacts"] if "on_board" not in part}
+    chosen = next(iter(parts), None) if artefact is None else artefact
+    if chosen not in parts:
+        known = ", ".join(sorted(parts)) or "none that a workstation ran"
+        raise BadInput(
+            f"The card of this bundle has no audit of {artefact or 'any artefact'} to repeat; it has {known}."
+        )
+    return parts[chosen]
+
+
+def _check_run(bundle: Bundle, card: Mapping[str, Any], run: Run) -> None:
+    """Raise ``BadInput`` unless bundle and run have one recipe and slices of one size."""
+    if run.recipe_sha256() != bundle.manifest.document["provenance"]["recipe_sha256"]:
+        raise BadInput(
+            f"The bundle {bundle.manifest.name} was not made from the run in {run.folder}: their recipes differ. Name "
+            "the run that it was exported from with --run."
+        )
+    dataset = run.dataset()
+    here = {str(part): len(dataset.part(part)) for part in PARTS}
+    there = {str(part): card["data"]["rows"].get(part, 0) for part in PARTS}
+    if here != there:
+        raise BadInput(
+            f"The card was measured on slices of {_listed(there)} rows; those of {run.folder} have {_listed(here)}. "
+            "Name the run that the bundle was exported from with --run."
+        )
+
+
+def _listed(rows: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} ({part})" for part, count in rows.items())
+
+
+def _figures(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    y, z = again["data"]["target"], again["data"]["sensitive"]
+    sides = recorded, again
+    attacked = [f"{z}, best attack", f"label-only: {z}, best attack"]
+    yield _figure(f"{y} kept", "share", *(_ends(part["target"]) for part in sides))
+    yield _figure(attacked[0], "share", *(_ends(part["worst_adaptive"]) for part in sides))
+    yield _figure(f"{z}, most bits", "bits", *(_ends(part["most_bits"], "bits", "bits_") for part in sides))
+    yield _figure(attacked[1], "share", *(_ends(part["label_only"]["worst_adaptive"]) for part in sides))
+    certificates = [part.get("certificate") or {} for part in sides]
+    bounds = [one.get("per_code") or {} for one in certificates]
+    if any(one.get("given") for one in bounds):
+        yield _figure(
+            "factor of the worst code, at most", "factor", *(_bound(one, "factor", "estimate") for one in bounds)
+        )
+    if any(one.get("given") for one in certificates):
+        yield _figure(f"{z}, right at most", "share", *(_bound(one, "bound", "plug_in") for one in certificates))
+
+
+def _figure(name: str, unit: str, recorded: Ends | None, again: Ends | None) -> dict[str, Any]:
+    """One figure of both: ``reproduces`` is None where the rerun has no interval, False where one has no figure."""
+    found: dict[str, Any] = {"figure": name, "unit": unit, "recorded": recorded, "rerun": again}
+    if recorded is None or again is None:
+        return {**found, "difference": None, "allowed": None, "reproduces": False}
+    difference = again["estimate"] - recorded["estimate"]
+    facing, opposite = ("high", "low") if difference >= 0 else ("low", "high")
+    if again["low"] is None or again["high"] is None:
+        return {**found, "difference": round(difference, 6), "allowed": None, "reproduces": None}
+    # Both are of the same rows: a recorded interval that is much wider would excuse any figure.
+    most = again["high"] - again["low"]
+    half = most if recorded[facing] is None else min(most, abs(recorded[facing] - recorded["estimate"]))
+    allowed = math.hypot(half, again["estimate"] - again[opposite])
+    return {
+        **found,
+        "difference": round(difference, 6),
+        "allowed": round(allowed, 6),
+        "reproduces": abs(difference) <= allowed + ROUNDED,
+    }
+
+
+def _ends(row: Mapping[str, Any], estimate: str = "accuracy", ends: str = "") -> Ends:
+    return {"estimate": row[estimate], "low": row[f"{ends}low"], "high": row[f"{ends}high"]}
+
+
+def _bound(part: Mapping[str, Any], bound: str, estimate: str) -> Ends | None:
+    """A bound, as wide on both sides as it is away from its estimate; None where there is none."""
+    if not part.get("given") or part[bound] is None:
+        return None
+    return {"estimate": part[bound], "low": part[estimate], "high": round(2 * part[bound] - part[estimate], 6)}
+
+
+_SAID = {True: "reproduces", False: "DOES NOT REPRODUCE", None: "cannot be compared"}
+
+
+def _said(one: Mapping[str, Any]) -> str:
+    if one["reproduces"] is not False or one["difference"] is None:
+        return _SAID[one["reproduces"]]
+    size, unit = (100, " points") if one["unit"] == "share" else (1, "")
+    return f"{_SAID[False]}: {size * one['difference']:+.3g}{unit}, allowed {size * one['allowed']:.3g}"
+
+
+def _shown(one: Mapping[str, Any], side: str) -> str:
+    found = one[side]
+    if found is None:
+        return "none"
+    if "at most" in one["figure"]:
+        return _value(found["estimate"], one["unit"])
+    ends = ", ".join("-" if found[end] is None else _value(found[end], one["unit"]) for end in ("low", "high"))
+    return f"{_value(found['estimate'], one['unit'])} [{ends}]"
+
+
+def _value(number: float, unit: str) -> str:
+    return percent(number) if unit == "share" else f"{number:.3f}"
