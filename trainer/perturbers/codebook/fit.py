@@ -53,12 +53,15 @@ def fit(
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     first, _ = fit_and_validation(dataset, "classifiers")
     second, _ = fit_and_validation(dataset, "perturber")
+    # From here on z is what is priced; the cuts, and whom the gate leaves out, are the same whatever is.
+    original, dataset = dataset, dataset.as_priced()
+    first, second = dataset.rows(first.index), dataset.rows(second.index)
     with progress("trunk of the codebook", total=budget.epochs) as advance:
         report = _metric(log, "trunk", advance)
         prepared = prepare(dataset, first, section, rng, budget, report=report)
     if goal.limits.unseen_accuracy is not None:
-        people = dataset.rows(np.concatenate([first.index, second.index]))
-        _gate(dataset, people, section, rng, budget, log)
+        people = original.rows(np.concatenate([first.index, second.index]))
+        _gate(original, people, section, rng, budget, log)
     stream = stream_codes.stream(section.hold, section.acknowledge)
     if stream is not None and is_held(stream):
         u, trunk = dataset.unit(second.x), prepared.trunk
