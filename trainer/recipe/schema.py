@@ -46,7 +46,7 @@ class Data(Section):
     )
     also_sensitive: list[Name] | None = Field(
         default=None,
-        description="Further labels of the data set that codebook and minimax hide: their joint label with z is priced.",
+        description="Further labels of the data set that codebook and minimax hide: they price the joint label with z.",
     )
     family: Literal["groupings", "thresholds", "finest"] | None = Field(
         default=None,

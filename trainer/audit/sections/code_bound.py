@@ -31,8 +31,9 @@ def section(
     slices: str,
     seed: int,
 ) -> dict[str, Any]:
-    """Bound the received codes (n,) of rows y, z (n,) that training never saw; ``shape`` is (classes of y, codes, classes of z).
+    """Bound the received codes (n,) of rows y, z (n,) that training never saw.
 
+    ``shape`` is (classes of y, codes, classes of z).
     ``linked`` are the attack's figures on linked codes, ``unit`` names the independent units, ``cluster`` (n,), and
     ``slices`` those that the rows are of.
     """
