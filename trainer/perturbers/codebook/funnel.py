@@ -28,7 +28,6 @@ from edgeveil.trainer.recipe.perturber import Codebook
 # The start: this share of the steps imitates k-means on what z does not explain, and the price of z grows over half.
 IMITATION_SHARE = 0.15
 RAMP_SHARE = 0.5
-ETA = 0.02  # in units of T's squared distance per nat, as lambda (`price`) is
 MEMORY = 0.9  # share of the running counts that a step keeps; steps on all rows need no memory
 LEARNING_RATE = 3e-3
 
@@ -120,12 +119,12 @@ def _training_step(
                 own = tf.gather(tf.math.unsorted_segment_sum(q, of, groups), of)
             p_c = tf.gather(mass / tf.reduce_sum(mass, axis=1, keepdims=True), y) + 1e-6
             others = tf.maximum(tf.gather(counts, cell) - own, 0.0)
-            shrinkage = section.shrinkage
+            shrinkage, eta = section.shrinkage, section.evenness
             p_cz = (others + shrinkage * p_c) / (tf.reduce_sum(others, axis=1, keepdims=True) + shrinkage)
             centres = sums / (mass + 1e-6)[:, :, None]
             far = tf.reduce_sum(tf.square(t[:, None, :] - tf.gather(centres, y)), axis=2)
             log_share = tf.math.log(p_c)
-            price = far + lam * (tf.math.log(p_cz + 1e-9) - log_share) + ETA * log_share
+            price = far + lam * (tf.math.log(p_cz + 1e-9) - log_share) + eta * log_share
             funnel = tf.reduce_mean(tf.reduce_sum(soft * price, axis=1))
             copy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(start_all, pick), logits))
             loss = tf.where(imitate, copy, funnel)
