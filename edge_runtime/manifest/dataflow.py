@@ -15,7 +15,7 @@ noisy       add                                                    artefact, arg
 model       artefact                                               artefact, argmax*, output, quantise; leaves as code
 index       argmax, argmax_within, draw channel, hold              channel, row, group, hold; may leave as label or code
 row         synthesis                                              artefact, argmax, output
-frame       output                                                 may leave as frame
+frame       output, synthesis of whole samples                     may leave as frame
 code        quantise                                               may leave as code
 ==========  =====================================================  ================================
 
@@ -151,13 +151,13 @@ class Dataflow(object):
             refuse("redefined-value", at, "'{}' is made twice".format(name))
         self._values[name] = value
 
-    def _table_of(self, name: Any, at: str, dtype: str) -> Dict[str, Any]:
+    def _table_of(self, name: Any, at: str, *dtypes: str) -> Dict[str, Any]:
         identifier(name, at)
         if name not in self._tables:
             refuse("unknown-table", at, "there is no table '{}'".format(name))
         table = self._tables[name]
-        if len(table["shape"]) < 2 or table["dtype"] != dtype:
-            refuse("wrong-value", at, "expected {} of 2 or more dimensions".format(dtype))
+        if len(table["shape"]) < 2 or table["dtype"] not in dtypes:
+            refuse("wrong-value", at, "expected {} of 2 or more dimensions".format(" or ".join(sorted(set(dtypes)))))
         self.used_tables.add(name)
         return table
 
@@ -253,8 +253,12 @@ class Dataflow(object):
 
     def _row(self, stage: Dict[str, Any], at: str) -> Value:
         self._take(stage["input"], at + ".input", "index")
-        table = self._table_of(stage["table"], at + ".table", "float32")
-        return Value("row", table["shape"][1:], "float32")
+        table = self._table_of(stage["table"], at + ".table", "float32", self._input["dtype"])
+        if table["dtype"] == "float32":
+            return Value("row", table["shape"][1:], "float32")
+        if table["shape"][1:] != self._input["shape"]:
+            refuse("output-mismatch", at + ".table", "its rows do not have the shape of the input")
+        return Value("frame", self._input["shape"], self._input["dtype"])
 
     def _output(self, stage: Dict[str, Any], at: str) -> Value:
         value = self._take(stage["input"], at + ".input", "model row noisy")
@@ -300,7 +304,16 @@ class Dataflow(object):
         return names
 
     def _decoder(self, output: Dict[str, Any], value: Value, at: str) -> None:
-        """A receiver has x~ = [code, 1] times this table: a row for each place of the code, and one for the 1."""
+        """How a receiver makes a sample of what it gets.
+
+        Of a quantised code (r,), x~ = [code, 1] times this table: a row for each place of the code, and one for the 1.
+        Of an index, one of its samples in this table (indices, samples of each, ...), drawn evenly.
+        """
+        if value.kind == "index":
+            table = self._table_of(output["decoder"], at + ".decoder", self._input["dtype"])
+            if table["shape"][2:] != self._input["shape"]:
+                refuse("output-mismatch", at + ".decoder", "expected (indices, samples of each, shape of the input)")
+            return
         table = self._table_of(output["decoder"], at + ".decoder", "float32")
         if value.kind != "code" or len(output["shape"]) != 1 or table["shape"][:-1] != [output["shape"][0] + 1]:
             refuse("output-mismatch", at + ".decoder", "it decodes a quantised code (r,) by a table (r + 1, features)")

@@ -146,7 +146,7 @@ def _check_tables(tables: Any) -> None:
         record(table, at, ("file", "shape", "dtype"))
         _check_file(table["file"], at + ".file", "tables")
         shape(table["shape"], at + ".shape")
-        one_of(table["dtype"], at + ".dtype", ("float32", "uint32"))
+        one_of(table["dtype"], at + ".dtype", ("uint32",) + DTYPES)
 
 
 def _check_models(models: Any) -> List[str]:

@@ -669,6 +669,42 @@ def decoder_on_a_label() -> bytes:
     return _cleaner(lambda m: m["outputs"][0].update(decode="decoder"), code=True)
 
 
+# Codes of which the receiver draws a sample, and tables of whole samples
+
+
+def _whole_samples(change: Any) -> bytes:
+    return changed(change, example=bundles.whole_samples_example())
+
+
+@exhibit("output-mismatch")
+def whole_samples_of_another_shape() -> bytes:
+    return _whole_samples(lambda m: m["tables"]["means"].update(shape=[2, 8]))
+
+
+@exhibit("wrong-value")
+def whole_samples_that_an_output_stage_scales_again() -> bytes:
+    def change(manifest: Any) -> None:
+        manifest["stages"].append(
+            {"stage": "output", "input": "x_out", "output": "again", "low": 0.0, "high": 16.0, "dtype": "uint8"}
+        )
+
+    return _whole_samples(change)
+
+
+@exhibit("output-mismatch")
+def pool_of_samples_of_another_shape() -> bytes:
+    return _whole_samples(lambda m: m["outputs"][1].update(decoder="means"))
+
+
+@exhibit("wrong-value")
+def pool_of_another_type_than_the_input() -> bytes:
+    def change(manifest: Any) -> None:
+        manifest["tables"]["pool"] = {"file": "tables/means.npy", "shape": [4, 1, 4], "dtype": "float32"}
+        manifest["outputs"][1]["decoder"] = "pool"
+
+    return _whole_samples(change)
+
+
 # Streams: what is to be held, and what would leave unheld
 
 

@@ -148,6 +148,16 @@ def numpy_example() -> tuple[Manifest, Members]:
     return manifest, members
 
 
+def whole_samples_example() -> tuple[Manifest, Members]:
+    """The same with the mean readings as they are sent, whole numbers."""
+    manifest, members = numpy_example()
+    means = np.load(io.BytesIO(members["tables/means.npy"]))
+    members["tables/means.npy"] = npy(np.rint(means * 16).astype(np.uint8))
+    manifest["tables"]["means"]["dtype"] = "uint8"
+    manifest["stages"] = [*manifest["stages"][:2], {**manifest["stages"][2], "output": "x_out"}]
+    return manifest, members
+
+
 def artefact_example(*, audited: bool = True) -> tuple[Manifest, Members]:
     """Image uint8 (8, 8, 1) -> a generator with noise, in two variants whose payloads no interpreter ever sees."""
     members = {

@@ -39,6 +39,11 @@ def freshest(dataset: Dataset) -> SliceName:
     return "attack" if len(dataset.slices.attack) else "perturber"
 
 
+def unseen(dataset: Dataset) -> np.ndarray:
+    """The numbers (n,) of the rows that no training saw, in the order of an audit's: ``attack``, then ``test``."""
+    return np.concatenate([dataset.slices.attack, dataset.slices.test])
+
+
 def to_learn(dataset: Dataset) -> np.ndarray:
     """The numbers (n,), in the data set, of the rows that adversaries learn on."""
     return dataset.slices.rows()[places(dataset).learn]

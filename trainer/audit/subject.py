@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import Codes, Released
 from edgeveil.trainer.audit.dataflow import SENT, Bottleneck, bottleneck
 from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.runs.fitted import FittedPerturber, decoded
+from edgeveil.trainer.runs.fitted import FittedPerturber, decoded, drawn
 from edgeveil.trainer.runs.run import Run
 
 ROWS_AT_ONCE = 4096
@@ -146,8 +146,10 @@ def _codes(
 ) -> Codes | None:
     """The codes among the outputs, and for a codebook the codes before its channel."""
     for output in declared:
+        if output["kind"] != "code":
+            continue
         value = outputs[output["name"]]
-        if output["kind"] == "code" and value.ndim == 1 and value.dtype.kind in "iu":
+        if value.ndim == 1 and value.dtype.kind in "iu":
             return Codes(value) if isinstance(found, str) or table is None else Codes(value, outputs[SENT], table)
     return None
 
@@ -223,8 +225,12 @@ def as_received(
     for output in subject.manifest["outputs"]:
         if "decoder" in output:
             decoder = read_array(subject.members, parse_table(subject.manifest["tables"][output["decoder"]]))
-            received[output["name"]] = decoded(outputs[output["name"]], decoder)
-            output = {**output, "kind": "frame"}
+            if output["shape"]:
+                received[output["name"]] = decoded(outputs[output["name"]], decoder)
+                output = {**output, "kind": "frame"}
+            else:  # the number of a code, which an adversary has beside the sample that is drawn of it
+                received["frame"] = drawn(outputs[output["name"]], decoder, np.random.default_rng(0))
+                declared.append({"name": "frame", "kind": "frame"})
         declared.append(output)
     return declared, received
 

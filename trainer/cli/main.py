@@ -184,7 +184,7 @@ def export(
         bool, typer.Option("--all-formats", help="Every format, not only those that the boards need.")
     ] = False,
     emit: Annotated[
-        Literal["frame", "code"], typer.Option(help="What is sent: frame, or a cleaner's code of few numbers.")
+        Literal["frame", "code"], typer.Option(help="What is sent: frame, or the code of a cleaner or codebook alone.")
     ] = "frame",
     as_json: Json = False,
 ) -> None:

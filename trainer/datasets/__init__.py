@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import prior, slicing
+from edgeveil.trainer.datasets import priced, prior, slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
 from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wq
 from edgeveil.trainer.datasets.loaders.captured import captured
@@ -50,6 +50,11 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     training = slices.training()
     y, z = readings.y[training], readings.z[training]
     slicing.check_hidden(y, z)
+    known = {
+        recipe.data.target: _known(readings.y, readings.y_names),
+        recipe.data.sensitive: _known(readings.z, readings.z_names),
+        **readings.known,
+    }
     return Dataset(
         name=recipe.data.source if not recipe.data.source.startswith("npz:") else "npz",
         x=readings.x,
@@ -63,11 +68,8 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         cluster=cluster,
         cluster_kind=cluster_kind,
         attributes=readings.attributes,
-        known={
-            recipe.data.target: _known(readings.y, readings.y_names),
-            recipe.data.sensitive: _known(readings.z, readings.z_names),
-            **readings.known,
-        },
+        known=known,
+        priced=priced.priced(recipe.data, known, slices=slices),
         labels=readings.labels,
         consent=readings.consent,
         seed=recipe.seed,

@@ -101,7 +101,8 @@ class Dataset:
     ``theta`` is MED(z|y), shape (classes of y, classes of z), rows summing to 1: the public prior completed by
     maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None if every row
     is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,); ``known``
-    are all labels that the data set has, by name, those of y and z among them.
+    are all labels that the data set has, by name, those of y and z among them. ``priced`` is what a perturber must hide
+    (priced.py); None: z alone.
     ``consent`` (N,) says which sample may be shown in place of another (a donor); None if consent is not known.
     ``seed`` is that of the cuts within slices. ``homogeneous`` vectors end in a feature that is 1.
     """
@@ -119,6 +120,7 @@ class Dataset:
     cluster_kind: Literal["subject", "session"] | None = None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     known: Mapping[str, Known] = field(default_factory=dict)
+    priced: Known | None = None
     labels: Labels | None = None
     consent: np.ndarray | None = None
     seed: int = 0
@@ -145,9 +147,19 @@ class Dataset:
             cluster=taken(self.cluster, keep),
             attributes={name: values[keep] for name, values in self.attributes.items()},
             known={name: one[keep] for name, one in self.known.items()},
+            priced=taken(self.priced, keep),
             labels=taken(self.labels, keep),
             consent=taken(self.consent, keep),
         )
+
+    def as_priced(self) -> Dataset:
+        """The same rows with what is priced as z: ``theta`` is counted in the training slices."""
+        if self.priced is None:
+            return self
+        z, rows = self.priced.values, self.slices.training()
+        counts = np.zeros((len(self.y_names), len(self.priced.names)))
+        np.add.at(counts, (self.y[rows], z[rows]), 1.0)
+        return replace(self, z=z, z_names=self.priced.names, theta=counts / counts.sum(axis=1, keepdims=True))
 
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Raw samples (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""

@@ -37,8 +37,8 @@ def export(
 
     Every artefact that the boards run is made (with ``all_formats``, every one there is), linted against these boards,
     compared with Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit`` is
-    ``"frame"``, or ``"code"`` for a cleaner that sends its code instead of the vector. Raises ``BadInput``, with the
-    lint's findings where there are any.
+    ``"frame"``, or ``"code"`` for a cleaner or codebook that sends its code, of which the receiver makes x'. Raises
+    ``BadInput``, with the lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
     chosen = [board_profiles.load(name) for name in dict.fromkeys(profiles)]

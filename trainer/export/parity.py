@@ -21,7 +21,8 @@ def compare(
 ) -> dict[str, Any]:
     """One row of the parity table from the outputs (n, ...) of both.
 
-    ``max_abs`` and ``mean_abs`` are in units of x', or of the code where no frame is sent, ``max_abs_unit`` and
+    ``max_abs`` and ``mean_abs`` are in units of x', or of the code where no frame is sent (codes that are numbered are
+    off by 1 where they differ, so the mean is the share of these), ``max_abs_unit`` and
     ``mean_abs_unit`` in the unit cube; ``target_agreement`` is the share of samples whose arg max of D_y (``target``,
     a Keras model from the unit cube to logits) is the same, ``label_agreement`` that of a label output, null where
     there is none.
@@ -31,7 +32,8 @@ def compare(
     compared = names.get("frame", names.get("code"))
     if compared:
         ours, theirs = artefact[compared], keras[compared]
-        difference = np.abs(ours.astype(np.float64) - theirs)
+        numbered = compared != "frame" and ours.ndim == 1
+        difference = (ours != theirs).astype(np.float64) if numbered else np.abs(ours.astype(np.float64) - theirs)
         row |= {"max_abs": float(difference.max()), "mean_abs": float(difference.mean())}
     if "frame" in names:
         unit = difference / dataset.input.span

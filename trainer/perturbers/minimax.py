@@ -77,11 +77,13 @@ def fit(
     import tensorflow as tf
 
     seed = int(rng.integers(2**31))
-    networks = build(dataset, section, goal.target, goal.sensitive, seed=seed)
     to_fit, to_choose = fit_and_validation(dataset, "perturber")
-    u, y, z = dataset.unit(to_fit.x), tf.constant(to_fit.y, tf.int32), tf.constant(to_fit.z, tf.int32)
+    priced = dataset.as_priced()  # of what the adversaries learn; checkpoints are judged on z itself
+    networks = build(priced, section, goal.target, goal.sensitive, seed=seed)
+    z = tf.constant(priced.z[to_fit.index], tf.int32)
+    u, y = dataset.unit(to_fit.x), tf.constant(to_fit.y, tf.int32)
     u_all, chosen_u = tf.constant(u), dataset.unit(to_choose.x)
-    step = training_step(networks, dataset.theta, section)
+    step = training_step(networks, priced.theta, section)
     batch = min(budget.batch, len(to_fit))
     steps = len(to_fit) // batch
     rule = {"floor": goal.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}

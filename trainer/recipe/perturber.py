@@ -118,7 +118,11 @@ class Codebook(Section):
     )
     keep: list[str] = Field(
         min_length=1,
-        description='What the codes should keep: "pixels", "moments" (ink, slant, stroke), attributes of the data set.',
+        description='What the codes should keep: "pixels", "moments" (ink, slant, stroke) or one of these, attributes '
+        "of the data set.",
+    )
+    weights: list[Annotated[float, Field(gt=0)]] | None = Field(
+        default=None, description="How much each of `keep` counts in T. Left out: all alike."
     )
     codes: int = Field(default=32, ge=2, le=1024, description="Codes of each class of y.")
     method: Literal["funnel", "residual"] = Field(
@@ -130,6 +134,12 @@ class Codebook(Section):
         default=4.0,
         ge=0,
         description="lambda: squared distance of T (variance 1 in all) that a nat about z is worth. Larger hides more.",
+    )
+    evenness: float = Field(
+        default=0.02,
+        ge=0,
+        description="funnel: eta, squared distance of T that a nat of H(c|y) is worth. Larger makes codes equally "
+        "frequent, so that the bound for every code has rows for each; 0.2 costs little.",
     )
     steps: int = Field(default=1400, ge=1, le=1_000_000, description="Steps of learning the codes.")
     code_batch: int = Field(default=1024, ge=0, description="Rows per step; 0: all rows in every step, for small data.")
@@ -158,7 +168,13 @@ class Codebook(Section):
         ge=2,
         description="centroid: fewest different people in each mean; samples, where the data name no people.",
     )
-    donors: int = Field(default=16, ge=1, le=256, description="donor, decoder: pictures of each code, a power of two.")
+    donors: int = Field(
+        default=16,
+        ge=1,
+        le=4096,
+        description="donor, decoder: pictures of each code, a power of two. Donors are the most typical samples of "
+        "their code, so few keep more of T, and many train better models (docs/explanation/perturbers.md).",
+    )
     decoder_steps: int = Field(default=1500, ge=1, le=1_000_000, description="decoder: steps of its training.")
     latent: int = Field(default=8, ge=1, le=256, description="decoder: random numbers behind each picture.")
     public_data: bool = Field(default=False, description="donor: the data are public, so receivers may see samples.")

@@ -21,6 +21,7 @@ BUILT_IN = (
     "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq",
 )  # edgeveil.trainer.datasets has each  # fmt: skip
 STREAMS = ("depth", "overhead")  # whose samples come from a camera, many of each person
+PRICED = ("codebook", "minimax")  # kinds that hide more than z
 CERTIFIED = ("codebook", "label-only")  # kinds that send one of finitely many codes
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
@@ -40,7 +41,18 @@ class Data(Section):
         '"building"; faces "light"; depth "action", "movement"; overhead "direction"; for npz: its name.'
     )
     sensitive: Name = Field(
-        description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build".'
+        description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build". Of a '
+        "list of names, the first is z; the others go to `also_sensitive`."
+    )
+    also_sensitive: list[Name] | None = Field(
+        default=None,
+        description="Further labels of the data set that codebook and minimax hide: they price the joint label with z.",
+    )
+    family: Literal["groupings", "thresholds", "finest"] | None = Field(
+        default=None,
+        description="What else of a sensitive attribute is hidden: every grouping or threshold of the finest label "
+        "that the data set knows and that tells it (digits: the digit). What a code tells about any of them is at most "
+        'what it tells about that label, so that label is priced. "thresholds" asks for an order.',
     )
     wanted: int | None = Field(
         default=None,
@@ -62,6 +74,14 @@ class Data(Section):
     high: float | None = Field(
         default=None, description="npz images: the value of x that becomes 1. Left out: the largest in training."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_is_z(cls, table: Any) -> Any:
+        if isinstance(table, dict) and isinstance(table.get("sensitive"), list) and table["sensitive"]:
+            first, *others = table["sensitive"]
+            table = {**table, "sensitive": first, "also_sensitive": [*others, *(table.get("also_sensitive") or [])]}
+        return table
 
     @field_validator("source")
     @classmethod
@@ -195,6 +215,11 @@ class Recipe(Section):
             raise ValueError(
                 f'no `[certificate]` for perturber.kind = "{self.perturber.kind}": what it sends cannot be counted. '
                 f"Leave the section out, or take {known}"
+            )
+        if (self.data.also_sensitive or self.data.family) and self.perturber.kind not in PRICED:
+            raise ValueError(
+                "one `data.sensitive` and no `data.family`: only codebook and minimax hide more than one attribute, "
+                f'and this is perturber.kind = "{self.perturber.kind}"'
             )
         if isinstance(self.perturber, Codebook) and self.data.source in STREAMS and self.perturber.hold == "none":
             raise ValueError('`perturber.hold` to be "track:7", "period:600s" or "frame": these data are streams')

@@ -156,3 +156,8 @@ class KerasRunner:
 def decoded(code: np.ndarray, decoder: np.ndarray) -> np.ndarray:
     """x~ (n, features) of a code (n, r), as a receiver computes it; float32."""
     return code.astype(np.float32) @ decoder[:-1] + decoder[-1]
+
+
+def drawn(code: np.ndarray, decoder: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """x' (n, *shape) of the numbers of codes (n,), as a receiver draws it: evenly of ``decoder`` (codes, m, *shape)."""
+    return decoder[code, rng.integers(0, decoder.shape[1], len(code))]

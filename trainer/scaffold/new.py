@@ -14,7 +14,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import PARTS, Dataset
-from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.datasets.priced import finest, follows
+from edgeveil.trainer.recipe.schema import PRICED, Recipe
 from edgeveil.trainer.scaffold import templates
 
 USES = "for the classifiers, the perturber, adversaries alone, and the test"
@@ -36,7 +37,7 @@ seed = 0
 source = {source}
 target = "y"       # what y is called in the bundle
 sensitive = "z"    # what z is called in the bundle
-{range}
+{family}{range}
 # What the public knows about z given y. Counted in the training slices: the attacker is assumed to know all of it.
 # To state what is really known, in part or in full, instead:
 #   kind = "table"
@@ -117,6 +118,7 @@ def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
         range=f"low = {spec.low}    # x that becomes 0 in the networks\nhigh = {spec.high}    # x that becomes 1\n"
         if image
         else "",
+        family=_family(dataset) if kind in PRICED else "",
         y=_key(dataset.y_names[0]),
         z=_key(dataset.z_names[0]),
         p=float(dataset.theta[0, 0]),
@@ -162,6 +164,23 @@ def _look(dataset: Dataset, label: str, names: Sequence[str]) -> Look:
     truth = getattr(test, label)
     accuracy = float((forest.predict(dataset.unit(test.x).reshape(len(test), -1)) == truth).mean())
     return Look(accuracy, float(np.bincount(truth).max() / len(truth)), len(names))
+
+
+def _family(dataset: Dataset) -> str:
+    """Lines about the other labels of the file: a finer one than z is priced, the others are named."""
+    finer = finest("z", dataset.known)
+    y = dataset.known["y"].values
+    others = [
+        name for name, one in dataset.known.items() if name not in ("y", "z", finer) and not follows(one.values, y)
+    ]
+    text = ""
+    if finer != "z":
+        classes = len(np.unique(dataset.known[finer].values))
+        text += f'family = "finest"  # z is a grouping of "{finer}" ({classes} classes), and no other is told either\n'
+    if others:
+        listed = ", ".join(json.dumps(name) for name in ["z", *others])
+        text += f"# To hide other labels of the file too: sensitive = [{listed}]\n"
+    return text
 
 
 def _remark(look: dict[str, Look]) -> str:

@@ -35,6 +35,8 @@ def figures(found: dict[str, Any]) -> dict[str, float]:
         "attack": found["attack"]["accuracy"],
         "auc": max(attack["auc"] for attack in attacks),
         "bits_over_null": found["bits_over_null"],
+        "priced_bits_over_null": found["priced_bits_over_null"],
+        "auc_of_16": found["pooled"][-1].get("code", {}).get("auc", 0.0),
         "distance": found["distance"],
         **{f"kept.{name}": value for name, value in found["kept"].items()},
     }
@@ -47,6 +49,7 @@ def summary(folds: dict[str, dict[str, float]], asked: argparse.Namespace) -> di
         100 * (mean["attack"] - mean["chance"]) <= asked.points
         and mean["bits_over_null"] <= asked.bits
         and (asked.auc is None or mean["auc"] <= asked.auc)
+        and (asked.priced_bits is None or mean["priced_bits_over_null"] <= asked.priced_bits)
     )
     return {"mean": mean, "within_limits": within, "rank": float(np.mean([mean[f"kept.{n}"] for n in asked.kept]))}
 
@@ -59,6 +62,7 @@ def main() -> None:
     script.add_argument("--kept", nargs="+", required=True, help="properties that should be kept")
     script.add_argument("--points", type=float, required=True, help="attack over chance, at most")
     script.add_argument("--bits", type=float, required=True, help="bits about z over the permutation null, at most")
+    script.add_argument("--priced-bits", type=float, help="bits about the label that is priced over its null, at most")
     script.add_argument("--auc", type=float, help="area under the ROC curve within y, at most")
     script.add_argument("--strata", nargs="*", default=[], help="attributes within which z is balanced by design")
     script.add_argument("--folds", type=int, default=2)
@@ -86,7 +90,12 @@ def main() -> None:
             "recipe": recipe.name,
             "seed": recipe.seed,
             "rows": "held out of the first two slices, a fifth of each; the test slice is not touched",
-            "limits": {"points": asked.points, "bits_over_null": asked.bits, "auc": asked.auc},
+            "limits": {
+                "points": asked.points,
+                "bits_over_null": asked.bits,
+                "auc": asked.auc,
+                "priced_bits": asked.priced_bits,
+            },
             "kept": asked.kept,
             "compared": len(done),
             "chosen": max(allowed, key=lambda row: row["rank"])["settings"] if allowed else None,

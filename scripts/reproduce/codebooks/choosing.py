@@ -22,7 +22,7 @@ from scripts.reproduce.codebooks.codebook_summary import measure
 
 SHARE = 0.2  # of each training slice, as runs hold out
 OF_CODES = {  # settings that the trunk does not depend on
-    *("codes", "method", "price", "steps", "code_batch", "shrinkage", "dropout", "width_of_head"),
+    *("codes", "method", "price", "evenness", "steps", "code_batch", "shrinkage", "dropout", "width_of_head"),
     *("channel", "bound", "synthesis", "fewest_subjects", "donors", "public_data", "decoder_steps", "latent"),
 }
 
@@ -51,6 +51,7 @@ def compare(
     import keras
 
     folded = fold(dataset, fold_number)
+    priced = folded.as_priced()
     trunks: dict[str, fit.Prepared] = {}
     found = []
     for number, section in enumerate(settings):
@@ -58,8 +59,8 @@ def compare(
         keras.utils.set_random_seed(fold_number)
         rng = np.random.default_rng([recipe.seed, fold_number])
         if key not in trunks:
-            trunks[key] = fit.prepare(folded, folded.part("classifiers"), section, rng, recipe.budget)
-        fitted = fit.finish(trunks[key], folded, folded.part("perturber"), section, rng=rng)
+            trunks[key] = fit.prepare(priced, priced.part("classifiers"), section, rng, recipe.budget)
+        fitted = fit.finish(trunks[key], priced, priced.part("perturber"), section, rng=rng)
         before = {"name": "sent", "kind": "code", "tensor": "code", "shape": [], "dtype": "int64"}
         figures = measure(
             folded,

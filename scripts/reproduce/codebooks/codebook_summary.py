@@ -13,10 +13,11 @@ from edgeveil.trainer.attacks import rows, sequences
 from edgeveil.trainer.attacks.families.code_counts import shrunk
 from edgeveil.trainer.audit.sections.crossed_counts import WEIGHT, attacked, cross_validated
 from edgeveil.trainer.audit.sections.retained import correlations
-from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.datasets.base import Dataset, Part, taken
 from edgeveil.trainer.measures import attack_metrics, certificate
 
 POOLED = (1, 4, 16)
+SHUFFLES = 100
 
 
 def measure(
@@ -68,6 +69,7 @@ def measure(
         "certificate": asdict(certified),
         "sentence": certified.sentence(f"{dataset.cluster_kind}s" if dataset.cluster_kind else "readings"),
         "bits_over_null": certified.bits - certified.null_bits,
+        "priced_bits_over_null": _priced_bits(dataset.as_priced(), test.index, out["code"], codes),
         "code_counts": counted,
         "code_counts_crossed": again,
         "attack": max(counted, again, key=lambda rate: rate["accuracy"]),
@@ -75,6 +77,15 @@ def measure(
         "kept": correlations(dataset, test, out["frame"]),
         "distance": float(np.linalg.norm(distance, axis=1).mean()),
     }
+
+
+def _priced_bits(priced: Dataset, rows: np.ndarray, code: np.ndarray, codes: int) -> float:
+    """I(c'; label | y) of the label that is priced, in bits over its mean where the label is shuffled within y."""
+    y, label, shape = priced.y[rows], priced.z[rows], (len(priced.y_names), codes, len(priced.z_names))
+    rng = np.random.default_rng(0)
+    shuffled = certificate.shuffled_labels(label, y, shuffles=SHUFFLES, rng=rng, cluster=taken(priced.cluster, rows))
+    null = [certificate.information(certificate.count(y, code, one, shape=shape)) for one in shuffled]
+    return certificate.information(certificate.count(y, code, label, shape=shape)) - float(np.mean(null))
 
 
 def _pooled(

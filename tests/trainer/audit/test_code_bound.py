@@ -18,7 +18,8 @@ def rows(counts: list[list[list[int]]]) -> list[np.ndarray]:
 
 def bound(counts: list[list[list[int]]], **changes: object) -> dict:
     linked = [{"releases": 1, "accuracy": 0.5}, {"releases": 4, "accuracy": 0.52}, {"releases": 16, "not_run": "few"}]
-    asked = {"cluster": None, "confidence": 0.95, "tried": 1, "unit": "subjects", "seed": 0, "linked": linked}
+    asked = {"cluster": None, "confidence": 0.95, "tried": 1, "unit": "subjects", "slices": "test"}
+    asked |= {"seed": 0, "linked": linked}
     return code_bound.section(*rows(counts), shape=np.array(counts).shape, **{**asked, **changes})
 
 
@@ -33,14 +34,14 @@ def test_the_factor_is_that_of_clopper_and_pearson_by_hand():
     assert (found["given"], found["needed"], found["share"], found["units"]) == (True, None, 1, 2000)
     assert found["sentence"] == (
         "No code raises the chance of any value of z, given y, by more than a factor F = 1.16, with 95 % confidence, "
-        "for subjects drawn like those counted (2,000 subjects)."
+        "for subjects drawn like those counted (2,000 subjects of test, which no training saw)."
     )
 
 
 def test_tried_configurations_share_the_confidence():
     one, eight = bound([[[500, 500], [500, 500]]]), bound([[[500, 500], [500, 500]]], tried=8)
     assert eight["factor"] > one["factor"]
-    assert "(2,000 subjects, 8 configurations tried)" in eight["sentence"]
+    assert "(2,000 subjects of test, which no training saw, 8 configurations tried)" in eight["sentence"]
 
 
 def test_linked_codes_stand_next_to_the_attack():

@@ -139,3 +139,16 @@ def test_nothing_is_overwritten_or_half_written(tmp_path):
 def test_wrong_arguments_get_one_sentence(data, out, says, tmp_path):
     with pytest.raises(BadInput, match=says):
         write_recipe(data, tmp_path / out)
+
+
+def test_a_codebook_prices_the_finest_label_of_the_file_and_names_the_others(tmp_path):
+    rng = np.random.default_rng(0)
+    age = rng.permutation(ROWS) % 6
+    write_npz(tmp_path, z=(age >= 3).astype(int), label_age=age, label_hand=rng.integers(0, 2, ROWS))
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml", kind="codebook")
+    text = (tmp_path / "mine.toml").read_text()
+    assert 'family = "finest"  # z is a grouping of "age" (6 classes)' in text
+    assert '# To hide other labels of the file too: sensitive = ["z", "hand"]' in text
+    assert len(datasets.load(Recipe.find(tmp_path / "mine.toml")).as_priced().z_names) == 6
+    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "other.toml", kind="label-only")
+    assert "family" not in (tmp_path / "other.toml").read_text()

@@ -44,6 +44,8 @@ def section(
 ) -> dict[str, Any]:
     """Certify the outputs of the rows of all slices, in their order; counted on the test slice.
 
+    The bound for every code is counted on the slice ``attack`` too: training saw neither.
+
     ``outputs`` has ``sent`` (c) and ``released`` (c') of those rows, ``table`` (codes, codes') is the channel between
     them, None where c' = c. ``strata`` (N,) are those rows of the data set within which z is exchangeable by design.
     ``stream`` is the manifest's.
@@ -84,12 +86,15 @@ def section(
         rng=np.random.default_rng([seed, 12]),
     )
     linked = _linked_samples(dataset, outputs[RELEASED], q.shape[1], rng)
+    # The perturber saw neither slice, and this bound is fitted on nothing: both count.
+    unseen, released = dataset.rows(rows.unseen(dataset)), outputs[RELEASED][slice(at.fresh.start, at.test.stop)]
     bound = code_bound.section(
-        test.y,
-        outputs[RELEASED][at.test].astype(np.int64),
-        test.z,
+        unseen.y,
+        released.astype(np.int64),
+        unseen.z,
         shape=(classes[0], q.shape[1], classes[1]),
-        cluster=test.cluster,
+        cluster=unseen.cluster,
+        slices="attack and test" if len(dataset.slices.attack) else "test",
         confidence=confidence,
         tried=tried,
         linked=linked,

@@ -28,11 +28,14 @@ def section(
     tried: int,
     linked: Sequence[Mapping[str, Any]],
     unit: str,
+    slices: str,
     seed: int,
 ) -> dict[str, Any]:
-    """Bound the received codes (n,) of the test rows y, z (n,); ``shape`` is (classes of y, codes, classes of z).
+    """Bound the received codes (n,) of rows y, z (n,) that training never saw.
 
-    ``linked`` are the attack's figures on linked codes, ``unit`` names the independent units, ``cluster`` (n,).
+    ``shape`` is (classes of y, codes, classes of z).
+    ``linked`` are the attack's figures on linked codes, ``unit`` names the independent units, ``cluster`` (n,), and
+    ``slices`` those that the rows are of.
     """
     asked: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence, "tried": tried}
     every = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), **asked)
@@ -48,7 +51,7 @@ def section(
     attacks = {one["releases"]: one.get("accuracy") for one in linked}
     return {
         "given": given,
-        "sentence": _sentence(every, bound, given=given, needed=needed, unit=unit, tried=tried),
+        "sentence": _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried),
         "factor": short(bound.factor),
         "estimate": short(bound.estimate),
         "leakage_bits": short(math.log2(bound.factor)),
@@ -68,7 +71,9 @@ def section(
     }
 
 
-def _sentence(every: PerCode, bound: PerCode, *, given: bool, needed: int | None, unit: str, tried: int) -> str:
+def _sentence(
+    every: PerCode, bound: PerCode, *, given: bool, needed: int | None, unit: str, slices: str, tried: int
+) -> str:
     """The claim with its assumptions, or that too few were counted for one."""
     if not given:
         return (
@@ -78,8 +83,8 @@ def _sentence(every: PerCode, bound: PerCode, *, given: bool, needed: int | None
         )
     text = (
         f"No code raises the chance of any value of z, given y, by more than a factor F = {_up(bound.factor)}, with "
-        f"{100 * bound.confidence:g} % confidence, for {unit} drawn like those counted ({bound.units:,} {unit}"
-        + (f", {tried} configurations tried)" if tried > 1 else ")")
+        f"{100 * bound.confidence:g} % confidence, for {unit} drawn like those counted ({bound.units:,} {unit} of "
+        f"{slices}, which no training saw" + (f", {tried} configurations tried)" if tried > 1 else ")")
     )
     prior = 1 / bound.certainty
     if bound.factor * prior > prior + ALMOST * (1 - prior):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import parse_stage
+from edgeveil.edge_runtime.pipeline.compiler import reads_and_writes
+from edgeveil.edge_runtime.pipeline.preprocess import to_raw
 from edgeveil.trainer.export import runners
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
@@ -16,11 +20,17 @@ LARGEST = 2**15 - 1
 
 
 def as_code(fitted: FittedPerturber, x: np.ndarray) -> FittedPerturber:
-    """The same cleaner, sending only its code, as int16.
+    """The same perturber, sending only its code, for a receiver that makes x' of it.
 
-    The step is a power of two, from training samples x (n, features). The table ``decoder`` (r + 1, features) includes
-    the step: x~ = [code, 1] decoder. Raises ``BadInput`` for a perturber that has no code.
+    A codebook sends class and code, and the table ``decoder`` (codes, pictures of each, *shape) holds samples as they
+    would be sent: a receiver draws one of the code's evenly. What it draws is a function of the code and fresh noise,
+    so it tells no more than the code.
+
+    A cleaner sends int16. The step is a power of two, from training samples x (n, features). The table ``decoder``
+    (r + 1, features) includes the step: x~ = [code, 1] decoder. Raises ``BadInput`` for a perturber that has no code.
     """
+    if fitted.kind == "codebook":
+        return _without_pictures(fitted)
     if fitted.kind != "cleaner":
         raise BadInput(f"A perturber of the kind {fitted.kind!r} has no code to emit; leave out --emit code.")
     from edgeveil.models.cleaners import arrays
@@ -39,4 +49,26 @@ def as_code(fitted: FittedPerturber, x: np.ndarray) -> FittedPerturber:
         stages=(*(stage for stage in fitted.stages if stage["stage"] != "output"), quantise),
         outputs=({**output, "decoder": "decoder"},),
         tables={"decoder": decoder},
+    )
+
+
+def _without_pictures(fitted: FittedPerturber) -> FittedPerturber:
+    code, label = (next(output for output in fitted.outputs if output["kind"] == kind) for kind in ("code", "label"))
+    needed = {code["tensor"], label["tensor"]}
+    stages: list[dict[str, Any]] = []
+    for stage in reversed(fitted.stages):
+        reads, writes = reads_and_writes(parse_stage(stage))
+        if needed & set(writes):
+            stages.insert(0, stage)
+            needed |= set(reads)
+    spec, pictures = fitted.input, fitted.tables["pictures"]
+    copies = fitted.tables["donors"].shape[1] // len(fitted.tables["donors"]) if "donors" in fitted.tables else 1
+    if np.dtype(spec.dtype).kind == "f":
+        pictures = to_raw(spec.dtype, spec.low, spec.high)(pictures)
+    tables = {stage["table"]: fitted.tables[stage["table"]] for stage in stages if "table" in stage}
+    return replace(
+        fitted,
+        stages=tuple(stages),
+        outputs=({**code, "decoder": "decoder"}, label),
+        tables={**tables, "decoder": pictures.reshape(-1, copies, *spec.shape)},
     )

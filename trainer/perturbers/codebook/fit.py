@@ -53,12 +53,15 @@ def fit(
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     first, _ = fit_and_validation(dataset, "classifiers")
     second, _ = fit_and_validation(dataset, "perturber")
+    # From here on z is what is priced; the cuts, and whom the gate leaves out, are the same whatever is.
+    original, dataset = dataset, dataset.as_priced()
+    first, second = dataset.rows(first.index), dataset.rows(second.index)
     with progress("trunk of the codebook", total=budget.epochs) as advance:
         report = _metric(log, "trunk", advance)
         prepared = prepare(dataset, first, section, rng, budget, report=report)
     if goal.limits.unseen_accuracy is not None:
-        people = dataset.rows(np.concatenate([first.index, second.index]))
-        _gate(dataset, people, section, rng, budget, log)
+        people = original.rows(np.concatenate([first.index, second.index]))
+        _gate(original, people, section, rng, budget, log)
     stream = stream_codes.stream(section.hold, section.acknowledge)
     if stream is not None and is_held(stream):
         u, trunk = dataset.unit(second.x), prepared.trunk
@@ -91,7 +94,7 @@ def prepare(
 ) -> Prepared:
     """Fit T and train a trunk on the rows ``first``."""
     u = dataset.unit(first.x)
-    kept = fit_kept(section.keep, u, first.index, y=first.y, attributes=dataset.attributes)
+    kept = fit_kept(section.keep, u, first.index, y=first.y, attributes=dataset.attributes, weights=section.weights)
     copies, of = training.augmented(u, section, rng)
     trunk = training.trunk(
         dataset.input,
@@ -133,10 +136,14 @@ def finish(
         rows = funnel.Rows(features, kept(copies, second.index[of]), second.y[of], second.z[of], group)
         head = training.code_head(rows, section, classes=classes, rng=rng, report=report)
         encoder = encoders.encoder(trunk.below, trunk.label, head)
+    # Pictures may be of the first slice too: the more there are, the more they are worth to who learns from x'.
+    both = dataset.rows(np.concatenate([second.index, first.index]))
+    u = dataset.unit(both.x)
     logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
     _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
-    table = channel_table(code, second.z, t, section, y_names=dataset.y_names, z_classes=len(dataset.z_names))
-    pictures = _picture(dataset, code, t, u, second, encoder, section, rng)
+    own = code[: len(second)]
+    table = channel_table(own, second.z, t, section, y_names=dataset.y_names, z_classes=len(dataset.z_names))
+    pictures = _picture(dataset, code, kept(u, both.index), u, both, encoder, section, rng)
     return assemble(dataset, encoder, table, pictures, section)
 
 

@@ -28,9 +28,10 @@ from edgeveil.trainer.recipe.perturber import Codebook
 # The start: this share of the steps imitates k-means on what z does not explain, and the price of z grows over half.
 IMITATION_SHARE = 0.15
 RAMP_SHARE = 0.5
-ETA = 0.02  # in units of T's squared distance per nat, as lambda (`price`) is
 MEMORY = 0.9  # share of the running counts that a step keeps; steps on all rows need no memory
 LEARNING_RATE = 3e-3
+# Larger ones are pulled back: int8 has 255 steps for all logits, and one that is far out makes ties of the others.
+LARGEST_LOGIT = 10.0
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def _training_step(
     def step(pick: tf.Tensor, lam: tf.Tensor, imitate: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         t, y, cell = tf.gather(kept, pick), tf.gather(y_all, pick), tf.gather(cell_all, pick)
         with tf.GradientTape() as tape:
-            logits = tf.reshape(head(tf.gather(features, pick), training=True), (-1, n_y, k))
-            logits = tf.gather(logits, y, axis=1, batch_dims=1)
+            every = tf.reshape(head(tf.gather(features, pick), training=True), (-1, n_y, k))
+            logits = tf.gather(every, y, axis=1, batch_dims=1)
             soft = tf.nn.softmax(logits)
             q = tf.stop_gradient(soft)
             counts.assign(memory * counts + tf.math.unsorted_segment_sum(q, cell, n_y * n_z))
@@ -120,15 +121,16 @@ def _training_step(
                 own = tf.gather(tf.math.unsorted_segment_sum(q, of, groups), of)
             p_c = tf.gather(mass / tf.reduce_sum(mass, axis=1, keepdims=True), y) + 1e-6
             others = tf.maximum(tf.gather(counts, cell) - own, 0.0)
-            shrinkage = section.shrinkage
+            shrinkage, eta = section.shrinkage, section.evenness
             p_cz = (others + shrinkage * p_c) / (tf.reduce_sum(others, axis=1, keepdims=True) + shrinkage)
             centres = sums / (mass + 1e-6)[:, :, None]
             far = tf.reduce_sum(tf.square(t[:, None, :] - tf.gather(centres, y)), axis=2)
             log_share = tf.math.log(p_c)
-            price = far + lam * (tf.math.log(p_cz + 1e-9) - log_share) + ETA * log_share
+            price = far + lam * (tf.math.log(p_cz + 1e-9) - log_share) + eta * log_share
             funnel = tf.reduce_mean(tf.reduce_sum(soft * price, axis=1))
             copy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(start_all, pick), logits))
-            loss = tf.where(imitate, copy, funnel)
+            wide = tf.reduce_mean(tf.square(tf.nn.relu(tf.abs(every) - LARGEST_LOGIT)))
+            loss = tf.where(imitate, copy, funnel) + wide
         optimizer.apply(tape.gradient(loss, head.trainable_variables), head.trainable_variables)
         return loss, tf.reduce_mean(tf.reduce_sum(q * far, axis=1))
 

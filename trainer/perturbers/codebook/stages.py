@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.pipeline.preprocess import to_raw
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers.codebook.channel import donors_within
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
@@ -60,7 +61,10 @@ def pictured(
     *shape) are in the unit cube, those of a code together. ``stream`` is the manifest's.
     """
     copies, row = len(pictures) // codes, code
-    tables = {**tables, "pictures": pictures.astype(np.float32)}
+    # Whole numbers ship as they are sent, in a quarter of the room.
+    whole = np.dtype(spec.dtype).kind in "iu"
+    table = to_raw(spec.dtype, spec.low, spec.high)(pictures) if whole else pictures.astype(np.float32)
+    tables = {**tables, "pictures": table}
     if copies > 1:
         tables["donors"], row = donors_within(codes, copies), "donor"
         if is_held(stream):
@@ -68,16 +72,22 @@ def pictured(
         else:
             donor_stages = [draw_stage(code, "donors", row)]
         stages = [*stages, *donor_stages]
-    picture = {"stage": "synthesis", "op": "row", "input": row, "table": "pictures", "output": "v"}
-    whole = {"shape": [], "dtype": "int64"}
+    picture = {
+        "stage": "synthesis",
+        "op": "row",
+        "input": row,
+        "table": "pictures",
+        "output": "x_out" if whole else "v",
+    }
+    number = {"shape": [], "dtype": "int64"}
     return FittedPerturber(
         kind="codebook",
         input=spec,
-        stages=(*stages, picture, output_stage(spec)),
+        stages=(*stages, picture, *([] if whole else [output_stage(spec)])),
         outputs=(
             frame_output(spec),
-            {"name": "label", "kind": "label", "tensor": label, **whole},
-            {"name": "code", "kind": "code", "tensor": code, **whole},
+            {"name": "label", "kind": "label", "tensor": label, **number},
+            {"name": "code", "kind": "code", "tensor": code, **number},
         ),
         models={"encoder": encoder},
         tables=tables,

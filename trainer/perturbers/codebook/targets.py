@@ -1,7 +1,7 @@
 """T(x): what of a sample should survive in its code. The recipe's key ``keep`` decides it.
 
 Each part is centred, brought to unit variance in total, and weighted by the square root of its share, so that squared
-distances of T count every part alike, however many dimensions it has.
+distances of T count every part by its share, however many dimensions it has.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.measures.moments import moments
+from edgeveil.trainer.measures.moments import MOMENTS, moments
 from edgeveil.trainer.perturbers.codebook.group_means import group_means
 
 PIXEL_COMPONENTS = 16
@@ -27,17 +27,22 @@ def fit_kept(
     *,
     y: np.ndarray,
     attributes: Mapping[str, np.ndarray] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> Values:
     """Fit T to the rows ``rows`` (n,), with samples u (n, ...) and y (n,); T is float32.
 
-    ``keep`` names "pixels" (principal components), "moments" (``MOMENTS`` of an image) and attributes of the data set.
-    ``attributes`` maps a name to values (N,) of the whole data set. T keeps what varies *within* y, since y is sent
-    anyway. Raises ``BadInput`` for an unknown name or a property that does not vary.
+    ``keep`` names "pixels" (principal components), "moments" (``MOMENTS`` of an image), one of these, and attributes of
+    the data set. ``weights`` are the shares of each in squared distances; None: all alike. ``attributes`` maps a name
+    to values (N,) of the whole data set. T keeps what varies *within* y, since y is sent anyway. Raises ``BadInput``
+    for an unknown name, a property that does not vary, or another number of weights.
     """
     if not keep or len(set(keep)) != len(keep):
         raise BadInput(f"`keep` must name at least one property, each once; got {list(keep)}.")
+    shares = np.ones(len(keep)) if weights is None else np.array(weights)
+    if len(shares) != len(keep):
+        raise BadInput(f"`weights` must hold one number for each of the {len(keep)} of `keep`; got {len(shares)}.")
     parts = []
-    for name in keep:
+    for name, share in zip(keep, shares / shares.sum(), strict=True):
         of = _source(name, u, attributes or {})
         values = of(u, rows)
         numbered = np.unique(y, return_inverse=True)[1].reshape(-1)
@@ -46,7 +51,7 @@ def fit_kept(
         spread = float(((residual @ matrix) ** 2).sum(axis=1).mean())
         if not np.isfinite(spread) or spread < 1e-12:
             raise BadInput(f'`keep`: "{name}" does not vary within any class of y, so there is nothing to keep of it.')
-        parts.append((of, mean, matrix / np.sqrt(spread * len(keep))))
+        parts.append((of, mean, matrix * np.sqrt(share / spread)))
     return lambda u, rows: np.concatenate([(of(u, rows) - mean) @ matrix for of, mean, matrix in parts], axis=1).astype(
         np.float32
     )
@@ -61,8 +66,10 @@ def _source(name: str, u: np.ndarray, attributes: Mapping[str, np.ndarray]) -> V
                 '`keep`: "moments" are of images; for vectors name "pixels" (their components) or an attribute.'
             )
         return lambda u, _rows: moments(u)
+    if name in MOMENTS and u.ndim == 4:
+        return lambda u, _rows: moments(u)[:, [MOMENTS.index(name)]]
     if name not in attributes:
-        known = ", ".join(["pixels", "moments", *attributes])
+        known = ", ".join(["pixels", *(["moments", *MOMENTS] if u.ndim == 4 else []), *attributes])
         raise BadInput(f'`keep`: there is no "{name}" in these data; it may name {known}.')
 
     def attribute(_u: np.ndarray, rows: np.ndarray) -> np.ndarray:

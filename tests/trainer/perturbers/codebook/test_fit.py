@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.measures.certificate import certify
+from edgeveil.trainer.export.convert.code_output import as_code
+from edgeveil.trainer.measures.certificate import certify, count, information
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.fitted import FittedPerturber, drawn
 from edgeveil.trainer.runs.run import Run
 from tests.support import seeds
 from tests.support.small_runs import fit_codebook
@@ -18,8 +19,9 @@ QUICK = {"epochs": 12, "classifier_epochs": 1}
 def fitted(tmp_path_factory):
     """``fitted(**changes of the section)``: run and perturber of a short training, without D_y and D_z."""
 
-    def make(**changes):
+    def make(data=None, **changes):
         recipe = Recipe.find("digits-codebook")
+        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=data or {})})
         section = recipe.perturber.model_copy(update={"steps": 60, **changes})
         recipe = recipe.model_copy(
             update={"perturber": section, "budget": recipe.budget.model_copy(update=QUICK), "seed": seeds.seed(0)}
@@ -46,6 +48,37 @@ def test_a_codebook_of_donors(fitted, tmp_path):
     assert {line["stage"] for line in run.metrics()} == {"trunk", "codes"}
 
 
+def test_a_receiver_draws_the_same_donors_of_a_code_that_leaves_alone(fitted):
+    run, perturber = fitted()
+    alone = as_code(perturber, run.dataset().x)
+    test = run.dataset().part("test")
+    there, here = perturber.perturb(test.x), alone.perturb(test.x)
+    assert set(here) == {"code", "label"}
+    assert all(np.array_equal(here[name], there[name]) for name in here)
+    assert set(alone.tables) == {"decoder"}
+    assert alone.tables["decoder"].shape == (16, 4, 8, 8, 1)
+    x = drawn(here["code"], alone.tables["decoder"], np.random.default_rng(0))
+    assert x.dtype == test.x.dtype
+    for code in np.unique(here["code"]):
+        of_code = {row.tobytes() for row in perturber.tables["pictures"][4 * code : 4 * code + 4]}
+        assert {row.tobytes() for row in x[here["code"] == code]} <= of_code
+
+
+def test_a_price_on_the_digit_hides_it_too(fitted):
+    told = {}
+    for family in (None, "finest"):
+        run, perturber = fitted(data={"family": family}, steps=300, price=8.0)
+        part = run.dataset().part("test")
+        counts = count(
+            part.y,
+            perturber.perturb(part.x)["code"],
+            run.dataset().known["digit"].values[part.index],
+            shape=(2, 16, 10),
+        )
+        told[family] = information(counts)
+    assert told["finest"] < told[None] - 0.1
+
+
 def test_a_codebook_of_pictures_that_a_network_drew(fitted):
     run, perturber = fitted(synthesis="decoder", decoder_steps=300)
     assert not perturber.substituted
@@ -61,7 +94,7 @@ def test_a_codebook_of_pictures_that_a_network_drew(fitted):
 def test_a_codebook_of_centroids_through_an_lp_channel(fitted):
     run, perturber = fitted(channel="lp", bound=0.05, synthesis="centroid", codes=4)
     assert not perturber.substituted
-    assert [stage["stage"] for stage in perturber.stages][-3:] == ["draw", "synthesis", "output"]
+    assert [stage["stage"] for stage in perturber.stages][-2:] == ["draw", "synthesis"]
     table = perturber.tables["channel"]
     assert table.dtype == np.uint32
     assert (table.sum(axis=1) == 2**16).all()

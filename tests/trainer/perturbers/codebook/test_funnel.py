@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.measures.certificate import bayes_accuracy, count, information
@@ -97,3 +98,9 @@ def test_codes_are_taken_as_the_runtime_takes_them():
     label, code = funnel.global_codes(np.array([[0, 1], [2, 1]]), np.array([[9, 0, 1, 2], [0, 5, 9, 9]]))
     assert label.tolist() == [1, 0]
     assert code.tolist() == [3, 1]
+
+
+def test_evenness_makes_codes_equally_frequent():
+    rare, even = (learned(tangled(), price=4.0, evenness=evenness)[0].sum(axis=(0, 2)) for evenness in (0.0, 0.4))
+    assert even.max() < 0.9 * rare.max()
+    assert stats.entropy(even) > stats.entropy(rare)

@@ -59,6 +59,14 @@ def test_every_part_has_the_same_variance_within_y():
         assert variance[part].sum() == pytest.approx(1 / 3, rel=0.02)
 
 
+def test_weights_are_shares_of_the_variance():
+    u, y, rows = data()
+    t = fit_kept(["ink", "slant", "stroke"], u, rows, y=y, weights=[3.0, 1.0, 1.0])(u, rows)
+    assert within(t, y).var(axis=0) == pytest.approx([0.6, 0.2, 0.2], rel=0.02)
+    with pytest.raises(BadInput, match="one number for each of the 1 of `keep`; got 2"):
+        fit_kept(["ink"], u, rows, y=y, weights=[1.0, 2.0])
+
+
 def test_an_attribute_is_looked_up_by_row():
     u, y, rows = data()
     values = np.random.default_rng(2).normal(size=600)
@@ -74,7 +82,7 @@ def test_an_attribute_is_looked_up_by_row():
         (
             ["size"],
             {"attributes": {"age": np.arange(600.0)}},
-            'no "size" in these data; it may name pixels, moments, age',
+            'no "size" in these data; it may name pixels, moments, ink, slant, stroke, age',
         ),
         (["flat"], {"attributes": {"flat": np.ones(600)}}, '"flat" does not vary within any class of y'),
         (["bad"], {"attributes": {"bad": np.full(600, np.nan)}}, '"bad" must hold one finite number for each sample'),
