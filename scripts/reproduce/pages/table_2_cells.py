@@ -60,7 +60,8 @@ def _section(records: Sequence[Record], data: str, codebook: Record | None) -> d
     return {
         "paper": PAPER[data],
         "sentence": f"{WHAT[data]} {_chance(mine)}",
-        "rows": [_row(records, data, row) for row in ROWS if row != "minimax" or data in MINIMAX] + ([] if codebook is None else [_codebook(codebook)]),
+        "rows": [_row(records, data, row) for row in ROWS if row != "minimax" or data in MINIMAX]
+        + ([] if codebook is None else [_codebook(codebook)]),
         "lines": list(_lines(records, data, codebook)),
         "seeds": [_seed(record) for row in ROWS for record in mine if record["row"] == row],
         "properties": [_name(mine, name, about) for name, about in properties.items()],

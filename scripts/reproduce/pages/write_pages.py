@@ -151,7 +151,9 @@ def render_table_2(records: list[dict[str, Any]], codebooks: dict[str, dict[str,
 def fig_6_page(records: list[dict[str, Any]]) -> str:
     """The page on figure 6 as Markdown; its pictures were drawn with the records."""
     template = templates().get_template("figure-6.md.j2")
-    return template.render(records=records, kinds=figure_6.NAMES, names=table_2_cells.NAMES | {"digits": "Digits of scikit-learn"})
+    return template.render(
+        records=records, kinds=figure_6.NAMES, names=table_2_cells.NAMES | {"digits": "Digits of scikit-learn"}
+    )
 
 
 def fig_7_page(record: dict[str, Any]) -> str:
