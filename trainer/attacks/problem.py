@@ -25,7 +25,8 @@ class Budget:
 
     ``rows`` caps the training rows of the families that are slow by the row, ``macs`` the multiply-adds of one
     network's training (forward, so about three times as many in all): the time an audit takes is bounded whatever the
-    data and the classifiers, and the same on every machine in what it does.
+    data and the classifiers, and the same on every machine in what it does. ``widen`` times as wide are the layers of a
+    network, so that it has about the square of that as many weights.
     """
 
     name: str
@@ -35,14 +36,18 @@ class Budget:
     patience: int
     trees: int
     macs: float
+    widen: int
     every_family: bool  # also those for which a cheaper relative stands in the quick audit
     confirm: bool = False  # networks also where there are so few different releases that counting them is exact
 
 
 BUDGETS = {
-    "quick": Budget("quick", seeds=1, rows=30_000, epochs=30, patience=4, trees=120, macs=2e11, every_family=False),
+    "quick": Budget(
+        "quick", seeds=1, rows=30_000, epochs=30, patience=4, trees=120, macs=2e11, widen=1, every_family=False
+    ),
+    # Networks four times as large for four times as long: sixteen times the multiply-adds.
     "thorough": Budget(
-        "thorough", seeds=3, rows=60_000, epochs=120, patience=16, trees=250, macs=8e11, every_family=True
+        "thorough", seeds=3, rows=60_000, epochs=120, patience=16, trees=250, macs=32e11, widen=2, every_family=True
     ),
 }
 

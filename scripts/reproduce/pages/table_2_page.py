@@ -14,6 +14,7 @@ ROWS = {
     "ap": "AP: no target classifier",
     "laplace": "DP: Laplace noise",
     "minimax": "minimax: adversaries that keep training",
+    "pass": "PASS: another sample in its place, drawn",
     "random": "random: noise that does not depend on x",
     "label-only": "label-only: the predicted y alone",
 }

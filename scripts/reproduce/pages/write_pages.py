@@ -32,7 +32,7 @@ from scripts.reproduce.pages import (
     unseen_people,
 )
 from scripts.reproduce.pages.four_slices_page import noted, of_four
-from scripts.reproduce.papers import figure_7
+from scripts.reproduce.papers import figure_6, figure_7
 from scripts.reproduce.record import Script, run
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
@@ -40,6 +40,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 PAGE = Path("docs/results/mnist.md")
 TABLE_2, TABLE_2_PAGE = Path("docs/results/privacy/table-2"), Path("docs/results/table-2.md")
 CODEBOOKS = "docs/results/privacy/codebook-{}.json"
+FIG_6, FIG_6_PAGE = Path("docs/results/privacy/figure-6"), Path("docs/results/figure-6.md")
 FIG_7, FIG_7_PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results/figure-7.md")
 PICTURE = Path("docs/results/figure-7.svg")
 UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results/unseen-people.md")
@@ -69,6 +70,12 @@ def strongest(document: dict[str, Any], kind: str) -> dict[str, Any]:
     return max((row for row in document["adversaries"] if row["kind"] == kind), key=lambda row: row["accuracy"])
 
 
+def command(made_by: str) -> str:
+    """What to type after ``.venv/bin/`` to make a record."""
+    path, *words = made_by.split(" ")
+    return " ".join(["python -m", path.removesuffix(".py").replace("/", "."), *words])
+
+
 def interval(value: Interval) -> str:
     """A share in % with its 95 % interval."""
     return f"{100 * value.estimate:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
@@ -82,7 +89,7 @@ def templates() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=jinja2.select_autoescape(),
     )
-    environment.filters.update(rate=rate, share=share, strongest=strongest, interval=interval)
+    environment.filters.update(rate=rate, share=share, strongest=strongest, interval=interval, command=command)
     return environment
 
 
@@ -150,6 +157,14 @@ def four_slices() -> str:
     new = four_slices_page.figures(four_slices_page.PRIVACY, four=True)
     template = templates().get_template("four-slices.md.j2")
     return template.render(leaks=four_slices_page.leaks(), rows=list(four_slices_page.compared(old, new)))
+
+
+def fig_6_page(records: list[dict[str, Any]]) -> str:
+    """The page on figure 6 as Markdown; its pictures were drawn with the records."""
+    template = templates().get_template("figure-6.md.j2")
+    return template.render(
+        records=records, kinds=figure_6.NAMES, names=table_2_cells.NAMES | {"digits": "Digits of scikit-learn"}
+    )
 
 
 def fig_7_page(record: dict[str, Any]) -> str:
@@ -234,6 +249,11 @@ def _of(record: Path, target: Path, make: Callable[[dict[str, Any]], str]) -> Ca
     return write
 
 
+def _figure_6() -> None:
+    found = [json.loads(path.read_text()) for path in sorted(FIG_6.glob("*.json"))]
+    write_atomic(FIG_6_PAGE, fig_6_page(found).encode())
+
+
 def _figure_7() -> None:
     _of(FIG_7, FIG_7_PAGE, fig_7_page)()
     if FIG_7.is_file():
@@ -249,6 +269,7 @@ def _power() -> None:
 PAGES: dict[str, Callable[[], None]] = {
     "mnist": _of(RECORD, PAGE, page),
     "streams": _of(STREAMS, STREAMS_PAGE, streams_page),
+    "figure-6": _figure_6,
     "figure-7": _figure_7,
     "power": _power,
     "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),

@@ -3,8 +3,8 @@
 Each (data, perturber, seed) is one record in docs/results/privacy/table-2/, written when it is done: run again, the
 script goes on with those that are missing. With ``--budget thorough`` it also audits anew what only a quick audit is on
 record of. Classifiers are trained once per data set and seed, and shared. What ships is audited as its int8 artefact
-through the edge runtime's backend (laplace, which has no model, as numpy); original, random and label-only never ship
-and are attacked as they are made.
+through the edge runtime's backend (laplace, which has no model, as numpy); original, random, PASS and label-only never
+ship and are attacked as they are made.
 
     EDGEVEIL_DATA=... python -m scripts.reproduce.papers.table_2 --data mnist wifi --seeds 0 1 2
 """
@@ -40,13 +40,13 @@ RECORDS = Path("docs/results/privacy/table-2")
 
 
 def trained(data: str, kind: str, seed: int, out: Path) -> Run:
-    """The finished run, made now or earlier; all but the first of a data set and seed borrow its classifiers."""
+    """The finished run, made now or earlier; all but PR-GAN and the codebook borrow PR-GAN's classifiers."""
     recipe = Recipe.find(f"{data}-{kind}").model_copy(update={"seed": seed})
     folder = out / data / str(seed) / kind
     if (folder / "perturber").is_dir():
         return Run.open(folder)
     begun = (folder / "run.json").is_file()
-    borrowed = None if begun or kind == "prgan" else trained(data, "prgan", seed, out).folder
+    borrowed = None if begun or kind in ("prgan", "codebook") else trained(data, "prgan", seed, out).folder
     try:
         return train(recipe, folder, resume=begun, classifiers=borrowed)
     except LimitNotMet as error:
@@ -54,11 +54,17 @@ def trained(data: str, kind: str, seed: int, out: Path) -> Run:
         return Run.open(folder)
 
 
-def of_what_ships(run: Run, out: Path, budget: str, seed: int, floor: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The audit of the exported artefact."""
+def exported(run: Run, out: Path) -> Path:
+    """The folder of its export, made now or earlier."""
     folder = out / "exports" / run.folder.relative_to(out)
     if not (folder / "manifest.json").is_file():
         export(run.folder, ["workstation"], folder)
+    return folder
+
+
+def of_what_ships(run: Run, out: Path, budget: str, seed: int, floor: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The audit of the exported artefact."""
+    folder = exported(run, out)
     models = ExportFolder.open(folder).manifest["models"]
     artefact = "tflite-int8" if models else "numpy"
     return audit(folder, artefact=artefact, budget=budget, seed=seed, label_only=floor)

@@ -7,30 +7,30 @@ from typing import Any
 from edgeveil.trainer.attacks.families.networks import Network
 
 
-def plain_trunk(frame: Any) -> Any:
+def plain_trunk(frame: Any, widen: int) -> Any:
     """Convolutions of 3x3 with max-pooling until about 4x4 is left (three times at most), then 128 features."""
     from keras import layers
 
-    x, width = frame, 12
+    x, width = frame, 12 * widen
     for _ in range(_halvings(frame.shape)):
         x = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
         x = layers.MaxPooling2D(2, padding="same")(x)
-        width = min(48, width * 2)
+        width = min(48 * widen, width * 2)
     x = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
-    return layers.Dense(128, activation="relu")(layers.Flatten()(x))
+    return layers.Dense(128 * widen, activation="relu")(layers.Flatten()(x))
 
 
-def batch_norm_trunk(frame: Any) -> Any:
+def batch_norm_trunk(frame: Any, widen: int) -> Any:
     """A 3x3 convolution, then strided ones until about 4x4 is left, each with BatchNorm, then 128 features."""
     from keras import layers
 
-    x = _block(frame, 16, strides=1 if min(frame.shape[1:3]) < 16 else 2)
-    width = 32
-    while min(x.shape[1:3]) > 4 and width <= 128:
+    x = _block(frame, 16 * widen, strides=1 if min(frame.shape[1:3]) < 16 else 2)
+    width = 32 * widen
+    while min(x.shape[1:3]) > 4 and width <= 128 * widen:
         x = _block(x, width, strides=2)
         width *= 2
     x = layers.Dropout(0.2)(layers.Flatten()(x))
-    x = layers.Dense(128, use_bias=False)(x)
+    x = layers.Dense(128 * widen, use_bias=False)(x)
     return layers.ReLU()(layers.BatchNormalization(momentum=0.9)(x))
 
 

@@ -86,13 +86,13 @@ def _network(problem: Problem, side_width: int, goal: np.ndarray) -> Any:
     frame = keras.Input(shape, name="frame")
     side = keras.Input((side_width,), name="side")
     whole = layers.Concatenate()([layers.Flatten()(frame), side])
-    for width in (256, 256):
+    for width in (256 * problem.budget.widen**2,) * 2:
         whole = layers.ReLU()(layers.BatchNormalization(momentum=0.9)(layers.Dense(width, use_bias=False)(whole)))
     bias = keras.initializers.Constant(goal.mean(axis=0).ravel())
     whole = layers.Dense(int(np.prod(shape)), kernel_initializer="zeros", bias_initializer=bias)(whole)
     guess = layers.Reshape(shape)(whole)
     if problem.input.kind == "image":
-        near = layers.Conv2D(12, 3, padding="same", activation="relu")(frame)
+        near = layers.Conv2D(12 * problem.budget.widen**2, 3, padding="same", activation="relu")(frame)
         near = layers.Conv2D(shape[-1], 3, padding="same", kernel_initializer="zeros")(near)
         guess = layers.Add()([guess, near])
     return keras.Model([frame, side], guess)

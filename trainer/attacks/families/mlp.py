@@ -7,12 +7,12 @@ from typing import Any
 from edgeveil.trainer.attacks.families.networks import Network
 
 
-def mlp_trunk(frame: Any) -> Any:
-    """Two hidden layers of 384 and 192 with BatchNorm and a little dropout."""
+def mlp_trunk(frame: Any, widen: int) -> Any:
+    """Two hidden layers of 384 and 192 with BatchNorm and a little dropout. Widened is the first, by the square."""
     from keras import layers
 
     x = layers.Flatten()(frame)
-    for width in (384, 192):
+    for width in (384 * widen**2, 192):
         x = layers.Dense(width, use_bias=False)(x)
         x = layers.BatchNormalization(momentum=0.9)(x)
         x = layers.ReLU()(x)

@@ -16,7 +16,7 @@ from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Kind
 
-Trunk = Callable[[Any], Any]  # a Keras tensor of frames (batch, *shape) -> features (batch, width)
+Trunk = Callable[[Any, int], Any]  # a Keras tensor of frames (batch, *shape), Budget.widen -> features (batch, width)
 Look = Callable[[Released], "list[np.ndarray]"]  # rows -> the network's inputs
 
 FEWEST_EPOCHS = 4  # a network too large for its budget sees fewer rows before it sees them less often than this
@@ -87,7 +87,7 @@ def train(problem: Problem, trunk: Trunk, seed: int, *, fit: Released, stop: Rel
         return [*seen(problem, standard, part), np.log(problem.base(part)).astype(np.float32)]
 
     frame = keras.Input(problem.input.shape, name="frame")
-    model = join_late(problem, frame, trunk(frame), features.side(problem, fit).shape[1])
+    model = join_late(problem, frame, trunk(frame, problem.budget.widen), features.side(problem, fit).shape[1])
     rows = learn(model, look, fit, stop, problem.budget, rate=rate)
     return NetworkAttack(model, look, rows)
 
@@ -159,7 +159,7 @@ def join_late(problem: Problem, frame: Any, features: Any, side_width: int, alre
     side = keras.Input((side_width,), name="side")
     start = keras.Input((problem.z_classes,), name="start")
     late = keras.layers.Concatenate()([features, side])
-    late = keras.layers.Dense(64, activation="relu")(late)
+    late = keras.layers.Dense(64 * problem.budget.widen, activation="relu")(late)
     learned = keras.layers.Dense(problem.z_classes, kernel_initializer="zeros")(late)
     terms = [learned, start] if already is None else [learned, start, already]
     return keras.Model([frame, side, start], keras.layers.Add()(terms))
