@@ -34,6 +34,8 @@ _FURTHER = (
     "permutation",
     "learning_curve",
     "warnings",
+    "parts",
+    "what_else",
     "probes",
     "predictors",
     "streams",

@@ -16,9 +16,11 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.attacks.findings import Curve, Findings
+from edgeveil.trainer.attacks.scores.parts import Part
+from edgeveil.trainer.attacks.scores.scoring import Scored
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import KERAS
-from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines
+from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines, what_else_lines
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.runs.versions import package_versions
 
@@ -36,10 +38,15 @@ NOT_COVERED = (
 
 @dataclass(frozen=True)
 class Audited:
-    """One perturber under attack: how well it keeps y, and what was found about z."""
+    """One perturber under attack: how well it keeps y, and what was found about z.
+
+    ``most_bits`` is the attack with most bits on validation, ``parts`` are the rows on which it was tested apart.
+    """
 
     target: Interval
     findings: Findings
+    most_bits: Scored | None = None
+    parts: Sequence[Part] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The part of the document that a perturber and label-only share."""
@@ -54,6 +61,7 @@ class Audited:
             "learning_curve": None if found.curve is None else _curve(found.curve),
             "warnings": list(found.warnings),
             "permutation": None if found.permutation is None else shorts(found.permutation._asdict()),
+            "parts": [_part(one) for one in self.parts],
         }
 
 
@@ -77,6 +85,11 @@ def short(value: Any) -> Any:
 def shorts(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with its floats as ``short`` gives them."""
     return {name: short(value) for name, value in record.items()}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    right = None if math.isnan(part.right.estimate) else interval(part.right)
+    return {**shorts(part._asdict()), "right": right, "bits": spread(part.bits)}
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
@@ -157,7 +170,7 @@ def as_text(document: Mapping[str, Any]) -> str:
             *(attack_line(row, best=same(row, worst)) for row in part["adversaries"]),
             *notes(part),
         ]
-    lines += ["", *probe_lines(document)]
+    lines += ["", *what_else_lines(document), *probe_lines(document)]
     lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
     lines += certificate_lines(document["certificate"])
     if document["collateral"]:

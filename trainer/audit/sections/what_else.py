@@ -1,0 +1,267 @@
+"""What else can be read: every label that the data set knows, thresholds of it, and all groupings of its classes.
+
+A perturber hides what it was told to hide. Its neighbours it may publish: with "digit < 5" hidden, "digit < 3" was read
+from a codebook with an AUC of 0.80. So each known label is attacked in place of z, by a few families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
+from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
+from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.attacks.protocol import Adversary
+from edgeveil.trainer.attacks.question import question_of
+from edgeveil.trainer.attacks.rows import prior, to_learn
+from edgeveil.trainer.attacks.run_all import run
+from edgeveil.trainer.attacks.scores.groupings import MOST_CLASSES, Answer, groupings, thresholds, worst
+from edgeveil.trainer.attacks.scores.scoring import Scored
+from edgeveil.trainer.attacks.scores.subgroups import holm
+from edgeveil.trainer.audit.document import interval, spread
+from edgeveil.trainer.audit.verdict import SIGNIFICANT
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.measures import attack_metrics, intervals
+from edgeveil.trainer.measures.attack_metrics import counted_prior
+
+COUNTING: tuple[Adversary, ...] = (CodeCounts(), BayesKnowingChannel())
+FAMILIES: tuple[Adversary, ...] = (*COUNTING, ShrinkageLDA(), BATCH_NORM_MLP)
+QUICKER = 10  # by which a network's budget is divided: the label is not what is priced
+TO_LEARN, TO_TEST = 20, 5  # rows of each class; rarer ones are put together
+BINS, MOST_ATTRIBUTES = 10, 6
+
+
+class Label(NamedTuple):
+    """A label to attack: class numbers ``values`` (N,), their ``names``, and which questions to ask about it."""
+
+    name: str
+    values: np.ndarray
+    names: tuple[str, ...]
+    ordered: bool
+    grouped: bool
+
+
+def section(
+    dataset: Dataset, released: Released, budget: Budget, seed: int, *, of_z: Scored | None
+) -> dict[str, Any]:
+    """The section ``what_else`` of the outputs for the rows of all slices, in their order.
+
+    ``of_z`` is the attack on z with most bits on validation, so that z stands beside its neighbours. Everything is beyond
+    y: what the label sent tells is told by label-only too.
+    """
+    asked, skipped = labels_of(dataset)
+    rng = np.random.default_rng([seed, 11])
+    found = []
+    for label in asked:
+        if label.values is dataset.z:
+            if of_z is not None:
+                found.append(_Found(label, of_z, prior(dataset)))
+            continue
+        found.append(_attacked(label, dataset, released, budget, seed))
+    answers = {(place, kind): answer for place, one in enumerate(found) for kind, answer in _answers(one, rng)}
+    tested = [key for key, answer in answers.items() if answer.p is not None]
+    p = dict(zip(tested, holm([answers[key].p or 0.0 for key in tested]), strict=True))
+    rows = [_row(one) for one in found]
+    for (place, kind), answer in answers.items():
+        named = found[place].label.values is not dataset.z
+        rows[place][kind] = _question(found[place].label, kind, answer, p.get((place, kind)), named=named)
+    others = [key for key in answers if found[key[0]].label.values is not dataset.z]
+    most = max(others, key=lambda key: answers[key].chosen_by, default=None)
+    return {
+        "questions": sum(row["questions"] for row in rows),
+        "labels": rows,
+        "skipped": skipped,
+        "worst": None if most is None else {"label": rows[most[0]]["name"], **rows[most[0]][most[1]]},
+    }
+
+
+def labels_of(dataset: Dataset) -> tuple[list[Label], list[dict[str, str]]]:
+    """What is asked about, z first, and what is not, with the reason."""
+    known = {name: (one.values, one.names, one.ordered, True) for name, one in dataset.known.items()}
+    name_of_z = next((name for name, one in known.items() if np.array_equal(one[0], dataset.z)), "z")
+    known.pop(name_of_z, None)
+    for name, values in list(dataset.attributes.items())[:MOST_ATTRIBUTES]:
+        if np.ptp(values) > 0 and name not in known:
+            known[name] = (*_binned(values), True, False)
+    ordered = name_of_z in dataset.known and dataset.known[name_of_z].ordered
+    asked, skipped = [Label(name_of_z, dataset.z, dataset.z_names, ordered, True)], []
+    for name, (values, names, ordered, grouped) in known.items():
+        if np.array_equal(values, dataset.y):
+            continue
+        reason, label = _why_not(dataset, values), None
+        if reason is None:
+            label = _merged(dataset, Label(name, values, names, ordered, grouped))
+            reason = _too_few(dataset, values) if label is None else None
+        if label is None:
+            skipped.append({"name": name, "reason": str(reason)})
+        else:
+            asked.append(label)
+    for coarse in asked[1:]:
+        fine = next((one for one in asked[1:] if _asks(one, coarse)), None)
+        if fine is not None:
+            asked = [one for one in asked if one is not coarse]
+            skipped.append({"name": coarse.name, "reason": f"it is one of the groupings of {fine.name}"})
+    return asked, skipped
+
+
+class _Found(NamedTuple):
+    """A label, the attack on it, and P(label|y)."""
+
+    label: Label
+    attack: Scored
+    prior: np.ndarray
+
+
+def _attacked(label: Label, dataset: Dataset, released: Released, budget: Budget, seed: int) -> _Found:
+    """The label in place of z, attacked by counting, and by two more families where x' are no codes."""
+    shape, learn = (dataset.theta.shape[0], len(label.names)), to_learn(dataset)
+    counted = counted_prior(dataset.y[learn], label.values[learn], shape)
+    posed = replace(dataset, z=label.values, z_names=label.names, theta=counted)
+    left = replace(released, z=label.values[dataset.slices.rows()])
+    smaller = replace(budget, macs=budget.macs / QUICKER, seeds=1)
+    question = question_of(posed, left, smaller, {"sensitive": None}, seed=seed)
+    if not budget.every_family:
+        question = replace(question, settings=question.settings[-1:])
+    ran = run(question, seed=seed, families=COUNTING if question.whole.few_values else FAMILIES)
+    assert ran.most_bits is not None, "LDA attacks anything"
+    return _Found(label, ran.most_bits, counted)
+
+
+def _answers(found: _Found, rng: np.random.Generator) -> Iterator[tuple[str, Answer]]:
+    """The worst question of each kind, by the kind's name."""
+    attack = found.attack
+    for kind, sides in _sides(found.label).items():
+        answer = worst(sides, attack.judged("choose"), attack.judged("test"), found.prior, rng=rng)
+        if answer is not None:
+            yield kind, answer
+
+
+def _sides(label: Label) -> dict[str, np.ndarray]:
+    classes, found = len(label.names), {}
+    if classes == 2 or (label.grouped and classes <= MOST_CLASSES):
+        found["worst_grouping"] = groupings(classes)
+    if label.ordered and classes > 2:
+        found["worst_threshold"] = thresholds(classes)
+    return found
+
+
+def _row(found: _Found) -> dict[str, Any]:
+    label, attack = found.label, found.attack
+    row, test = attack.row, attack.test
+    sides = _sides(label)
+    return {
+        "name": label.name,
+        "classes": len(label.names),
+        "ordered": label.ordered,
+        "attack": row.name,
+        "learned_on": row.learned_on,
+        "bits": spread(intervals.Interval(row.bits_counted, row.bits_counted_low, row.bits_counted_high)),
+        "right": interval(intervals.Interval(row.accuracy, row.low, row.high)),
+        "chance": attack_metrics.accuracy(found.prior[test.y], test.z),
+        "questions": sum(map(len, sides.values())) or 1,
+        "worst_grouping": None,
+        "worst_threshold": None,
+    }
+
+
+def _question(label: Label, kind: str, answer: Answer, p: float | None, *, named: bool) -> dict[str, Any]:
+    known = answer.bits.low > 0 if p is None else p <= SIGNIFICANT and answer.bits.estimate > 0
+    return {
+        "question": _words(label, kind, answer.side, named=named),
+        "auc": spread(answer.auc),
+        "bits": spread(answer.bits),
+        "p": p,
+        "read": bool(known),
+    }
+
+
+def _words(label: Label, kind: str, side: np.ndarray, *, named: bool) -> str:
+    """The question in words. Classes of z are never named."""
+    if len(side) == 2:
+        return f"{label.name} itself"
+    if not named:
+        return f"a {'threshold' if kind == 'worst_threshold' else 'grouping'} of {label.name}"
+    if kind == "worst_threshold":
+        return f"whether {label.name} is below {label.names[int(side.sum())]}"
+    fewer = side if 2 * side.sum() <= len(side) else ~side
+    *names, last = (name for name, there in zip(label.names, fewer, strict=True) if there)
+    return f"whether {label.name} is " + (f"one of {', '.join(names)} and {last}" if names else last)
+
+
+def _why_not(dataset: Dataset, values: np.ndarray) -> str | None:
+    if _follows(values, dataset.y):
+        return "y alone tells it"
+    if _follows(values, dataset.z) and _follows(dataset.z, values):
+        return "it is z under another name"
+    return None
+
+
+def _follows(values: np.ndarray, of: np.ndarray) -> bool:
+    """Whether ``values`` (N,) are a function of ``of`` (N,)."""
+    return len(np.unique(np.stack([of, values]), axis=1).T) == len(np.unique(of))
+
+
+def _asks(fine: Label, coarse: Label) -> bool:
+    """Whether ``coarse`` is one of the questions about ``fine``."""
+    if fine is coarse or not fine.grouped or not len(coarse.names) < len(fine.names) <= MOST_CLASSES:
+        return False
+    return len(coarse.names) == 2 and _follows(coarse.values, fine.values)
+
+
+def _binned(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Classes of a number, and their names: its values where they are few, else ranges of equally many rows."""
+    different = np.unique(values)
+    if len(different) > BINS:
+        different = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)[:-1], method="lower"))
+    return np.searchsorted(different, values, side="right") - 1, tuple(f"{value:.4g}" for value in different)
+
+
+def _merged(dataset: Dataset, label: Label) -> Label | None:
+    """The label with its rare classes put together; None where fewer than two classes are left."""
+    learn, test = _counts(dataset, label)
+    order = np.arange(len(learn)) if label.ordered else np.argsort(learn, kind="stable")
+    groups: list[list[int]] = [[]]
+    for number in order:
+        if groups[-1] and learn[groups[-1]].sum() >= TO_LEARN and test[groups[-1]].sum() >= TO_TEST:
+            groups.append([])
+        groups[-1].append(int(number))
+    if len(groups) > 1 and (learn[groups[-1]].sum() < TO_LEARN or test[groups[-1]].sum() < TO_TEST):
+        groups[-2:] = [groups[-2] + groups[-1]]
+    if len(groups) < 2 or (learn[groups[0]].sum() < TO_LEARN or test[groups[0]].sum() < TO_TEST):
+        return None
+    groups.sort(key=min)
+    number_of = np.empty(len(learn), np.int64)
+    for place, group in enumerate(groups):
+        number_of[group] = place
+    names = tuple(label.names[group[0]] if len(group) == 1 else _together(label, group) for group in groups)
+    return label._replace(values=number_of[label.values], names=names)
+
+
+def _together(label: Label, group: list[int]) -> str:
+    if label.ordered:
+        return f"{label.names[group[0]]} to {label.names[group[-1]]}"
+    return " or ".join(label.names[number] for number in group) if len(group) < 4 else f"{len(group)} rare values"
+
+
+def _counts(dataset: Dataset, label: Label) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of each class to learn on and to test on."""
+    learn, test = to_learn(dataset), dataset.slices.test
+    counts = [np.bincount(label.values[rows], minlength=len(label.names)) for rows in (learn, test)]
+    return counts[0], counts[1]
+
+
+def _too_few(dataset: Dataset, values: np.ndarray) -> str:
+    learn, test = to_learn(dataset), dataset.slices.test
+    fewest = []
+    for rows, needed in ((learn, TO_LEARN), (test, TO_TEST)):
+        rest = len(rows) - np.bincount(values[rows]).max()
+        fewest.append(np.ceil(len(rows) * needed / max(1, rest)))
+    return (
+        f"cannot tell: all but its commonest value need {TO_LEARN} rows to learn on and {TO_TEST} to test on; about "
+        f"{int(fewest[0]):,} and {int(fewest[1]):,} rows in all would be needed"
+    )
