@@ -70,8 +70,8 @@ class Released:
     and the labels y (n,), z (n,) and cluster (n,) or None that the audit knows of them.
 
     ``raw`` (n, *shape) are the samples that they were made of, in the same order. ``codes`` are those of a codebook.
-    ``row`` (n,) are their numbers in the data set. Adversaries get ``raw``, ``codes.sent`` and ``row`` of their training
-    rows only.
+    ``row`` (n,) are their numbers in the data set. Adversaries get ``raw``, ``codes.sent`` and ``row`` of their
+    training rows only.
     """
 
     x: np.ndarray

@@ -22,7 +22,7 @@ from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.attacks.run_all import run, summed_up
 from edgeveil.trainer.attacks.scores.groupings import MOST_CLASSES
-from edgeveil.trainer.attacks.scores.parts import Labels, parts
+from edgeveil.trainer.attacks.scores.parts import Labels, Part, parts
 from edgeveil.trainer.audit import limits, probes
 from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
 from edgeveil.trainer.audit.open import open_target
@@ -251,8 +251,9 @@ def examine(
     read = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
     ran = run(question, seed=seed, done=done, families=chosen)
     found = summed_up(question, ran, seed=seed)
-    most, apart = ran.most_bits, ()
-    if most is not None:
+    most = ran.most_bits
+    apart: tuple[Part, ...] = ()
+    if most is not None and most.test.row is not None:
         of_row = np.empty(len(dataset.y), np.int64)
         of_row[dataset.slices.test] = read
         of_choose = logits(classifiers["target"], dataset.unit(most.choose.x)).argmax(axis=1)

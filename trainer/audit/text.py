@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 HEAD = (
@@ -61,7 +61,7 @@ def what_else_lines(part: Mapping[str, Any]) -> Iterator[str]:
     if not found:
         return
     yield what_else_sentence(part)
-    for row in found["labels"]:
+    for row in worst_first(found["labels"]):
         yield (
             f"  {row['name']:26} {row['classes']} classes: {span(row['bits'], '+.3f')} bits, right "
             f"{percent(row['right']['accuracy'])}; y alone {percent(row['chance'])} ({row['attack']})"
@@ -73,21 +73,30 @@ def what_else_lines(part: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {left['name']:26} not asked: {left['reason']}"
 
 
+def worst_first(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Labels in the order of the bits of their worst question, or of their own where there is none."""
+
+    def bits(row: Mapping[str, Any]) -> float:
+        asked = [one["bits"]["mean"] for one in (row["worst_grouping"], row["worst_threshold"]) if one is not None]
+        return max(asked, default=row["bits"]["mean"])
+
+    return sorted(labels, key=bits, reverse=True)
+
+
 def what_else_sentence(part: Mapping[str, Any]) -> str:
     """The worst question in words, beside z itself."""
     found = part["what_else"]
-    z, *others = found["labels"] or [None]
-    if not others:
+    if len(found["labels"]) < 2:
         return "What else can be read: not known, for the data name no label beyond y and z."
     asked = f"of {found['questions']:,} questions about labels that the data know"
     worst = found["worst"]
     if worst is None:
-        most = max(others, key=lambda row: row["bits"]["mean"])
+        most = max(found["labels"][1:], key=lambda row: row["bits"]["mean"])
         return f"What else can be read: {most['name']}, {span(most['bits'], '+.3f')} bits per sample beyond y."
     if not worst["read"]:
         return f"What else can be read: nothing for sure beyond y, {asked}."
-    own = (z or {}).get("worst_grouping")
-    beside = "" if own is None else f"; of z ({own['question']}) {span(own['auc'], '.2f')}"
+    itself = found["labels"][0]["worst_grouping"]
+    beside = "" if itself is None else f"; z ({itself['question']}): {span(itself['auc'], '.2f')}"
     return (
         f"What else can be read: {worst['question']}, AUC {span(worst['auc'], '.2f')} and {span(worst['bits'], '.3f')} "
         f"bits beyond y, the worst {asked}{beside}."

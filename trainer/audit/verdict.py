@@ -185,7 +185,8 @@ def _leaks(part: Mapping[str, Any], limit: Limit) -> Iterator[str]:
     surely = [one for one in parts if one["p"] is not None and one["p"] <= SIGNIFICANT and one["bits"]["mean"] > 0]
     if surely:
         one = min(surely, key=lambda one: one["p"])
-        yield f"{attack} gains something for sure about {one['rows']:,} rows ({one['name']}, corrected p = {one['p']:.3f})"
+        where = f"{one['rows']:,} rows ({one['name']}; permutation test, corrected p = {one['p']:.3f})"
+        yield f"{attack} gains something for sure about {where}"
     # Where rows of one cluster swapped their z, the p-value is too small for rows that depend on each other. And an
     # attack that is worse than counting, only less so than on shuffled z, has gained nothing.
     # The parts have the other half of the level, so that all tests together are wrong as rarely as one.

@@ -25,8 +25,8 @@ AT_ONCE = 64
 class Answer(NamedTuple):
     """A question of which ``side`` (classes of the label,) bool a row is on, answered on the test rows.
 
-    ``auc`` within y and ``bits`` beyond y with their intervals; ``p`` of the permutation test, not corrected, None where
-    rows of one cluster have several answers. ``chosen_by`` are the bits on validation.
+    ``auc`` within y and ``bits`` beyond y with their intervals; ``p`` of the permutation test, not corrected, None
+    where rows of one cluster have several answers. ``chosen_by`` are the bits on validation.
     """
 
     side: np.ndarray

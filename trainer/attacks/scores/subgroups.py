@@ -88,7 +88,7 @@ def holm(p: list[float]) -> list[float]:
 
 
 def _beyond_shuffled(gains: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Each row's gain less what it would be with the z of any row of equal y: what the subgroup itself tells is none."""
+    """Each row's gain less that with the z of any row of equal y: what the subgroup itself tells is no gain."""
     counts = np.zeros((int(y.max()) + 1, gains.shape[1]))
     np.add.at(counts, (y, z), 1.0)
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

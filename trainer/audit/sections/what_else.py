@@ -46,32 +46,31 @@ class Label(NamedTuple):
     grouped: bool
 
 
-def section(
-    dataset: Dataset, released: Released, budget: Budget, seed: int, *, of_z: Scored | None
-) -> dict[str, Any]:
+def section(dataset: Dataset, released: Released, budget: Budget, seed: int, *, of_z: Scored | None) -> dict[str, Any]:
     """The section ``what_else`` of the outputs for the rows of all slices, in their order.
 
-    ``of_z`` is the attack on z with most bits on validation, so that z stands beside its neighbours. Everything is beyond
-    y: what the label sent tells is told by label-only too.
+    ``of_z`` is the attack on z with most bits on validation, so that z stands beside its neighbours; None where no
+    attack ran, and nothing is asked. Everything is beyond y: that is sent anyway.
     """
-    asked, skipped = labels_of(dataset)
+    if of_z is None:
+        return {"questions": 0, "labels": [], "skipped": [], "worst": None}
+    (z, *others), skipped = labels_of(dataset)
     rng = np.random.default_rng([seed, 11])
-    found = []
-    for label in asked:
-        if label.values is dataset.z:
-            if of_z is not None:
-                found.append(_Found(label, of_z, prior(dataset)))
-            continue
-        found.append(_attacked(label, dataset, released, budget, seed))
+    found = [_Found(z, of_z, prior(dataset))]
+    for label in others:
+        attacked = _attacked(label, dataset, released, budget, seed)
+        if attacked is None:
+            skipped.append({"name": label.name, "reason": "no attack on it could be trained"})
+        else:
+            found.append(attacked)
     answers = {(place, kind): answer for place, one in enumerate(found) for kind, answer in _answers(one, rng)}
     tested = [key for key, answer in answers.items() if answer.p is not None]
     p = dict(zip(tested, holm([answers[key].p or 0.0 for key in tested]), strict=True))
     rows = [_row(one) for one in found]
     for (place, kind), answer in answers.items():
-        named = found[place].label.values is not dataset.z
-        rows[place][kind] = _question(found[place].label, kind, answer, p.get((place, kind)), named=named)
-    others = [key for key in answers if found[key[0]].label.values is not dataset.z]
-    most = max(others, key=lambda key: answers[key].chosen_by, default=None)
+        rows[place][kind] = _question(found[place].label, kind, answer, p.get((place, kind)), named=place > 0)
+    neighbours = [key for key in answers if key[0] > 0]
+    most = max(neighbours, key=lambda key: answers[key].chosen_by, default=None)
     return {
         "questions": sum(row["questions"] for row in rows),
         "labels": rows,
@@ -117,7 +116,7 @@ class _Found(NamedTuple):
     prior: np.ndarray
 
 
-def _attacked(label: Label, dataset: Dataset, released: Released, budget: Budget, seed: int) -> _Found:
+def _attacked(label: Label, dataset: Dataset, released: Released, budget: Budget, seed: int) -> _Found | None:
     """The label in place of z, attacked by counting, and by two more families where x' are no codes."""
     shape, learn = (dataset.theta.shape[0], len(label.names)), to_learn(dataset)
     counted = counted_prior(dataset.y[learn], label.values[learn], shape)
@@ -128,8 +127,7 @@ def _attacked(label: Label, dataset: Dataset, released: Released, budget: Budget
     if not budget.every_family:
         question = replace(question, settings=question.settings[-1:])
     ran = run(question, seed=seed, families=COUNTING if question.whole.few_values else FAMILIES)
-    assert ran.most_bits is not None, "LDA attacks anything"
-    return _Found(label, ran.most_bits, counted)
+    return None if ran.most_bits is None else _Found(label, ran.most_bits, counted)
 
 
 def _answers(found: _Found, rng: np.random.Generator) -> Iterator[tuple[str, Answer]]:
