@@ -60,7 +60,8 @@ def worst(
     open_ = np.array([_asked(side, test) for side in sides])
     if not open_.any():
         return None
-    best = int(np.where(open_, bits, -np.inf).argmax())
+    # Within y many groupings are the same question: the first of them, whatever rounding says.
+    best = int(np.where(open_, bits.round(4), -np.inf).argmax())
     side = sides[best]
     of_choose, of_test = _two(choose, side), _two(test, side)
     base = np.stack([1 - prior @ side, prior @ side], axis=1)

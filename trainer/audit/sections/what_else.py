@@ -34,6 +34,7 @@ FAMILIES: tuple[Adversary, ...] = (*COUNTING, ShrinkageLDA(), BATCH_NORM_MLP)
 QUICKER = 10  # by which a network's budget is divided: the label is not what is priced
 TO_LEARN, TO_TEST = 20, 5  # rows of each class; rarer ones are put together
 BINS, MOST_ATTRIBUTES = 10, 6
+GROUPING, THRESHOLD = "worst_grouping", "worst_threshold"
 
 
 class Label(NamedTuple):
@@ -70,7 +71,8 @@ def section(dataset: Dataset, released: Released, budget: Budget, seed: int, *, 
     for (place, kind), answer in answers.items():
         rows[place][kind] = _question(found[place].label, kind, answer, p.get((place, kind)), named=place > 0)
     neighbours = [key for key in answers if key[0] > 0]
-    most = max(neighbours, key=lambda key: answers[key].chosen_by, default=None)
+    # A threshold is one of the groupings too, and the name that a reader knows it by.
+    most = max(neighbours, key=lambda key: (round(answers[key].chosen_by, 3), key[1] == THRESHOLD), default=None)
     return {
         "questions": sum(row["questions"] for row in rows),
         "labels": rows,
@@ -142,9 +144,9 @@ def _answers(found: _Found, rng: np.random.Generator) -> Iterator[tuple[str, Ans
 def _sides(label: Label) -> dict[str, np.ndarray]:
     classes, found = len(label.names), {}
     if classes == 2 or (label.grouped and classes <= MOST_CLASSES):
-        found["worst_grouping"] = groupings(classes)
+        found[GROUPING] = groupings(classes)
     if label.ordered and classes > 2:
-        found["worst_threshold"] = thresholds(classes)
+        found[THRESHOLD] = thresholds(classes)
     return found
 
 
@@ -162,8 +164,8 @@ def _row(found: _Found) -> dict[str, Any]:
         "right": interval(intervals.Interval(row.accuracy, row.low, row.high)),
         "chance": attack_metrics.accuracy(found.prior[test.y], test.z),
         "questions": sum(map(len, sides.values())) or 1,
-        "worst_grouping": None,
-        "worst_threshold": None,
+        GROUPING: None,
+        THRESHOLD: None,
     }
 
 
@@ -184,7 +186,7 @@ def _words(label: Label, kind: str, side: np.ndarray, *, named: bool) -> str:
         return f"{label.name} itself"
     if not named:
         return f"a {'threshold' if kind == 'worst_threshold' else 'grouping'} of {label.name}"
-    if kind == "worst_threshold":
+    if kind == THRESHOLD:
         return f"whether {label.name} is below {label.names[int(side.sum())]}"
     fewer = side if 2 * side.sum() <= len(side) else ~side
     *names, last = (name for name, there in zip(label.names, fewer, strict=True) if there)
