@@ -31,7 +31,7 @@ NOT_COVERED = (
     "Many samples of one person as they really follow each other, beyond what is listed.",
     "An adversary who knows anything about the sample beyond y and the perturber's outputs.",
     "Attacks stronger than those listed: every number is a lower bound on what leaks, not a guarantee.",
-    "Attributes that are not in the data set; those in it were inferred by one small network alone.",
+    "Attributes that are not in the data set; those in it were attacked by few families.",
     "People, rooms and sensors unlike those in the data.",
 )
 

@@ -102,8 +102,7 @@ def test_rare_classes_are_put_together_and_numbers_are_asked_about_by_thresholds
     assert found["age"].ordered
     assert 20 < len(found["age"].names) < 70
     assert any(" to " in name for name in found["age"].names)
-    assert found["colour"].names[-1].endswith("rare values") or " or " in found["colour"].names[-1]
-    assert set(found["colour"].names[:2]) <= {"a", "b", "a or c", "b or c"}
+    assert sorted(found["colour"].names) in (["a", "b or 4 rarer ones"], ["a or 4 rarer ones", "b"])
     assert len(found["weight"].names) == 10
     assert not found["weight"].grouped
 

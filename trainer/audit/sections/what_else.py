@@ -245,7 +245,8 @@ def _merged(dataset: Dataset, label: Label) -> Label | None:
 def _together(label: Label, group: list[int]) -> str:
     if label.ordered:
         return f"{label.names[group[0]]} to {label.names[group[-1]]}"
-    return " or ".join(label.names[number] for number in group) if len(group) < 4 else f"{len(group)} rare values"
+    commonest = label.names[group[-1]]
+    return f"{commonest} or {'a rarer one' if len(group) == 2 else f'{len(group) - 1} rarer ones'}"
 
 
 def _counts(dataset: Dataset, label: Label) -> tuple[np.ndarray, np.ndarray]:
