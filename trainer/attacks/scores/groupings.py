@@ -13,13 +13,14 @@ import numpy as np
 
 from edgeveil.trainer.attacks.scores.exposure import Judged
 from edgeveil.trainer.measures import attack_metrics
-from edgeveil.trainer.measures.attack_metrics import FLOOR
+from edgeveil.trainer.measures.attack_metrics import FLOOR, Calibration
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.measures.permutation import sequential_test
 
 MOST_CLASSES = 12  # all groupings of so many are asked: 2,047
 MOST_CUTS = 64
 AT_ONCE = 64
+TRUST = (1.0, 0.5, 0.25)
 
 
 class Answer(NamedTuple):
@@ -53,10 +54,17 @@ def worst(
 ) -> Answer | None:
     """The answer of which an attack on the label has most bits on validation rows.
 
-    ``sides`` (questions, classes); ``choose`` and ``test`` hold calibrated probabilities of the label, ``prior``
+    ``sides`` (questions, classes); ``choose`` and ``test`` hold the attack's own probabilities of the label, ``prior``
     (classes of y, classes of the label) is P(label|y). None where y alone answers them all.
+
+    An attack may be wrong about most classes of a label and right about one question, so trust in it is not one number
+    for the label: the best of ``TRUST`` ranks the questions, and the worst of them is calibrated by itself.
     """
-    bits = np.concatenate([_bits(sides[i : i + AT_ONCE], choose, prior) for i in range(0, len(sides), AT_ONCE)])
+    of_trust = []
+    for trust in TRUST:
+        part = choose._replace(p=Calibration(trust, 1 - trust).apply(choose.p, prior[choose.y]))
+        of_trust.append([_bits(sides[i : i + AT_ONCE], part, prior) for i in range(0, len(sides), AT_ONCE)])
+    bits = np.max([np.concatenate(blocks) for blocks in of_trust], axis=0)
     open_ = np.array([_asked(side, test) for side in sides])
     if not open_.any():
         return None

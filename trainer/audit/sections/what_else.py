@@ -34,6 +34,7 @@ FAMILIES: tuple[Adversary, ...] = (*COUNTING, ShrinkageLDA(), BATCH_NORM_MLP)
 QUICKER = 10  # by which a network's budget is divided: the label is not what is priced
 TO_LEARN, TO_TEST = 20, 5  # rows of each class; rarer ones are put together
 BINS, MOST_ATTRIBUTES = 10, 6
+TO = " to "  # between the ends of a range of an ordered label
 GROUPING, THRESHOLD = "worst_grouping", "worst_threshold"
 
 
@@ -135,8 +136,10 @@ def _attacked(label: Label, dataset: Dataset, released: Released, budget: Budget
 def _answers(found: _Found, rng: np.random.Generator) -> Iterator[tuple[str, Answer]]:
     """The worst question of each kind, by the kind's name."""
     attack = found.attack
+    choose = attack.judged("choose")._replace(p=attack.raw["choose"])
+    test = attack.judged("test")._replace(p=attack.raw["test"])
     for kind, sides in _sides(found.label).items():
-        answer = worst(sides, attack.judged("choose"), attack.judged("test"), found.prior, rng=rng)
+        answer = worst(sides, choose, test, found.prior, rng=rng)
         if answer is not None:
             yield kind, answer
 
@@ -187,7 +190,7 @@ def _words(label: Label, kind: str, side: np.ndarray, *, named: bool) -> str:
     if not named:
         return f"a {'threshold' if kind == 'worst_threshold' else 'grouping'} of {label.name}"
     if kind == THRESHOLD:
-        return f"whether {label.name} is below {label.names[int(side.sum())]}"
+        return f"whether {label.name} is below {label.names[int(side.sum())].partition(TO)[0]}"
     fewer = side if 2 * side.sum() <= len(side) else ~side
     *names, last = (name for name, there in zip(label.names, fewer, strict=True) if there)
     return f"whether {label.name} is " + (f"one of {', '.join(names)} and {last}" if names else last)
@@ -244,7 +247,7 @@ def _merged(dataset: Dataset, label: Label) -> Label | None:
 
 def _together(label: Label, group: list[int]) -> str:
     if label.ordered:
-        return f"{label.names[group[0]]} to {label.names[group[-1]]}"
+        return f"{label.names[group[0]]}{TO}{label.names[group[-1]]}"
     commonest = label.names[group[-1]]
     return f"{commonest} or {'a rarer one' if len(group) == 2 else f'{len(group) - 1} rarer ones'}"
 
