@@ -96,7 +96,7 @@ def what_else_sentence(part: Mapping[str, Any]) -> str:
     if not worst["read"]:
         return f"What else can be read: nothing for sure beyond y, {asked}."
     itself = found["labels"][0]["worst_grouping"]
-    beside = "" if itself is None else f"; {itself['question']}, which is hidden, {span(itself['auc'], '.2f')}"
+    beside = "" if itself is None else f"; {itself['question']}, which is to be hidden, {span(itself['auc'], '.2f')}"
     return (
         f"What else can be read: {worst['question']}, AUC {span(worst['auc'], '.2f')} and {span(worst['bits'], '.3f')} "
         f"bits beyond y, the worst {asked}{beside}."

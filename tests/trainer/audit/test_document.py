@@ -116,8 +116,8 @@ def test_text_says_what_else_can_be_read_and_on_which_rows_the_attack_was_tested
     lines = as_text(document()).splitlines()
     assert (
         "What else can be read: whether digit is below 3, AUC 0.80 [0.78, 0.82] and 0.210 [0.190, 0.230] bits beyond "
-        "y, the worst of 521 questions about labels that the data know; less-than-five itself, which is "
-        "hidden, 0.53 [0.51, 0.55]."
+        "y, the worst of 521 questions about labels that the data know; less-than-five itself, which is to "
+        "be hidden, 0.53 [0.51, 0.55]."
     ) in lines
     assert any("surest twentieth" in line and "70.0 %; 60.0 %; +0.010" in line and "0.600" in line for line in lines)
     assert any("wrong label" in line and "too few" in line for line in lines)
