@@ -3,6 +3,8 @@
 import copy
 
 from edgeveil.trainer.attacks.findings import Curve, Findings, NotRun, Point, Row
+from edgeveil.trainer.attacks.scores.exposure import NOTHING
+from edgeveil.trainer.attacks.scores.parts import Part
 from edgeveil.trainer.audit.document import Audited, environment
 from edgeveil.trainer.audit.limits import check, limits_of
 from edgeveil.trainer.audit.verdict import judge
@@ -62,7 +64,11 @@ def audited(best: float, bits: float = 0.0, fixed: float = 0.55, p: float = 0.4)
     too_few = ("Too few people: 30 are needed.",)
     test = Permuted(p, bits + 0.002, 0.01, 999, "rows")
     found = Findings(Chance(0.6, 0.59), rows, left_out, curve, too_few, test)
-    return Audited(Interval(0.96, 0.94, 0.98), found)
+    apart = (
+        Part("surest twentieth", "surest", 30, 30, Interval(0.7, 0.5, 0.85), 0.6, Interval(0.01, -0.01, 0.03), 0.6),
+        Part("wrong label", "label", 4, 4, NOTHING, float("nan"), NOTHING, None),
+    )
+    return Audited(Interval(0.96, 0.94, 0.98), found, None, apart)
 
 
 def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55, p: float = 0.4) -> dict:
@@ -87,6 +93,7 @@ def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55, p: floa
             "clusters": None,
         },
         **audited(best, bits, fixed, p).as_dict(),
+        "what_else": what_else(),
         "raw": {
             "target": {"accuracy": 0.98, "low": 0.96, "high": 0.99},
             "sensitive": {"accuracy": 0.97, "low": 0.95, "high": 0.99},
@@ -121,11 +128,46 @@ def before(document: dict) -> dict:
     old = copy.deepcopy(document)
     old["limits"] = {"asked": {}, "found": {"attack_points": 35.0, "bits": 0.0}, "exceeded": []}
     for part in (old, old["label_only"]):
-        del part["verdict"], part["permutation"]
+        del part["verdict"], part["permutation"], part["parts"]
+        part.pop("what_else", None)
         for one in (*part["adversaries"], part["worst_adaptive"], part["most_bits"]):
             for name in ("learned_on", "bits_counted_high", "balanced_low", "balanced_high"):
                 del one[name]
     return old
+
+
+def what_else() -> dict:
+    def spread(mean: float) -> dict:
+        return {"mean": mean, "low": mean - 0.02, "high": mean + 0.02}
+
+    def question(words: str, auc: float, bits: float, p: float | None = 0.004) -> dict:
+        return {"question": words, "auc": spread(auc), "bits": spread(bits), "p": p, "read": bits > 0.02}
+
+    def label(name: str, classes: int, bits: float, grouping: dict | None, threshold: dict | None) -> dict:
+        return {
+            "name": name,
+            "classes": classes,
+            "ordered": threshold is not None,
+            "attack": "code counts",
+            "learned_on": "crossed",
+            "bits": spread(bits),
+            "right": rate(0.51),
+            "chance": 0.21,
+            "questions": 520 if classes > 2 else 1,
+            "worst_grouping": grouping,
+            "worst_threshold": threshold,
+        }
+
+    below = question("whether digit is below 3", 0.8, 0.21)
+    return {
+        "questions": 521,
+        "labels": [
+            label("less-than-five", 2, 0.0, question("less-than-five itself", 0.53, 0.0, 0.7), None),
+            label("digit", 10, 0.9, question("whether digit is one of 0 and 3", 0.79, 0.2), below),
+        ],
+        "skipped": [{"name": "colour", "reason": "y alone tells it"}],
+        "worst": {"label": "digit", **below},
+    }
 
 
 def rate(accuracy: float) -> dict:

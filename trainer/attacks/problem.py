@@ -75,7 +75,8 @@ class Released:
     and the labels y (n,), z (n,) and cluster (n,) or None that the audit knows of them.
 
     ``raw`` (n, *shape) are the samples that they were made of, in the same order. ``codes`` are those of a codebook.
-    Adversaries get ``raw`` and ``codes.sent`` of their training rows only.
+    ``row`` (n,) are their numbers in the data set. Adversaries get ``raw``, ``codes.sent`` and ``row`` of their
+    training rows only.
     """
 
     x: np.ndarray
@@ -85,6 +86,7 @@ class Released:
     also: np.ndarray | None = None
     raw: np.ndarray | None = None
     codes: Codes | None = None
+    row: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -99,6 +101,7 @@ class Released:
             _some(self.also, rows),
             _some(self.raw, rows),
             None if self.codes is None else self.codes.take(rows),
+            _some(self.row, rows),
         )
 
     def unperturbed(self) -> Released:
@@ -212,6 +215,7 @@ def joined(a: Released, b: Released) -> Released:
         _both(a.also, b.also),
         _both(a.raw, b.raw),
         codes,
+        _both(a.row, b.row),
     )
 
 

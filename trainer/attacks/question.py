@@ -45,7 +45,12 @@ class Setting:
         choose, test = first.choose, first.test
         for other in others:
             choose, test = joined(choose, other.choose), joined(test, other.test)
-        return cls(learned_on, tuple(folds), replace(first, choose=choose, test=test))
+        whole = replace(first, choose=choose, test=test)
+        # Where data are sorted, the number of a row tells its labels.
+        unnumbered = (
+            replace(one, choose=replace(one.choose, row=None), test=replace(one.test, row=None)) for one in folds
+        )
+        return cls(learned_on, tuple(unnumbered), whole)
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,8 @@ def question_of(
     ``classifiers`` are D_y and D_z. Raises ``BadInput`` where there are too few rows to learn on at all.
     """
     at, clean = places(dataset), dataset.part("classifiers")
-    seen = replace(released, raw=dataset.x[dataset.slices.rows()])
+    rows = dataset.slices.rows()
+    seen = replace(released, raw=dataset.x[rows], row=rows)
     empty = seen.take(np.empty(0, np.int64))
     blank = Problem(
         dataset.input,

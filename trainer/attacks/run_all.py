@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,6 +40,35 @@ def attack_all(
     learned most on validation. The ensemble is made of the others, one for each seed. ``curve`` trains the best attack
     found on less data too.
     """
+    ran = run(question, seed=seed, families=families, done=done)
+    return summed_up(question, ran, seed=seed, curve=curve)
+
+
+class Ran(NamedTuple):
+    """Every attack with what it says of each row, the families that did not run, and all ``families`` asked for."""
+
+    kept: tuple[Scored, ...]
+    not_run: tuple[NotRun, ...]
+    families: tuple[Adversary, ...]
+
+    @property
+    def most_bits(self) -> Scored | None:
+        """The adaptive attack with most bits on validation; None where none is adaptive."""
+        adaptive = [one for one in self.kept if one.row.kind == "adaptive"]
+        if not adaptive:
+            return None
+        most = most_bits([one.row for one in adaptive])
+        return next(one for one in adaptive if one.row is most)
+
+
+def run(
+    question: Question,
+    *,
+    seed: int = 0,
+    families: tuple[Adversary, ...] | None = None,
+    done: Done | None = None,
+) -> Ran:
+    """The attacks of ``attack_all``."""
     families = adversaries() if families is None else families
     quick, slow = ([family for family in families if family.seeded == seeded] for seeded in (False, True))
     kept: list[Scored] = []
@@ -55,15 +85,20 @@ def attack_all(
         kept += found
         if done is not None:
             done([one.row for one in found])
+    kept += _ensembles(question.whole, [one for one in kept if one.row.learned_on != "crossed"], families, seed)
+    return Ran(tuple(kept), tuple(left_out), families)
+
+
+def summed_up(question: Question, ran: Ran, *, seed: int = 0, curve: bool = True) -> Findings:
+    """What the attacks have found."""
     whole = question.whole
-    kept += _ensembles(whole, [one for one in kept if one.row.learned_on != "crossed"], families, seed)
     return Findings(
         attack_metrics.chance(whole.theta, whole.counted, whole.test.y, whole.test.z),
-        tuple(one.row for one in kept),
-        tuple(left_out),
-        _curve(question, kept, families) if curve else None,
+        tuple(one.row for one in ran.kept),
+        ran.not_run,
+        _curve(question, ran.kept, ran.families) if curve else None,
         sample_size.warnings(whole),
-        _permuted(question, kept, seed),
+        _permuted(question, ran.most_bits, seed),
     )
 
 
@@ -117,13 +152,10 @@ def _ensembles(problem: Problem, kept: Sequence[Scored], families: Sequence[Adve
     return made
 
 
-def _permuted(question: Question, kept: Sequence[Scored], seed: int) -> Permuted | None:
+def _permuted(question: Question, best: Scored | None, seed: int) -> Permuted | None:
     """Whether the attack with most bits on validation gained anything on test; one attack, so nothing to correct."""
-    adaptive = [one for one in kept if one.row.kind == "adaptive"]
-    if not adaptive:
+    if best is None:
         return None
-    most = most_bits([one.row for one in adaptive])
-    best = next(one for one in adaptive if one.row is most)
     test, rng = best.test, np.random.default_rng([seed, 99])
     return permutation_test(question.whole.counted, best.sure["test"], test.y, test.z, test.cluster, rng=rng)
 

@@ -20,7 +20,9 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import question_of
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.attacks.run_all import attack_all
+from edgeveil.trainer.attacks.run_all import run, summed_up
+from edgeveil.trainer.attacks.scores.groupings import MOST_CLASSES
+from edgeveil.trainer.attacks.scores.parts import Labels, Part, parts
 from edgeveil.trainer.audit import limits, probes
 from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
 from edgeveil.trainer.audit.open import open_target
@@ -32,6 +34,7 @@ from edgeveil.trainer.audit.sections import (
     pufferfish,
     retained,
     streams,
+    what_else,
 )
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
@@ -99,6 +102,7 @@ def audit(
         sections = about.sections(perturbed)
         advance()
         found = examine(dataset, perturbed.released, classifiers, about.budget, seed, done)
+        what = what_else.section(dataset, perturbed.released, about.budget, seed, of_z=found.most_bits)
         if label_only is None:
             label_only = measured_label_only(dataset, classifiers, about.budget, seed, done)
 
@@ -109,6 +113,7 @@ def audit(
         "created": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         **about.description(perturbed),
         **found.as_dict(),
+        "what_else": what,
         "raw": raw_rates(dataset, classifiers),
         "label_only": dict(label_only),
         **sections,
@@ -223,7 +228,9 @@ def measured_label_only(
     done([])
     # Its x' takes no more values than y has: a few thousand rows are enough.
     fewer = replace(budget, rows=min(budget.rows, LABEL_ONLY_ROWS))
-    return {**examine(dataset, floor.released, classifiers, fewer, seed, done).as_dict(), "collateral": useful}
+    found = examine(dataset, floor.released, classifiers, fewer, seed, done)
+    what = what_else.section(dataset, floor.released, fewer, seed, of_z=found.most_bits)
+    return {**found.as_dict(), "what_else": what, "collateral": useful}
 
 
 def examine(
@@ -243,9 +250,33 @@ def examine(
     question = question_of(dataset, released, budget, classifiers, seed=seed)
     chosen = None if families is None else families(question.whole)
     test = released.take(places(dataset).test)
-    right = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
-    found = attack_all(question, seed=seed, done=done, families=chosen)
-    return Audited(intervals.rate(right, test.cluster), found)
+    read = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
+    ran = run(question, seed=seed, done=done, families=chosen)
+    found = summed_up(question, ran, seed=seed)
+    most = ran.most_bits
+    apart: tuple[Part, ...] = ()
+    if most is not None and most.test.row is not None:
+        of_row = np.empty(len(dataset.y), np.int64)
+        of_row[dataset.slices.test] = read
+        of_choose = logits(classifiers["target"], dataset.unit(most.choose.x)).argmax(axis=1)
+        apart = parts(
+            most.judged("choose"),
+            most.judged("test"),
+            question.whole.counted,
+            _attributes(dataset, most.test.row),
+            label=Labels(of_choose, of_row[most.test.row]),
+            rng=np.random.default_rng([seed, 10]),
+        )
+    return Audited(intervals.rate(read == test.y, test.cluster), found, most, apart)
+
+
+def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """What is known of some rows besides y and z, by name: numbers, and names of classes where these are few."""
+    found = {name: values[rows] for name, values in dataset.attributes.items()}
+    for name, one in dataset.known.items():
+        if len(one.names) <= MOST_CLASSES and not any(np.array_equal(one.values, of) for of in (dataset.y, dataset.z)):
+            found[name] = np.array(one.names)[one.values[rows]]
+    return found
 
 
 def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:

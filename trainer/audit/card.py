@@ -37,6 +37,8 @@ _FURTHER = (
     "permutation",
     "learning_curve",
     "warnings",
+    "parts",
+    "what_else",
     "probes",
     "predictors",
     "streams",

@@ -16,9 +16,11 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.attacks.findings import Curve, Findings
+from edgeveil.trainer.attacks.scores.parts import Part
+from edgeveil.trainer.attacks.scores.scoring import Scored
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import KERAS
-from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines
+from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines, what_else_lines
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.runs.versions import package_versions
 
@@ -29,17 +31,22 @@ NOT_COVERED = (
     "Many samples of one person as they really follow each other, beyond what is listed.",
     "An adversary who knows anything about the sample beyond y and the perturber's outputs.",
     "Attacks stronger than those listed: every number is a lower bound on what leaks, not a guarantee.",
-    "Attributes that are not in the data set; those in it were inferred by one small network alone.",
+    "Attributes that are not in the data set; those in it were attacked by few families.",
     "People, rooms and sensors unlike those in the data.",
 )
 
 
 @dataclass(frozen=True)
 class Audited:
-    """One perturber under attack: how well it keeps y, and what was found about z."""
+    """One perturber under attack: how well it keeps y, and what was found about z.
+
+    ``most_bits`` is the attack with most bits on validation, ``parts`` are the rows on which it was tested apart.
+    """
 
     target: Interval
     findings: Findings
+    most_bits: Scored | None = None
+    parts: Sequence[Part] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The part of the document that a perturber and label-only share."""
@@ -54,6 +61,7 @@ class Audited:
             "learning_curve": None if found.curve is None else _curve(found.curve),
             "warnings": list(found.warnings),
             "permutation": None if found.permutation is None else shorts(found.permutation._asdict()),
+            "parts": [_part(one) for one in self.parts],
         }
 
 
@@ -77,6 +85,11 @@ def short(value: Any) -> Any:
 def shorts(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with its floats as ``short`` gives them."""
     return {name: short(value) for name, value in record.items()}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    right = None if math.isnan(part.right.estimate) else interval(part.right)
+    return {**shorts(part._asdict()), "right": right, "bits": spread(part.bits)}
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
@@ -157,7 +170,7 @@ def as_text(document: Mapping[str, Any]) -> str:
             *(attack_line(row, best=same(row, worst)) for row in part["adversaries"]),
             *notes(part),
         ]
-    lines += ["", *probe_lines(document)]
+    lines += ["", *what_else_lines(document), *probe_lines(document)]
     lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
     lines += certificate_lines(document["certificate"])
     if document["collateral"]:

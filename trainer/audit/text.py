@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 HEAD = (
@@ -40,8 +40,75 @@ def notes(part: Mapping[str, Any]) -> Iterator[str]:
         steps = ", ".join(f"{percent(point['accuracy'])} of {point['rows']:,}" for point in curve["points"])
         rising = "still rising: more rows will do better" if curve["rising"] else "not surely rising any more"
         yield f"  {curve['name']} by its training rows: {steps}; {rising}."
+    yield from part_lines(part)
     for warning in part.get("warnings", ()):
         yield f"  Too little: {warning}"
+
+
+def part_lines(part: Mapping[str, Any]) -> Iterator[str]:
+    """The parts of the test rows on which the attack with most bits was tested apart."""
+    if part.get("parts"):
+        yield f"  {part['most_bits']['name']}, on parts of the test rows (right; y alone; bits beyond y; corrected p):"
+    for one in part.get("parts", ()):
+        right, sure = one["right"], "-" if one["p"] is None else f"{one['p']:.3f}"
+        figures = "too few" if right is None else f"{percent(right['accuracy'])}; {percent(one['chance'])}"
+        yield f"    {one['name']:44} {figures}; {span(one['bits'], '+.3f')}; {sure} ({one['rows']:,} rows)"
+
+
+def what_else_lines(part: Mapping[str, Any]) -> Iterator[str]:
+    """The sentence on what else can be read, and each label."""
+    found = part.get("what_else")
+    if not found:
+        return
+    yield what_else_sentence(part)
+    for row in worst_first(found["labels"]):
+        yield (
+            f"  {row['name']:26} {row['classes']} classes: {span(row['bits'], '+.3f')} bits, right "
+            f"{percent(row['right']['accuracy'])}; y alone {percent(row['chance'])} ({row['attack']})"
+        )
+        for one in (row["worst_threshold"], row["worst_grouping"]):
+            if one is not None:
+                yield f"    {one['question']:40} AUC {span(one['auc'], '.3f')}, {span(one['bits'], '+.3f')} bits"
+    for left in found["skipped"]:
+        yield f"  {left['name']:26} not asked: {left['reason']}"
+
+
+def worst_first(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Labels in the order of the bits of their worst question, or of their own where there is none."""
+
+    def bits(row: Mapping[str, Any]) -> float:
+        asked = [one["bits"]["mean"] for one in (row["worst_grouping"], row["worst_threshold"]) if one is not None]
+        return max(asked, default=row["bits"]["mean"])
+
+    return sorted(labels, key=bits, reverse=True)
+
+
+def what_else_sentence(part: Mapping[str, Any]) -> str:
+    """The worst question in words, beside z itself."""
+    found = part["what_else"]
+    if len(found["labels"]) < 2:
+        return "What else can be read: not known, for the data name no label beyond y and z."
+    asked = f"of {found['questions']:,} questions about labels that the data know"
+    worst = found["worst"]
+    if worst is None:
+        most = max(found["labels"][1:], key=lambda row: row["bits"]["mean"])
+        return f"What else can be read: {most['name']}, {span(most['bits'], '+.3f')} bits per sample beyond y."
+    if not worst["read"]:
+        return f"What else can be read: nothing for sure beyond y, {asked}."
+    itself = found["labels"][0]["worst_grouping"]
+    beside = "" if itself is None else f"; {itself['question']}, which is to be hidden, {span(itself['auc'], '.2f')}"
+    return (
+        f"What else can be read: {worst['question']}, AUC {span(worst['auc'], '.2f')} and {span(worst['bits'], '.3f')} "
+        f"bits beyond y, the worst {asked}{beside}."
+    )
+
+
+def span(value: Mapping[str, Any], form: str) -> str:
+    """A mean with its interval, where there are these."""
+    if value["mean"] is None:
+        return "-"
+    ends = "" if value["low"] is None or value["high"] is None else f" [{value['low']:{form}}, {value['high']:{form}}]"
+    return f"{value['mean']:{form}}{ends}"
 
 
 def probe_lines(document: Mapping[str, Any]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from edgeveil.trainer.audit.board_column import board_name
 from edgeveil.trainer.audit.text import percent
 
 LEAKS, HOLDS, CANNOT_TELL = "leaks", "holds", "cannot tell"
-SIGNIFICANT = 0.01  # p-value of the permutation test
+SIGNIFICANT = 0.01  # of the permutation tests, on all rows and on parts of them, together
 TPR_CHANCE, TPR_FACTOR = 0.01, 3  # at 1 % false positives; three times as many surely recognised is a leak
 FRESH = ("fresh", "both", "crossed", "several")  # an ensemble of several settings has one of the others in it
 EARLIER = (
@@ -180,13 +180,21 @@ def _leaks(part: Mapping[str, Any], limit: Limit) -> Iterator[str]:
         if name in shown:
             low, attack = shown[name]
             yield form.format(attack=attack, low=100 * low if name == "tpr" else low, allowed=_allowed(limit, name))
-    test = part.get("permutation")
+    test, parts = part.get("permutation"), part.get("parts", ())
+    attack = part["most_bits"]["name"]
+    surely = [one for one in parts if one["p"] is not None and one["p"] <= SIGNIFICANT and one["bits"]["mean"] > 0]
+    if surely:
+        one = min(surely, key=lambda one: one["p"])
+        where = f"{one['rows']:,} rows ({one['name']}; permutation test, corrected p = {one['p']:.3f})"
+        yield f"{attack} gains something for sure about {where}"
     # Where rows of one cluster swapped their z, the p-value is too small for rows that depend on each other. And an
     # attack that is worse than counting, only less so than on shuffled z, has gained nothing.
-    if test is None or test["p"] > SIGNIFICANT or test["gain"] <= 0:
+    # The parts have the other half of the level, so that all tests together are wrong as rarely as one.
+    level = SIGNIFICANT / 2 if any(one["p"] is not None for one in parts) else SIGNIFICANT
+    if test is None or test["p"] > level or test["gain"] <= 0:
         return
     if test["swapped"] != "rows of clusters":
-        yield f"{part['most_bits']['name']} gains something for sure (permutation test, p = {test['p']:.3f})"
+        yield f"{attack} gains something for sure (permutation test, p = {test['p']:.3f})"
 
 
 _CHOSEN = ("worst_adaptive", "most_bits")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize, special, stats
 
-from edgeveil.trainer.measures.intervals import Interval, mean
+from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, mean
 
 FLOOR = 1e-6  # the smallest probability an attack may state; bounds the loss of one row at 20 bits
 
@@ -67,6 +67,46 @@ def auc_within_y(probabilities: np.ndarray, y: np.ndarray, z: np.ndarray) -> flo
     return float(np.average(areas, weights=weights)) if areas else float("nan")
 
 
+def area_within_y(
+    score: np.ndarray, y: np.ndarray, positive: np.ndarray, cluster: np.ndarray | None = None
+) -> Interval:
+    """The same of one question (``positive``, (n,) bool) answered by ``score`` (n,), with its 95 % interval.
+
+    By the placements of DeLong et al. (1988), summed over clusters as Obuchowski (1997) does. NaN and [0, 1] where no y
+    has both answers.
+    """
+    influence = np.zeros(len(score))
+    areas, weights = [], []
+    for value in np.unique(y):
+        rows = np.flatnonzero(y == value)
+        yes, no = rows[positive[rows]], rows[~positive[rows]]
+        if not len(yes) or not len(no):
+            continue
+        ranks = np.empty(len(score))
+        ranks[rows] = stats.rankdata(score[rows])
+        above = (ranks[yes] - stats.rankdata(score[yes])) / len(no)
+        below = 1 - (ranks[no] - stats.rankdata(score[no])) / len(yes)
+        areas.append(float(above.mean()))
+        weights.append(len(rows))
+        influence[yes] = len(rows) * (above - areas[-1]) / len(yes)
+        influence[no] = len(rows) * (below - areas[-1]) / len(no)
+    if not areas:
+        return Interval(float("nan"), 0.0, 1.0)
+    estimate = float(np.average(areas, weights=weights))
+    unit = np.arange(len(score)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
+    totals = np.bincount(unit, influence) / np.sum(weights)
+    if len(totals) < 2:
+        return Interval(estimate, 0.0, 1.0)
+    error = float(np.sqrt(len(totals) / (len(totals) - 1) * (totals**2).sum()))
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(totals) - 1)) * error
+    return Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half))
+
+
+def gains(prior: np.ndarray, probabilities: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Bits (n, classes of z) that the attack would gain over ``prior`` on each row, were z of each class."""
+    return np.log2(np.maximum(probabilities, FLOOR)) - np.log2(np.maximum(prior[y], FLOOR))
+
+
 def bits_beyond(
     prior: np.ndarray, probabilities: np.ndarray, y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None = None
 ) -> Interval:
@@ -74,10 +114,7 @@ def bits_beyond(
 
     Cross-entropy of the prior minus that of the attack, base 2 (a lower bound of I(x'; z | y) where prior is true).
     """
-    rows = np.arange(len(z))
-    before = np.log2(np.maximum(prior[y, z], FLOOR))
-    after = np.log2(np.maximum(probabilities[rows, z], FLOOR))
-    return mean(after - before, cluster)
+    return mean(gains(prior, probabilities, y)[np.arange(len(z)), z], cluster)
 
 
 class Calibration(NamedTuple):

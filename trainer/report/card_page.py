@@ -8,7 +8,7 @@ from typing import Any
 
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.sections.retained_table import retained_table, score
-from edgeveil.trainer.audit.text import percent
+from edgeveil.trainer.audit.text import percent, span, what_else_sentence, worst_first
 
 FOLDER = Path(__file__).parent / "templates"
 
@@ -48,6 +48,9 @@ def environment() -> Any:
         spread=spread,
         score=score,
         probe=probe,
+        span=span,
+        what_else=what_else_sentence,
+        worst_first=worst_first,
     )
     return made
 

@@ -8,7 +8,7 @@ from typing import Any
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.sections import linear_section
 from edgeveil.trainer.audit.sections.retained_table import score
-from edgeveil.trainer.audit.text import percent
+from edgeveil.trainer.audit.text import part_lines, percent, what_else_lines
 from edgeveil.trainer.report.card_page import probe
 
 
@@ -50,6 +50,8 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
         if "right" in row:
             most, nothing = (percent(max(row[key].values())) for key in ("right", "people_shuffled"))
             yield f"  tracks of {row['releases']}: best attack right {most}, where people are shuffled {nothing}"
+    yield from (f"  {line}" for line in what_else_lines(part))
+    yield from part_lines(part)
     yield from _collateral(part)
     for title, rows in part.get("probes", {}).items():
         for row in rows:

@@ -26,8 +26,12 @@ from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import Question
 from edgeveil.trainer.attacks.registry import BUILT_IN
-from edgeveil.trainer.attacks.run_all import attack_all
-from edgeveil.trainer.audit.verdict import SIGNIFICANT
+from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
+from edgeveil.trainer.attacks.scores.parts import Labels, parts
+from edgeveil.trainer.attacks.scores.scoring import Scored
+from edgeveil.trainer.audit.document import Audited
+from edgeveil.trainer.audit.verdict import LEAKS, SIGNIFICANT, judge
+from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.measures.permutation import Permuted
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -103,14 +107,26 @@ def measured(case: Case, families: tuple[Adversary, ...]) -> dict[str, Any]:
 
 def alarms(first: int, seeds: int, done: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """False alarms over releases without a leak, one more in each; networks are left out, to have enough of them."""
-    p = dict(done.get("p", {}))
+    p, leaks = dict(done.get("p", {})), dict(done.get("leaks", {}))
     for seed in range(first, first + seeds):
-        if str(seed) not in p:
+        if str(seed) not in leaks:
             asked = planted.problem(release(Case("checkerboard", 0.0, ALARM_ROWS, seed)), BUDGETS["quick"])
-            p[str(seed)] = tested(attacked(asked, of_registry("none"))).p
+            p[str(seed)], leaks[str(seed)] = judged(asked, of_registry("none"))
         fired = sum(one <= SIGNIFICANT for one in p.values())
         settings = {"level": SIGNIFICANT, "allowed": ALLOWED, "rows": ALARM_ROWS, "left_out": list(NETWORKS)}
-        yield {"seeds": len(p), "fired": fired, **settings, "p": p}
+        yield {"seeds": len(p), "fired": fired, **settings, "p": p, "leaks": leaks}
+
+
+def judged(problem: Problem, families: tuple[Adversary, ...]) -> tuple[float, bool]:
+    """The p-value of the test on all rows, and whether the verdict is *leaks*: by that, by parts, or by intervals."""
+    question = Question.alone(problem)
+    ran = run(question, families=families)
+    found, best = summed_up(question, ran, curve=False), cast(Scored, ran.most_bits)
+    labels = Labels(*(cast(np.ndarray, part.also).argmax(axis=1) for part in (best.choose, best.test)))
+    rng = np.random.default_rng(0)
+    apart = parts(best.judged("choose"), best.judged("test"), problem.counted, {}, label=labels, rng=rng)
+    document = Audited(Interval(1.0, 1.0, 1.0), found, best, apart).as_dict()
+    return tested(found).p, judge(document, {}, None)["word"] == LEAKS
 
 
 def of_registry(networks: str) -> tuple[Adversary, ...]:

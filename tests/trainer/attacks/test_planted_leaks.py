@@ -16,6 +16,7 @@ from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.registry import BUILT_IN
 from edgeveil.trainer.attacks.scores import strata
 from edgeveil.trainer.attacks.scores.exposure import Judged
+from edgeveil.trainer.attacks.scores.parts import Labels, Part, parts
 from edgeveil.trainer.attacks.scores.scoring import Scored, answers, score
 from edgeveil.trainer.datasets import LOADERS, downloads
 from edgeveil.trainer.measures.permutation import permutation_test
@@ -55,6 +56,13 @@ def judged(found: Scored, problem: Problem, part: str) -> Judged:
     return Judged(found.sure[part], rows.y, rows.z, rows.cluster)
 
 
+def parts_of(found: Scored, problem: Problem) -> tuple[Part, ...]:
+    """The parts of the test rows, with the label that was sent."""
+    labels = Labels(problem.choose.also.argmax(axis=1), problem.test.also.argmax(axis=1))
+    choose, test = (judged(found, problem, part) for part in ("choose", "test"))
+    return parts(choose, test, problem.counted, {}, label=labels, rng=np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(
     ("leak", "family", "bits", "larger"),
     [
@@ -89,9 +97,13 @@ def test_a_weak_parity_is_found_and_no_other_family_sees_it(leak):
 def test_about_few_people_the_surest_twentieth_is_known():
     problem = planted.problem(release("few people", rows=6000), BUDGET)
     found = attacked(problem, "logistic regression")
+    by_name = {one.name: one for one in parts_of(found, problem)}
+    assert by_name["surest twentieth"].p < 0.01
+    assert by_name["twentieth with the largest gain"].p < 0.01
+    assert by_name["twentieth with the largest gain"].bits.estimate > 0.25
     choose, test = (judged(found, problem, part) for part in ("choose", "test"))
     assert found.row.accuracy < found.row.high < 0.7  # on average it hardly shows
-    sure = strata.surest(choose, test, problem.counted)
+    sure = strata.stratum(test, strata.surest(choose, test, problem.counted), problem.counted)
     assert sure.rate.estimate > 0.9
     assert sure.above_chance
     assert 0.02 < sure.share < 0.09
@@ -102,7 +114,9 @@ def test_where_nothing_leaks_the_surest_twentieth_is_at_chance():
     problem = planted.problem(release("few people", rows=6000, strength=0.0), BUDGET)
     found = attacked(problem, "logistic regression")
     choose, test = (judged(found, problem, part) for part in ("choose", "test"))
-    assert not strata.surest(choose, test, problem.counted).above_chance
+    rows = strata.surest(choose, test, problem.counted)
+    assert not strata.stratum(test, rows, problem.counted).above_chance
+    assert not any(one.p is not None and one.p <= 0.01 for one in parts_of(found, problem))
 
 
 def test_rows_with_a_wrong_label_are_reported_apart():
@@ -114,6 +128,10 @@ def test_rows_with_a_wrong_label_are_reported_apart():
     assert by_label["wrong label"].rate.low > 0.85
     assert by_label["wrong label"].bits.low > 0.5
     assert not by_label["right label"].above_chance
+    apart = {one.name: one for one in parts_of(found, problem)}
+    assert apart["wrong label"].p < 0.01
+    assert apart["wrong label"].rows == by_label["wrong label"].rows
+    assert apart["right label"].p is None
     assert by_label["wrong label"].rows + by_label["right label"].rows == len(problem.test)
 
 

@@ -112,6 +112,26 @@ def test_a_document_of_before_is_read_and_never_flattered():
     jsonschema.Draft202012Validator(SCHEMA).validate(before(document()))
 
 
+def test_text_says_what_else_can_be_read_and_on_which_rows_the_attack_was_tested_apart():
+    lines = as_text(document()).splitlines()
+    assert (
+        "What else can be read: whether digit is below 3, AUC 0.80 [0.78, 0.82] and 0.210 [0.190, 0.230] bits beyond "
+        "y, the worst of 521 questions about labels that the data know; less-than-five itself, which is to "
+        "be hidden, 0.53 [0.51, 0.55]."
+    ) in lines
+    assert any("surest twentieth" in line and "70.0 %; 60.0 %; +0.010" in line and "0.600" in line for line in lines)
+    assert any("wrong label" in line and "too few" in line for line in lines)
+    assert any("colour" in line and "not asked: y alone tells it" in line for line in lines)
+
+
+def test_nothing_else_is_read_where_no_question_is_surely_answered_or_there_is_none():
+    made = document()
+    made["what_else"]["worst"]["read"] = False
+    assert "What else can be read: nothing for sure beyond y, of 521 questions" in as_text(made)
+    made["what_else"].update(labels=made["what_else"]["labels"][:1], worst=None)
+    assert "the data name no label beyond y and z" in as_text(made)
+
+
 def test_text_says_who_is_exposed_most_whether_more_data_would_help_and_what_is_too_little():
     text = as_text(document())
     assert "recalls the most exposed z in 95.0 % of its 290 test rows" in text

@@ -75,6 +75,16 @@ def test_every_kind_of_adversary_is_there(document):
     assert "best attack found" in as_text(document)
 
 
+def test_the_digit_that_z_is_made_of_is_attacked_too(document):
+    z, digit = document["what_else"]["labels"]
+    assert (z["name"], digit["name"], digit["classes"]) == ("less-than-five", "digit", 10)
+    assert document["what_else"]["worst"]["label"] == "digit"
+    assert document["what_else"]["worst"]["read"]
+    floor = document["label_only"]["what_else"]["labels"][1]
+    assert digit["bits"]["mean"] > floor["bits"]["mean"] + 0.2
+    assert f"What else can be read: {document['what_else']['worst']['question']}, AUC" in as_text(document)
+
+
 def test_no_name_of_a_class_of_z_and_no_path_is_in_it(work, document):
     text = json.dumps(document)
     assert str(work) not in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -22,17 +22,23 @@ class Diverged(Exception):
 
 @dataclass(frozen=True)
 class Scored:
-    """A row, its attack's probabilities for the validation and test rows, ``raw`` and calibrated (``sure``), and the
-    ``test`` rows in the order of these."""
+    """A row, its attack's probabilities for the validation and test rows, ``raw`` and calibrated (``sure``), and those
+    rows (``choose``, ``test``) in the order of these."""
 
     row: Row
     raw: dict[str, np.ndarray]
     sure: dict[str, np.ndarray]
+    choose: Released
     test: Released
 
     def hits(self) -> np.ndarray:
         """Whether the best guess is right, of each test row (n,)."""
         return (self.raw if self.row.kind != "adaptive" else self.sure)["test"].argmax(axis=1) == self.test.z
+
+    def judged(self, part: Literal["choose", "test"]) -> exposure.Judged:
+        """What the calibrated attack says of the rows of a part."""
+        rows: Released = getattr(self, part)
+        return exposure.Judged(self.sure[part], rows.y, rows.z, rows.cluster)
 
 
 class Answers(NamedTuple):
@@ -121,7 +127,7 @@ def score(
         worst_class_rows=worst.rows,
         members=members,
     )
-    return Scored(row, raw, sure, test)
+    return Scored(row, raw, sure, choose, test)
 
 
 def checked(probabilities: np.ndarray, rows: Released, problem: Problem, name: str) -> np.ndarray:

@@ -37,16 +37,19 @@ class Stratum(NamedTuple):
         return bool(self.rate.low > self.chance)
 
 
-def surest(choose: Judged, test: Judged, prior: np.ndarray, share: float = SHARE) -> Stratum:
-    """The test rows, or whole clusters, that the attack is surest of: the top ``share`` by validation's threshold.
+def surest(choose: Judged, test: Judged, prior: np.ndarray, share: float = SHARE) -> np.ndarray:
+    """The numbers (m,) of the test rows, or of those of whole clusters, that the attack is surest of.
 
-    ``prior`` (classes of y, classes of z) is P(z|y). Sureness is the information gain that the attack itself expects,
-    sum of p log2(p / prior), averaged over the rows of a cluster. It never looks at z.
+    They are the top ``share`` by validation's threshold, or more where many are equally sure. ``prior`` (classes of y,
+    classes of z) is P(z|y). Sureness is the information gain that the attack itself expects, sum of p log2(p / prior),
+    averaged over the rows of a cluster. It never looks at z.
     """
     _, of_choose = _sureness(choose, prior)
     rows, of_test = _sureness(test, prior)
     threshold = np.quantile(of_choose, 1 - share, method="higher") if len(of_choose) else np.inf
-    return stratum(test, np.flatnonzero((of_test > threshold)[rows]), prior)
+    # Rows of one code tie: all of it, unless that is most rows, of which none is surer than another.
+    at_least = of_test >= threshold
+    return np.flatnonzero((at_least if at_least.mean() <= 0.5 else of_test > threshold)[rows])
 
 
 def by_label(test: Judged, right: np.ndarray, prior_right: np.ndarray, prior_wrong: np.ndarray) -> dict[str, Stratum]:

@@ -26,7 +26,8 @@ from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS,
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.registry import adversaries
-from edgeveil.trainer.attacks.run_all import attack_all
+from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
+from edgeveil.trainer.attacks.scores.parts import Part, parts
 from edgeveil.trainer.audit.before_after.conclusion import concluded, sentence
 from edgeveil.trainer.audit.before_after.matched import Match, match
 from edgeveil.trainer.audit.before_after.pairs import Pairs, spec, units, without_rare
@@ -228,10 +229,15 @@ def _measured(
     done([])
     z_rows = Released(after.x, after.y, after.z, cluster, raw=raw)
     z_question = asked.of(z_rows, known, input_, (len(after.y_names), len(after.z_names)))
-    of_z = attack_all(z_question, seed=asked.seed, families=attackers, done=done, curve=curve)
+    ran = run(z_question, seed=asked.seed, families=attackers, done=done)
+    of_z = summed_up(z_question, ran, seed=asked.seed, curve=curve)
+    apart: tuple[Part, ...] = ()
+    if ran.most_bits is not None:
+        judged = ran.most_bits.judged("choose"), ran.most_bits.judged("test")
+        apart = parts(*judged, z_question.whole.counted, {}, rng=np.random.default_rng([asked.seed, 10]))
     transfer = next((row for row in of_y.rows if row.kind == "transfer"), None)
     return {
-        **Audited(_rate(of_y.worst_adaptive), of_z).as_dict(),
+        **Audited(_rate(of_y.worst_adaptive), of_z, ran.most_bits, apart).as_dict(),
         "test": {"rows": len(z_question.whole.test), "units": units_of(z_question.whole.test)},
         "raw": {"target": interval(read.target), "sensitive": interval(read.sensitive)},
         "utility": {

@@ -44,7 +44,7 @@ def test_a_case_is_measured_with_its_bits():
 def test_false_alarms_go_on_where_they_stopped(monkeypatch):
     monkeypatch.setattr(power, "of_registry", lambda networks: CHEAP)
     first = list(power.alarms(100, 2, {}))[-1]
-    again = list(power.alarms(100, 3, {"p": dict.fromkeys(first["p"], 0.001)}))[-1]
+    again = list(power.alarms(100, 3, {"p": dict.fromkeys(first["p"], 0.001), "leaks": first["leaks"]}))[-1]
     assert first["seeds"] == 2
     assert (again["seeds"], again["fired"]) == (3, 2 + (again["p"]["102"] <= 0.01))
 
@@ -62,6 +62,8 @@ def test_false_alarms_are_at_most_those_allowed():
     counted = recorded()["false_alarms"]
     assert counted["seeds"] == 100
     assert counted["fired"] <= counted["allowed"] == 2
+    assert len(counted["leaks"]) == 100
+    assert sum(counted["leaks"].values()) <= 2
 
 
 @RECORDED

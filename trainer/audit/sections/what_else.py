@@ -1,0 +1,160 @@
+"""What else can be read: every label that the data set knows, thresholds of it, and all groupings of its classes.
+
+A perturber hides what it was told to hide. Its neighbours it may publish: a codebook that hid "digit < 5" of MNIST told
+"digit < 3". So each known label is attacked in place of z, by a few families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
+from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
+from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.attacks.protocol import Adversary
+from edgeveil.trainer.attacks.question import question_of
+from edgeveil.trainer.attacks.rows import prior, to_learn
+from edgeveil.trainer.attacks.run_all import run
+from edgeveil.trainer.attacks.scores.groupings import MOST_CLASSES, Answer, groupings, thresholds, worst
+from edgeveil.trainer.attacks.scores.scoring import Scored
+from edgeveil.trainer.attacks.scores.subgroups import holm
+from edgeveil.trainer.audit.document import interval, spread
+from edgeveil.trainer.audit.sections.known_labels import TO, Label, labels_of
+from edgeveil.trainer.audit.verdict import SIGNIFICANT
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.measures import attack_metrics, intervals
+from edgeveil.trainer.measures.attack_metrics import counted_prior
+
+COUNTING: tuple[Adversary, ...] = (CodeCounts(), BayesKnowingChannel())
+FAMILIES: tuple[Adversary, ...] = (*COUNTING, ShrinkageLDA(), BATCH_NORM_MLP)
+MOST_LABELS = 12  # in a quick audit
+QUICKER = 10  # by which a network's budget is divided: the label is not what is priced
+GROUPING, THRESHOLD = "worst_grouping", "worst_threshold"
+
+
+def section(dataset: Dataset, released: Released, budget: Budget, seed: int, *, of_z: Scored | None) -> dict[str, Any]:
+    """The section ``what_else`` of the outputs for the rows of all slices, in their order.
+
+    ``of_z`` is the attack on z with most bits on validation, so that z stands beside its neighbours; None where no
+    attack ran, and nothing is asked. Everything is beyond y: that is sent anyway.
+    """
+    if of_z is None:
+        return {"questions": 0, "labels": [], "skipped": [], "worst": None}
+    (z, *others), skipped = labels_of(dataset)
+    rng = np.random.default_rng([seed, 11])
+    found = [_Found(z, of_z, prior(dataset))]
+    for place, label in enumerate(others):
+        if place >= MOST_LABELS and not budget.every_family:
+            reason = f"a quick audit attacks {MOST_LABELS} labels; the thorough one attacks all"
+            skipped.append({"name": label.name, "reason": reason})
+            continue
+        attacked = _attacked(label, dataset, released, budget, seed)
+        if attacked is None:
+            skipped.append({"name": label.name, "reason": "no attack on it could be trained"})
+        else:
+            found.append(attacked)
+    answers = {(place, kind): answer for place, one in enumerate(found) for kind, answer in _answers(one, rng)}
+    tested = [key for key, answer in answers.items() if answer.p is not None]
+    p = dict(zip(tested, holm([answers[key].p or 0.0 for key in tested]), strict=True))
+    rows = [_row(one) for one in found]
+    for (place, kind), answer in answers.items():
+        rows[place][kind] = _question(found[place].label, kind, answer, p.get((place, kind)), named=place > 0)
+    neighbours = [key for key in answers if key[0] > 0]
+    # A threshold is one of the groupings too, and the name that a reader knows it by.
+    most = max(neighbours, key=lambda key: (round(answers[key].chosen_by, 3), key[1] == THRESHOLD), default=None)
+    return {
+        "questions": sum(row["questions"] for row in rows),
+        "labels": rows,
+        "skipped": skipped,
+        "worst": None if most is None else {"label": rows[most[0]]["name"], **rows[most[0]][most[1]]},
+    }
+
+
+class _Found(NamedTuple):
+    """A label, the attack on it, and P(label|y)."""
+
+    label: Label
+    attack: Scored
+    prior: np.ndarray
+
+
+def _attacked(label: Label, dataset: Dataset, released: Released, budget: Budget, seed: int) -> _Found | None:
+    """The label in place of z, attacked by counting, and by two more families where x' are no codes."""
+    shape, learn = (dataset.theta.shape[0], len(label.names)), to_learn(dataset)
+    counted = counted_prior(dataset.y[learn], label.values[learn], shape)
+    posed = replace(dataset, z=label.values, z_names=label.names, theta=counted)
+    left = replace(released, z=label.values[dataset.slices.rows()])
+    smaller = replace(budget, macs=budget.macs / QUICKER, seeds=1)
+    question = question_of(posed, left, smaller, {"sensitive": None}, seed=seed)
+    if not budget.every_family:
+        question = replace(question, settings=question.settings[-1:])
+    ran = run(question, seed=seed, families=COUNTING if question.whole.few_values else FAMILIES)
+    return None if ran.most_bits is None else _Found(label, ran.most_bits, counted)
+
+
+def _answers(found: _Found, rng: np.random.Generator) -> Iterator[tuple[str, Answer]]:
+    """The worst question of each kind, by the kind's name."""
+    attack = found.attack
+    choose = attack.judged("choose")._replace(p=attack.raw["choose"])
+    test = attack.judged("test")._replace(p=attack.raw["test"])
+    for kind, sides in _sides(found.label).items():
+        answer = worst(sides, choose, test, found.prior, rng=rng)
+        if answer is not None:
+            yield kind, answer
+
+
+def _sides(label: Label) -> dict[str, np.ndarray]:
+    classes, found = len(label.names), {}
+    if classes == 2 or (label.grouped and classes <= MOST_CLASSES):
+        found[GROUPING] = groupings(classes)
+    if label.ordered and classes > 2:
+        found[THRESHOLD] = thresholds(classes)
+    return found
+
+
+def _row(found: _Found) -> dict[str, Any]:
+    label, attack = found.label, found.attack
+    row, test = attack.row, attack.test
+    sides = _sides(label)
+    return {
+        "name": label.name,
+        "classes": len(label.names),
+        "ordered": label.ordered,
+        "attack": row.name,
+        "learned_on": row.learned_on,
+        "bits": spread(intervals.Interval(row.bits_counted, row.bits_counted_low, row.bits_counted_high)),
+        "right": interval(intervals.Interval(row.accuracy, row.low, row.high)),
+        "chance": attack_metrics.accuracy(found.prior[test.y], test.z),
+        "questions": sum(map(len, sides.values())) or 1,
+        GROUPING: None,
+        THRESHOLD: None,
+    }
+
+
+def _question(label: Label, kind: str, answer: Answer, p: float | None, *, named: bool) -> dict[str, Any]:
+    known = answer.bits.low > 0 if p is None else p <= SIGNIFICANT and answer.bits.estimate > 0
+    return {
+        "question": _words(label, kind, answer.side, named=named),
+        "auc": spread(answer.auc),
+        "bits": spread(answer.bits),
+        "p": p,
+        "read": bool(known),
+    }
+
+
+def _words(label: Label, kind: str, side: np.ndarray, *, named: bool) -> str:
+    """The question in words. Classes of z are never named."""
+    if len(side) == 2:
+        return f"{label.name} itself"
+    if not named:
+        return f"a {'threshold' if kind == 'worst_threshold' else 'grouping'} of {label.name}"
+    if kind == THRESHOLD:
+        return f"whether {label.name} is below {label.names[int(side.sum())].partition(TO)[0]}"
+    fewer = side if 2 * side.sum() <= len(side) else ~side
+    *names, last = (name for name, there in zip(label.names, fewer, strict=True) if there)
+    return f"whether {label.name} is " + (f"one of {', '.join(names)} and {last}" if names else last)
