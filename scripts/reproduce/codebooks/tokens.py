@@ -39,10 +39,10 @@ from scripts.reproduce.codebooks.choosing import fold
 
 RECORD = Path("docs/results/privacy/tokens.json")
 CODES = 32
-TOKENS = 4
-PRICES = (1.0, 4.0, 16.0)
+TOKENS = 3
+PRICES = (0.5, 2.0)
 COMPONENTS = (8, 16)
-SIGMAS = (1.0, 2.0, 4.0, 8.0)
+SIGMAS = (1.0, 2.0, 4.0)
 # Where codes are learned, where the network learns, and where all is judged.
 PARTS: tuple[SliceName, ...] = ("perturber", "attack", "test")
 Sent = Mapping[SliceName, np.ndarray]  # numbers (n, d) for each row of a slice
@@ -57,7 +57,8 @@ class Bench:
         data = datasets.load(recipe)
         self.data = replace(data, slices=replace(fold(data, 0).slices, attack=data.slices.attack))
         self.priced, self.y_classes = self.data.as_priced(), len(data.y_names)
-        self.section = recipe.perturber.model_copy(update={"keep": ["pixels"], "weights": None, "codes": CODES})
+        ways = {"keep": ["pixels"], "weights": None, "codes": CODES, "evenness": 0.02}
+        self.section = recipe.perturber.model_copy(update=ways)
         keras.utils.set_random_seed(0)
         rng = np.random.default_rng(0)
         first = self.priced.part("classifiers")
