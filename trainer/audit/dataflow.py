@@ -79,8 +79,9 @@ class _Walk:
         name = root
         while True:
             readers = [s for s in self._stages if name in reads_and_writes(s)[0] and s.by != name]
-            leaves = any(output["tensor"] == name for output in outputs)
-            by_code = next((stage.table for stage in readers if stage.table), None)
+            leaves = [output for output in outputs if output["tensor"] == name]
+            tables = [stage.table for stage in readers] + [output.get("decoder") for output in leaves]
+            by_code = next((table for table in tables if table), None)
             if leaves or len(readers) != 1:
                 return None, name, by_code
             if readers[0].stage == "draw":

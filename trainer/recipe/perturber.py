@@ -173,7 +173,7 @@ class Codebook(Section):
         ge=1,
         le=4096,
         description="donor, decoder: pictures of each code, a power of two. Donors are the most typical samples of "
-        "their code, so few keep more of T, and many train better models (docs/explanation/perturbers.md).",
+        "their code and z, so few keep more of T, and many train better models (docs/explanation/perturbers.md).",
     )
     decoder_steps: int = Field(default=1500, ge=1, le=1_000_000, description="decoder: steps of its training.")
     latent: int = Field(default=8, ge=1, le=256, description="decoder: random numbers behind each picture.")

@@ -54,7 +54,7 @@ def as_code(fitted: FittedPerturber, x: np.ndarray) -> FittedPerturber:
 
 def _without_pictures(fitted: FittedPerturber) -> FittedPerturber:
     code, label = (next(output for output in fitted.outputs if output["kind"] == kind) for kind in ("code", "label"))
-    needed = {code["tensor"], label["tensor"]}
+    needed: set[str] = {code["tensor"], label["tensor"]}
     stages: list[dict[str, Any]] = []
     for stage in reversed(fitted.stages):
         reads, writes = reads_and_writes(parse_stage(stage))
@@ -63,7 +63,7 @@ def _without_pictures(fitted: FittedPerturber) -> FittedPerturber:
             needed |= set(reads)
     spec, pictures = fitted.input, fitted.tables["pictures"]
     copies = fitted.tables["donors"].shape[1] // len(fitted.tables["donors"]) if "donors" in fitted.tables else 1
-    if np.dtype(spec.dtype).kind == "f":
+    if pictures.dtype.kind == "f":
         pictures = to_raw(spec.dtype, spec.low, spec.high)(pictures)
     tables = {stage["table"]: fitted.tables[stage["table"]] for stage in stages if "table" in stage}
     return replace(

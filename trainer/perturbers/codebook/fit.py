@@ -277,6 +277,7 @@ def _picture(
         code,
         kept,
         sure,
+        part.z,
         codes=total,
         per_class=section.codes,
         copies=section.donors,

@@ -45,6 +45,7 @@ def donors(
     code: np.ndarray,
     kept: np.ndarray,
     sure: np.ndarray,
+    z: np.ndarray,
     *,
     codes: int,
     per_class: int,
@@ -53,10 +54,11 @@ def donors(
 ) -> np.ndarray:
     """Row numbers int64 (codes * copies,) of the donors of every code: its most typical samples by T.
 
-    ``sure`` (n,) is the classifier's probability of the true y of each row: rows above ``SURE`` are taken first. A code
-    with fewer than ``copies`` samples repeats them; one without any uses those of its class nearest to the class's
-    mean. ``allowed`` (n,) marks the rows that may be shown; None: all. Raises ``BadInput`` where a whole class has
-    none.
+    They are the most typical of each z (n,), as many as its share of the code: the most typical of all would show some
+    digits hardly ever, and what is trained on them would not know these. ``sure`` (n,) is the classifier's probability
+    of the true y of each row: rows above ``SURE`` are taken first. A code with fewer than ``copies`` samples repeats
+    them; one without any uses those of its class nearest to the class's mean. ``allowed`` (n,) marks the rows that may
+    be shown; None: all. Raises ``BadInput`` where a whole class has none.
     """
     may = np.ones(len(code), bool) if allowed is None else allowed
     chosen = np.empty((codes, copies), np.int64)
@@ -70,9 +72,19 @@ def donors(
                     'no donors: train longer, ask for consent, or set `synthesis = "centroid"`.'
                 )
         far = ((kept[rows] - kept[rows].mean(axis=0)) ** 2).sum(axis=1)
-        order = rows[np.lexsort((far, sure[rows] <= SURE))]
+        order = rows[np.lexsort((far, _turn(z[rows], far, copies), sure[rows] <= SURE))]
         chosen[number] = np.resize(order[:copies], copies)
     return chosen.reshape(-1)
+
+
+def _turn(z: np.ndarray, far: np.ndarray, copies: int) -> np.ndarray:
+    """The turn (n,) in which a row is taken: in each, every z gives its share of the copies, its nearest first."""
+    order = np.lexsort((far, z))
+    size = np.bincount(z)[z]
+    first = np.concatenate([[0], np.cumsum(np.bincount(z))])[z]
+    place = np.empty(len(z), np.int64)
+    place[order] = np.arange(len(z))
+    return (place - first) // np.maximum(copies * size / len(z), 1)
 
 
 def check_consent(consent: np.ndarray | None, *, public: bool) -> np.ndarray | None:

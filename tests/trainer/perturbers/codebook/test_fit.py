@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit.dataflow import Bottleneck, bottleneck
 from edgeveil.trainer.export.convert.code_output import as_code
 from edgeveil.trainer.measures.certificate import certify, count, information
 from edgeveil.trainer.recipe.schema import Recipe
@@ -56,6 +57,7 @@ def test_a_receiver_draws_the_same_donors_of_a_code_that_leaves_alone(fitted):
     assert set(here) == {"code", "label"}
     assert all(np.array_equal(here[name], there[name]) for name in here)
     assert set(alone.tables) == {"decoder"}
+    assert bottleneck(alone.description(), alone.tables) == Bottleneck("code", "code", None, 16, False)
     assert alone.tables["decoder"].shape == (16, 4, 8, 8, 1)
     x = drawn(here["code"], alone.tables["decoder"], np.random.default_rng(0))
     assert x.dtype == test.x.dtype

@@ -38,23 +38,36 @@ def test_donors_are_the_sure_and_typical_readings_of_their_code():
     _, code, kept = readings()
     sure = np.ones(40)
     sure[10] = 0.5
-    rows = synthesis.donors(code, kept, sure, codes=4, per_class=2, copies=4).reshape(4, 4)
+    rows = synthesis.donors(code, kept, sure, np.zeros(40, int), codes=4, per_class=2, copies=4).reshape(4, 4)
     assert set(rows[0]) == {8, 9, 11, 12}  # nearest to the mean of 1 to 19, and not the unsure one
     assert rows[1].tolist() == [0, 0, 0, 0]
     assert set(rows[2]) <= set(range(20, 40))  # borrowed from its class
     assert len(set(rows[3])) == 4
 
 
+def test_every_z_gives_its_share_of_the_donors_its_nearest_first():
+    far = np.concatenate([np.arange(30), 100 + np.arange(10)])  # a z of ten that is far from typical
+    z = np.repeat([0, 1], [30, 10])
+    kept = (far - far.mean())[:, None] * 1.0
+    rows = synthesis.donors(np.zeros(40, int), kept, np.ones(40), z, codes=1, per_class=1, copies=8)
+    assert np.bincount(z[rows]).tolist() == [6, 2]
+    assert set(rows[z[rows] == 1]) == {30, 31}
+    alone = synthesis.donors(np.zeros(40, int), kept, np.ones(40), np.arange(40), codes=1, per_class=1, copies=8)
+    assert set(alone) == set(np.argsort(np.abs(kept[:, 0]))[:8])  # no z has a share of one: the most typical
+
+
 def test_nobody_who_did_not_agree_is_a_donor():
     _, code, kept = readings()
     allowed = np.arange(40) % 3 == 0
-    rows = synthesis.donors(code, kept, np.ones(40), codes=4, per_class=2, copies=4, allowed=allowed)
+    rows = synthesis.donors(code, kept, np.ones(40), np.zeros(40, int), codes=4, per_class=2, copies=4, allowed=allowed)
     assert allowed[rows].all()
 
 
 def test_a_class_without_readings_has_no_donors():
     with pytest.raises(BadInput, match="class 1 of y"):
-        synthesis.donors(np.zeros(5, int), np.ones((5, 1)), np.ones(5), codes=4, per_class=2, copies=1)
+        synthesis.donors(
+            np.zeros(5, int), np.ones((5, 1)), np.ones(5), np.zeros(5, int), codes=4, per_class=2, copies=1
+        )
 
 
 def test_a_donor_needs_consent_or_public_data():
