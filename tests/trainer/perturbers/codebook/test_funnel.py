@@ -104,3 +104,18 @@ def test_evenness_makes_codes_equally_frequent():
     rare, even = (learned(tangled(), price=4.0, evenness=evenness)[0].sum(axis=(0, 2)) for evenness in (0.0, 0.4))
     assert even.max() < 0.9 * rare.max()
     assert stats.entropy(even) > stats.entropy(rare)
+
+
+def test_logits_stay_where_int8_has_steps_for_them():
+    import keras
+
+    from edgeveil.models.encoders import code_head
+
+    rows = tangled()
+    far_out = funnel.Rows(20 * rows.features, rows.kept, rows.y, rows.z)
+    keras.utils.set_random_seed(seeds.seed(0))
+    head = code_head(3, 2, 8, width=32)
+    section = Codebook(kind="codebook", keep=["pixels"], codes=8, steps=250, code_batch=512, price=4.0)
+    funnel.learn(head, far_out, section, classes=(2, 2), rng=np.random.default_rng(0), report=lambda *_: None)
+    logits = head.predict(far_out.features, batch_size=4096, verbose=0)
+    assert np.abs(logits).max() < 2.5 * funnel.LARGEST_LOGIT  # 15; without the pull 44
