@@ -30,17 +30,20 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
+from edgeveil.trainer.attacks import rows
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit import subject
 from edgeveil.trainer.audit.audit import examine, raw_rates
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import in_chunks
+from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.export.export import export as export_run
 from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.measures.per_code import per_code
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Certificate, Recipe
 from edgeveil.trainer.runs.fitted import KerasRunner
@@ -56,6 +59,14 @@ ARTEFACTS = (KERAS, "tflite-float32", SHIPS)
 NETWORKS = ("BatchNorm MLP", "CNN", "BatchNorm CNN", "fine-tuned D_z", "mixed", "inversion")
 AGAIN = 16  # releases of the same x
 AGAIN_ROWS = 300
+FURTHER: dict[str, tuple[str | int, ...]] = {
+    "priced_bits_over_null": ("priced_bits_over_null",),
+    "linked_auc": ("pooled", -1, "code", "auc"),
+    "label_only_linked_auc": ("pooled", -1, "label_only", "auc"),
+    "factor": ("per_code", 0, "factor"),
+    "factor_of_pairs_of_100": ("per_code", 1, "factor"),
+}
+FEWEST = (30, 100)  # units of a pair of y and code to bound it by: as in an audit, and more
 
 
 def paired(right: np.ndarray, reference: np.ndarray) -> dict[str, float]:
@@ -92,6 +103,8 @@ def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
             found[artefact]["same_x"] = same_x(run, through, test.x[:AGAIN_ROWS])
             left = in_chunks(through.run, dataset.x[dataset.slices.rows()])
             found[artefact]["by_slice"] = by_slice(dataset, told(run, left))
+            tried = (recipe.certificate or Certificate()).tried
+            found[artefact]["per_code"] = [bound(dataset, told(run, left), tried, fewest) for fewest in FEWEST]
     return {
         "seed": seed,
         "limit_met": run.facts["limit_met"],
@@ -107,6 +120,21 @@ def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
         "wall_time_s": round(time.monotonic() - started, 1),
         **record.here(),
     }
+
+
+def bound(dataset: Dataset, code: np.ndarray, tried: int, fewest: int) -> dict[str, Any]:
+    """F of the codes (n,) of all rows, over pairs of y and code of so many units; counted where no training was."""
+    unseen, code = dataset.rows(rows.unseen(dataset)), code.astype(np.int64)[dataset.slices.places("attack").start :]
+    shape = len(dataset.y_names), int(code.max()) + 1, len(dataset.z_names)
+    rng = np.random.default_rng(0)
+    try:
+        found = per_code(
+            unseen.y, code, unseen.z, shape=shape, rng=rng, cluster=unseen.cluster, tried=tried, fewest=fewest
+        )
+    except BadInput as error:
+        return {"at_least": fewest, "not_given": str(error)}
+    told_of = {"factor": found.factor, "estimate": found.estimate, "pairs": found.pairs, "share": found.share}
+    return {"at_least": fewest, "units": found.units, **told_of}
 
 
 def holds(run: Run) -> bool:
@@ -184,8 +212,8 @@ def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any
     started = time.monotonic()
     run, export = made(recipe, seed, out)
     dataset = run.dataset()
-    rows = dataset.slices.rows()
-    left = subject.perturb_rows(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, rows).released
+    every = dataset.slices.rows()
+    left = subject.perturb_rows(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, every).released
     families = tuple(family for family in adversaries() if family.name in NETWORKS or family.kind != "adaptive")
     tries = replace(BUDGETS[budget], every_family=True, confirm=True)
     found = examine(dataset, left, run.classifiers(), tries, seed, families=lambda _problem: families).as_dict()
@@ -206,25 +234,38 @@ def same_x(run: Run, through: Any, x: np.ndarray) -> dict[str, Any]:
 
 def over_seeds(seeds: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean and worst over seeds of what the targets are about, of the int8 artefact."""
-    rows = [record["artefacts"][SHIPS] for record in seeds]
-    attack = [row["attack"]["accuracy"] for row in rows]
+    measured_of = [record["artefacts"][SHIPS] for record in seeds]
+    attack = [row["attack"]["accuracy"] for row in measured_of]
     figures = {
         "label_accuracy_of_raw": [
-            row["label_accuracy"] / record["raw"]["target"]["accuracy"] for row, record in zip(rows, seeds, strict=True)
+            row["label_accuracy"] / record["raw"]["target"]["accuracy"]
+            for row, record in zip(measured_of, seeds, strict=True)
         ],
         "attack_over_chance_points": [
-            100 * (value - row["chance"]["majority"]) for value, row in zip(attack, rows, strict=True)
+            100 * (value - row["chance"]["majority"]) for value, row in zip(attack, measured_of, strict=True)
         ],
         "attack": attack,
-        "auc": [max(row[name]["auc"] for name in ("code_counts", "code_counts_crossed")) for row in rows],
-        "bits_over_null": [row["bits_over_null"] for row in rows],
-        **{f"kept.{name}": [row["kept"][name] for row in rows] for name in rows[0]["kept"]},
+        "auc": [max(row[name]["auc"] for name in ("code_counts", "code_counts_crossed")) for row in measured_of],
+        "bits_over_null": [row["bits_over_null"] for row in measured_of],
+        **{name: [found_at(row, *path) for row in measured_of] for name, path in FURTHER.items()},
+        **{f"kept.{name}": [row["kept"][name] for row in measured_of] for name in measured_of[0]["kept"]},
     }
     low = ("label", "kept")  # of these, less is worse
     return {
         name: {"mean": float(np.mean(v)), "worst": float(min(v) if name.startswith(low) else max(v)), "seeds": v}
         for name, v in figures.items()
+        if np.isfinite(v).all()
     }
+
+
+def found_at(row: Any, *path: str | int) -> float:
+    """The figure at this place of a record; NaN where it was not given, or too few samples were there for it."""
+    for key in path:
+        try:
+            row = row[key]
+        except LookupError:
+            return float("nan")
+    return float(row)
 
 
 def main() -> None:
