@@ -22,6 +22,7 @@ from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.training.checkpoint_score import score_checkpoint
+from edgeveil.trainer.training.classifiers import train_joint
 from edgeveil.trainer.training.epochs import Judged, run_epochs
 from edgeveil.trainer.training.straight_through import identity, straight_through
 
@@ -49,15 +50,19 @@ def fit(
 ) -> FittedPerturber:
     """Train on the second slice and keep the checkpoint that ``CheckpointScore.rank`` puts first on its validation cut.
 
-    Raises ``LimitNotMet`` where training diverges.
+    Where more than z is sensitive, the generator is trained against a D_z of the joint label; checkpoints are judged by
+    D_z itself. Raises ``LimitNotMet`` where training diverges.
     """
     import tensorflow as tf
 
     seed = int(rng.integers(2**31))
-    networks = build(dataset.input, section, goal.target, goal.sensitive, seed=seed)
+    priced, sensitive = dataset.as_priced(), goal.sensitive
+    if dataset.priced is not None:
+        sensitive = train_joint(priced, goal.classifiers, budget, seed=seed, log=log)
+    networks = build(dataset.input, section, goal.target, sensitive, seed=seed)
     to_fit, to_choose = fit_and_validation(dataset, "perturber")
     u, y, chosen_u = tf.constant(dataset.unit(to_fit.x)), tf.constant(to_fit.y, tf.int32), dataset.unit(to_choose.x)
-    step = training_step(networks, dataset.theta, section)
+    step = training_step(networks, priced.theta, section)
     batch = min(budget.batch, len(to_fit))
     steps = len(to_fit) // batch
     rule = {"floor": goal.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
@@ -75,7 +80,7 @@ def fit(
             to_choose.z,
             theta=dataset.theta,
             target=networks.target,
-            sensitive=networks.sensitive,
+            sensitive=goal.sensitive,
         )
         shown = {"acc_y": made.target_accuracy, "acc_z": made.sensitive_accuracy, "distance": made.distance}
         return Judged(made.as_dict(), made.rank(**rule), shown)

@@ -21,7 +21,7 @@ BUILT_IN = (
     "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq",
 )  # edgeveil.trainer.datasets has each  # fmt: skip
 STREAMS = ("depth", "overhead")  # whose samples come from a camera, many of each person
-PRICED = ("codebook", "minimax")  # kinds that hide more than z
+PRICED = ("codebook", "minimax", "prgan", "ngp", "ap")  # kinds that hide more than z
 CERTIFIED = ("codebook", "label-only")  # kinds that send one of finitely many codes
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
@@ -46,7 +46,7 @@ class Data(Section):
     )
     also_sensitive: list[Name] | None = Field(
         default=None,
-        description="Further labels of the data set that codebook and minimax hide: they price the joint label with z.",
+        description="Further labels of the data set that codebook, prgan and minimax hide: jointly with z.",
     )
     family: Literal["groupings", "thresholds", "finest"] | None = Field(
         default=None,
@@ -218,7 +218,7 @@ class Recipe(Section):
             )
         if (self.data.also_sensitive or self.data.family) and self.perturber.kind not in PRICED:
             raise ValueError(
-                "one `data.sensitive` and no `data.family`: only codebook and minimax hide more than one attribute, "
+                "one `data.sensitive` and no `data.family`: codebook, prgan and minimax hide more than one attribute, "
                 f'and this is perturber.kind = "{self.perturber.kind}"'
             )
         if isinstance(self.perturber, Codebook) and self.data.source in STREAMS and self.perturber.hold == "none":

@@ -9,10 +9,10 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.storage.atomic import atomic_path
-from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.progress import progress
-from edgeveil.trainer.recipe.schema import Classifiers
+from edgeveil.trainer.recipe.schema import Budget, Classifiers
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.runs.run import Run
@@ -66,6 +66,19 @@ def train_classifiers(run: Run) -> None:
         save_classifier(run, name, model, accuracy)
         (run.folder / "checkpoints" / f"{name}.npz").unlink(missing_ok=True)
         (run.folder / "checkpoints" / f"{name}-best.npz").unlink(missing_ok=True)
+
+
+def train_joint(dataset: Dataset, settings: Classifiers, budget: Budget, *, seed: int, log: Log) -> Any:
+    """A classifier of what is priced, for a data set ``as_priced()``: trained on the first slice as D_z is."""
+    import keras
+
+    fit, choose = fit_and_validation(dataset, "classifiers")
+    keras.utils.set_random_seed(seed)
+    model = build(settings.architecture, dataset.input, len(dataset.z_names))
+    both = ((dataset.unit(part.x), part.z) for part in (fit, choose))
+    epochs = budget.classifier_epochs
+    train_one(model, *both, settings=settings, batch=budget.batch, epochs=epochs, seed=seed, log=log, stage="joint")
+    return model
 
 
 def classifier_path(run: Run, name: str) -> Path:

@@ -5,6 +5,8 @@
 * *Tokens*: residual vector quantisation. Each token is learned by the funnel on what the tokens before left of the
   pixels' principal components, at a price on what it tells of the priced class (the digit) by itself. One token is a
   codebook.
+* *Joint*: the same with the price on all tokens together. A further token is learned within each class and code of
+  those before, so that by the chain rule the prices of all tokens are that of their joint information.
 * *Gaussian*: the residual r under noise of standard deviation sigma. r are principal components relative to what is
   usual for their digit, in expectation over the trunk's P(digit | x), each with variance 1: mean and variance of r are
   nearly the same for every digit.
@@ -39,8 +41,10 @@ from scripts.reproduce.codebooks.choosing import fold
 
 RECORD = Path("docs/results/privacy/tokens.json")
 CODES = 32
+JOINT_CODES = 8  # of each token: rows for each class, digit and code of the tokens before get few
 TOKENS = 3
 PRICES = (0.5, 2.0)
+JOINT_PRICES = (2.0, 4.0)
 COMPONENTS = (8, 16)
 SIGMAS = (1.0, 2.0, 4.0)
 # Where codes are learned, where the network learns, and where all is judged.
@@ -71,6 +75,27 @@ class Bench:
         self.features = {name: predict(trunk.below, u[name]) for name in PARTS}
         cells = keras.Model(trunk.below.inputs, keras.layers.Softmax()(trunk.cells(trunk.below.output)))
         self.posterior = {name: predict(cells, u[name]).astype(np.float64) for name in PARTS}
+
+    def joint(self, price: float) -> list[Sent]:
+        """What is sent with 1, 2, ... tokens that are priced together, as columns of 0 and 1 for all their codes."""
+        section = self.section.model_copy(update={"price": price, "codes": JOINT_CODES})
+        left, group, found = dict(self.t), {name: self.rows[name].y for name in PARTS}, []
+        groups = self.y_classes
+        for token in range(TOKENS):
+            second, rng = self.rows["perturber"], np.random.default_rng(token)
+            spread = np.sqrt((left["perturber"] ** 2).sum(axis=1).mean())
+            rows = funnel.Rows(self.features["perturber"], left["perturber"] / spread, group["perturber"], second.z)
+            classes = groups, len(self.priced.z_names)
+            head = training.code_head(rows, section, classes=classes, rng=rng, report=lambda *_: None)
+            for name in PARTS:
+                logits = predict(head, self.features[name]).reshape(-1, groups, JOINT_CODES)
+                within = logits[np.arange(len(logits)), group[name]].argmax(axis=1)
+                group[name] = group[name] * JOINT_CODES + within
+            groups *= JOINT_CODES
+            centres = group_means(left["perturber"], group["perturber"], groups)
+            left = {name: left[name] - centres[group[name]] for name in PARTS}
+            found.append({name: np.eye(groups)[group[name]] for name in PARTS})
+        return found
 
     def tokens(self, price: float) -> list[Sent]:
         """What is sent with 1, 2, ... tokens, as columns of 0 and 1 for each class and code."""
@@ -166,6 +191,9 @@ def main() -> None:
     for price in PRICES:
         for number, sent in enumerate(bench.tokens(price), start=1):
             add({"way": "tokens", "tokens": number, "price": price}, sent)
+    for price in JOINT_PRICES:
+        for number, sent in enumerate(bench.joint(price), start=1):
+            add({"way": "joint", "tokens": number, "price": price}, sent)
     noise = np.random.default_rng(0)
     for components in COMPONENTS:
         r = bench.residual(components)

@@ -117,6 +117,27 @@ def section(data: str, record: dict[str, Any], ways: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def tokens(record: dict[str, Any]) -> str:
+    """How one token, several, and numbers under noise compare, from tokens.json."""
+    lines = [
+        "## Several tokens, or numbers under noise",
+        "",
+        f"Recorded by `{record['made_by']}`. *Kept*: the share of the pixels' variance within y that a linear receiver",
+        "explains. *Digit*, *z*: what a network learns beyond y, in thousandths of a bit, on rows it did not learn",
+        "on: lower ends. Each further token is priced by itself, and tells the digit together with those before.",
+        "Gaussian noise on the residual keeps less than one token for what it tells. So a codebook sends one token.",
+        "",
+        "| what is sent | price or sigma | kept | digit | z |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for one in record["points"]:
+        gaussian = one["way"] == "gaussian"
+        what = f"{one['components']} numbers under noise" if gaussian else f"tokens: {one['tokens']}"
+        figures = f"{one['kept']:.3f} | {1000 * one['priced_bits']:.0f} | {1000 * one['bits']:.0f}"
+        lines.append(f"| {what} | {one['sigma' if gaussian else 'price']:g} | {figures} |")
+    return "\n".join([*lines, ""])
+
+
 def percent(rate: dict[str, Any]) -> str:
     """An accuracy in % with its 95 % interval."""
     return f"{100 * rate['accuracy']:.1f} [{100 * rate['low']:.1f}, {100 * rate['high']:.1f}]"
@@ -157,4 +178,7 @@ def page(root: Path = Path()) -> str:
     made = json.loads(ways.read_text()) if ways.is_file() else {"rows": []}
     records = {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
     parts = [section(data, record, made) for data, record in records.items()]
+    several = root / RECORDS / "tokens.json"
+    if several.is_file():
+        parts.append(tokens(json.loads(several.read_text())))
     return noted("\n".join([HEAD, *parts]), *records.values())

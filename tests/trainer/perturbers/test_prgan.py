@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.models.classifiers import table1_wifi
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import prgan
 from edgeveil.trainer.recipe.perturber import Generator, PrGan
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.train import train
 from edgeveil.trainer.training.checkpoint_score import CheckpointScore, log_masked, score_checkpoint
 
 SPEC = InputSpec("vector", (4,), "float32", 0.0, 1.0)
@@ -166,3 +169,24 @@ def test_a_generator_that_does_not_fit_the_data_is_refused(shape, kind, architec
     section = Generator(architecture=architecture, width=8, halvings=halvings)
     with pytest.raises(BadInput, match=says):
         prgan.build_generator(spec, section)
+
+
+def test_where_more_than_z_is_sensitive_the_generator_learns_against_the_joint_label(tmp_path, monkeypatch):
+    recipe = Recipe.find("digits-prgan").with_budget("quick")
+    data = recipe.data.model_copy(update={"family": "finest"})
+    budget = recipe.budget.model_copy(update={"classifier_epochs": 2, "epochs": 1})
+    recipe = recipe.model_copy(update={"data": data, "budget": budget})
+    seen, build = [], prgan.build
+
+    def watched(spec, section, target, sensitive, **others):
+        seen.append((sensitive.output_shape[-1], target.output_shape[-1]))
+        return build(spec, section, target, sensitive, **others)
+
+    monkeypatch.setattr(prgan, "build", watched)
+    try:
+        run = train(recipe, tmp_path / "run")
+    except LimitNotMet:
+        run = Run.open(tmp_path / "run")
+    assert seen == [(10, 2)]
+    assert run.classifiers()["sensitive"].output_shape[-1] == 2
+    assert [line["step"] for line in run.metrics("joint")] == [1, 2]
