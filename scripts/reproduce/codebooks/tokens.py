@@ -202,8 +202,8 @@ def main() -> None:
             capacity = components / 2 * float(np.log2(1 + sigma**-2))
             add({"way": "gaussian", "components": components, "sigma": sigma, "capacity": capacity}, noisy)
     rows = {name: len(bench.rows[name]) for name in PARTS}
-    text = {"kind": "edgeveil-tokens-record", "recipe": asked.recipe, "codes": CODES, "rows": rows, "points": points}
-    record.write(asked.record, script.made_by(asked), text | record.here())
+    text = {"kind": "edgeveil-tokens-record", "recipe": asked.recipe, "codes": CODES, "joint_codes": JOINT_CODES}
+    record.write(asked.record, script.made_by(asked), {**text, "rows": rows, "points": points, **record.here()})
 
 
 if __name__ == "__main__":

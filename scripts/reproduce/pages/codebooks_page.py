@@ -124,15 +124,20 @@ def tokens(record: dict[str, Any]) -> str:
         "",
         f"Recorded by `{record['made_by']}`. *Kept*: the share of the pixels' variance within y that a linear receiver",
         "explains. *Digit*, *z*: what a network learns beyond y, in thousandths of a bit, on rows it did not learn",
-        "on: lower ends. Each further token is priced by itself, and tells the digit together with those before.",
-        "Gaussian noise on the residual keeps less than one token for what it tells. So a codebook sends one token.",
+        "on: lower ends. Tokens that are each priced by themselves tell the digit together. Priced jointly, two of",
+        "8 codes keep more than one of 32 and tell less; recipes have no such tokens yet. Numbers under Gaussian noise",
+        "keep less than a token for what they tell. No way comes near .45 kept at 10 thousandths of a bit.",
         "",
         "| what is sent | price or sigma | kept | digit | z |",
         "| --- | --- | --- | --- | --- |",
     ]
     for one in record["points"]:
         gaussian = one["way"] == "gaussian"
-        what = f"{one['components']} numbers under noise" if gaussian else f"tokens: {one['tokens']}"
+        what = f"{one['components']} numbers under noise"
+        if not gaussian:
+            what = f"{one['tokens']} of {record['joint_codes']} codes, priced jointly"
+        if one["way"] == "tokens":
+            what = f"{one['tokens']} of {record['codes']} codes, priced each by itself"
         figures = f"{one['kept']:.3f} | {1000 * one['priced_bits']:.0f} | {1000 * one['bits']:.0f}"
         lines.append(f"| {what} | {one['sigma' if gaussian else 'price']:g} | {figures} |")
     return "\n".join([*lines, ""])
