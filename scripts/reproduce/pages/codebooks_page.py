@@ -133,10 +133,11 @@ def tokens(record: dict[str, Any]) -> str:
     ]
     for one in record["points"]:
         gaussian = one["way"] == "gaussian"
-        what = f"{one['components']} numbers under noise"
-        if not gaussian:
+        if gaussian:
+            what = f"{one['components']} numbers under noise"
+        elif one["way"] == "joint":
             what = f"{one['tokens']} of {record['joint_codes']} codes, priced jointly"
-        if one["way"] == "tokens":
+        else:
             what = f"{one['tokens']} of {record['codes']} codes, priced each by itself"
         figures = f"{one['kept']:.3f} | {1000 * one['priced_bits']:.0f} | {1000 * one['bits']:.0f}"
         lines.append(f"| {what} | {one['sigma' if gaussian else 'price']:g} | {figures} |")
