@@ -146,8 +146,9 @@ def render_table_2(records: list[dict[str, Any]], codebooks: dict[str, dict[str,
     """The page on Tables 2 and 5 as Markdown; what is missing in it is said to be."""
     sections = table_2_cells.sections(records, codebooks)
     template = templates().get_template("table-2.md.j2")
-    old = sorted({row["row"] for row in records if not of_four(row)} - {row["row"] for row in records if of_four(row)})
-    which = f": {', '.join(old)}" if old else " in part"
+    new = {row["row"] for row in records if of_four(row)}
+    old = {f"{row['row']} ({row['data']})" if row["row"] in new else row["row"] for row in records if not of_four(row)}
+    which = f": {', '.join(sorted(old))}"
     return noted(template.render(sets=sections, made_with=table_2_cells.made_with(records)), *records, which=which)
 
 
