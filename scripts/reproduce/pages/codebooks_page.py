@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.reproduce.pages import synthesis
-from scripts.reproduce.pages.four_slices_page import noted
+from scripts.reproduce.pages.four_slices_page import noted, of_four
 
 RECORDS = Path("docs/results/privacy")
 PAGE = Path("docs/results/codebooks.md")
@@ -184,6 +184,8 @@ def page(root: Path = Path()) -> str:
     made = json.loads(ways.read_text()) if ways.is_file() else {"rows": []}
     records = {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
     parts = [section(data, record, made) for data, record in records.items()]
+    if made["rows"] and not of_four(made):
+        parts.insert(0, "Ways to show the codes were recorded with three slices, and with the recipes of then.\n")
     several = root / RECORDS / "tokens.json"
     if several.is_file():
         parts.append(tokens(json.loads(several.read_text())))
