@@ -12,6 +12,7 @@ from typing import Any
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.trainer.audit import board_column
+from edgeveil.trainer.audit.text import what_else_sentence
 from edgeveil.trainer.report.card_page import environment
 
 _INSIDE, _EDGE = "tests/edge_runtime/inside", "tests/edge_runtime"
@@ -128,5 +129,4 @@ def render(bundle: Bundle, card: Mapping[str, Any], signer: str) -> str:
 
 def _also(part: Mapping[str, Any]) -> str | None:
     """What else can be read, in the words of the audit; None where it did not ask."""
-    found = part.get("what_else")
-    return found.get("sentence") if isinstance(found, Mapping) else None
+    return what_else_sentence(part) if part.get("what_else") else None

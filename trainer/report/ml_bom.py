@@ -163,6 +163,9 @@ def _metrics(part: Mapping[str, Any], y: str, z: str) -> Iterator[dict[str, Any]
         )
     if certificate.get("given"):
         yield metric(f"accuracy on {z} of any adversary on average, at most", certificate, "bound")
+    worst = (part.get("what_else") or {}).get("worst")
+    if worst is not None:
+        yield metric(f"area under the ROC curve of the worst other question: {worst['question']}", worst["auc"], "mean")
     for one in part["leakage_about_others"]:
         found = one["read_from_it"]
         if found is not None:

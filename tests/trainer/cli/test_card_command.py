@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 
 import jsonschema
+import numpy as np
 import pytest
 import referencing
 from cyclonedx.schema import SchemaVersion
@@ -35,6 +36,9 @@ def work(tmp_path_factory):
     full = problem.BUDGETS["quick"]
     problem.BUDGETS["quick"] = replace(full, epochs=3, trees=10)
     data = write_npz(folder)
+    with np.load(data) as file:
+        arrays = dict(file)
+    np.savez(data, **arrays, label_hue=np.random.default_rng(0).integers(0, 3, len(arrays["y"])))
     recipe = small_recipe(data, kind="label-only")
     train(recipe, folder / "run")
     train(recipe.model_copy(update={"name": "another"}), folder / "other", classifiers=folder / "run")
@@ -70,6 +74,9 @@ def test_the_model_card_is_strictly_valid_and_says_what_the_card_says(work, edge
     assert metrics["accuracy of y"]["value"] == str(found["target"]["accuracy"])
     assert metrics["accuracy of y"]["confidenceInterval"]["upperBound"] == str(found["target"]["high"])
     assert metrics["verdict"]["value"].startswith(found["verdict"]["word"])
+    worst = found["what_else"]["worst"]
+    asked = metrics[f"area under the ROC curve of the worst other question: {worst['question']}"]
+    assert asked["value"] == str(worst["auc"]["mean"])
     hashes = {one["name"]: one["hashes"][0]["content"] for one in made["components"] if one["type"] == "file"}
     for name in ("classifier.tflite-int8.tflite", "classifier.onnx-float32.onnx"):
         data = (work / "export" / "artefacts" / name).read_bytes()
@@ -98,6 +105,7 @@ def test_the_assessment_has_the_four_headings_and_the_cards_numbers(work, edgeve
     assert "[to be filled in: what y is needed for" in page
     found = json.loads((work / "export" / "audit.json").read_text())
     assert f"{100 * found['worst_adaptive']['accuracy']:.1f} %" in page
+    assert "What else can be read: " in page
     for line in found["not_covered"]:
         assert line.replace("'", "&#39;") in page
     assert not re.search(r"(src|href)=", page)  # one file, that asks nobody for more
