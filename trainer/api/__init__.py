@@ -95,12 +95,14 @@ def export(
     *,
     all_formats: bool = False,
     emit: str = "frame",
+    pool: "int | None" = None,
 ) -> "ExportFolder":
     """Export a run for boards as TFLite and ONNX, checked and compared with Keras, as ``edgeveil export`` does.
 
     ``run`` is the folder of a finished run, ``profiles`` lists boards by name (``edgeveil devices list``) or TOML file,
     ``out`` is the folder to write, whole or not at all. ``all_formats`` makes every format. ``emit`` is ``"frame"``, or
-    ``"code"`` for a cleaner that sends its code instead of the vector.
+    ``"code"`` for a cleaner or codebook that sends its code alone; ``pool`` is how many samples of each code the
+    receiver of a codebook draws from.
 
     Returns the export folder: ``manifest``, ``members``, ``report`` (export.json). Raises ``BadInput``.
 
@@ -113,7 +115,7 @@ def export(
     from edgeveil.trainer.export.export import export as export_run
 
     boards = [profiles] if isinstance(profiles, str) else list(profiles)
-    return export_run(Path(run), boards, Path(out), all_formats=all_formats, emit=emit)
+    return export_run(Path(run), boards, Path(out), all_formats=all_formats, emit=emit, pool=pool)
 
 
 def audit(

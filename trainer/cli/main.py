@@ -186,12 +186,20 @@ def export(
     emit: Annotated[
         Literal["frame", "code"], typer.Option(help="What is sent: frame, or the code of a cleaner or codebook alone.")
     ] = "frame",
+    pool: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --emit code of a codebook of donors: samples of each code that the receiver draws from, any of "
+            "them; left out, the typical ones that x' would show.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Export a run as TFLite and ONNX for boards, checked for each and compared with Keras."""
     from edgeveil.trainer.export.export import export as export_run
 
-    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit)
+    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit, pool=pool)
     if as_json:
         print_json(folder.report)
     else:

@@ -1,23 +1,28 @@
-"""What a codebook is good for by how its x' is made: donors, centroids or a decoder, beside raw and label-only.
+"""What a codebook is good for by how its x' is made: donors, a receiver's pool, centroids or a decoder, beside raw and
+label-only.
 
 The codes are those of DATA-codebook whatever is drawn for them, so what leaks is the same up to training noise; what
 differs is what x' can be used for. Each way is trained on the D_y and D_z of the recorded codebook's run, exported, and
 its int8 artefact measured through the edge runtime: Table 5's networks, a fresh discriminator, what is kept, and the
-counting attack again; the same networks on raw readings, and on label-only as mean and as donor, stand beside them once
-a seed. Where a way cannot be trained (a code of too few people), the record says why. Written row by row: run again,
-the script goes on; a row of another recipe, or one that was refused, is measured anew. The runs are those that
-codebooks/seeds.py left in --out, or are made there.
+counting attack again. For a receiver's pool (`export --emit code --pool`), the codes are those of the donors. The same
+networks on raw readings, and on label-only as mean and as donor, stand beside them once a seed. Where a way cannot be
+trained (a code of too few people), the record says why. Written row by row: run again, the script goes on; a row of
+another recipe, or one that was refused, is measured anew. The runs are those that codebooks/seeds.py left in --out, or
+are made there.
 
     EDGEVEIL_DATA=... python -m scripts.reproduce.codebooks.synthesis --out runs/codebook --data faces --seeds 0
 """
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.audit import subject
 from edgeveil.trainer.audit.sections import retained
+from edgeveil.trainer.audit.sections.utility import EFFORT
+from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.export.export import export as export_run
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.perturbers.label_only import from_classifier
@@ -31,8 +36,21 @@ from scripts.reproduce.codebooks.seeds import SHIPS, hashes, made, measured, pip
 
 RECORD = Path("docs/results/privacy/synthesis.json")
 DATA = ("mnist", "wifi", "faces", "depth")
-WAYS = ("donor", "centroid", "decoder")
+RECEIVER, POOL = "receiver", 512  # samples of each code
+WAYS = ("donor", RECEIVER, "centroid", "decoder")
 BESIDE = "beside"  # raw readings and label-only
+
+
+def by_receiver(recipe: Recipe, seed: int, out: Path) -> ExportFolder:
+    """The export of the recorded codebook that sends its codes alone, and whose receiver draws from a pool."""
+    run, _ = made(recipe, seed, out)
+    folder = out / f"{recipe.name}-{RECEIVER}-{seed}-export"
+    if not (folder / "manifest.json").is_file():
+        try:
+            export_run(run.folder, ["workstation"], folder, emit="code", pool=POOL)
+        except BadInput as error:
+            raise Refused(str(error)) from None
+    return ExportFolder.open(folder)
 
 
 def made_so(recipe: Recipe, way: str, seed: int, out: Path) -> tuple[Run, ExportFolder]:
@@ -41,7 +59,7 @@ def made_so(recipe: Recipe, way: str, seed: int, out: Path) -> tuple[Run, Export
     Raises ``Refused`` where the way cannot be trained for this codebook.
     """
     own = made(recipe, seed, out)
-    if way == recipe.perturber.synthesis:
+    if way in (recipe.perturber.synthesis, RECEIVER):
         return own
     own[0].dataset()  # what is wrong with the data is no fault of the way
     other = recipe.model_copy(
@@ -66,36 +84,46 @@ class Refused(Exception):
     """This way cannot be trained for these codes."""
 
 
-def row(recipe: Recipe, way: str, seed: int, out: Path) -> dict[str, Any]:
+def row(recipe: Recipe, way: str, seed: int, out: Path, budget: str) -> dict[str, Any]:
     """Everything about one way of one seed."""
     try:
         run, export = made_so(recipe, way, seed, out)
+        drawn = by_receiver(recipe, seed, out) if way == RECEIVER else export
     except Refused as error:
         say(str(error))
         return {"refused": str(error)}
     dataset = run.dataset()
     found, _ = measured(run, pipeline(run, export, SHIPS))
     left = subject.perturb_rows(
-        subject.Subject(export.manifest, export.members, SHIPS), run, dataset, dataset.slices.rows()
+        subject.Subject(drawn.manifest, drawn.members, SHIPS), run, dataset, dataset.slices.rows()
     ).released
     return {
         "label_accuracy": found["label_accuracy"],
         "chance": found["chance"],
         "attack": found["attack"],
         "bits_over_null": found["bits_over_null"],
-        "collateral": retained.section(dataset, left.x, "quick", seed, named=tuple(recipe.perturber.keep)),
+        "slices": sizes(dataset),
+        "collateral": retained.section(dataset, left.x, budget, seed, named=tuple(recipe.perturber.keep)),
         "training_s": run.facts["wall_time_s"],
-        "sha256": hashes(export)[SHIPS],
+        "sha256": hashes(drawn)[SHIPS],
     }
 
 
-def beside(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
+def beside(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any]:
     """Raw readings, and label-only as mean and as donor, on the same data and D_y."""
     run, _ = made(recipe, seed, out)
     dataset = run.dataset()
     floor = from_classifier(dataset.for_training(), run.classifiers()["target"])
     outputs = subject.in_chunks(floor.perturb, dataset.x[dataset.slices.rows()])
-    return {"collateral": retained.label_only(dataset, outputs["frame"], outputs["label"], "quick", seed)}
+    return {
+        "slices": sizes(dataset),
+        "collateral": retained.label_only(dataset, outputs["frame"], outputs["label"], budget, seed),
+    }
+
+
+def sizes(dataset: Dataset) -> dict[str, int]:
+    """Rows of each slice."""
+    return {name: len(dataset.part(name)) for name in PARTS}
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -109,6 +137,7 @@ def main() -> None:
     script.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     script.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     script.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    script.add_argument("--budget", choices=sorted(EFFORT), default="quick", help="how long networks train on x'")
     script.add_argument("--record", type=Path, default=RECORD)
     asked = script.parse_args()
     load_tensorflow()
@@ -117,7 +146,7 @@ def main() -> None:
             recipe = Recipe.find(f"{data}-codebook")
             settings = recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
             for way in (BESIDE, *asked.ways):
-                about = {"data": data, "seed": seed, "synthesis": way}
+                about = {"data": data, "seed": seed, "synthesis": way, "budget": asked.budget}
                 if any(
                     one | about == one and one["settings"] == settings and "refused" not in one
                     for one in _read(asked.record)
@@ -125,7 +154,8 @@ def main() -> None:
                     continue
                 say(f"{recipe.name}, seed {seed}: {way}")
                 started = time.monotonic()
-                found = beside(recipe, seed, asked.out) if way == BESIDE else row(recipe, way, seed, asked.out)
+                measure = beside if way == BESIDE else partial(row, way=way)
+                found = measure(recipe, seed=seed, out=asked.out, budget=asked.budget)
                 about["settings"] = settings
                 about["wall_s"] = round(time.monotonic() - started, 1)
                 write(asked.record, {**about, **found, **record.here()})

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.reproduce.pages import synthesis
-from scripts.reproduce.pages.four_slices_page import noted, of_four
+from scripts.reproduce.pages.four_slices_page import noted
 
 RECORDS = Path("docs/results/privacy")
 PAGE = Path("docs/results/codebooks.md")
@@ -60,7 +60,8 @@ test slice of each seed. Settings were chosen on validation (`privacy/choice-*.j
 The codebook on depth is for streams: its code is drawn from P(c | y-hat), whatever x is. There the class is counted,
 and each sample stands for a whole track.
 
-The same codes can be shown as donors (real samples), as centroids (means of many), or by a decoder (no real record).
+The same codes can be shown as donors (typical real samples), as any real sample from the receiver's pool, as centroids
+(means of many), or by a decoder (no real record). Ways marked "three slices" are of recipes of then.
 Those tables are from `privacy/synthesis.json` (`scripts/reproduce/codebooks/synthesis.py`): the mean over seeds and, in
 brackets, the ends of their 95 % intervals. Networks trained on x' are tested on clean test samples (y and classes in %,
 numbers as the correlation within y). *Told from real* is a discriminator's accuracy; 50 is perfect, and proves nothing
@@ -184,8 +185,6 @@ def page(root: Path = Path()) -> str:
     made = json.loads(ways.read_text()) if ways.is_file() else {"rows": []}
     records = {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
     parts = [section(data, record, made) for data, record in records.items()]
-    if made["rows"] and not of_four(made):
-        parts.insert(0, "Ways to show the codes were recorded with three slices, and with the recipes of then.\n")
     several = root / RECORDS / "tokens.json"
     if several.is_file():
         parts.append(tokens(json.loads(several.read_text())))

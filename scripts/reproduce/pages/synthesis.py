@@ -1,4 +1,4 @@
-"""What docs/results/privacy/synthesis.json says: donors, centroids and a decoder for the codes of one codebook."""
+"""What docs/results/privacy/synthesis.json says: donors, pool, centroids and decoder for the codes of one codebook."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import numpy as np
 from scripts.reproduce.pages import table_2_page
 from scripts.reproduce.pages.table_2_cells import number, percent
 
-WAYS = {"donor": "donor", "centroid": "centroid", "decoder": "decoder: no real record"}
+WAYS = {
+    "donor": "donor: typical samples",
+    "receiver": "receiver's pool: any samples",
+    "centroid": "centroid",
+    "decoder": "decoder: no real record",
+}
 BESIDE = {
     "raw": "raw samples",
     "label_only_mean": "label-only, as mean",
@@ -32,16 +37,21 @@ def lines(record: Mapping[str, Any], data: str) -> Iterator[str]:
     yield f"|{' --- |' * len(head)}"
     for way, title in WAYS.items():
         if rows := [row for row in found if row["synthesis"] == way]:
-            yield f"| {' | '.join([title, *_cells(rows, list(known), likeness)])} |"
+            yield f"| {' | '.join([title + _of_three(rows), *_cells(rows, list(known), likeness)])} |"
     beside = [row for row in mine if row["synthesis"] == "beside"]
     for key, title in BESIDE.items() if beside else ():
         shown = [row["collateral"][key] for row in beside]
         told = [one["told_apart"] for one in shown if "told_apart" in one]
-        cells = [title, _seeds(beside), "-", *_trained(shown, list(known)), *["-"] * len(likeness)]
+        cells = [title + _of_three(beside), _seeds(beside), "-", *_trained(shown, list(known)), *["-"] * len(likeness)]
         yield f"| {' | '.join([*cells, percent(table_2_page.spread(told)) if told else '-'])} |"
     for row in mine:
         if "refused" in row:
             yield f"\n{WAYS[row['synthesis']].partition(':')[0].capitalize()}, seed {row['seed']}: {row['refused']}"
+
+
+def _of_three(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A mark for rows that were recorded with three slices."""
+    return "" if all("attack" in row.get("slices", ()) for row in rows) else " (three slices)"
 
 
 def _properties(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:

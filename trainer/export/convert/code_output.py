@@ -1,4 +1,4 @@
-"""A cleaner that sends its code, r integers, from which a receiver computes the vector."""
+"""A cleaner or codebook that sends its code, of which a receiver makes x'."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ HEAD_ROOM = 4.0  # codes beyond this many times the largest in training saturate
 LARGEST = 2**15 - 1
 
 
-def as_code(fitted: FittedPerturber, x: np.ndarray) -> FittedPerturber:
+def as_code(fitted: FittedPerturber, x: np.ndarray, pool: np.ndarray | None = None) -> FittedPerturber:
     """The same perturber, sending only its code, for a receiver that makes x' of it.
 
     A codebook sends class and code, and the table ``decoder`` (codes, pictures of each, *shape) holds samples as they
-    would be sent: a receiver draws one of the code's evenly. What it draws is a function of the code and fresh noise,
-    so it tells no more than the code.
+    would be sent, or those of ``pool``: a receiver draws one of the code's evenly. What it draws is a function of the
+    code and fresh noise, so it tells no more than the code.
 
     A cleaner sends int16. The step is a power of two, from training samples x (n, features). The table ``decoder``
     (r + 1, features) includes the step: x~ = [code, 1] decoder. Raises ``BadInput`` for a perturber that has no code.
     """
     if fitted.kind == "codebook":
-        return _without_pictures(fitted)
+        return _without_pictures(fitted, pool)
     if fitted.kind != "cleaner":
         raise BadInput(f"A perturber of the kind {fitted.kind!r} has no code to emit; leave out --emit code.")
     from edgeveil.models.cleaners import arrays
@@ -52,7 +52,7 @@ def as_code(fitted: FittedPerturber, x: np.ndarray) -> FittedPerturber:
     )
 
 
-def _without_pictures(fitted: FittedPerturber) -> FittedPerturber:
+def _without_pictures(fitted: FittedPerturber, pool: np.ndarray | None) -> FittedPerturber:
     code, label = (next(output for output in fitted.outputs if output["kind"] == kind) for kind in ("code", "label"))
     needed: set[str] = {code["tensor"], label["tensor"]}
     stages: list[dict[str, Any]] = []
@@ -65,10 +65,11 @@ def _without_pictures(fitted: FittedPerturber) -> FittedPerturber:
     copies = fitted.tables["donors"].shape[1] // len(fitted.tables["donors"]) if "donors" in fitted.tables else 1
     if pictures.dtype.kind == "f":
         pictures = to_raw(spec.dtype, spec.low, spec.high)(pictures)
+    decoder = pictures.reshape(-1, copies, *spec.shape) if pool is None else pool
     tables = {stage["table"]: fitted.tables[stage["table"]] for stage in stages if "table" in stage}
     return replace(
         fitted,
         stages=tuple(stages),
         outputs=({**code, "decoder": "decoder"}, label),
-        tables={**tables, "decoder": pictures.reshape(-1, copies, *spec.shape)},
+        tables={**tables, "decoder": decoder},
     )

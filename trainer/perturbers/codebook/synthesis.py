@@ -60,21 +60,50 @@ def donors(
     them; one without any uses those of its class nearest to the class's mean. ``allowed`` (n,) marks the rows that may
     be shown; None: all. Raises ``BadInput`` where a whole class has none.
     """
-    may = np.ones(len(code), bool) if allowed is None else allowed
     chosen = np.empty((codes, copies), np.int64)
     for number in range(codes):
-        rows = np.flatnonzero((code == number) & may)
-        if not len(rows):
-            rows = np.flatnonzero((code // per_class == number // per_class) & may)
-            if not len(rows):
-                raise BadInput(
-                    f"No sample that may be shown is classified as class {number // per_class} of y, so its codes have "
-                    'no donors: train longer, ask for consent, or set `synthesis = "centroid"`.'
-                )
+        rows = _of_code(number, code, per_class, allowed)
         far = ((kept[rows] - kept[rows].mean(axis=0)) ** 2).sum(axis=1)
         order = rows[np.lexsort((far, _turn(z[rows], far, copies), sure[rows] <= SURE))]
         chosen[number] = np.resize(order[:copies], copies)
     return chosen.reshape(-1)
+
+
+def any_of(
+    code: np.ndarray,
+    right: np.ndarray,
+    *,
+    codes: int,
+    per_class: int,
+    copies: int,
+    allowed: np.ndarray | None = None,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Row numbers int64 (codes * copies,): any samples of every code, not its most typical ones as ``donors``.
+
+    ``right`` (n,) marks the rows with the true y, which are taken where a code has any. A code with fewer than
+    ``copies`` repeats them. Raises ``BadInput`` where a whole class has none that may be shown.
+    """
+    chosen = np.empty((codes, copies), np.int64)
+    for number in range(codes):
+        rows = _of_code(number, code, per_class, allowed)
+        rows = rows[right[rows]] if right[rows].any() else rows
+        chosen[number] = np.resize(rng.permutation(rows)[:copies], copies)
+    return chosen.reshape(-1)
+
+
+def _of_code(number: int, code: np.ndarray, per_class: int, allowed: np.ndarray | None) -> np.ndarray:
+    """The rows of a code that may be shown; of its class, where the code has none."""
+    may = np.ones(len(code), bool) if allowed is None else allowed
+    rows = np.flatnonzero((code == number) & may)
+    if not len(rows):
+        rows = np.flatnonzero((code // per_class == number // per_class) & may)
+    if not len(rows):
+        raise BadInput(
+            f"No sample that may be shown is classified as class {number // per_class} of y, so its codes have "
+            'no donors: train longer, ask for consent, or set `synthesis = "centroid"`.'
+        )
+    return rows
 
 
 def _turn(z: np.ndarray, far: np.ndarray, copies: int) -> np.ndarray:

@@ -5,7 +5,9 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.dataflow import Bottleneck, bottleneck
+from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.convert.code_output import as_code
+from edgeveil.trainer.export.convert.receiver_pool import receiver_pool
 from edgeveil.trainer.measures.certificate import certify, count, information
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber, drawn
@@ -64,6 +66,34 @@ def test_a_receiver_draws_the_same_donors_of_a_code_that_leaves_alone(fitted):
     for code in np.unique(here["code"]):
         of_code = {row.tobytes() for row in perturber.tables["pictures"][4 * code : 4 * code + 4]}
         assert {row.tobytes() for row in x[here["code"] == code]} <= of_code
+
+
+def test_a_receiver_may_draw_any_sample_of_a_code(fitted):
+    run, perturber = fitted()
+    dataset = run.dataset()
+    pool = receiver_pool(run, perturber, 32)
+    assert pool.shape == (16, 32, 8, 8, 1)
+    assert pool.dtype == dataset.x.dtype
+    alone = as_code(perturber, dataset.x, pool)
+    assert alone.tables["decoder"] is pool
+    known = dataset.for_training()
+    sent = perturber.perturb(known.x)
+    codes_of: dict[bytes, set[int]] = {}
+    for x, code in zip(known.x, sent["code"], strict=True):
+        codes_of.setdefault(x.tobytes(), set()).add(int(code))
+    rows = np.concatenate([fit_and_validation(dataset, name)[0].index for name in ("classifiers", "perturber")])
+    for code in np.unique(perturber.perturb(dataset.x[rows])["code"]):
+        assert all(code in codes_of[x.tobytes()] for x in pool[code])  # real samples of this very code
+    typical = {x.tobytes() for x in perturber.tables["pictures"]}
+    assert len({x.tobytes() for samples in pool for x in samples}) > 2 * len(typical)
+    with pytest.raises(BadInput, match=r"--pool expected 1 to 4096 samples of each code; got 5000"):
+        receiver_pool(run, perturber, 5000)
+
+
+def test_a_pool_is_for_donors_alone(fitted):
+    run, perturber = fitted(synthesis="centroid")
+    with pytest.raises(BadInput, match=r'`perturber.synthesis` is not "donor"'):
+        receiver_pool(run, perturber, 32)
 
 
 def test_a_price_on_the_digit_hides_it_too(fitted):
