@@ -113,9 +113,12 @@ def export(
     from pathlib import Path
 
     from edgeveil.trainer.export.export import export as export_run
+    from edgeveil.trainer.perturbers.codebook.receiver_pool import receiver_pool
+    from edgeveil.trainer.runs.run import Run
 
     boards = [profiles] if isinstance(profiles, str) else list(profiles)
-    return export_run(Path(run), boards, Path(out), all_formats=all_formats, emit=emit, pool=pool)
+    samples = None if pool is None else receiver_pool(Run.open(Path(run)), pool)
+    return export_run(Path(run), boards, Path(out), all_formats=all_formats, emit=emit, pool=samples)
 
 
 def audit(

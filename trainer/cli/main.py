@@ -198,8 +198,11 @@ def export(
 ) -> None:
     """Export a run as TFLite and ONNX for boards, checked for each and compared with Keras."""
     from edgeveil.trainer.export.export import export as export_run
+    from edgeveil.trainer.perturbers.codebook.receiver_pool import receiver_pool
+    from edgeveil.trainer.runs.run import Run
 
-    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit, pool=pool)
+    samples = None if pool is None else receiver_pool(Run.open(run), pool)
+    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit, pool=samples)
     if as_json:
         print_json(folder.report)
     else:

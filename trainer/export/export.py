@@ -17,7 +17,6 @@ from edgeveil.trainer.export import board_report, runners, variants
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.convert import edgetpu
 from edgeveil.trainer.export.convert.code_output import as_code
-from edgeveil.trainer.export.convert.receiver_pool import receiver_pool
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
 from edgeveil.trainer.export.lint import lint, refuse
 from edgeveil.trainer.export.measure import measure
@@ -38,14 +37,14 @@ def export(
     *,
     all_formats: bool = False,
     emit: str = "frame",
-    pool: int | None = None,
+    pool: np.ndarray | None = None,
 ) -> ExportFolder:
     """Export the run in the folder ``run`` for boards, by name or TOML file, into the folder ``out``.
 
     Every artefact that the boards run is made (with ``all_formats``, every one there is), linted against these boards,
     compared with Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit`` is
-    ``"frame"``, or ``"code"`` for a cleaner or codebook that sends its code, of which the receiver makes x'; with
-    ``pool`` the receiver of a codebook draws from so many samples of each code. Raises ``BadInput``, with the lint's
+    ``"frame"``, or ``"code"`` for a cleaner or codebook that sends its code, of which the receiver makes x'; of a
+    codebook's it draws from ``pool`` (codes, m, *shape), where that is given. Raises ``BadInput``, with the lint's
     findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
@@ -59,8 +58,7 @@ def export(
     if pool is not None and emit != "code":
         raise BadInput("--pool is what the receiver of a code draws from: give it with --emit code.")
     if emit == "code":
-        samples = None if pool is None else receiver_pool(source, fitted, pool)
-        fitted = as_code(fitted, source.dataset().part("perturber").x, samples)
+        fitted = as_code(fitted, source.dataset().part("perturber").x, pool)
     made = [Artefact(name) for name in board_report.wanted(chosen, all_formats=all_formats, kind=fitted.kind)]
     made = made if fitted.models else []
     if fitted.models and not made:

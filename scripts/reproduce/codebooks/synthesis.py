@@ -25,6 +25,7 @@ from edgeveil.trainer.audit.sections.utility import EFFORT
 from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.export.export import export as export_run
 from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.perturbers.codebook.receiver_pool import receiver_pool
 from edgeveil.trainer.perturbers.label_only import from_classifier
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
@@ -47,7 +48,7 @@ def by_receiver(recipe: Recipe, seed: int, out: Path) -> ExportFolder:
     folder = out / f"{recipe.name}-{RECEIVER}-{seed}-export"
     if not (folder / "manifest.json").is_file():
         try:
-            export_run(run.folder, ["workstation"], folder, emit="code", pool=POOL)
+            export_run(run.folder, ["workstation"], folder, emit="code", pool=receiver_pool(run, POOL))
         except BadInput as error:
             raise Refused(str(error)) from None
     return ExportFolder.open(folder)

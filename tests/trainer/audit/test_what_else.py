@@ -9,7 +9,7 @@ import pytest
 from edgeveil.trainer.attacks.problem import BUDGETS, Released
 from edgeveil.trainer.attacks.question import question_of
 from edgeveil.trainer.attacks.run_all import run
-from edgeveil.trainer.audit.sections.known_labels import labels_of
+from edgeveil.trainer.audit.sections.known_labels import Labelled, labels_of
 from edgeveil.trainer.audit.sections.what_else import COUNTING, section
 from edgeveil.trainer.datasets import load
 from edgeveil.trainer.datasets.base import Dataset, Known
@@ -71,15 +71,14 @@ def test_what_cannot_be_asked_is_named_with_the_reason(digits):
     digit, n = digits.known["digit"].values, len(digits.y)
     rare = np.zeros(n, np.int64)
     rare[:3] = 1
-    asked, skipped = labels_of(
-        with_known(
-            digits,
-            odd=Known(1 - digits.y, ("a", "b")),
-            big=Known(1 - digits.z, ("big", "small")),
-            round=Known((digit == 0).astype(np.int64), ("no", "yes")),
-            rare=Known(rare, ("no", "yes")),
-        )
+    known = with_known(
+        digits,
+        odd=Known(1 - digits.y, ("a", "b")),
+        big=Known(1 - digits.z, ("big", "small")),
+        round=Known((digit == 0).astype(np.int64), ("no", "yes")),
+        rare=Known(rare, ("no", "yes")),
     )
+    asked, skipped = labels_of(Labelled.of(known))
     assert [label.name for label in asked] == ["less-than-five", "digit"]
     reasons = {one["name"]: one["reason"] for one in skipped}
     assert reasons["odd"] == "y alone tells it"
@@ -99,7 +98,7 @@ def test_rare_classes_are_put_together_and_numbers_are_asked_about_by_thresholds
         colour=Known(colour, tuple("abcdef")),
     )
     made = replace(made, attributes={"weight": rng.normal(70, 9, n)})
-    found = {label.name: label for label in labels_of(made)[0]}
+    found = {label.name: label for label in labels_of(Labelled.of(made))[0]}
     assert found["age"].ordered
     assert 20 < len(found["age"].names) < 70
     assert any(" to " in name for name in found["age"].names)

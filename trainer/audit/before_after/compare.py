@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -28,10 +28,13 @@ from edgeveil.trainer.attacks.question import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
 from edgeveil.trainer.attacks.scores.parts import Part, parts
+from edgeveil.trainer.attacks.scores.scoring import Scored
 from edgeveil.trainer.audit.before_after.conclusion import concluded, sentence
 from edgeveil.trainer.audit.before_after.matched import Match, match
 from edgeveil.trainer.audit.before_after.pairs import Pairs, spec, units, without_rare
 from edgeveil.trainer.audit.document import Audited, environment, interval
+from edgeveil.trainer.audit.sections import what_else
+from edgeveil.trainer.audit.sections.known_labels import Label, Labelled, labels_of
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.measures.attack_metrics import counted_prior
@@ -56,7 +59,7 @@ NOT_COVERED = (
     "Many samples of one person, linked.",
     "An adversary who knows anything about the sample beyond y and what was given as after.",
     "Attacks stronger than those listed: every number is a lower bound on what leaks, not a guarantee.",
-    "Attributes other than z.",
+    "Attributes other than z and the further labels that were given.",
     "People, places and sensors unlike those in the data; a device that does not run exactly what made after.",
 )
 
@@ -238,6 +241,7 @@ def _measured(
     transfer = next((row for row in of_y.rows if row.kind == "transfer"), None)
     return {
         **Audited(_rate(of_y.worst_adaptive), of_z, ran.most_bits, apart).as_dict(),
+        "what_else": _what_else(pairs, z_rows, asked, ran.most_bits, z_question.whole.counted, known, input_),
         "test": {"rows": len(z_question.whole.test), "units": units_of(z_question.whole.test)},
         "raw": {"target": interval(read.target), "sensitive": interval(read.sensitive)},
         "utility": {
@@ -247,6 +251,35 @@ def _measured(
             "trained_on_before": None if transfer is None else interval(_rate(transfer)),
         },
     }
+
+
+def _what_else(
+    pairs: Pairs,
+    z_rows: Released,
+    asked: _Asked,
+    of_z: Scored | None,
+    counted_z: np.ndarray,
+    clean: bool,
+    input_: InputSpec,
+) -> dict[str, Any] | None:
+    """What else can be read of the rows after; None where no other label is known of them."""
+    after = pairs.after
+    if of_z is None or not after.known:
+        return None
+    every = np.arange(len(after.y))
+    rows = Labelled(after.y, after.z, after.z_names, after.known, {}, learn=every, test=every)
+    smaller = replace(asked, budget=what_else.quicker(asked.budget))
+
+    def classes(label: Label) -> tuple[int, int]:
+        return len(after.y_names), len(label.names)
+
+    def prior_of(label: Label) -> np.ndarray:
+        return counted_prior(after.y, label.values, classes(label))
+
+    def posed(label: Label, _counted: np.ndarray) -> Question:
+        return smaller.of(replace(z_rows, z=label.values), clean, input_, classes(label))
+
+    return what_else.asked(labels_of(rows), of_z, counted_z, prior_of, posed, asked.budget, asked.seed)
 
 
 def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked, readers: tuple[Adversary, ...]) -> Read:
@@ -266,6 +299,9 @@ def _rate(row: Row) -> Interval:
 def _nothing() -> dict[str, Any]:
     """The part of the document that adversaries fill, where there are too few rows for them."""
     empty: dict[str, Any] = dict.fromkeys(
-        ("target", "chance", "worst_adaptive", "most_bits", "learning_curve", "permutation", "raw", "utility")
+        (
+            *("target", "chance", "worst_adaptive", "most_bits", "learning_curve", "permutation", "raw", "utility"),
+            "what_else",
+        )
     )
     return {**empty, "adversaries": [], "not_run": [], "warnings": [], "test": {"rows": 0, "units": 0}}

@@ -1,4 +1,4 @@
-"""Labels of samples in a CSV file: columns y and z, and optionally file or frame, subject and session."""
+"""Labels of samples in a CSV file: columns y and z, and optionally file or frame, subject, session and label_NAME."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.loaders.npz import KNOWN
 
 NEEDED, OPTIONAL = ("y", "z"), ("subject", "session")
 
@@ -44,7 +45,7 @@ def read_labels(path: Path, *, key: Literal["file", "frame"] | None) -> Labels:
             )
     if not rows:
         raise BadInput(f"{path} has no line of labels below its first.")
-    wanted = [*NEEDED, *(name for name in OPTIONAL if name in names)]
+    wanted = [*NEEDED, *(name for name in names if name in OPTIONAL or KNOWN.fullmatch(name))]
     for number, row in enumerate(rows, 2):
         empty = [name for name in wanted if not (row[name] or "").strip()]
         if empty:
@@ -55,7 +56,14 @@ def read_labels(path: Path, *, key: Literal["file", "frame"] | None) -> Labels:
         if len(set(keys)) < len(keys):
             twice = next(one for one in keys if keys.count(one) > 1)
             raise BadInput(f"{path}: {key} {twice} has two lines of labels. Remove one.")
-    return Labels({name: np.array([row[name].strip() for row in rows]) for name in wanted}, keys)
+    return Labels({name: _column([row[name].strip() for row in rows], name) for name in wanted}, keys)
+
+
+def _column(values: list[str], name: str) -> np.ndarray:
+    """Text; or whole numbers, where all values of a further label are such: then they have an order."""
+    if KNOWN.fullmatch(name) and all(value.removeprefix("-").isdecimal() for value in values):
+        return np.array(values, np.int64)
+    return np.array(values)
 
 
 def of_rows(labels: Labels, names: Sequence[str], path: Path, *, what: str) -> np.ndarray:

@@ -14,7 +14,7 @@ from edgeveil.trainer.audit.before_after import pictures_read
 from edgeveil.trainer.audit.before_after.label_files import Labels, of_rows, read_labels
 from edgeveil.trainer.audit.before_after.matched import offset
 from edgeveil.trainer.audit.before_after.pairs import Order, Pairs, paired
-from edgeveil.trainer.datasets.loaders.npz import checked_samples, class_numbers, read_arrays
+from edgeveil.trainer.datasets.loaders.npz import checked_samples, class_numbers, known_labels, read_arrays
 from edgeveil.trainer.datasets.readings import Readings
 
 GROUPS = ("subject", "groups", "session")
@@ -86,6 +86,7 @@ def _labelled(x: np.ndarray, arrays: dict[str, np.ndarray], path: Path) -> Readi
         "vector" if x.ndim == 2 else "image",
         subject=found.get("subject", found.get("groups")),
         session=found.get("session"),
+        known=known_labels(arrays, len(x), path),
     )
 
 

@@ -58,6 +58,7 @@ def some(readings: Readings, rows: np.ndarray) -> Readings:
         subject=taken(readings.subject, rows),
         session=taken(readings.session, rows),
         attributes={},
+        known={name: replace(one, values=one.values[rows]) for name, one in readings.known.items()},
         labels=None,
         consent=None,
     )

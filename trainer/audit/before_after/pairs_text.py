@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgeveil.trainer.audit.document import same
-from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent
+from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, what_else_lines
 
 
 def as_text(document: Mapping[str, Any]) -> str:
@@ -31,6 +31,7 @@ def as_text(document: Mapping[str, Any]) -> str:
             HEAD,
             *(attack_line(row, best=same(row, document["worst_adaptive"])) for row in document["adversaries"]),
             *notes(document),
+            *what_else_lines(document),
         ]
     return "\n".join(lines)
 

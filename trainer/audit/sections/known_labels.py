@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from edgeveil.trainer.attacks.rows import to_learn
 from edgeveil.trainer.attacks.scores.groupings import MOST_CLASSES
-from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.datasets.base import Dataset, Known
 
 TO_LEARN, TO_TEST = 20, 5  # rows of each class; rarer ones are put together
 BINS, MOST_ATTRIBUTES = 10, 6
@@ -25,23 +27,42 @@ class Label(NamedTuple):
     grouped: bool
 
 
-def labels_of(dataset: Dataset) -> tuple[list[Label], list[dict[str, str]]]:
+@dataclass(frozen=True)
+class Labelled:
+    """Rows (N,) with y and z, what else is known of them, and the numbers of those to learn on and to test on."""
+
+    y: np.ndarray
+    z: np.ndarray
+    z_names: tuple[str, ...]
+    known: Mapping[str, Known]
+    attributes: Mapping[str, np.ndarray]
+    learn: np.ndarray
+    test: np.ndarray
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Labelled:
+        """All rows of a data set."""
+        about = dataset.y, dataset.z, dataset.z_names, dataset.known, dataset.attributes
+        return cls(*about, learn=to_learn(dataset), test=dataset.slices.test)
+
+
+def labels_of(rows: Labelled) -> tuple[list[Label], list[dict[str, str]]]:
     """What is asked about, z first, and what is not, with the reason."""
-    known = {name: (one.values, one.names, one.ordered, True) for name, one in dataset.known.items()}
-    name_of_z = next((name for name, one in known.items() if np.array_equal(one[0], dataset.z)), "z")
+    known = {name: (one.values, one.names, one.ordered, True) for name, one in rows.known.items()}
+    name_of_z = next((name for name, one in known.items() if np.array_equal(one[0], rows.z)), "z")
     known.pop(name_of_z, None)
-    for name, values in list(dataset.attributes.items())[:MOST_ATTRIBUTES]:
+    for name, values in list(rows.attributes.items())[:MOST_ATTRIBUTES]:
         if np.ptp(values) > 0 and name not in known:
             known[name] = (*_binned(values), True, False)
-    ordered = name_of_z in dataset.known and dataset.known[name_of_z].ordered
-    asked, skipped = [Label(name_of_z, dataset.z, dataset.z_names, ordered, True)], []
+    ordered = name_of_z in rows.known and rows.known[name_of_z].ordered
+    asked, skipped = [Label(name_of_z, rows.z, rows.z_names, ordered, True)], []
     for name, (values, names, ordered, grouped) in known.items():
-        if np.array_equal(values, dataset.y):
+        if np.array_equal(values, rows.y):
             continue
-        reason, label = _why_not(dataset, values), None
+        reason, label = _why_not(rows, values), None
         if reason is None:
-            label = _merged(dataset, Label(name, values, names, ordered, grouped))
-            reason = _too_few(dataset, values) if label is None else None
+            label = _merged(rows, Label(name, values, names, ordered, grouped))
+            reason = _too_few(rows, values) if label is None else None
         if label is None:
             skipped.append({"name": name, "reason": str(reason)})
         else:
@@ -54,10 +75,10 @@ def labels_of(dataset: Dataset) -> tuple[list[Label], list[dict[str, str]]]:
     return asked, skipped
 
 
-def _why_not(dataset: Dataset, values: np.ndarray) -> str | None:
-    if _follows(values, dataset.y):
+def _why_not(rows: Labelled, values: np.ndarray) -> str | None:
+    if _follows(values, rows.y):
         return "y alone tells it"
-    if _follows(values, dataset.z) and _follows(dataset.z, values):
+    if _follows(values, rows.z) and _follows(rows.z, values):
         return "it is z under another name"
     return None
 
@@ -82,9 +103,9 @@ def _binned(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     return np.searchsorted(different, values, side="right") - 1, tuple(f"{value:.4g}" for value in different)
 
 
-def _merged(dataset: Dataset, label: Label) -> Label | None:
+def _merged(rows: Labelled, label: Label) -> Label | None:
     """The label with its rare classes put together; None where fewer than two classes are left."""
-    learn, test = _counts(dataset, label)
+    learn, test = _counts(rows, label)
     order = np.arange(len(learn)) if label.ordered else np.argsort(learn, kind="stable")
     groups: list[list[int]] = [[]]
     for number in order:
@@ -110,19 +131,17 @@ def _together(label: Label, group: list[int]) -> str:
     return f"{commonest} or {'a rarer one' if len(group) == 2 else f'{len(group) - 1} rarer ones'}"
 
 
-def _counts(dataset: Dataset, label: Label) -> tuple[np.ndarray, np.ndarray]:
+def _counts(rows: Labelled, label: Label) -> tuple[np.ndarray, np.ndarray]:
     """Rows of each class to learn on and to test on."""
-    learn, test = to_learn(dataset), dataset.slices.test
-    counts = [np.bincount(label.values[rows], minlength=len(label.names)) for rows in (learn, test)]
-    return counts[0], counts[1]
+    learn, test = (np.bincount(label.values[of], minlength=len(label.names)) for of in (rows.learn, rows.test))
+    return learn, test
 
 
-def _too_few(dataset: Dataset, values: np.ndarray) -> str:
-    learn, test = to_learn(dataset), dataset.slices.test
+def _too_few(rows: Labelled, values: np.ndarray) -> str:
     fewest = []
-    for rows, needed in ((learn, TO_LEARN), (test, TO_TEST)):
-        rest = len(rows) - np.bincount(values[rows]).max()
-        fewest.append(np.ceil(len(rows) * needed / max(1, rest)))
+    for of, needed in ((rows.learn, TO_LEARN), (rows.test, TO_TEST)):
+        rest = len(of) - np.bincount(values[of]).max()
+        fewest.append(np.ceil(len(of) * needed / max(1, rest)))
     return (
         f"cannot tell: all but its commonest value need {TO_LEARN} rows to learn on and {TO_TEST} to test on; about "
         f"{int(fewest[0]):,} and {int(fewest[1]):,} rows in all would be needed"

@@ -6,7 +6,7 @@ A perturber hides what it was told to hide. Its neighbours it may publish: a cod
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,14 +17,14 @@ from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.problem import Budget, Released
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.attacks.question import question_of
+from edgeveil.trainer.attacks.question import Question, question_of
 from edgeveil.trainer.attacks.rows import prior, to_learn
 from edgeveil.trainer.attacks.run_all import run
 from edgeveil.trainer.attacks.scores.groupings import MOST_CLASSES, Answer, groupings, thresholds, worst
 from edgeveil.trainer.attacks.scores.scoring import Scored
 from edgeveil.trainer.attacks.scores.subgroups import holm
 from edgeveil.trainer.audit.document import interval, spread
-from edgeveil.trainer.audit.sections.known_labels import TO, Label, labels_of
+from edgeveil.trainer.audit.sections.known_labels import TO, Label, Labelled, labels_of
 from edgeveil.trainer.audit.verdict import SIGNIFICANT
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import attack_metrics, intervals
@@ -45,19 +45,50 @@ def section(dataset: Dataset, released: Released, budget: Budget, seed: int, *, 
     """
     if of_z is None:
         return {"questions": 0, "labels": [], "skipped": [], "worst": None}
-    (z, *others), skipped = labels_of(dataset)
+    learn, smaller = to_learn(dataset), quicker(budget)
+
+    def posed(label: Label, counted: np.ndarray) -> Question:
+        other = replace(dataset, z=label.values, z_names=label.names, theta=counted)
+        left = replace(released, z=label.values[dataset.slices.rows()])
+        return question_of(other, left, smaller, {"sensitive": None}, seed=seed)
+
+    def prior_of(label: Label) -> np.ndarray:
+        shape = dataset.theta.shape[0], len(label.names)
+        return counted_prior(dataset.y[learn], label.values[learn], shape)
+
+    return asked(labels_of(Labelled.of(dataset)), of_z, prior(dataset), prior_of, posed, budget, seed)
+
+
+def quicker(budget: Budget) -> Budget:
+    """What is tried on a label that is not z."""
+    return replace(budget, macs=budget.macs / QUICKER, seeds=1)
+
+
+def asked(
+    labels: tuple[list[Label], list[dict[str, str]]],
+    of_z: Scored,
+    prior_of_z: np.ndarray,
+    prior_of: Callable[[Label], np.ndarray],
+    posed: Callable[[Label, np.ndarray], Question],
+    budget: Budget,
+    seed: int,
+) -> dict[str, Any]:
+    """The section about ``labels`` (``labels_of``). ``prior_of`` says P(label|y), ``posed`` puts a label with its prior
+    in the place of z."""
+    (z, *others), skipped = labels
     rng = np.random.default_rng([seed, 11])
-    found = [_Found(z, of_z, prior(dataset))]
+    found = [_Found(z, of_z, prior_of_z)]
     for place, label in enumerate(others):
         if place >= MOST_LABELS and not budget.every_family:
             reason = f"a quick audit attacks {MOST_LABELS} labels; the thorough one attacks all"
             skipped.append({"name": label.name, "reason": reason})
             continue
-        attacked = _attacked(label, dataset, released, budget, seed)
-        if attacked is None:
+        counted = prior_of(label)
+        attack = _attacked(posed(label, counted), seed)
+        if attack is None:
             skipped.append({"name": label.name, "reason": "no attack on it could be trained"})
         else:
-            found.append(attacked)
+            found.append(_Found(label, attack, counted))
     answers = {(place, kind): answer for place, one in enumerate(found) for kind, answer in _answers(one, rng)}
     tested = [key for key, answer in answers.items() if answer.p is not None]
     p = dict(zip(tested, holm([answers[key].p or 0.0 for key in tested]), strict=True))
@@ -83,18 +114,11 @@ class _Found(NamedTuple):
     prior: np.ndarray
 
 
-def _attacked(label: Label, dataset: Dataset, released: Released, budget: Budget, seed: int) -> _Found | None:
-    """The label in place of z, attacked by counting, and by two more families where x' are no codes."""
-    shape, learn = (dataset.theta.shape[0], len(label.names)), to_learn(dataset)
-    counted = counted_prior(dataset.y[learn], label.values[learn], shape)
-    posed = replace(dataset, z=label.values, z_names=label.names, theta=counted)
-    left = replace(released, z=label.values[dataset.slices.rows()])
-    smaller = replace(budget, macs=budget.macs / QUICKER, seeds=1)
-    question = question_of(posed, left, smaller, {"sensitive": None}, seed=seed)
-    if not budget.every_family:
+def _attacked(question: Question, seed: int) -> Scored | None:
+    """The best attack on a label, by counting, and by two more families where x' are no codes."""
+    if not question.whole.budget.every_family:
         question = replace(question, settings=question.settings[-1:])
-    ran = run(question, seed=seed, families=COUNTING if question.whole.few_values else FAMILIES)
-    return None if ran.most_bits is None else _Found(label, ran.most_bits, counted)
+    return run(question, seed=seed, families=COUNTING if question.whole.few_values else FAMILIES).most_bits
 
 
 def _answers(found: _Found, rng: np.random.Generator) -> Iterator[tuple[str, Answer]]:

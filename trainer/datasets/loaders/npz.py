@@ -11,6 +11,7 @@ the data's origin, licence and checks: nothing is downloaded.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -51,13 +52,18 @@ def load(path: Path, *, low: float | None = None, high: float | None = None, wan
         )
     labels = _numbers(arrays.get(LABELS), wanted, len(x), path)
     units = {"subject": subject, "session": groups["session"]}
-    known = {match[1]: _known(arrays[name], name, len(x), path) for name in arrays if (match := KNOWN.fullmatch(name))}
+    known = known_labels(arrays, len(x), path)
     return Readings(x, y, z, y_names, z_names, kind, low, high, known=known, labels=labels, consent=consent, **units)  # type: ignore[arg-type]
 
 
-def _known(values: np.ndarray, name: str, rows: int, path: Path) -> Known:
-    numbers, names = class_numbers(values, name, rows, path)
-    return Known(numbers, names, ordered=values.dtype.kind in "iub")
+def known_labels(arrays: Mapping[str, np.ndarray], rows: int, path: Path) -> dict[str, Known]:
+    """The labels NAME of arrays ``label_NAME`` (rows,). Raises ``BadInput`` for one that is no class for each row."""
+    found = {}
+    for array, values in arrays.items():
+        if match := KNOWN.fullmatch(array):
+            numbers, names = class_numbers(values, array, rows, path)
+            found[match[1]] = Known(numbers, names, ordered=values.dtype.kind in "iub")
+    return found
 
 
 def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Path) -> Labels | None:

@@ -19,6 +19,7 @@ from edgeveil.trainer.audit.before_after.pairs import Pairs, paired
 from edgeveil.trainer.audit.before_after.pairs_text import as_text
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
 from edgeveil.trainer.cli import main
+from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.report.pairs_page import render_pairs
 from tests.support.checkout import ROOT
@@ -70,6 +71,30 @@ def test_an_identity_is_read_in_full():
     assert document["worst_adaptive"]["accuracy"] > 0.95
     assert abs(document["utility"]["after"]["accuracy"] - document["utility"]["before"]["accuracy"]) < 0.02
     assert document["test"]["rows"] == N
+
+
+def test_a_further_label_is_attacked_too():
+    before = made()
+    rng = np.random.default_rng(6)
+    mood, age = rng.integers(0, 2, N), rng.integers(0, 4, N)
+    known = {
+        "mood": Known(mood, ("calm", "cross")),
+        "age": Known(age, ("0", "1", "2", "3"), ordered=True),
+        "hidden": Known(rng.integers(0, 2, N), ("no", "yes")),
+    }
+    after = np.column_stack([before.y, mood, age >= 2]).astype(np.float32)
+    after += rng.normal(0, 0.1, after.shape).astype(np.float32)
+    document = found(replace(before, known=known), after, order="matched")
+    rows = {row["name"]: row for row in document["what_else"]["labels"]}
+    assert list(rows) == ["z", "mood", "age", "hidden"]
+    assert rows["mood"]["bits"]["low"] > 0.8
+    assert rows["age"]["worst_threshold"]["question"] == "whether age is below 2"
+    assert rows["age"]["worst_threshold"]["read"]
+    assert not rows["hidden"]["worst_grouping"]["read"]
+    assert document["what_else"]["worst"]["label"] in ("mood", "age")
+    assert "What else can be read: " in as_text(document)
+    assert "whether age is below 2" in render_pairs(document)
+    assert found(before, after, order="matched")["what_else"] is None
 
 
 def test_noise_destroys_both():

@@ -36,9 +36,13 @@ def test_arrays_with_x_alone(npz):
 def test_labels_from_a_file(npz, tmp_path):
     raw, out = npz(x=X)
     np.savez(raw, x=X)
-    lines = ["y,z,subject", *(f"{y},person {z},{i % 20}" for i, (y, z) in enumerate(zip(Y, Z, strict=True)))]
-    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    rows = (f"{y},person {z},{i % 20},{i % 3 - 1},{'ab'[i % 2]}" for i, (y, z) in enumerate(zip(Y, Z, strict=True)))
+    (tmp_path / "labels.csv").write_text("\n".join(["y,z,subject,label_age,label_mood", *rows]))
     pairs = read_pairs(raw, out, labels=tmp_path / "labels.csv")
+    known = pairs.after.known
+    assert known["age"].names == ("-1", "0", "1")
+    assert (known["age"].ordered, known["mood"].ordered) == (True, False)
+    assert (known["mood"].values == np.arange(N) % 2).all()
     assert pairs.before.z_names == ("person 0", "person 1", "person 2")
     assert len(np.unique(pairs.after.subject)) == 20
 

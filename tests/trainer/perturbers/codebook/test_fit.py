@@ -7,8 +7,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.dataflow import Bottleneck, bottleneck
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.convert.code_output import as_code
-from edgeveil.trainer.export.convert.receiver_pool import receiver_pool
 from edgeveil.trainer.measures.certificate import certify, count, information
+from edgeveil.trainer.perturbers.codebook.receiver_pool import receiver_pool
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber, drawn
 from edgeveil.trainer.runs.run import Run
@@ -71,7 +71,8 @@ def test_a_receiver_draws_the_same_donors_of_a_code_that_leaves_alone(fitted):
 def test_a_receiver_may_draw_any_sample_of_a_code(fitted):
     run, perturber = fitted()
     dataset = run.dataset()
-    pool = receiver_pool(run, perturber, 32)
+    run.save_perturber(perturber)
+    pool = receiver_pool(run, 32)
     assert pool.shape == (16, 32, 8, 8, 1)
     assert pool.dtype == dataset.x.dtype
     alone = as_code(perturber, dataset.x, pool)
@@ -87,13 +88,13 @@ def test_a_receiver_may_draw_any_sample_of_a_code(fitted):
     typical = {x.tobytes() for x in perturber.tables["pictures"]}
     assert len({x.tobytes() for samples in pool for x in samples}) > 2 * len(typical)
     with pytest.raises(BadInput, match=r"--pool expected 1 to 4096 samples of each code; got 5000"):
-        receiver_pool(run, perturber, 5000)
+        receiver_pool(run, 5000)
 
 
 def test_a_pool_is_for_donors_alone(fitted):
-    run, perturber = fitted(synthesis="centroid")
+    run, _ = fitted(synthesis="centroid")
     with pytest.raises(BadInput, match=r'`perturber.synthesis` is not "donor"'):
-        receiver_pool(run, perturber, 32)
+        receiver_pool(run, 32)
 
 
 def test_a_price_on_the_digit_hides_it_too(fitted):

@@ -12,14 +12,14 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.perturbers.codebook.synthesis import any_of, check_consent
 from edgeveil.trainer.recipe.perturber import Codebook
-from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 MOST = 4096  # samples of a code, as for donors
 
 
-def receiver_pool(run: Run, fitted: FittedPerturber, size: int) -> np.ndarray:
-    """Raw samples (codes, size, *shape) of the training slices, drawn evenly of each code by the run's seed.
+def receiver_pool(run: Run, size: int) -> np.ndarray:
+    """Raw samples (codes, size, *shape) of a finished run's training slices, drawn evenly of each code by its seed.
 
     Raises ``BadInput`` for a perturber that shows no donors, a ``size`` out of range, and samples without consent.
     """
@@ -35,7 +35,8 @@ def receiver_pool(run: Run, fitted: FittedPerturber, size: int) -> np.ndarray:
     allowed = check_consent(dataset.consent, public=section.public_data)
     first, second = fit_and_validation(dataset, "classifiers")[0], fit_and_validation(dataset, "perturber")[0]
     rows = dataset.rows(np.concatenate([first.index, second.index]))
-    sent = fitted.perturb(rows.x)
+    load_tensorflow()
+    sent = run.perturber().perturb(rows.x)
     chosen = any_of(
         sent["code"],
         sent["label"] == rows.y,
