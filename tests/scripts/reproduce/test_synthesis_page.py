@@ -23,7 +23,15 @@ def measured(way: str, seed: int, y: float) -> dict:
         "perturbed": read(y),
         "kept": {"ink": CORRELATION, "building": CORRELATION} if way == "donor" else {},
     }
-    return {"data": "wifi", "seed": seed, "synthesis": way, "attack": rate(0.2), "collateral": useful}
+    slices = {"classifiers": 9, "perturber": 9, "test": 9, "attack": 9} if way == "donor" else {}
+    return {
+        "data": "wifi",
+        "seed": seed,
+        "synthesis": way,
+        "attack": rate(0.2),
+        "slices": slices,
+        "collateral": useful,
+    }
 
 
 def test_a_row_for_each_way_and_a_sentence_for_what_was_refused():
@@ -38,12 +46,12 @@ def test_a_row_for_each_way_and_a_sentence_for_what_was_refused():
         "| trained on x': y | ink* (correlation) | user (chance 30.0) | kept: ink | told from real, % |"
     )
     cells = [line.strip("| ").split(" | ") for line in shown[2:7]]
-    assert cells[0][:4] == ["donor", "0, 1", "20.0 [10.0, 30.0]", "70.0 [50.0, 90.0]"]
+    assert cells[0][:4] == ["donor: typical samples", "0, 1", "20.0 [10.0, 30.0]", "70.0 [50.0, 90.0]"]
     assert cells[0][6] == "0.60 [0.50, 0.70]"
-    assert cells[1][0].startswith("decoder")
+    assert cells[1][0] == "decoder: no real record (three slices)"
     assert cells[1][6] == "-"
     assert cells[2] == [
-        "raw samples",
+        "raw samples (three slices)",
         "0",
         "-",
         "90.0 [80.0, 100.0]",
@@ -52,7 +60,7 @@ def test_a_row_for_each_way_and_a_sentence_for_what_was_refused():
         "-",
         "-",
     ]
-    assert cells[4][0] == "label-only, as random donor"
+    assert cells[4][0] == "label-only, as random donor (three slices)"
     assert cells[4][-1] == "80.0 [70.0, 90.0]"
     assert shown[7] == "\nCentroid, seed 1: Too few people."
     assert list(synthesis.lines({"rows": rows}, "faces")) == []
