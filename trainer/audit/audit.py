@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks.families.fixed import masked
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.families.fixed import Fixed, masked
 from edgeveil.trainer.attacks.families.networks import logits
 from edgeveil.trainer.attacks.findings import Done, Row
 from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released
@@ -218,7 +219,10 @@ class _Audit:
 def measured_label_only(
     dataset: Dataset, classifiers: Mapping[str, Any], budget: Budget, seed: int, done: Done
 ) -> dict[str, Any]:
-    """The same adversaries against label-only, the floor: the predicted y and nothing else."""
+    """The same adversaries against label-only, the floor: the predicted y and nothing else.
+
+    In a quick audit counting stands for those that learn: a label takes few values, and counting them is exact.
+    """
     from edgeveil.trainer.perturbers.label_only import from_classifier
 
     fitted = from_classifier(dataset.for_training(), classifiers["target"])
@@ -228,7 +232,15 @@ def measured_label_only(
     done([])
     # Its x' takes no more values than y has: a few thousand rows are enough.
     fewer = replace(budget, rows=min(budget.rows, LABEL_ONLY_ROWS))
-    found = examine(dataset, floor.released, classifiers, fewer, seed, done)
+
+    def families(problem: Problem) -> tuple[Adversary, ...]:
+        every = adversaries()
+        chosen = every if budget.every_family or not problem.few_values else (Fixed(), CodeCounts())
+        for _ in range(len(every) - len(chosen)):
+            done([])
+        return chosen
+
+    found = examine(dataset, floor.released, classifiers, fewer, seed, done, families=families)
     what = what_else.section(dataset, floor.released, fewer, seed, of_z=found.most_bits)
     return {**found.as_dict(), "what_else": what, "collateral": useful}
 
