@@ -186,7 +186,10 @@ def _verified_file(folder: str, data: bytes, root: Key) -> TrustFile:
 def _root_key(folder: str) -> Key:
     if read_part(folder, ROOT_KEY) is None:
         _refuse_part(folder, ROOT_KEY, "is missing")
-    return read_public_key(os.path.join(folder, ROOT_KEY))
+    try:
+        return read_public_key(os.path.join(folder, ROOT_KEY))
+    except BadInput:
+        _refuse_part(folder, ROOT_KEY, "is damaged")
 
 
 def _is_there(folder: str, policy: bytes) -> bool:

@@ -1,7 +1,7 @@
 """Reads a running service's trust again, so that a key that was revoked meanwhile ends it."""
 
 import os
-from typing import Callable, Tuple
+from typing import Callable, Optional, Tuple
 
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
@@ -20,7 +20,7 @@ class TrustWatch(object):
     def __init__(self, folder: str, bundle: Bundle, say: Callable[..., None], clock: Callable[[], float]) -> None:
         self.folder, self.bundle, self.problem = folder, bundle, ""
         self._say, self._clock = say, clock
-        self._seen = self._look()
+        self._seen: Optional[Tuple[Tuple[str, int, int, int], ...]] = None
         self._due_s = clock() + EVERY_S
 
     def check(self, *, now: bool = False) -> None:

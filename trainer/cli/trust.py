@@ -46,12 +46,12 @@ Threshold = Annotated[
     int | None, typer.Option(min=1, help="How many keys of the role must sign; default: as many as today.")
 ]
 Named = Annotated[str, typer.Argument(help="Name of the key, or at least its first 8 digits.")]
-Roots = Annotated[list[Path] | None, typer.Option("--root", help="signing.pub of a root key's holder; repeat it.")]
+Roots = Annotated[list[Path] | None, typer.Option("--root-key", help="signing.pub of a root key's holder; repeat it.")]
 
 
 @trust.command(
     epilog="Examples: edgeveil trust init root --key keys/signing.pub --audience ward-7; edgeveil trust init root "
-    "--key keys/signing.pub --root ann.pub --root bob.pub --root eve.pub --threshold 2"
+    "--key keys/signing.pub --root-key ann.pub --root-key bob.pub --root-key eve.pub --threshold 2"
 )
 def init(
     folder: Folder,
@@ -117,7 +117,7 @@ def revoke(folder: Folder, key: Named, passphrase_file: PassphraseFile = None) -
     _print(TrustFolder.open(folder).revoke(key, passphrase=_passphrase(folder, passphrase_file)))
 
 
-@trust.command(epilog="Example: edgeveil trust rotate root --root new/signing.pub")
+@trust.command(epilog="Example: edgeveil trust rotate root --root-key new/signing.pub")
 def rotate(
     folder: Folder,
     root: Roots = None,
