@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,42 +79,64 @@ class Address:
 
 
 class TokenKey:
-    """An Ed25519 private key on a token; the session stays open as long as this object."""
+    """An Ed25519 private key on a token. A session is open while it signs: a token takes one login of a process."""
 
-    def __init__(self, key: Any, session: Any, mechanism: Any) -> None:
-        self._key, self._session, self._mechanism = key, session, mechanism
+    def __init__(self, address: Address, pin: str) -> None:
+        self._address, self._pin = address, pin
 
     def sign(self, data: bytes) -> bytes:
-        """The 64 bytes of the signature (CKM_EDDSA without a context)."""
-        return bytes(self._key.sign(data, mechanism=self._mechanism))
+        """The 64 bytes of the signature (CKM_EDDSA without a context). Raises ``BadInput``."""
+        pkcs11 = _library()
+        with _session(self._address, self._pin) as session:
+            key = _the_one(session, self._address, pkcs11.ObjectClass.PRIVATE_KEY)
+            return bytes(key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
+
+    def public(self) -> bytes:
+        """The 32 bytes of the public key. Raises ``BadInput`` where there is not exactly one key for Ed25519."""
+        pkcs11 = _library()
+        with _session(self._address, self._pin) as session:
+            _the_one(session, self._address, pkcs11.ObjectClass.PRIVATE_KEY)
+            key = _the_one(session, self._address, pkcs11.ObjectClass.PUBLIC_KEY)
+            params, point = (bytes(key[name]) for name in (pkcs11.Attribute.EC_PARAMS, pkcs11.Attribute.EC_POINT))
+        if params not in _ED25519 or len(point) not in (32, 34):
+            raise BadInput(f"{_shown(self._address)} is a key, but not one for Ed25519. Make one on the token.")
+        return point[-32:]  # behind the tag and the length of an OCTET STRING
 
 
 def open_token(text: str, pin: str | None) -> tuple[Key, TokenKey]:
     """The public and the private half of the key at an address. Raises ``BadInput`` where there is not exactly one."""
     address = Address.parse(text)
+    private = TokenKey(address, address.pin(pin))
+    key = private.public().hex()
+    label = re.sub(r"[^A-Za-z0-9._@-]", "-", address.path.get("object", ""))[:64]
+    return Key(key, label if label[:1].isalnum() else f"key-{key[:8]}", False), private
+
+
+@contextmanager
+def _session(address: Address, pin: str) -> Iterator[Any]:
+    """A session of the user. What the token refuses is a ``BadInput``."""
+    pkcs11 = _library()
+    wanted: dict[str, Any] = {"token_label": address.path["token"]} if "token" in address.path else {}
+    if "serial" in address.path:
+        wanted["token_serial"] = address.path["serial"].encode()
+    try:
+        with pkcs11.lib(address.module()).get_token(**wanted).open(user_pin=pin) as session:
+            yield session
+    except pkcs11.PKCS11Error as error:
+        problem = f"{type(error).__name__} {error}".strip()
+        raise BadInput(f"The key {_shown(address)} cannot be used: {problem}. Check module, token and PIN.") from None
+
+
+def _library() -> Any:
     try:
         import pkcs11
     except ImportError:
         raise BadInput("Keys on a token need the package python-pkcs11: pip install 'edgeveil[pkcs11]'.") from None
-    wanted = {"token_label": address.path.get("token"), "token_serial": _bytes(address.path.get("serial"))}
-    try:
-        token = pkcs11.lib(address.module()).get_token(**{name: value for name, value in wanted.items() if value})
-        session = token.open(user_pin=address.pin(pin))
-        private = _the_one(session, address, pkcs11.ObjectClass.PRIVATE_KEY, pkcs11.Attribute)
-        public = _the_one(session, address, pkcs11.ObjectClass.PUBLIC_KEY, pkcs11.Attribute)
-        params, point = (bytes(public[name]) for name in (pkcs11.Attribute.EC_PARAMS, pkcs11.Attribute.EC_POINT))
-    except pkcs11.PKCS11Error as error:
-        problem = f"{type(error).__name__} {error}".strip()
-        raise BadInput(f"The key {_shown(text)} cannot be used: {problem}. Check module, token and PIN.") from None
-    if params not in _ED25519 or len(point) not in (32, 34):
-        raise BadInput(f"{_shown(text)} is a key, but not one for Ed25519. Make one on the token.")
-    key = point[-32:].hex()
-    label = re.sub(r"[^A-Za-z0-9._@-]", "-", address.path.get("object", ""))[:64]
-    name = label if label[:1].isalnum() else f"key-{key[:8]}"
-    return Key(key, name, False), TokenKey(private, session, pkcs11.Mechanism.EDDSA)
+    return pkcs11
 
 
-def _the_one(session: Any, address: Address, kind: Any, attribute: Any) -> Any:
+def _the_one(session: Any, address: Address, kind: Any) -> Any:
+    attribute = _library().Attribute
     wanted = {attribute.CLASS: kind}
     if "object" in address.path:
         wanted[attribute.LABEL] = address.path["object"]
@@ -122,7 +145,7 @@ def _the_one(session: Any, address: Address, kind: Any, attribute: Any) -> Any:
     found = list(session.get_objects(wanted))
     if len(found) != 1:
         what = kind.name.lower().replace("_", " ")
-        raise BadInput(f"Expected one {what} at {_shown(address.text)}, found {len(found)}. Name it by object and id.")
+        raise BadInput(f"Expected one {what} at {_shown(address)}, found {len(found)}. Name it by object and id.")
     return found[0]
 
 
@@ -140,9 +163,5 @@ def _attributes(text: str, separator: str, known: tuple[str, ...]) -> dict[str, 
     return found
 
 
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
-
-
-def _shown(text: str) -> str:
-    return text.partition("?")[0]
+def _shown(address: Address) -> str:
+    return address.text.partition("?")[0]
