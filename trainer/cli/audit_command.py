@@ -88,10 +88,10 @@ def audit(
     from edgeveil.trainer.export.folder import ExportFolder
 
     if sign is not None or passphrase_file is not None:
-        given = {"--verify": verify or None, "--artefact": artefact, "--run": run, "--trust": trust, "--on": on}
-        given |= {"--into": into, "--before": before, "--after": after, "--labels": labels, "--out": out}
-        given |= {"--budget": budget, "--seed": seed, "--tried": tried}
-        _sign(target, sign, passphrase_file, [name for name, value in given.items() if value is not None])
+        beside: dict[str, Any] = {"--verify": verify or None, "--artefact": artefact, "--run": run, "--trust": trust}
+        beside |= {"--on": on, "--into": into, "--before": before, "--after": after, "--labels": labels, "--out": out}
+        beside |= {"--budget": budget, "--seed": seed, "--tried": tried}
+        _sign(target, sign, passphrase_file, [name for name, value in beside.items() if value is not None])
         return
     if verify:
         unused = {"--budget": budget, "--tried": tried, "--on": on, "--into": into, "--before": before}
