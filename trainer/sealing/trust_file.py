@@ -30,6 +30,7 @@ from edgeveil.edge_runtime.bundle.trust_store import (
 )
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.formats.validate import HEX_64
 from edgeveil.edge_runtime.signing.envelope import parse, unverified
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
 from edgeveil.edge_runtime.signing.roles import NOBODY, Role
@@ -124,9 +125,15 @@ class TrustFolder:
         return self._with_role(role, Role(left, threshold or there.threshold), passphrase)
 
     def revoke(self, key: str, *, passphrase: str | None = None) -> TrustFolder:
-        """Revoke a key in all its roles, for ever; as ``remove``. Root keys are replaced with ``rotate``."""
+        """Revoke a key in all its roles, for ever; as ``remove``. Root keys are replaced with ``rotate``.
+
+        By all its digits, a key can be revoked that has no role (any more).
+        """
         file = self._in_force()
         every = {other.key: other for role in file.roles.values() for other in role.keys}
+        known = {*every, *file.revoked, *(root.key for root in file.root.keys)}
+        if HEX_64.fullmatch(key) and key not in known:
+            every[key] = Key(key, "", False)
         gone = _named(key, tuple(every.values()), "that may sign")
         roles = {
             name: role._replace(keys=tuple(other for other in role.keys if other.key != gone.key))
@@ -313,7 +320,10 @@ def _check(file: TrustFile, first: Key) -> None:
         if len(keys) != len(role.keys):
             raise BadInput(f"A key is named twice for the role {name}, and it counts once. Leave one of them out.")
         if not 1 <= role.threshold <= max(len(keys), 1):
-            raise BadInput(f"The role {name} has {len(keys)} key(s), of which {role.threshold} cannot be asked for.")
+            raise BadInput(
+                f"The role {name} has {len(keys)} key(s), of which {role.threshold} cannot be asked for. "
+                "Give --threshold, or add a key first."
+            )
         if name != ROOT and keys & {file.first_root, *(key.key for key in file.root.keys)}:
             raise BadInput(f"A root key signs trust files alone; it cannot have the role {name} too. Make another key.")
     if file.roles[MAKER].threshold != 1:

@@ -140,6 +140,11 @@ def test_roles_are_given_taken_and_revoked(keys):
         TrustFolder.open(folder).add(folder / "root.pub")
     with pytest.raises(BadInput, match="threshold of the makers is 1"):
         TrustFolder.open(folder).add(keys / "new/signing.pub", threshold=2)
+    gone = read_public_key(keys / "new/signing.pub").key
+    assert TrustFolder.open(folder).revoke(gone).file.revoked == (gone,)  # it has no role any more
+    for known in (gone, read_public_key(folder / "root.pub").key, "0" * 63):
+        with pytest.raises(BadInput, match="Expected one key that may sign"):
+            TrustFolder.open(folder).revoke(known)
     made = TrustFolder.open(folder).revoke(names["maker"])
     assert (made.file.keys, made.file.roles["release"].keys) == ((), ())  # in every role
     assert open_trust(folder).version == made.file.version
