@@ -119,12 +119,13 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
     if state is None and file is None:
         return None
     payload = json.loads(file["payload"]) if file else {}
+    makers = payload["roles"]["maker"] if "roles" in payload else payload  # schema 2, schema 1
     return {
         "committed": (state or {}).get("committed"),
         "floor": max((state or {}).get("floor", 0), payload.get("security_version", 0)),
         "root_key": ((_text(os.path.join(folder, "root.pub")) or "").split() + ["", ""])[1] or None,
         "trust_version": payload.get("version", 0),
-        "keys": [entry["key"] for entry in payload.get("keys", [])],
+        "keys": [entry["key"] for entry in makers.get("keys", [])],
         "revoked": payload.get("revoked", []),
         "audience": payload.get("audience", ""),
         "wheels": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],

@@ -11,12 +11,12 @@ from edgeveil.devices.flashing.wheels import open_wheels
 from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON, is_audited
 from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, open_policy
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
-from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, TRUST_FILE, open_trust, read_trust_file
+from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
+from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, SIGNED_POLICY_FILE, TRUST_FILE, open_trust, read_part
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
 from edgeveil.edge_runtime.signing.keys import read_public_key
-from edgeveil.edge_runtime.storage.filesystem import read
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,16 @@ def owners_trust(folder: Path) -> TrustFacts | None:
 
     None for a folder that only has public keys, which is enough for a board that knows its keys already.
     """
-    data = read(str(folder / TRUST_FILE))
+    data = read_part(str(folder), TRUST_FILE)
     if data is None:
         return None
     root = read_public_key(folder / ROOT_KEY)
     file = read_trust_file(data, root)
     files = {ROOT_KEY: (folder / ROOT_KEY).read_bytes(), TRUST_FILE: data}
-    policy = read(str(folder / POLICY_FILE))
-    if policy is not None:
-        files[POLICY_FILE] = policy
+    for name in (POLICY_FILE, SIGNED_POLICY_FILE):
+        part = read_part(str(folder), name)
+        if part is not None:
+            files[name] = part
     keys = tuple(key.key for key in file.keys if key.key not in file.revoked)
     if not keys:
         raise BadInput(f"{folder / TRUST_FILE} names no key that may sign: add one first (edgeveil trust add).")

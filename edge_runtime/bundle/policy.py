@@ -2,13 +2,15 @@
 
 ::
 
-    {"hide":[{"audited":true,"most_attack_over_chance":0.05,"sensitive":"identity"}],"schema":1}
+    {"countersigned":true,"hide":[{"audited":true,"most_attack_over_chance":0.05,"sensitive":"identity"}],"schema":1}
 
 A good signature says who made a bundle, not that it hides anything. Each entry names an attribute that must be hidden,
 whether an audit must cover the artefact that runs, and by how much attacks may beat chance there (a share, 0.05 is 5
 points; null: no limit). What counts is the upper end of the audit's 95 % intervals: the verdict's, or the best attack's
-in an audit of before there was one. Chance is the better of the two on the privacy card. The first flash writes
-the file as root. No bundle and no trust file can change it, only a newer policy that the device's root key signed
+in an audit of before there was one. Chance is the better of the two on the privacy card. ``countersigned`` (false where
+it is left out) asks that an auditor other than the bundle's maker signed the audit
+(``edgeveil.edge_runtime.bundle.countersignature``). The first flash writes the file as root. No bundle and no trust
+file can change it, only a newer policy that the device's root keys signed
 (``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
 """
 
@@ -30,10 +32,13 @@ Demand = NamedTuple("Demand", [("sensitive", str), ("most_attack_over_chance", O
 
 
 class Policy(object):
-    """The demands of one ``policy.json``: a bundle must meet all of them."""
+    """The demands of one ``policy.json``: a bundle must meet all of them.
 
-    def __init__(self, demands: List[Demand]) -> None:
-        self.demands = demands
+    ``countersigned`` is held by ``Trust.check_policy``, which knows who the auditors are.
+    """
+
+    def __init__(self, demands: List[Demand], countersigned: bool = False) -> None:
+        self.demands, self.countersigned = demands, countersigned
 
     def check(
         self,
@@ -84,7 +89,8 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
         document = strict_json.loads(data)
     except strict_json.BadJson as error:
         raise BadInput("{}{}. Correct it.".format(advice, error)) from None
-    if type(document) is not dict or sorted(document) != ["hide", "schema"] or document["schema"] != 1:
+    keys = set(document) - {"countersigned"} if type(document) is dict else None
+    if keys != {"hide", "schema"} or type(document["schema"]) is not int or document["schema"] != 1:
         raise BadInput(advice + "it has other keys or another schema. Correct it.")
     hide = document["hide"]
     if type(hide) is not list or not 1 <= len(hide) <= _MOST_ENTRIES:
@@ -92,7 +98,12 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
     demands = [_demand(entry, "hide[{}] of {}".format(place, path)) for place, entry in enumerate(hide)]
     if len({demand.sensitive for demand in demands}) != len(demands):
         raise BadInput(advice + "an attribute is listed twice. Remove one of the entries.")
-    return Policy(demands)
+    countersigned = document.get("countersigned", False)
+    if type(countersigned) is not bool:
+        raise BadInput(advice + "'countersigned' is not true or false. Correct it.")
+    if countersigned and not all(demand.audited for demand in demands):
+        raise BadInput(advice + "'countersigned' needs an audit: set 'audited' to true in each demand. Correct it.")
+    return Policy(demands, countersigned)
 
 
 def open_policy(path: str) -> Optional[Policy]:

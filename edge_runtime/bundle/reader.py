@@ -51,8 +51,7 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     manifest = check_manifest(_parse(manifest_bytes))
     trust.check_claims(manifest, trust.key_of(key))
     verified = _check_members(members[2:], manifest.members)
-    if trust.policy is not None:
-        trust.policy.check(manifest, verified)
+    trust.check_policy(manifest, verified, key)
     return Bundle(manifest, verified, hashlib.sha256(manifest_bytes).hexdigest(), key, manifest.development)
 
 

@@ -108,7 +108,8 @@ class Golden(NamedTuple):
 class Privacy(NamedTuple):
     """The members with the audit, its privacy card and the card's page, None without an audit.
 
-    ``speaks_of`` has the audited variants, and ``pipeline`` the hash of each one's pipeline.
+    ``speaks_of`` has the audited variants, and ``pipeline`` the hash of each one's pipeline. ``countersignature`` is
+    the member with the auditors' signatures, None where none signed.
     """
 
     file: Optional[str] = None
@@ -116,6 +117,7 @@ class Privacy(NamedTuple):
     page: Optional[str] = None
     speaks_of: Mapping[str, Mapping[str, str]] = {}
     pipeline: Mapping[str, str] = {}
+    countersignature: Optional[str] = None
 
 
 class Stream(NamedTuple):

@@ -41,6 +41,7 @@ RUNTIME_MEMBER = "runtime/edgeveil-edge.pyz"
 PRIVACY_MEMBER = "privacy/audit.json"
 CARD_MEMBER = "privacy/privacy.json"
 PAGE_MEMBER = "privacy/card.html"
+COUNTERSIGNATURE_MEMBER = "privacy/countersignature.json"
 PRIVACY_FILES = {"file": PRIVACY_MEMBER, "card": CARD_MEMBER, "page": PAGE_MEMBER}
 NO_MODEL = "numpy"  # the one variant of a pipeline without models, in golden outputs and in the privacy card
 TENSOR_DTYPES = {"int8": (-128, 127), "uint8": (0, 255), "int32": None, "int64": None, "float16": None, "float32": None}
@@ -97,7 +98,8 @@ def referenced_files(manifest: Dict[str, Any]) -> List[str]:
     files.update(golden["draws"].values())
     for outputs in golden["outputs"].values():
         files.update(outputs.values())
-    files.update(manifest["privacy"][key] for key in PRIVACY_FILES if manifest["privacy"][key])
+    privacy = manifest["privacy"]
+    files.update(privacy[key] for key in (*PRIVACY_FILES, "countersignature") if privacy.get(key))
     return sorted(files)
 
 
@@ -242,7 +244,10 @@ def _check_same(at: str, got: Dict[str, Any], wanted: List[str]) -> None:
 
 def _check_privacy(manifest: Dict[str, Any], variants: List[str]) -> None:
     """The card refers to variants of this bundle, model by model, by the hash of each artefact."""
-    privacy = record(manifest["privacy"], "privacy", tuple(PRIVACY_FILES) + ("speaks_of", "pipeline"))
+    files, given = dict(PRIVACY_FILES), manifest["privacy"]
+    if type(given) is dict and given.get("file") is not None and "countersignature" in given:
+        files["countersignature"] = COUNTERSIGNATURE_MEMBER  # absent, or of the audit
+    privacy = record(manifest["privacy"], "privacy", tuple(files) + ("speaks_of", "pipeline"))
     speaks_of = mapping(privacy["speaks_of"], "privacy.speaks_of")
     pipeline = mapping(privacy["pipeline"], "privacy.pipeline")
     if privacy["file"] is None:
@@ -250,10 +255,10 @@ def _check_privacy(manifest: Dict[str, Any], variants: List[str]) -> None:
             if privacy[key] != empty:
                 refuse("privacy-mismatch", "privacy." + key, "expected nothing: there is no audit")
         return
-    for key, name in PRIVACY_FILES.items():
+    for key, name in files.items():
         _check_file(privacy[key], "privacy." + key, "privacy")
         if privacy[key] != name:
-            refuse("bad-value", "privacy." + key, "expected '{}', or null in all three".format(name))
+            refuse("bad-value", "privacy." + key, "expected '{}'; without an audit, null".format(name))
     if not speaks_of:
         refuse("privacy-mismatch", "privacy.speaks_of", "the audit must cover at least one artefact")
     for variant, hashes in speaks_of.items():

@@ -29,6 +29,7 @@ from edgeveil.edge_runtime.outside.sd_notify import Notifier
 from edgeveil.edge_runtime.outside.signals import Signals
 from edgeveil.edge_runtime.outside.status import Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, Supervisor
+from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
 
@@ -58,6 +59,7 @@ class Service(object):
         self._notifier = Notifier()
         self.counters = Counters()
         handle, self.bundle = open_bundle(settings.bundle, settings.trust)
+        self.trust_watch = TrustWatch(settings.trust, self.bundle, log.say, self.clock)
         self.plan = schedule(self.bundle.manifest, settings.fps)
         self.layout = Layout(self.bundle.manifest.outputs)
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
@@ -146,9 +148,11 @@ class Service(object):
                 self._update_pages(now)
             self.status.open_pages(now)
             self._notify_manager(now)
-            if signal.SIGHUP in self._signals:
+            asked = signal.SIGHUP in self._signals
+            if asked:
                 self._signals.remove(signal.SIGHUP)
                 self._reload()
+            self.trust_watch.check(now=asked)
 
     def _wait(self, woken: int, now: float) -> None:
         until = min(self.emission.due_s() - now, 0.25) if self.begun and self._emitting else 0.25
@@ -229,6 +233,7 @@ class Service(object):
             self.counters.add("fault:reload")
             self.log.say("reload-refused", message="{} The previous bundle runs on.".format(error))
         else:
+            self.trust_watch.bundle = bundle
             self.log.say("reload", bundle=bundle.manifest.name, manifest_sha256=bundle.manifest_sha256)
             self.link.reload(handle, bundle.manifest_sha256)
         self._notifier.say("READY=1")

@@ -1,6 +1,6 @@
 """``edgeveil-edge update --from https://...|dir:...``: a board behind a router fetches its own new releases.
 
-That folder holds an *index*, an envelope (``signing.envelope``) of kind ``index`` by a key that may sign bundles:
+That folder holds an *index*, an envelope (``signing.envelope``) of kind ``index`` by the role ``release``:
 
 ::
 
@@ -18,11 +18,12 @@ import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import RELEASE
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.formats.validate import each, fields, identifier, record, sha256, text, whole
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
-from edgeveil.edge_runtime.signing.envelope import MAX_BYTES, unwrap
+from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.edge_runtime.storage.filesystem import names, read
 
@@ -52,9 +53,9 @@ class Index(NamedTuple):
 
 
 def read_index(data: bytes, trust: Trust) -> Index:
-    """The content of an index, signed by a key that may sign bundles. Raises ``BundleRefused``."""
+    """The content of an index, signed by the role ``release``. Raises ``BundleRefused``."""
     payload: Dict[str, Any] = record(
-        unwrap(KIND, data, trust.key_of), "index", ("name", "releases", "schema", "version")
+        trust.unwrap(KIND, data, RELEASE), "index", ("name", "releases", "schema", "version")
     )
     whole(payload["schema"], "schema", 1, 1)
     releases = each(payload["releases"], "releases", _entry, 1, 256)

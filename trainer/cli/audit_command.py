@@ -10,7 +10,7 @@ import typer
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.cli.common import Json, print_json
+from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
 from edgeveil.trainer.cli.connection import Device, OptionalOn, board_command
 from edgeveil.trainer.progress import say
 
@@ -24,6 +24,7 @@ app = typer.Typer()
     app,
     "Examples: edgeveil audit runs/mnist-export --artefact tflite-int8; "
     "edgeveil audit mnist.veil --on ssh://pi@edgepi --into runs/mnist-export --trust root; "
+    "edgeveil audit runs/mnist-export --sign auditor/signing.key; "
     "edgeveil audit --verify mnist.veil --run runs/mnist --trust root; "
     "edgeveil audit --before raw.npz --after blurred.npz --out report",
 )
@@ -40,6 +41,13 @@ def audit(
     verify: Annotated[
         bool, typer.Option("--verify", help="Repeat the audit on a bundle's card with another seed, and compare.")
     ] = False,
+    sign: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help="Sign the audit in an export folder, as its auditor: signing.key or pkcs11:..."
+        ),
+    ] = None,
+    passphrase_file: PassphraseFile = None,
     budget: Annotated[
         Literal["quick", "thorough"] | None,
         typer.Option(help="How hard the adversaries try: quick, or what the card says with --verify."),
@@ -79,6 +87,12 @@ def audit(
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.export.folder import ExportFolder
 
+    if sign is not None or passphrase_file is not None:
+        beside: dict[str, Any] = {"--verify": verify or None, "--artefact": artefact, "--run": run, "--trust": trust}
+        beside |= {"--on": on, "--into": into, "--before": before, "--after": after, "--labels": labels, "--out": out}
+        beside |= {"--budget": budget, "--seed": seed, "--tried": tried}
+        _sign(target, sign, passphrase_file, [name for name, value in beside.items() if value is not None])
+        return
     if verify:
         unused = {"--budget": budget, "--tried": tried, "--on": on, "--into": into, "--before": before}
         unused |= {"--after": after, "--labels": labels, "--out": out, "--device": None if device == CPU else device}
@@ -133,6 +147,16 @@ def audit(
             say(f"Wrote {saved}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
     if document["limits"]["exceeded"]:
         raise LimitNotMet(" ".join(sentences(document["limits"])))
+
+
+def _sign(target: Path | None, key: str | None, passphrase_file: Path | None, given: list[str]) -> None:
+    from edgeveil.trainer.sealing.countersign import countersign
+
+    if target is None or key is None or given:
+        wrong = f"; leave out {given[0]}" if given else ""
+        raise BadInput(f"--sign signs the audit that is there: edgeveil audit EXPORT --sign signing.key{wrong}.")
+    path, signed = countersign(target, key, passphrase=passphrase_of(key, passphrase_file))
+    say(f"{signed.name} signed the audit: {path}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
 
 
 def _verify(

@@ -167,7 +167,7 @@ def releases(
 @app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")
 def index(
     bundles: Annotated[list[Path], typer.Argument(help="Sealed .veil files, the newest first; boards fetch that one.")],
-    key: Annotated[Path, typer.Option(help="signing.key of a key that boards trust.")],
+    key: Annotated[str, typer.Option(help="signing.key of the role release, or its pkcs11: address.")],
     out: Annotated[Path, typer.Option(help="index.json to write; put it and the bundles into one folder of a server.")],
     name: Annotated[
         str, typer.Option(help="Name of the index; boards remember the last version of each name.")

@@ -52,8 +52,8 @@ def new_passphrase(file: Path | None, *, none: bool) -> str | None:
     return None if none else _passphrase(file, confirm=True)
 
 
-def passphrase_of(key: Path, file: Path | None) -> str | None:
-    """The passphrase of the key file ``key``; None if it is not encrypted. Raises ``BadInput``."""
+def passphrase_of(key: str | Path, file: Path | None) -> str | None:
+    """The passphrase of a key file, or the PIN of a key's token; None if none is needed. Raises ``BadInput``."""
     from edgeveil.trainer.sealing.keys import is_encrypted
 
     return _passphrase(file) if is_encrypted(key) else None

@@ -234,12 +234,21 @@ def keygen(
     development: Annotated[
         bool, typer.Option("--development", help="A throw-away key; every runtime warns about it.")
     ] = False,
+    token: Annotated[
+        str | None, typer.Option(help="Write signing.pub alone, of the key at a pkcs11: address (edgeveil[pkcs11]).")
+    ] = None,
     passphrase_file: PassphraseFile = None,
     no_passphrase: NoPassphrase = False,
 ) -> None:
     """Make a signing key. Keep signing.key off the boards; put signing.pub into their trust folder."""
+    from edgeveil.trainer.sealing.keys import write_public
     from edgeveil.trainer.sealing.seal import keygen as make_keys
 
+    if token is not None:
+        if development or no_passphrase:
+            raise BadInput("--token names a key that is there already: leave out --development and --no-passphrase.")
+        say(f"Wrote {write_public(folder, token, passphrase=passphrase_of(token, passphrase_file))}.")
+        return
     passphrase = None if development else new_passphrase(passphrase_file, none=no_passphrase)
     public = make_keys(folder, passphrase=passphrase, development=development)
     private = folder / "signing.key"
@@ -250,16 +259,17 @@ def keygen(
 @app.command(epilog="Example: edgeveil seal runs/mnist-export --key keys/signing.key --out mnist.veil")
 def seal(
     folder: Annotated[Path, typer.Argument(help="Export folder that was audited.")],
-    key: Annotated[Path, typer.Option(help="signing.key of edgeveil keygen.")],
+    key: Annotated[str, typer.Option(help="signing.key of edgeveil keygen, or a pkcs11: address.")],
     out: Annotated[Path, typer.Option(help="The .veil file to write.")],
     no_audit: Annotated[bool, typer.Option("--no-audit", help='Seal unaudited; the card says "not audited".')] = False,
+    trust: Annotated[Path | None, typer.Option(help="Trust folder whose keys and policy must take it too.")] = None,
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign artefacts, manifest and privacy card into one bundle."""
     from edgeveil.trainer.sealing.seal import seal as seal_folder
 
     passphrase = passphrase_of(key, passphrase_file)
-    path = seal_folder(folder, key, out, passphrase=passphrase, allow_unaudited=no_audit)
+    path = seal_folder(folder, key, out, passphrase=passphrase, allow_unaudited=no_audit, trust=trust)
     say(f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)")
 
 

@@ -17,7 +17,7 @@ from edgeveil.trainer.recipe import renamed
 
 _FOLDERS = ("artefacts", "tables", "golden")
 # What an export folder may contain ("compiled": in one of an earlier version). One with other files is not replaced.
-_KNOWN = {"manifest.json", "export.json", "audit.json", "privacy", "compiled", *_FOLDERS}
+_KNOWN = {"manifest.json", "export.json", "audit.json", "countersignature.json", "privacy", "compiled", *_FOLDERS}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.signing.envelope import message, wrap
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.sealing.pkcs11_key import Address, is_address, open_token
 
 KEY_FILE, PUBLIC_FILE = "signing.key", "signing.pub"
 
@@ -56,8 +57,21 @@ def keygen(folder: Path, *, passphrase: str | None = None, development: bool = F
     return folder / PUBLIC_FILE
 
 
-def is_encrypted(key_path: Path) -> bool:
-    """Whether the key file needs a passphrase. Raises ``BadInput`` where it cannot be read."""
+def write_public(folder: Path, key: str, *, passphrase: str | None = None) -> Path:
+    """Write ``signing.pub`` of a key on a token into ``folder``; returns its path. Raises ``BadInput``."""
+    public = Path(folder) / PUBLIC_FILE
+    signer = Signer.open(key, passphrase=passphrase)
+    if os.path.lexists(public):
+        raise BadInput(f"{public} is there already. Give another folder.")
+    public.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomic(public, public_key_line(signer.key).encode("ascii"))
+    return public
+
+
+def is_encrypted(key_path: str | Path) -> bool:
+    """Whether the key needs a passphrase, or its token a PIN. Raises ``BadInput`` where a file cannot be read."""
+    if is_address(key_path):
+        return Address.parse(str(key_path)).needs_pin
     return b"ENCRYPTED PRIVATE KEY" in _read(Path(key_path))
 
 
@@ -69,8 +83,13 @@ class Signer:
     _private: Any
 
     @classmethod
-    def open(cls, key_path: Path, *, passphrase: str | None = None) -> Signer:
-        """Open a key file and the ``.pub`` next to it. Raises ``BadInput`` where they or the passphrase do not fit."""
+    def open(cls, key_path: str | Path, *, passphrase: str | None = None) -> Signer:
+        """Open a key file and the ``.pub`` next to it, or a key on a token by its ``pkcs11:`` address.
+
+        ``passphrase`` is the token's PIN there. Raises ``BadInput`` where they or the passphrase do not fit.
+        """
+        if is_address(key_path):
+            return cls(*open_token(str(key_path), passphrase))
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key

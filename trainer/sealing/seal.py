@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.bundle.archive import pack
+from edgeveil.edge_runtime.bundle.countersignature import KIND, statement
 from edgeveil.edge_runtime.bundle.reader import MANIFEST, SIGNATURE, read_bundle, signature_member, signed_message
 from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest.schema import (
     CARD_MEMBER,
+    COUNTERSIGNATURE_MEMBER,
     MAX_MANIFEST_BYTES,
     NO_MODEL,
     PAGE_MEMBER,
@@ -25,6 +28,7 @@ from edgeveil.edge_runtime.manifest.schema import (
     check_manifest,
     referenced_files,
 )
+from edgeveil.edge_runtime.signing.envelope import parse
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.export.folder import ExportFolder
@@ -32,21 +36,30 @@ from edgeveil.trainer.export.manifest import not_audited
 from edgeveil.trainer.sealing.keys import Signer, is_encrypted, keygen
 from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 
-__all__ = ["is_encrypted", "keygen", "seal"]
+__all__ = ["audit_of", "is_encrypted", "keygen", "seal", "spoken_of"]
+
+COUNTERSIGNATURE_FILE = "countersignature.json"  # in an export folder, beside audit.json
 
 # A local path: at the beginning of a text, or after a space, a colon or the like.
 _LOCAL_PATH = re.compile(r"(?:^|[\s:=('\"])(?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[\w.]")
 
 
 def seal(
-    export_dir: Path, key_path: Path, out: Path, *, passphrase: str | None = None, allow_unaudited: bool = False
+    export_dir: Path,
+    key_path: str | Path,
+    out: Path,
+    *,
+    passphrase: str | None = None,
+    allow_unaudited: bool = False,
+    trust: Path | None = None,
 ) -> Path:
     """Sign the export and the audit in ``export_dir`` as the bundle ``out``.
 
     The same folder and key give the same bytes. The written file is read again and verified before it gets its name.
-    ``allow_unaudited``: without an audit of these artefacts, seal with a card that says "not audited". Raises
-    ``BadInput`` where there is none and that is not allowed, where folder or key are not valid, or where a member
-    names a path of this machine; ``BundleRefused`` where a board would refuse the result.
+    ``allow_unaudited``: without an audit of these artefacts, seal with a card that says "not audited". ``trust``: the
+    owner's trust folder, whose keys and policy must take the bundle too. The auditors' signatures in the folder are
+    carried. Raises ``BadInput`` where there is no audit and that is not allowed, where folder or key are not valid, or
+    where a member names a path of this machine; ``BundleRefused`` where a board would refuse the result.
     """
     folder = ExportFolder.open(Path(export_dir))
     signer = Signer.open(key_path, passphrase=passphrase)
@@ -54,12 +67,15 @@ def seal(
     manifest["development"] = signer.key.development
     manifest["privacy"] = not_audited()
     files = {**folder.members, RUNTIME_MEMBER: zipapp_bytes()}
-    audit = _audit_of(folder, allow_unaudited=allow_unaudited)
+    audit = audit_of(folder, allow_unaudited=allow_unaudited)
     if audit is not None:
         files[PRIVACY_MEMBER], document = audit
-        spoken = {key: _of(document, key) for key in ("speaks_of", "pipeline")}
-        manifest["privacy"] = {**PRIVACY_FILES, **spoken}
+        manifest["privacy"] = {**PRIVACY_FILES, **spoken_of(document)}
         files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
+        countersignature = _countersignature_of(folder, files[PRIVACY_MEMBER], manifest["privacy"])
+        if countersignature is not None:
+            manifest["privacy"]["countersignature"] = COUNTERSIGNATURE_MEMBER
+            files[COUNTERSIGNATURE_MEMBER] = countersignature
     members = {name: files[name] for name in (*referenced_files(manifest), RUNTIME_MEMBER)}
     manifest["members"] = [
         {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -79,6 +95,8 @@ def seal(
         Path(temporary).write_bytes(bundle)
         # Verify the written file itself, by the board's rules.
         read_bundle(temporary, Trust([signer.key], audience=manifest["audience"]))
+        if trust is not None:
+            read_bundle(temporary, open_trust(trust))
     return Path(out)
 
 
@@ -96,7 +114,7 @@ def card_files(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[b
         ) from None
 
 
-def _audit_of(folder: ExportFolder, *, allow_unaudited: bool) -> tuple[bytes, dict[str, Any]] | None:
+def audit_of(folder: ExportFolder, *, allow_unaudited: bool) -> tuple[bytes, dict[str, Any]] | None:
     """The audit of the exported artefacts, as bytes and parsed; None where there is none and that is allowed."""
     path = folder.folder / "audit.json"
     cure = f"Run edgeveil audit {folder.folder}, or seal with --no-audit to say on the card that there is none."
@@ -118,6 +136,25 @@ def _audit_of(folder: ExportFolder, *, allow_unaudited: bool) -> tuple[bytes, di
         raise BadInput(f"The audit in {path} {stale}. {cure}")
     _refuse_paths(document, "audit.json")
     return data, document
+
+
+def spoken_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """``speaks_of`` and ``pipeline`` of an audit document, as the manifest has them."""
+    return {key: _of(document, key) for key in ("speaks_of", "pipeline")}
+
+
+def _countersignature_of(folder: ExportFolder, audit: bytes, privacy: Mapping[str, Any]) -> bytes | None:
+    """The auditors' signatures in an export folder, None where there are none. Raises ``BadInput`` for old ones."""
+    path = folder.folder / COUNTERSIGNATURE_FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}. Make it readable, or remove it.") from None
+    if parse(KIND, data).payload != statement(audit, privacy["speaks_of"], privacy["pipeline"]):
+        raise BadInput(f"{path} is of another audit. Have it signed again (edgeveil audit --sign), or remove it.")
+    return data
 
 
 def _of(document: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.storage.filesystem import read
 from edgeveil.trainer.sealing.keys import Signer
 
 
-def write_index(bundles: list[Path], key: Path, out: Path, *, name: str, passphrase: str | None = None) -> Index:
+def write_index(bundles: list[Path], key: str | Path, out: Path, *, name: str, passphrase: str | None = None) -> Index:
     """Write ``out``, an index of ``bundles`` (the newest first) signed with ``key``; its version is the next one.
 
     The same key must have signed the bundles, and the index at ``out`` if there is one. Raises ``BadInput`` or

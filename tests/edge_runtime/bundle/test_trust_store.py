@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from edgeveil.edge_runtime.bundle.trust_store import open_trust, read_trust_file, update_policy, update_trust
+from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
+from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy, update_trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
@@ -76,7 +77,7 @@ def test_a_policy_changes_by_the_root_keys_word_alone_and_never_goes_back(tmp_pa
     # Another root's word, and a trust file in the place of a policy.
     other = TrustFolder.init(tmp_path / "other", [tmp_path / "test.pub"], passphrase=SECRET)
     other.sign_policy(tmp_path / "policy.json", passphrase=SECRET)
-    with pytest.raises(BundleRefused, match="not by this device's root key"):
+    with pytest.raises(BundleRefused, match=r"for the role root, is signed by .*, which may not"):
         update_policy(str(folder), (other.folder / "policy-signed.json").read_bytes())
     with pytest.raises(BundleRefused, match="signature is not valid"):
         update_policy(str(folder), (root.folder / "trust.json").read_bytes())
@@ -119,7 +120,7 @@ def test_no_byte_of_a_trust_file_can_be_another(root, place):
     data = bytearray((root.folder / "trust.json").read_bytes())
     data[place % len(data)] ^= 1
     with pytest.raises(BundleRefused):
-        read_trust_file(bytes(data), root.root)
+        read_trust_file(bytes(data), root.first)
 
 
 def test_a_signature_of_one_kind_is_none_of_another(tmp_path):

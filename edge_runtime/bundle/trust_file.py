@@ -1,0 +1,214 @@
+"""``trust.json``: who may sign what for a device. Its root keys, which stay offline, sign it.
+
+Schema 2 is a root document as TUF has it, an envelope (``edgeveil.edge_runtime.signing.envelope``) of kind ``trust``::
+
+    {"schema":2,"version":7,"first_root":KEY,
+     "root":{"keys":[{"key":...,"name":...,"development":false}],"threshold":1},
+     "roles":{"maker":{...},"auditor":{...},"release":{...},"runtime":{...}},
+     "revoked":[KEY],"security_version":0,"audience":"","product":"","runtimes":[SHA256],"index_stale_days":null}
+
+*maker* signs bundles, *auditor* audits, *release* the index of updates, *runtime* edge runtimes; *root* signs this file
+alone. Version n + 1 is signed by a threshold of the root keys of version n and of its own, so that the root keys can be
+replaced; a device that is behind is given the versions in between (the chain). ``first_root`` is the key in the
+device's ``root.pub``, under which this trust began: it names the trust for ever, and signed the first version.
+``security_version`` is the least that is accepted, ``audience`` the name of this device or fleet, ``product`` the name
+that an index of updates must have (empty: that of the first index taken), ``runtimes`` the SHA-256 of approved edge
+runtimes, and ``index_stale_days`` after how many days without a newer index the service ends (null: never).
+
+Schema 1 had ``keys`` in place of roles and one root key for ever, that of ``root.pub``. It is still read. A file of
+schema 2 that this key signed takes the device over, and there is no way back. No clock is used: a board's may say 1970.
+"""
+
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from edgeveil.edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.formats.validate import each, fields, identifier, record, refuse, sha256, text, truth, whole
+from edgeveil.edge_runtime.signing import envelope as envelopes
+from edgeveil.edge_runtime.signing.envelope import MOST_SIGNATURES, Envelope
+from edgeveil.edge_runtime.signing.keys import Key
+from edgeveil.edge_runtime.signing.roles import NOBODY, Role
+
+KIND, SCHEMA = "trust", 2
+MAKER, AUDITOR, RELEASE, RUNTIME = ROLES = ("maker", "auditor", "release", "runtime")
+GAP = "chain-gap"  # the reason of a refusal: no bundle has it
+_MOST_VERSION = 2**31 - 1
+_KEYS = {
+    1: ("audience", "keys", "revoked", "schema", "security_version", "version"),
+    2: (
+        "audience", "first_root", "index_stale_days", "product", "revoked", "roles", "root", "runtimes", "schema",
+        "security_version", "version",
+    ),
+}  # fmt: skip
+
+
+class TrustFile(NamedTuple):
+    """What a ``trust.json`` says; the fields are those of schema 2."""
+
+    version: int
+    first_root: str
+    root: Role
+    roles: Mapping[str, Role]
+    revoked: Tuple[str, ...] = ()
+    security_version: int = 0
+    audience: str = ""
+    product: str = ""
+    runtimes: Tuple[str, ...] = ()
+    index_stale_days: Optional[int] = None
+    schema: int = SCHEMA
+
+    @property
+    def keys(self) -> Tuple[Key, ...]:
+        """The keys that may sign bundles."""
+        return self.roles[MAKER].keys
+
+
+def beginning(root: Key) -> TrustFile:
+    """What a device trusts that has its ``root.pub`` and nothing else: this key may sign the first trust file."""
+    return TrustFile(0, root.key, Role((root,)), dict.fromkeys(ROLES, NOBODY), schema=1)
+
+
+def read_trust_file(data: bytes, first: Key) -> TrustFile:
+    """The content of one ``trust.json``, signed by a threshold of its own root keys. Raises ``BundleRefused``.
+
+    ``first`` is the key in ``root.pub``.
+    """
+    envelope = envelopes.parse(KIND, data)
+    file = _parse(envelope, first)
+    file.root.check(envelope.signers, "trust file", "root")
+    envelopes.verify(KIND, envelope)
+    return file
+
+
+def next_trust_file(current: TrustFile, data: bytes, first: Key) -> TrustFile:
+    """The content of the ``trust.json`` that may replace ``current``; as ``read_trust_file``.
+
+    Raises ``BundleRefused`` where it is older, where a version between the two is missing, or where fewer root keys of
+    ``current`` signed it than must.
+    """
+    envelope = envelopes.parse(KIND, data)
+    file = _parse(envelope, first)
+    if file.version <= current.version or file.schema < current.schema:
+        message = (
+            "This trust file has version {} (schema {}), and the device has {} (schema {}) already. Revoke or add "
+        )
+        raise BundleRefused(
+            "rolled-back",
+            (message + "on top of the newest.").format(file.version, file.schema, current.version, current.schema),
+        )
+    if current.schema == SCHEMA and file.version != current.version + 1:
+        message = "This trust file has version {}, and the device has {}: those between are missing. Give it "
+        message += "trust-chain.json of the owner's trust folder."
+        raise BundleRefused(GAP, message.format(file.version, current.version))
+    for of in (current, file):
+        of.root.check(envelope.signers, "trust file", "root (of version {})".format(of.version))
+    envelopes.verify(KIND, envelope)
+    return file
+
+
+def parse_trust_file(data: bytes, first: Key) -> TrustFile:
+    """As ``read_trust_file``, whoever signed it: for one that waits for signatures, or to find it in a chain."""
+    return _parse(envelopes.parse(KIND, data), first)
+
+
+def payload_of(file: TrustFile) -> Dict[str, Any]:
+    """The payload of an envelope that says this, in the schema of ``file``."""
+    common = {
+        "schema": file.schema,
+        "version": file.version,
+        "revoked": list(file.revoked),
+        "security_version": file.security_version,
+        "audience": file.audience,
+    }
+    if file.schema == 1:
+        return dict(common, keys=_role_document(file.roles[MAKER])["keys"])
+    return dict(
+        common,
+        first_root=file.first_root,
+        root=_role_document(file.root),
+        roles={name: _role_document(role) for name, role in file.roles.items()},
+        product=file.product,
+        runtimes=list(file.runtimes),
+        index_stale_days=file.index_stale_days,
+    )
+
+
+def _role_document(role: Role) -> Dict[str, Any]:
+    keys = [{"key": key.key, "name": key.name, "development": key.development} for key in role.keys]
+    return {"keys": keys, "threshold": role.threshold}
+
+
+def _parse(envelope: Envelope, first: Key) -> TrustFile:
+    """Everything that the payload says, checked; its signatures are not."""
+    payload = envelopes.unverified(KIND, envelope)
+    schema = payload.get("schema") if type(payload) is dict else None
+    if schema != envelope.schema:
+        refuse("schema", "trust", "expected schema {} in an envelope of that schema".format(envelope.schema))
+    record(payload, "trust", _KEYS[envelope.schema])
+    common: Dict[str, Any] = {
+        "schema": whole(payload["schema"], "schema", 1, SCHEMA),
+        "version": whole(payload["version"], "version", 1, _MOST_VERSION),
+        "revoked": tuple(each(payload["revoked"], "revoked", sha256)),
+        "security_version": whole(payload["security_version"], "security_version", 0, _MOST_VERSION),
+        "audience": text(payload["audience"], "audience"),
+    }
+    if envelope.schema == 1:
+        keys = tuple(each(payload["keys"], "keys", _key))
+        return beginning(first)._replace(roles=_roles_of_schema_1(keys), **common)
+    days = payload["index_stale_days"]
+    file = TrustFile(
+        first_root=sha256(payload["first_root"], "first_root"),
+        root=_role(payload["root"], "root"),
+        roles=fields(payload["roles"], "roles", **dict.fromkeys(ROLES, _role)),
+        product="" if payload["product"] == "" else identifier(payload["product"], "product"),
+        runtimes=tuple(each(payload["runtimes"], "runtimes", sha256)),
+        index_stale_days=None if days is None else whole(days, "index_stale_days", 1, 3650),
+        **common,
+    )
+    if file.first_root != first.key:
+        message = (
+            "This trust file is of the trust that began under the root key {:.16}..., not under {:.16}... of this {}."
+        )
+        raise BundleRefused("untrusted-key", message.format(file.first_root, first.key, "device's root.pub"))
+    _check_roles(file)
+    return file
+
+
+def _roles_of_schema_1(keys: Tuple[Key, ...]) -> Dict[str, Role]:
+    """Those who may sign bundles may sign the index of updates too."""
+    return dict(dict.fromkeys(ROLES, NOBODY), maker=Role(keys), release=Role(keys))
+
+
+def _check_roles(file: TrustFile) -> None:
+    """A root key has no other role, a revoked key none at all; and bundles carry one signature."""
+    if not file.root.keys:
+        refuse("bad-count", "root.keys", "expected at least one root key")
+    if file.roles[MAKER].threshold != 1:
+        refuse("bad-value", "roles.maker.threshold", "expected 1: a bundle carries one signature")
+    roots = {key.key for key in file.root.keys} | {file.first_root}
+    for name, role in file.roles.items():
+        for key in role.keys:
+            if key.key in roots:
+                refuse("bad-value", "roles." + name, "the root key {} may sign trust files alone".format(key.name))
+    for name, role in dict(file.roles, root=file.root).items():
+        for key in role.keys:
+            if key.key in file.revoked:
+                refuse("bad-value", name, "the key {} was revoked".format(key.name))
+
+
+def _role(entry: Any, at: str) -> Role:
+    checked = fields(
+        entry,
+        at,
+        keys=lambda keys, place: tuple(each(keys, place, _key, 0, MOST_SIGNATURES)),
+        threshold=lambda value, place: whole(value, place, 1, MOST_SIGNATURES),
+    )
+    keys = checked["keys"]
+    if len({key.key for key in keys}) != len(keys):
+        refuse("bad-value", at + ".keys", "a key is listed twice: it would count twice")
+    if checked["threshold"] > max(len(keys), 1):
+        refuse("bad-value", at + ".threshold", "{} of {} keys".format(checked["threshold"], len(keys)))
+    return Role(keys, checked["threshold"])
+
+
+def _key(entry: Any, at: str) -> Key:
+    return Key(**fields(entry, at, key=sha256, name=text, development=truth))

@@ -1,0 +1,63 @@
+"""Reads a running service's trust again, so that a key that was revoked meanwhile ends it."""
+
+import os
+from typing import Callable, Optional, Tuple
+
+from edgeveil.edge_runtime.bundle.reader import Bundle
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.errors import BundleRefused, EdgeVeilError, PrivacyStop
+
+EVERY_S = 60.0
+
+
+class TrustWatch(object):
+    """Holds the verified ``bundle`` that runs against the trust in ``folder``; assign another after a reload.
+
+    ``say(event, **facts)`` logs. ``clock`` gives seconds. ``problem`` is why the trust cannot be read today; empty
+    where it can. Without it nothing new is accepted, and what runs goes on: a fault alone must not end a service.
+    """
+
+    def __init__(self, folder: str, bundle: Bundle, say: Callable[..., None], clock: Callable[[], float]) -> None:
+        self.folder, self.bundle, self.problem = folder, bundle, ""
+        self._say, self._clock = say, clock
+        self._seen: Optional[Tuple[Tuple[str, int, int, int], ...]] = None
+        self._due_s = clock() + EVERY_S
+
+    def check(self, *, now: bool = False) -> None:
+        """Read the trust where it changed, at most once a minute, or at once for ``now``.
+
+        Raises ``PrivacyStop`` where it does not take the running bundle any more: its key was revoked or removed, or
+        the least security version or the audience is another. The policy is held at the next start.
+        """
+        if not now and self._clock() < self._due_s:
+            return
+        self._due_s = self._clock() + EVERY_S
+        seen = self._look()
+        if seen == self._seen and not now and not self.problem:
+            return
+        self._seen = seen
+        try:
+            trust = open_trust(self.folder)
+        except EdgeVeilError as error:
+            if not self.problem:
+                self._say("trust-unreadable", message="{} What runs goes on; nothing new is accepted.".format(error))
+            self.problem = str(error)
+            return
+        self.problem = ""
+        try:
+            trust.check_claims(self.bundle.manifest, trust.key_of(self.bundle.key))
+        except BundleRefused as error:
+            raise PrivacyStop(
+                "This device's trust does not take the running bundle any more: {}".format(error)
+            ) from None
+
+    def _look(self) -> Tuple[Tuple[str, int, int, int], ...]:
+        """What tells a changed folder without reading it: verifying costs a small board tens of milliseconds."""
+        found = []
+        try:
+            for entry in sorted(os.listdir(self.folder)):
+                facts = os.stat(os.path.join(self.folder, entry))
+                found.append((entry, facts.st_ino, facts.st_mtime_ns, facts.st_size))
+        except OSError:
+            return ()
+        return tuple(found)

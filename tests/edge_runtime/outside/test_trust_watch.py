@@ -1,0 +1,105 @@
+"""A running service reads its trust again: a revoked key ends it, a fault alone does not."""
+
+import dataclasses
+import signal
+
+import pytest
+
+from edgeveil.edge_runtime.bundle.reader import read_bundle
+from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_trust
+from edgeveil.edge_runtime.errors import PrivacyStop
+from edgeveil.edge_runtime.outside.trust_watch import EVERY_S, TrustWatch
+from tests.edge_runtime.bundle.signed_trust import device, private, role, trust_file
+from tests.support import bundles, live_fakes
+from tests.support.broker_services import arguments, finish, start
+
+GONE = {"roles": {"maker": role(["other"]), "release": role(["other"])}}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def running(tmp_path):
+    folder = device(tmp_path / "trust", trust_file(1))
+    bundle = read_bundle(bundles.make_bundle(tmp_path / "b").path, open_trust(folder))
+    said, clock = [], Clock()
+    watch = TrustWatch(str(folder), bundle, lambda event, **facts: said.append(event), clock)
+    return folder, watch, clock, said
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({**GONE, "revoked": (bundles.public_hex(bundles.KEY),)}, "the revoked key"),
+        (GONE, "not in the trust folder"),
+        ({"security_version": 2}, "security version 1; this device takes 2"),
+    ],
+)
+def test_what_the_trust_takes_no_more_ends_within_a_minute(running, change, words):
+    folder, watch, clock, _ = running
+    assert update_trust(str(folder), trust_file(2, **change))
+    clock.now = EVERY_S - 1
+    watch.check()
+    clock.now = EVERY_S
+    with pytest.raises(PrivacyStop, match=words):
+        watch.check()
+
+
+def test_a_signal_makes_it_look_at_once(running):
+    folder, watch, _, _ = running
+    update_trust(str(folder), trust_file(2, **GONE))
+    with pytest.raises(PrivacyStop):
+        watch.check(now=True)
+
+
+def test_a_lost_file_is_said_once_and_ends_nothing(running):
+    folder, watch, clock, said = running
+    trust = (folder / "trust.json").read_bytes()
+    (folder / "trust.json").unlink()
+    for minute in (1, 2):
+        clock.now = minute * EVERY_S
+        watch.check()
+    assert said == ["trust-unreadable"]
+    assert "trust.json is missing" in watch.problem
+    (folder / "trust.json").write_bytes(trust)
+    clock.now = 3 * EVERY_S
+    watch.check()
+    assert watch.problem == ""
+
+
+def test_the_bundle_of_a_reload_is_the_one_that_is_held(running, tmp_path):
+    folder, watch, _, _ = running
+    assert update_trust(str(folder), trust_file(2, **GONE))
+    made = bundles.make_bundle(tmp_path / "newer", key=private("other"))
+    watch.bundle = read_bundle(made.path, open_trust(folder))
+    watch.check(now=True)
+
+
+def test_nothing_is_verified_again_while_nothing_changes(running, monkeypatch):
+    _, watch, clock, _ = running
+    watch.check(now=True)
+    monkeypatch.setattr("edgeveil.edge_runtime.outside.trust_watch.open_trust", lambda folder: 1 / 0)
+    for minute in range(1, 5):
+        clock.now = minute * EVERY_S
+        watch.check()
+
+
+def test_a_service_whose_key_is_revoked_ends_at_sighup(tmp_path):
+    """The real processes: raw frames in, revoked on disk, a signal; exit code 70, as for every privacy stop."""
+    folder = device(tmp_path / "trust", trust_file(1))
+    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
+    words = arguments(dataclasses.replace(made, trust=folder), "fake:0", f"npz:{tmp_path}/out.npz")
+    process = start(words, tmp_path)
+    for line in process.stderr:
+        if '"event": "source"' in line:
+            break
+    assert update_trust(str(folder), trust_file(2, **GONE, revoked=(bundles.public_hex(bundles.KEY),)))
+    process.send_signal(signal.SIGHUP)
+    code, _, events = finish(process, timeout_s=20)
+    assert code == PrivacyStop.exit_code
+    assert "revoked key" in next(event for event in events if event["event"] == "failed")["message"]
