@@ -43,7 +43,8 @@ def test_no_socket_can_be_made_inside(user):
     if user and os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
     done = run(
-        f"import os, socket\nfrom edgeveil.edge_runtime.sandbox import isolation\n{user}\nprint(isolation.enter())"
+        "import os, socket\nfrom edgeveil.edge_runtime.sandbox.isolation import Isolation\n"
+        f"{user}\nprint(Isolation('{source}').enter())"
         + TRY
     )
     means, *tries = done.stdout.splitlines()
