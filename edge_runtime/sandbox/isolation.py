@@ -118,10 +118,15 @@ class Isolation(object):
     def _readable(self) -> List[str]:
         """The system, Python and its packages, and what the source reads."""
         kind, _, place = self._source.partition(":")
-        own = [path or os.getcwd() for path in sys.path] + [sys.prefix, sys.base_prefix, sys.exec_prefix]
+        own = [path for path in sys.path if path] + [sys.prefix, sys.base_prefix, sys.exec_prefix]
         own.append(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # where a link in sys.path leads
         own += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
-        return _SYSTEM + own + self._more + ([os.path.abspath(place)] if kind in ("csv", "arff", "npz", "images", "video") else [])
+        return (
+            _SYSTEM
+            + own
+            + self._more
+            + ([os.path.abspath(place)] if kind in ("csv", "arff", "npz", "images", "video") else [])
+        )
 
     def _devices(self) -> List[str]:
         kind, _, place = self._source.partition(":")
