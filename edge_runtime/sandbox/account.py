@@ -9,7 +9,7 @@ from typing import List, NamedTuple
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sandbox import hardening
 
-_NOBODY = 65534
+_NOBODY = 65534  # everywhere; not looked up, which may ask another process
 _PR_SET_KEEPCAPS, _CAP_SETUID = 8, 1 << 7
 
 Account = NamedTuple("Account", [("uid", int), ("gid", int), ("groups", List[int]), ("home", str)])
@@ -31,11 +31,7 @@ def find_account(name: str) -> Account:
 
 def nobody() -> Account:
     """The account of nobody, with no group but its own."""
-    try:
-        user = pwd.getpwnam("nobody")
-        return Account(user.pw_uid, user.pw_gid, [], "/nonexistent")
-    except KeyError:
-        return Account(_NOBODY, _NOBODY, [], "/nonexistent")
+    return Account(_NOBODY, _NOBODY, [], "/nonexistent")
 
 
 def become(account: Account, *, files_of_root: bool = False) -> None:

@@ -25,6 +25,7 @@ from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.device import NoDevice
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.inside import process
+from edgeveil.edge_runtime.ipc.counters import shared_page
 from edgeveil.edge_runtime.lut import as_array
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.outside import process_table
