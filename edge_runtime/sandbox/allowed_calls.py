@@ -35,18 +35,17 @@ _EVERYWHERE = frozenset(" ".join(_GROUPS.values()).split())
 # Until the source is open: the last restrictions and the last change of user are still to come.
 SETTLING = frozenset(["prctl", "seccomp", "setresuid", "setresuid32"])
 # What was refused before there was a list of what is allowed, and more: for what could not be measured.
-REFUSED = frozenset(
-    (
-        "socketpair io_uring_setup io_uring_enter io_uring_register ptrace process_vm_readv process_vm_writev "
-        "process_madvise pidfd_open pidfd_getfd pidfd_send_signal kcmp shmget shmat shmctl msgget msgsnd msgrcv msgctl "
-        "semget semop semctl semtimedop semtimedop_time64 mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify "
-        "add_key request_key keyctl bpf perf_event_open userfaultfd mount umount2 pivot_root move_mount open_tree "
-        "fsopen fsmount chroot setns init_module finit_module delete_module kexec_load kexec_file_load reboot swapon "
-        "swapoff acct settimeofday clock_settime adjtimex sethostname setdomainname quotactl syslog mknod mknodat "
-        "symlink symlinkat link linkat setxattr lsetxattr fsetxattr open_by_handle_at name_to_handle_at fanotify_init "
-        "vhangup personality"
-    ).split()
+_REACHING_OUT = (
+    "socketpair io_uring_setup io_uring_enter io_uring_register ptrace process_vm_readv process_vm_writev "
+    "process_madvise pidfd_open pidfd_getfd pidfd_send_signal kcmp shmget shmat shmctl msgget msgsnd msgrcv msgctl "
+    "semget semop semctl semtimedop semtimedop_time64 mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify "
+    "add_key request_key keyctl bpf perf_event_open userfaultfd mount umount2 pivot_root move_mount open_tree "
+    "fsopen fsmount chroot setns init_module finit_module delete_module kexec_load kexec_file_load reboot swapon "
+    "swapoff acct settimeofday clock_settime adjtimex sethostname setdomainname quotactl syslog mknod mknodat "
+    "symlink symlinkat link linkat setxattr lsetxattr fsetxattr open_by_handle_at name_to_handle_at fanotify_init "
+    "vhangup personality"
 )
+REFUSED = frozenset(_REACHING_OUT.split())
 _STARTING = frozenset(["execve", "execveat"])
 # Interpreters and sources that were measured, and what each needs beyond that. LiteRT's notice is caught with a pipe.
 _TFLITE = "dup dup2 dup3 epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 pipe2 sysinfo uname"

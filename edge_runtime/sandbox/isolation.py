@@ -27,7 +27,7 @@ _NETWORK_SENSORS = ("wifi",)
 _SYSTEM = (
     "/usr /lib /lib32 /lib64 /etc/ld.so.cache /etc/localtime /sys/devices/system /sys/firmware/devicetree /proc/self /proc/cpuinfo "
     "/proc/meminfo /proc/stat /proc/sys/vm /proc/sys/kernel/osrelease /dev/null /dev/urandom /dev/random"
-).split()
+)
 
 
 def needs_network(source: str, device: str) -> bool:

@@ -1,3 +1,4 @@
+# ruff: noqa: PTH116, PTH208, S108 - as plain as an attacker has it
 """What code does that has taken over the inside: it runs in the place of the source, behind everything that holds it.
 
 ``run`` tries all of ``ATTACKS`` in that process. An attack returns what it gained, or nothing, or raises; a bare system

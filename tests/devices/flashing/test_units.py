@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from edgeveil.devices.flashing import service_files
-
 from edgeveil.edge_runtime.cli import main
 from tests.support.checkout import ROOT
 
@@ -66,7 +65,9 @@ def test_the_outside_is_watched_and_has_no_device():
 @pytest.mark.parametrize("device", ["cpu", "accelerator"])
 @pytest.mark.parametrize("name", sorted(path.name for path in UNITS.glob("*.service")))
 def test_systemd_finds_little_that_a_unit_could_do_without(name, device, tmp_path):
-    private, group, devices = ("yes", "video", ["/dev/video0"]) if device == "cpu" else ("no", "plugdev", ["/dev/a"] * 2)
+    private, group, devices = (
+        ("yes", "video", ["/dev/video0"]) if device == "cpu" else ("no", "plugdev", ["/dev/a"] * 2)
+    )
     words = {**WORDS, "@NAMESPACE@": "yes", "@PRIVATE@": private, "@GROUP@": group}
     (tmp_path / name).write_bytes(service_files.filled(name, words, devices))
     command = ["systemd-analyze", "security", "--offline=true", f"./{name}"]
