@@ -25,8 +25,9 @@ WIDE = "(wide: what this source or device needs was not measured)"
 _NETWORK_SENSORS = ("wifi",)
 # Below these lie the system's libraries, what it says of its processor and itself, and its random numbers.
 _SYSTEM = (
-    "/usr /lib /lib32 /lib64 /etc/ld.so.cache /etc/localtime /sys/devices/system /sys/firmware/devicetree /proc/self /proc/cpuinfo "
-    "/proc/meminfo /proc/stat /proc/sys/vm /proc/sys/kernel/osrelease /dev/null /dev/urandom /dev/random"
+    "/usr /lib /lib32 /lib64 /etc/ld.so.cache /etc/localtime /sys/devices/system /sys/firmware/devicetree "
+    "/proc/self /proc/cpuinfo /proc/meminfo /proc/stat /proc/sys/vm /proc/sys/kernel/osrelease "
+    "/dev/null /dev/urandom /dev/random"
 )
 
 
@@ -121,12 +122,8 @@ class Isolation(object):
         own = [path for path in sys.path if path] + [sys.prefix, sys.base_prefix, sys.exec_prefix]
         own.append(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # where a link in sys.path leads
         own += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
-        return (
-            _SYSTEM
-            + own
-            + self._more
-            + ([os.path.abspath(place)] if kind in ("csv", "arff", "npz", "images", "video") else [])
-        )
+        read = [os.path.abspath(place)] if kind in ("csv", "arff", "npz", "images", "video") else []
+        return _SYSTEM.split() + own + self._more + read
 
     def _devices(self) -> List[str]:
         kind, _, place = self._source.partition(":")

@@ -12,8 +12,6 @@ from tests.fuzz import parsers, parsers_run
 
 SECONDS = 30
 RECORD = json.loads(parsers_run.RECORD.read_text())
-# Lines of the archive's reader that no bytes can reach, and why.
-UNREACHED = {"edge_runtime/bundle/archive.py": {"next_signature": "", "pack": ""}}
 
 
 @pytest.mark.parametrize("name", parsers.TARGETS)
