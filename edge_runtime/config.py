@@ -89,7 +89,9 @@ SETTINGS = {
     ),
     "log": Setting(str, "memory", "KIND", "memory (the last 500 events, at /logs), text or json (on stderr too)"),
     "inside-at": Setting(str, None, "DIR", "folder to meet an inside that is its own unit (edgeveil-edge inside)"),
-    "inside-user": Setting(str, None, "NAME", "run the process with the camera as this user (that of run); needs root"),
+    "inside-user": Setting(
+        str, None, "NAME", "run the process with the camera as this user (of root: nobody); needs root"
+    ),
     "camera-aid": Setting(bool, False, "", "for 15 minutes, show coarse levels of the raw picture on the preview page"),
     "accept-raw-on-network": Setting(bool, False, "", "read a camera over a network where others can read it"),
 }

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, Callable, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
@@ -25,8 +25,9 @@ from edgeveil.edge_runtime.ipc.schedule import schedule
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
-from edgeveil.edge_runtime.sandbox import hardening, isolation
+from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sandbox.account import Account
+from edgeveil.edge_runtime.sandbox.isolation import Isolation, needs_network
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog, put_off_alarm
 
 # Sources whose libraries need shared memory, which the limit on files covers.
@@ -70,7 +71,7 @@ def run_alone(settings: Settings, folder: str) -> int:
     hardening.no_core_dumps()
     # A manager would store the output in a journal or a log; from here on notes report everything.
     hardening.close_outputs()
-    network = isolation.needs_network(settings.source, settings.device)
+    network = needs_network(settings.source, settings.device)
     return _run(settings, Ends(bundle=bundle, frames=None, **found), network=network)
 
 
@@ -79,9 +80,13 @@ def _run(
 ) -> int:
     notes = Notes(ends.notes)
     try:
-        isolated = isolation.enter(namespace=not network, account=account)
+        isolation = Isolation(settings.source, settings.backend, settings.device, readable=[settings.trust])
         inside = Inside(settings, Pipe(ends.records), notes, Counters(ends.counters), retry=retry)
-        inside.run(read_all(ends.bundle), isolated, ends.frames)
+        isolated = isolation.enter(namespace=not network, account=account)
+        bundle = read_all(ends.bundle)
+        for handle in (ends.bundle, ends.counters):
+            os.close(handle)  # read, and mapped
+        inside.run(bundle, isolated, ends.frames, settle=isolation.settle)
         code, word, message = 0, "end", ""
     except EdgeVeilError as error:
         code, word, message = error.exit_code, type(error).__name__, str(error)
@@ -105,8 +110,11 @@ class Inside(object):
         self._stopping = False
         self._sets = 0
 
-    def run(self, bundle: bytes, isolated: str, frames: Optional[int]) -> None:
-        """Open the bundle, report what runs, then perturb. Raises the error that ends it early."""
+    def run(self, bundle: bytes, isolated: str, frames: Optional[int], settle: Callable[[List[str]], None]) -> None:
+        """Open the bundle, report what runs, then perturb. Raises the error that ends it early.
+
+        ``settle`` is called before the first byte of a stranger's picture is read.
+        """
         from edgeveil.edge_runtime.capture.camera_aid import CameraAid
         from edgeveil.edge_runtime.capture.crops import Capture
         from edgeveil.edge_runtime.pipeline.perturber import Perturber
@@ -144,7 +152,12 @@ class Inside(object):
             self._send(layout, flat, FLAT)
             if settings.source.partition(":")[0] not in _NEEDS_FILES:
                 hardening.no_files()
+            running = [facts["backend"] for facts in perturber.info["backends"].values()]
+            if frames is not None:
+                settle(running)  # such a source reads as it opens
             source = self._open_first(perturber.manifest, frames)
+            if frames is None:
+                settle(running)
             self._loop = live
             if self._stopping:
                 live.stop()

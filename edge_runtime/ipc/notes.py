@@ -39,6 +39,6 @@ def _event(line: bytes) -> Optional[Event]:
     """One note; None where it is malformed: the writer may be compromised."""
     try:
         facts = json.loads(line.decode("ascii"))
-        return Event(str(facts.pop("event")), facts)
-    except (ValueError, AttributeError, KeyError):
+        return Event(str(facts.pop("event")), facts) if type(facts) is dict else None
+    except (ValueError, KeyError, RecursionError):
         return None

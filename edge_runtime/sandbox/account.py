@@ -1,5 +1,6 @@
 """Another user for a process that the service starts as root."""
 
+import ctypes
 import os
 import pwd
 import resource
@@ -7,6 +8,9 @@ from typing import List, NamedTuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sandbox import hardening
+
+_NOBODY = 65534  # everywhere; not looked up, which may ask another process
+_PR_SET_KEEPCAPS, _CAP_SETUID = 8, 1 << 7
 
 Account = NamedTuple("Account", [("uid", int), ("gid", int), ("groups", List[int]), ("home", str)])
 
@@ -25,10 +29,16 @@ def find_account(name: str) -> Account:
     return Account(user.pw_uid, user.pw_gid, os.getgrouplist(user.pw_name, user.pw_gid), user.pw_dir)
 
 
-def become(account: Account) -> None:
+def nobody() -> Account:
+    """The account of nobody, with no group but its own."""
+    return Account(_NOBODY, _NOBODY, [], "/nonexistent")
+
+
+def become(account: Account, *, files_of_root: bool = False) -> None:
     """Run as that account from now on, irrevocably. Raises ``OSError`` if the system refuses.
 
-    The process may then lock memory without limit, which only root can grant.
+    The process may then lock memory without limit, which only root can grant. ``files_of_root``: it still counts as
+    their owner where it opens files, and as nothing more, until its next change of user.
     """
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -36,7 +46,14 @@ def become(account: Account) -> None:
         pass  # a container may forbid it; the inside reports whether its memory is locked
     os.setgroups(account.groups)
     os.setgid(account.gid)
-    os.setuid(account.uid)
+    if files_of_root:
+        hardening.prctl(_PR_SET_KEEPCAPS, 1)
+    # The saved one too, from which there would be a way back.
+    os.setresuid(*[account.uid] * 3)
+    if files_of_root:
+        hardening.set_capabilities(_CAP_SETUID)
+        ctypes.CDLL(None).setfsuid(0)
+        hardening.set_capabilities(0)
     os.environ["HOME"] = account.home
     hardening.no_new_privileges()
     # A change of user undoes both.

@@ -1,12 +1,16 @@
 """Restrictions that a process puts on itself before it sees the first raw frame."""
 
 import ctypes
+import fcntl
 import os
 import resource
 import signal
+import struct
+import termios
 from typing import Any
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 2, 4, 38
+_CAPABILITIES_3 = 0x20080522
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
 
@@ -36,9 +40,40 @@ def end_with_parent() -> None:
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def ends_with_parent() -> bool:
+    """Whether this process is killed when its parent ends. A change of user or of its rights undoes that."""
+    number = ctypes.c_int(0)
+    return prctl(_PR_GET_PDEATHSIG, ctypes.byref(number)) and number.value != 0
+
+
 def no_new_privileges() -> bool:
     """Let no program that this process starts gain more rights than it has; returns whether that worked."""
     return prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def set_capabilities(which: int) -> bool:
+    """Keep those capabilities that this mask of bits names, of those it has; returns whether that worked."""
+    head, low = struct.pack("Ii", _CAPABILITIES_3, 0), which & 0xFFFFFFFF
+    try:
+        return bool(ctypes.CDLL(None).capset(head, struct.pack("6I", low, low, 0, which >> 32, which >> 32, 0)) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def no_terminal() -> None:
+    """Leave the session of the shell that started this, if any: /dev/tty is no terminal from now on."""
+    try:
+        os.setsid()
+    except OSError:
+        # The leader of a group of processes cannot leave, but can let go of the terminal.
+        try:
+            terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            fcntl.ioctl(terminal, termios.TIOCNOTTY)
+        finally:
+            os.close(terminal)
 
 
 def lock_memory() -> bool:
@@ -56,7 +91,7 @@ def lock_memory() -> bool:
         return False
 
 
-def prctl(option: int, value: int, argument: Any = 0) -> bool:
+def prctl(option: int, value: Any, argument: Any = 0) -> bool:
     """Call prctl(2); returns whether it succeeded. Other systems than Linux do not have it."""
     try:
         return bool(ctypes.CDLL(None).prctl(option, value, argument, 0, 0) == 0)

@@ -1,41 +1,34 @@
-"""The inside has no network: it cuts itself off before it opens a camera, as far as the system allows.
+"""The inside has no network and no files: it cuts itself off before it opens a bundle, as far as the system allows.
 
-It uses two means if both are available. A network namespace of its own has only a loopback that is down; root may enter
-one, and an ordinary user where user namespaces are allowed. A seccomp filter refuses every socket but netlink (by which
-libusb hears of cameras being plugged in; its other end is always the kernel), and io_uring, which could make a socket
-past the filter.
+A network namespace of its own has only a loopback that is down; root may enter one, and an ordinary user where user
+namespaces are allowed. A seccomp filter refuses every system call that its interpreter and source were not seen to need
+(``allowed_calls``), or, where nothing was measured, those that reach out of a process. Landlock refuses every file but
+the system's own and the source's. It has no capability, and is never root.
 """
 
-import ctypes
-import errno
 import os
 import platform
-import struct
-from typing import List, Optional
+import sys
+from importlib.util import find_spec
+from typing import Iterable, List, Optional, Sequence
 
 from edgeveil.edge_runtime.device import hears_of_usb
-from edgeveil.edge_runtime.sandbox import hardening
-from edgeveil.edge_runtime.sandbox.account import Account, become
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.sandbox import account as accounts
+from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, landlock, namespaces, seccomp
+from edgeveil.edge_runtime.sandbox.account import Account
 
-NAMESPACE, FILTER, CONVENTION = "network namespace", "seccomp filter", "by convention only"
+NAMESPACE, FILTER, LANDLOCK, CONVENTION = "network namespace", "seccomp filter", "Landlock", "by convention only"
+WIDE = "(wide: what this source or device needs was not measured)"
 
 # Sensors that are network interfaces: in a namespace of its own, the inside would not see them.
 _NETWORK_SENSORS = ("wifi",)
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
-_NETLINK = 16
-_IO_URING_SETUP = 425  # the same number on all of these
-# machine: audit architecture, socket, socketpair; from the kernel's system call tables
-_CALLS = {
-    "x86_64": (0xC000003E, 41, 53),
-    "aarch64": (0xC00000B7, 198, 199),
-    "armv7l": (0x40000028, 281, 288),
-    "armv6l": (0x40000028, 281, 288),
-}
-# Classic BPF: load a word of the call's record; jump if equal, if greater or equal; return
-_LOAD, _JUMP_EQ, _JUMP_GE, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000 | errno.EACCES, 0x80000000
-_X32 = 0x40000000  # a second set of numbers for the same calls on x86-64
+# Below these lie the system's libraries, what it says of its processor and itself, and its random numbers.
+_SYSTEM = (
+    "/usr /lib /lib32 /lib64 /etc/ld.so.cache /etc/localtime /sys/devices/system /sys/firmware/devicetree "
+    "/proc/self /proc/cpuinfo /proc/meminfo /proc/stat /proc/sys/vm /proc/sys/kernel/osrelease "
+    "/dev/null /dev/urandom /dev/random"
+)
 
 
 def needs_network(source: str, device: str) -> bool:
@@ -47,71 +40,102 @@ def needs_network(source: str, device: str) -> bool:
     return source.partition(":")[0] in _NETWORK_SENSORS or hears_of_usb(device)
 
 
-def enter(namespace: bool = True, account: Optional[Account] = None) -> str:
-    """Cut this process off from every network, then run as ``account``; returns the means, in words.
+class Isolation(object):
+    """Cuts this process off in two steps: ``enter`` before it opens a bundle, ``settle`` once its source is open.
 
-    Call it while the process has one thread: both means apply to a thread and its children only. ``namespace`` False
-    omits the namespace (``needs_network``). Raises ``OSError`` if the system refuses the account.
+    ``source``, ``backend`` and ``device`` are those of its settings: they decide what it needs. ``readable`` are
+    further files and folders that it may read.
     """
-    single = len(os.listdir("/proc/self/task")) == 1
-    # Root enters a network namespace as root: in a user namespace there is no other user to become.
-    separate = namespace and single and _unshare(_CLONE_NEWNET)
-    if account is not None:
-        become(account)
-    if not single:
-        return CONVENTION
-    means: List[str] = []
-    if separate or (namespace and _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)):
-        means.append(NAMESPACE)
-    if _filter():
-        means.append(FILTER)
-    return " and ".join(means) or CONVENTION
+
+    def __init__(
+        self, source: str, backend: str = "auto", device: str = "cpu", *, readable: Sequence[str] = ()
+    ) -> None:
+        self._source, self._device, self._more = source, device, list(readable)
+        self._backends = _candidates(backend)
+        self._measured = allowed_calls.measured(source, self._backends, device)
+        self._account: Optional[Account] = None
+        self._filtered = False
+
+    def enter(self, namespace: bool = True, account: Optional[Account] = None) -> str:
+        """Cut this process off from every network and file, and run as ``account``; returns the means, in words.
+
+        Call it while the process has one thread: all of it applies to a thread and its children. ``namespace`` False
+        omits the namespace (``needs_network``). Started as root, it becomes the user nobody unless ``account`` says
+        another; until ``settle`` it may open what root's own files are, so that its source need not belong to nobody.
+        Raises ``OSError`` if the system refuses the account, ``BadInput`` if it would remain root.
+        """
+        bound = hardening.ends_with_parent()
+        hardening.no_terminal()
+        single = len(os.listdir("/proc/self/task")) == 1
+        # Root enters a network namespace as root: in a user namespace there is no other user to become.
+        separate = namespace and single and namespaces.without_network()
+        if account is not None:
+            accounts.become(account)
+        elif os.geteuid() == 0:
+            self._account = accounts.nobody()
+            accounts.become(self._account, files_of_root=True)
+        if 0 in (os.getuid(), os.geteuid()):
+            raise BadInput("the process that sees raw frames does not run as root: name a user with --inside-user")
+        if not single:
+            return CONVENTION
+        means: List[str] = []
+        if separate or (namespace and namespaces.without_network(user=True)):
+            means.append(NAMESPACE)
+        hardening.no_new_privileges()
+        hardening.set_capabilities(0)
+        self._renew(bound)
+        restricted = self._measured and landlock.restrict(self._readable(), self._devices())
+        self._filtered = self._filter(settled=False)
+        if self._filtered:
+            means.append(FILTER if self._measured else FILTER + " " + WIDE)
+        if restricted:
+            means.append(LANDLOCK)
+        return " and ".join(means) or CONVENTION
+
+    def settle(self, backends: Iterable[str]) -> None:
+        """Give up what only opening needed, and what other interpreters than these need, before the first frame.
+
+        Raises ``OSError`` where that is refused.
+        """
+        if self._account is not None:
+            # By the C library, which does it in all threads; it makes the files of root foreign, too.
+            bound = hardening.ends_with_parent()
+            os.setresuid(*[self._account.uid] * 3)
+            self._renew(bound)
+        if self._filtered and self._measured:
+            self._backends = list(backends)
+            self._filter(settled=True)
+
+    def _renew(self, bound: bool) -> None:
+        """What a change of user or rights undoes."""
+        hardening.no_core_dumps()
+        if bound:
+            hardening.end_with_parent()
+
+    def _filter(self, settled: bool) -> bool:
+        rules = allowed_calls.rules(self._source, self._backends, self._device, os.getpid(), settled=settled)
+        return seccomp.restrict(rules, platform.machine())
+
+    def _readable(self) -> List[str]:
+        """The system, Python and its packages, and what the source reads."""
+        kind, _, place = self._source.partition(":")
+        own = [path for path in sys.path if path] + [sys.prefix, sys.base_prefix, sys.exec_prefix]
+        own.append(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # where a link in sys.path leads
+        own += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+        read = [os.path.abspath(place)] if kind in ("csv", "arff", "npz", "images", "video") else []
+        return _SYSTEM.split() + own + self._more + read
+
+    def _devices(self) -> List[str]:
+        kind, _, place = self._source.partition(":")
+        if kind != "camera":
+            return []
+        return [os.path.realpath("/dev/video" + place if place.isdigit() else place)]
 
 
-def _unshare(flags: int) -> bool:
-    """Enter new namespaces; returns whether the system allows it."""
-    try:
-        return bool(ctypes.CDLL(None, use_errno=True).unshare(flags) == 0)
-    except (OSError, AttributeError):
-        return False
-
-
-def program(machine: str) -> bytes:
-    """The filter as the kernel reads it, for ``platform.machine()``; empty if its system calls are not known."""
-    # A 64-bit kernel under a 32-bit system reports its own architecture.
-    if machine == "aarch64" and struct.calcsize("P") == 4:
-        machine = "armv7l"
-    if machine not in _CALLS:
-        return b""
-    architecture, socket, socketpair = _CALLS[machine]
-
-    def step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-        return struct.pack("HBBI", code, if_true, if_false, value)
-
-    steps = [
-        step(_LOAD, 4),  # the architecture of the call
-        step(_JUMP_EQ, architecture, 1, 0),
-        step(_RETURN, _KILL),
-        step(_LOAD, 0),  # its number
-        step(_JUMP_GE, _X32, 5, 0),
-        step(_JUMP_EQ, socketpair, 4, 0),
-        step(_JUMP_EQ, _IO_URING_SETUP, 3, 0),
-        step(_JUMP_EQ, socket, 0, 3),
-        step(_LOAD, 16),  # its first argument, the family
-        step(_JUMP_EQ, _NETLINK, 1, 0),
-        step(_RETURN, _REFUSE),
-        step(_RETURN, _ALLOW),
-    ]
-    return b"".join(steps)
-
-
-class _Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_char_p)]
-
-
-def _filter() -> bool:
-    steps = program(platform.machine())
-    if not steps or not hardening.no_new_privileges():
-        return False
-    record = _Program(len(steps) // 8, steps)
-    return hardening.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(record))
+def _candidates(backend: str) -> List[str]:
+    """The interpreters that may run for this word of the settings: all that were measured, if one of them is here."""
+    if backend != "auto":
+        return [backend]
+    modules = ("ai_edge_litert", "tflite_runtime", "onnxruntime")
+    only_openvino = find_spec("openvino") is not None and not any(find_spec(name) for name in modules)
+    return ["openvino"] if only_openvino else allowed_calls.interpreters()

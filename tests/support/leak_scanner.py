@@ -65,7 +65,7 @@ record.type = lambda thing: record.PerturbedFrame
 """,
     "no network": """
 from edgeveil.edge_runtime.sandbox import isolation
-isolation.enter = lambda namespace=True, account=None: "nothing"
+isolation.Isolation.enter = lambda self, namespace=True, account=None: "nothing"
 """,
     "errors without their words": """
 from edgeveil.edge_runtime import errors; from edgeveil.edge_runtime.loop import live

@@ -24,6 +24,7 @@ import numpy as np
 from edgeveil.edge_runtime import sources
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Stalled
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.sandbox import isolation
 from edgeveil.edge_runtime.sources.base import Source, now_ns
 from tests.support import bundles
 from tests.support.checkout import ROOT
@@ -160,6 +161,8 @@ def install() -> None:
         return real(text, spec, capture, **options)
 
     sources.open_source = open_source
+    # Started by root, the fakes leave their marks in a folder of root's.
+    isolation.Isolation.settle = lambda self, backends: None
 
 
 def command(module: str, first: str = "") -> list[str]:

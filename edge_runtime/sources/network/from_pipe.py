@@ -6,7 +6,7 @@ import select
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Stalled, Unsupported
+from edgeveil.edge_runtime.errors import DeviceFailed, Disconnected, FrameDropped, Stalled, Unsupported
 from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
 from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
 from edgeveil.edge_runtime.sources.network.fetch import DROPPED, FAILED, JPEG, MESSAGE, READING
@@ -45,8 +45,7 @@ class FetchedSource(Camera):
             reason = data.decode("ascii", "replace")
             raise FrameDropped(reason if reason in _REASONS else "unreadable")
         if kind == FAILED:
-            failure = json.loads(data.decode("ascii"))
-            raise _FAILURES.get(failure["word"], Disconnected)(failure["text"])
+            raise _failure(data)
         raise Unsupported("the fetching process sent something other than frames; the inside starts again")
 
     def _receive(self, count: int) -> bytes:
@@ -61,3 +60,12 @@ class FetchedSource(Camera):
             parts.append(part)
             count -= len(part)
         return b"".join(parts)
+
+
+def _failure(data: bytes) -> DeviceFailed:
+    """What the fetching process says of its end; it reads a stranger's bytes, and may be anything."""
+    try:
+        said = json.loads(data.decode("ascii"))
+        return _FAILURES.get(said["word"], Disconnected)(str(said["text"])[:1000])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Unsupported("the fetching process sent something other than frames; the inside starts again")

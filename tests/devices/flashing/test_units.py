@@ -1,13 +1,28 @@
 """The systemd units say of each process what docs/how-to/run-the-capture-loop.md says of it."""
 
 import configparser
+import re
+import shutil
+import subprocess
 
 import pytest
 
+from edgeveil.devices.flashing import service_files
 from edgeveil.edge_runtime.cli import main
 from tests.support.checkout import ROOT
 
 UNITS = ROOT / "devices/flashing/units"
+
+
+WORST = 3.0  # of systemd-analyze's 10
+WORDS = {
+    "@ROOT@": "/opt/edgeveil",
+    "@USER@": "edgeveil",
+    "@INSIDE@": "edgeveil-inside",
+    "@PYTHON@": "/usr/bin/python3",
+    "@FROM@": "https://updates.example",
+    "@FOLDER@": "/var/lib/edgeveil-first-boot",
+}
 
 
 def unit(name):
@@ -44,3 +59,28 @@ def test_the_outside_is_watched_and_has_no_device():
     for name in ("edgeveil", "edgeveil-inside"):
         assert unit(name)["Service"]["LimitCORE"] == "0"
         assert unit(name)["Service"]["NoNewPrivileges"] == "yes"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here (package systemd)")
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("name", sorted(path.name for path in UNITS.glob("*.service")))
+def test_systemd_finds_little_that_a_unit_could_do_without(name, device, tmp_path):
+    private, group, devices = (
+        ("yes", "video", ["/dev/video0"]) if device == "cpu" else ("no", "plugdev", ["/dev/a"] * 2)
+    )
+    words = {**WORDS, "@NAMESPACE@": "yes", "@PRIVATE@": private, "@GROUP@": group}
+    (tmp_path / name).write_bytes(service_files.filled(name, words, devices))
+    command = ["systemd-analyze", "security", "--offline=true", f"./{name}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if "offline" in done.stderr:
+        pytest.skip("this systemd-analyze knows no --offline (systemd 250)")
+    assert float(re.search(r"exposure level for \S+ ([0-9.]+)", done.stdout)[1]) <= WORST, done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in UNITS.glob("*.service")))
+def test_no_unit_may_take_all_memory_or_leave_a_core(name):
+    service = unit(name)["Service"]
+    assert int(service["MemoryMax"].rstrip("%")) < 100
+    assert service["LimitCORE"] == "0"
+    assert service["NoNewPrivileges"] == "yes"
+    assert "CapabilityBoundingSet" in service

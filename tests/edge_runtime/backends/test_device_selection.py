@@ -25,6 +25,7 @@ from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.device import NoDevice
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.inside import process
+from edgeveil.edge_runtime.ipc.counters import shared_page
 from edgeveil.edge_runtime.lut import as_array
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.outside import process_table
@@ -238,14 +239,15 @@ def test_the_self_test_is_of_the_device_that_runs(made, monkeypatch):
 def test_a_driver_that_waits_for_udev_is_left_where_udev_speaks(monkeypatch, device, namespace):
     """The filter refuses sockets there all the same."""
     entered = []
-    monkeypatch.setattr(isolation, "enter", lambda namespace, account: entered.append(namespace) or "by a test")
+    enter = lambda self, namespace, account: entered.append(namespace) or "by a test"  # noqa: E731
+    monkeypatch.setattr(isolation.Isolation, "enter", enter)
     theirs, ours = os.pipe()
     os.close(theirs)  # nobody listens and the bundle is none: it ends as soon as it is cut off
     settings = config.merged(
         {"bundle": "b", "trust": "t", "source": "camera:0", "sink": ["none"], "device": device}, {}
     )
     network = process_table.process_table(settings, parse({"input": {"shape": [1], "dtype": "uint8"}}))[-1].network
-    assert process._run(settings, process.Ends(-1, ours, -1, -1, None), network=network) != 0
+    assert process._run(settings, process.Ends(os.dup(ours), ours, shared_page(), -1, None), network=network) != 0
     os.close(ours)
     assert entered == [namespace]
 

@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -51,7 +52,7 @@ def probe(text, shape, dtype="uint16", unit_mm=1.0, frames=5, python=sys.executa
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory):
+def recording():
     """A wall at 3 m and a box at 1.5 m that moves to the right; no reading at the left edge."""
     if not FAKENECT.is_dir():
         pytest.skip("fakenect is not installed: apt install libfreenect-bin libfreenect0.5")
@@ -61,9 +62,11 @@ def recording(tmp_path_factory):
         depth[:, :8] = 0
         depth[190:290, 100 + 30 * number : 200 + 30 * number] = 1500.0
         depths.append(depth + number % 2)
-    folder = tmp_path_factory.mktemp("fakenect") / "recording"
-    fakenect_recording.write(folder, depths)
-    return folder
+    # Not below tmp_path, which is for its owner alone: started by root, the inside reads it as nobody.
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        fakenect_recording.write(Path(name) / "recording", depths)
+        yield Path(name) / "recording"
 
 
 def test_a_kinect_v1_is_read_through_libfreenects_own_interface(recording):

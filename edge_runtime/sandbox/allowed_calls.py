@@ -1,0 +1,125 @@
+"""The system calls that the inside may make, by name: what its interpreter and its source need, and no others.
+
+Measured with strace on x86-64 by ``tests/security/measure.py`` (docs/results/system-calls.json); beside them stand the
+same calls by the other names that older C libraries and 32-bit ARM use for them. A call that the kernel knows and that
+is not here is refused. ``CHECKED`` calls pass with some arguments only.
+"""
+
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from edgeveil.edge_runtime.device import CPU
+
+_GROUPS = {
+    "memory": "brk madvise membarrier mlock mlockall mmap mmap2 mprotect mremap munlock munmap",
+    "threads": (
+        "clone exit exit_group futex futex_time64 get_robust_list getpid gettid rseq rt_sigaction rt_sigprocmask "
+        "rt_sigreturn sched_getaffinity sched_getparam sched_getscheduler sched_yield set_robust_list set_tid_address "
+        "sigaltstack sigreturn tgkill cacheflush set_tls"
+    ),
+    "time": (
+        "clock_getres clock_getres_time64 clock_gettime clock_gettime64 clock_nanosleep clock_nanosleep_time64 "
+        "gettimeofday nanosleep restart_syscall setitimer time"
+    ),
+    "reading": (
+        "_llseek access close faccessat faccessat2 fcntl fcntl64 fstat fstat64 fstatat64 fstatfs fstatfs64 getcwd "
+        "getdents getdents64 lseek lstat lstat64 newfstatat open openat pread64 preadv read readlink readlinkat readv "
+        "stat stat64 statfs statfs64 statx"
+    ),
+    "pipes": "_newselect poll ppoll ppoll_time64 pselect6 pselect6_time64 select write writev",
+    "itself": (
+        "getegid getegid32 geteuid geteuid32 getgid getgid32 getppid getrandom getrlimit getrusage getuid getuid32 "
+        "prlimit64 setrlimit ugetrlimit"
+    ),
+}
+_EVERYWHERE = frozenset(" ".join(_GROUPS.values()).split())
+# Until the source is open: the last restrictions and the last change of user are still to come.
+SETTLING = frozenset(["prctl", "seccomp", "setresuid", "setresuid32"])
+# What was refused before there was a list of what is allowed, and more: for what could not be measured.
+_REACHING_OUT = (
+    "socketpair io_uring_setup io_uring_enter io_uring_register ptrace process_vm_readv process_vm_writev "
+    "process_madvise pidfd_open pidfd_getfd pidfd_send_signal kcmp shmget shmat shmctl msgget msgsnd msgrcv msgctl "
+    "semget semop semctl semtimedop semtimedop_time64 mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify "
+    "add_key request_key keyctl bpf perf_event_open userfaultfd mount umount2 pivot_root move_mount open_tree "
+    "fsopen fsmount chroot setns init_module finit_module delete_module kexec_load kexec_file_load reboot swapon "
+    "swapoff acct settimeofday clock_settime adjtimex sethostname setdomainname quotactl syslog mknod mknodat "
+    "symlink symlinkat link linkat setxattr lsetxattr fsetxattr open_by_handle_at name_to_handle_at fanotify_init "
+    "vhangup personality"
+)
+REFUSED = frozenset(_REACHING_OUT.split())
+_STARTING = frozenset(["execve", "execveat"])
+# Interpreters and sources that were measured, and what each needs beyond that. LiteRT's notice is caught with a pipe.
+_TFLITE = "dup dup2 dup3 epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 pipe2 sysinfo uname"
+_BACKENDS: Dict[str, str] = {
+    "numpy": "",
+    "ai-edge-litert": _TFLITE,
+    "tflite-runtime": _TFLITE,
+    "onnxruntime": "epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 sysinfo uname",
+}
+_SOURCES: Dict[str, str] = {
+    **dict.fromkeys(("csv", "arff", "npz", "simulate"), ""),
+    **dict.fromkeys(("images", "video", "http", "https", "rtsp"), "sysinfo uname"),
+    "camera": "flock sysinfo uname",
+}
+_DEVICES = {"camera": 0x56}  # sources that open a device, and the type of its ioctl commands (linux/videodev2.h: 'V')
+
+# A call with a condition: an argument, with one of some masks, is the value that goes with it.
+Condition = NamedTuple("Condition", [("argument", int), ("pairs", Tuple[Tuple[int, int], ...])])
+_WRITING, _CREATING = 0o3, 0o100 | 0o1000 | 0o20000000  # the access mode; O_CREAT, O_TRUNC and the bit of O_TMPFILE
+_NETLINK, _UEVENT, _GENERIC = 16, 15, 16
+_THREAD = 0x10000  # CLONE_THREAD: a thread, and no process
+# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ: none of them signals, or
+# locks a file, which others would notice
+_FCNTL = (0, 1, 2, 3, 4, 1030, 1031, 1032)
+_IOCTL = (0x5401, 0x5421, 0x5450, 0x5451)  # TCGETS, FIONBIO, FIONCLEX, FIOCLEX: what Python asks of its descriptors
+
+
+def _one_of(argument: int, values: Iterable[int]) -> Condition:
+    return Condition(argument, tuple((0xFFFFFFFF, value) for value in values))
+
+
+Rules = NamedTuple(
+    "Rules",
+    [
+        ("allowed", Optional[frozenset]),  # None: everything but ``refused``
+        ("refused", frozenset),
+        ("checked", Dict[str, List[Condition]]),
+    ],
+)
+
+
+def interpreters() -> List[str]:
+    """The interpreters that were measured."""
+    return list(_BACKENDS)
+
+
+def measured(source: str, backends: Iterable[str], device: str) -> bool:
+    """Whether it is known which calls this source needs, and these interpreters on this device."""
+    return source.partition(":")[0] in _SOURCES and set(backends) <= set(_BACKENDS) and device == CPU
+
+
+def rules(source: str, backends: Iterable[str], device: str, process: int, *, settled: bool) -> Rules:
+    """The rules for the process with the id ``process``. ``settled``: its source is open and no frame was read yet."""
+    kind = source.partition(":")[0]
+    if not measured(source, backends, device):
+        protocols = (_UEVENT, _GENERIC) if kind == "wifi" else (_UEVENT,)
+        sockets = [_one_of(0, (_NETLINK,)), _one_of(2, protocols)]
+        # Only a scan of Wi-Fi is made by a program.
+        return Rules(None, REFUSED if kind == "wifi" else REFUSED | _STARTING, {"socket": sockets})
+    modes = range(3) if kind in _DEVICES else range(1)
+    opening = tuple((_WRITING | _CREATING, mode) for mode in modes)
+    commands = _one_of(1, _IOCTL)
+    if kind in _DEVICES:
+        commands = Condition(1, commands.pairs + ((0xFF00, _DEVICES[kind] << 8),))
+    checked = {
+        "open": [Condition(1, opening)],
+        "openat": [Condition(2, opening)],
+        "clone": [Condition(0, ((_THREAD, _THREAD),))],
+        "tgkill": [_one_of(0, (process,))],
+        "prlimit64": [_one_of(0, (0,))],
+        "fcntl": [_one_of(1, _FCNTL)],
+        "fcntl64": [_one_of(1, _FCNTL)],
+        "ioctl": [commands],
+    }
+    needed = [_SOURCES[kind]] + [_BACKENDS[name] for name in backends]
+    allowed = _EVERYWHERE.union(["ioctl"], *(calls.split() for calls in needed))
+    return Rules(allowed if settled else allowed | SETTLING, frozenset(), checked)

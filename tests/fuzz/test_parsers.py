@@ -1,0 +1,48 @@
+"""Every parser of a stranger's bytes: its corpus, half a minute of fuzzing, and the record of the long run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgeveil.edge_runtime.ipc import notes
+from tests.fuzz import parsers, parsers_run
+
+SECONDS = 30
+RECORD = json.loads(parsers_run.RECORD.read_text())
+
+
+@pytest.mark.parametrize("name", parsers.TARGETS)
+def test_the_corpus_is_taken_or_refused(name):
+    taken = {parsers.attempt(name, data) for data in [b"", *parsers_run.given(name, None)]}
+    assert taken
+
+
+@pytest.mark.slow
+def test_half_a_minute_finds_nothing():
+    for name in parsers.TARGETS:
+        found = parsers_run.own(name, SECONDS / len(parsers.TARGETS), 0, None)
+        assert found["findings"] == {}, name
+        assert found["executions"] > 20, name
+
+
+def test_a_parser_that_fails_is_found(monkeypatch):
+    monkeypatch.setattr(notes, "_event", lambda line: json.loads(line))
+    assert parsers_run.own("notes", 1, 0, None)["findings"]
+
+
+def test_the_long_run_found_nothing_and_led_into_every_parser():
+    assert RECORD["findings"] == 0
+    assert set(RECORD["targets"]) == set(parsers.TARGETS)
+    assert RECORD["executions"] > 100_000
+    assert {target.file for target in parsers.TARGETS.values()} == set(RECORD["coverage"])
+
+
+def test_the_guided_run_works(tmp_path):
+    command = [sys.executable, parsers_run.__file__, "--engine", "own", "--seconds", "2", "--out", str(tmp_path / "r")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "r").read_text())["executions"] > 100
+    assert [path.name for path in Path(tmp_path).iterdir()] == ["r"]
