@@ -2,10 +2,10 @@
 
 The model runs on inputs made anew each time: noise, golden vectors shifted and mirrored, smooth pictures. One part of
 them fits the map, the other part and the golden vectors judge it. A feature of x is *exact* if the map's error is at
-most ``ERROR`` of its range, or ``STEP`` of an integer's steps. Raw data under another name has exact features only: inverted,
-mirrored, permuted, scaled, shifted, split over two outputs, sent as a code. A trained perturber has few, although the
-map may explain nine tenths of the variance of x. A linear cleaner that removes r of d directions evenly has none if
-r / d > 0.0012.
+most ``ERROR`` of its range, or ``STEP`` of an integer's steps. Raw data under another name has exact features only:
+inverted, mirrored, permuted, scaled, shifted, split over two outputs, sent as a code. A trained perturber has few,
+although the map may explain nine tenths of the variance of x. A linear cleaner that removes r of d directions evenly
+has none if r / d > 0.0012.
 
 With at most ``DENSE`` values in all outputs, the map uses all of them. With more it would need more inputs than there
 is time for, so that each feature is computed from the ``TERMS`` values that suit it best.
