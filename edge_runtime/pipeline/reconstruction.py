@@ -15,20 +15,20 @@ values; fewer raw features than ``LIMIT``; a model that tells these inputs from 
 plain disguises. It does not replace trust in the key that signs.
 """
 
-import os
 from typing import Callable, Mapping, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.manifest.manifest import Input
+from edgeveil.edge_runtime.pipeline.random_draws import integers, uniform
 
 LIMIT = 0.5  # the share of exact features from which nothing is released
 ERROR, STEP = 0.01, 0.6
 DENSE, TERMS = 128, 2
 FEATURES = 64  # of x that are judged, chosen at random where there are more
 CLASSES = 32  # most values of a label for which each one is a value of its own
-_KINDS, _FEW = 3, 12  # of inputs; how many of them for a map of few terms
+_KINDS, _FEW = 3, 18  # of inputs; how many of them for a map of few terms
 _CELLS = 4  # of a smooth picture, along each axis
 
 Run = Callable[[np.ndarray], Mapping[str, np.ndarray]]
@@ -58,20 +58,21 @@ def refuse_reconstruction(run: Run, spec: Input, golden: np.ndarray, outputs: Ma
 
 def exact_share(run: Run, spec: Input, golden: np.ndarray, outputs: Mapping[str, np.ndarray]) -> float:
     """The share of x's features that are exact, 0 to 1: on random or on golden inputs, whichever is larger."""
-    rng = np.random.RandomState(np.frombuffer(os.urandom(16), np.uint32))
     values = sum(int(np.prod(value.shape[1:])) for value in outputs.values())
     dense = values <= DENSE
-    x = probes(spec, golden, 3 * (values + 8) if dense else _FEW, rng)
+    x = probes(spec, golden, 2 * (values + 12) if dense else _FEW)
     made = run(x)
     columns = {name: _classes(value) for name, value in made.items()}
-    chosen = rng.permutation(int(np.prod(spec.shape)))[:FEATURES]
+    size = int(np.prod(spec.shape))
+    chosen = np.argsort(uniform((size,)))[:FEATURES]
     wanted, wanted_golden = (_flat(one)[:, chosen] for one in (x, golden))
     given, given_golden = (_columns(one, columns) for one in (made, outputs))
     # The kinds of inputs take turns; so each part has all of them.
     judged = np.arange(len(x)) // _KINDS % 3 == 2
     solve = _dense if dense else _of_few_terms
-    held = solve(given[~judged], wanted[~judged], given[judged], wanted[judged])
-    of_golden = solve(given[~judged], wanted[~judged], given_golden, wanted_golden)
+    new = np.vstack([given[judged], given_golden])
+    errors = solve(given[~judged], wanted[~judged], new) - np.vstack([wanted[judged], wanted_golden])
+    held, of_golden = np.split(errors, [int(judged.sum())])
     limit = _largest_error(spec, x)[chosen]
     # A feature that hardly moves is given by its mean, which proves nothing.
     moves = np.ptp(wanted_golden, axis=0) > 4 * limit
@@ -81,20 +82,14 @@ def exact_share(run: Run, spec: Input, golden: np.ndarray, outputs: Mapping[str,
     return float(max(shares))
 
 
-def probes(spec: Input, golden: np.ndarray, n: int, rng: np.random.RandomState) -> np.ndarray:
+def probes(spec: Input, golden: np.ndarray, n: int) -> np.ndarray:
     """Random samples (n, *shape) within the range of x: noise, changed golden vectors and smooth pictures, in turns."""
     low, high = _range(spec, golden)
-    rows = []
-    for number in range(n):
-        kind = number % _KINDS
-        if kind == 0:
-            unit = rng.random_sample(spec.shape)
-        elif kind == 1:
-            unit = _moved((golden[rng.randint(len(golden))] - low) / (high - low), rng)
-        else:
-            unit = _smooth(spec.shape, rng)
-        rows.append(low + unit * (high - low))
-    x = np.stack(rows)
+    unit = np.empty((n,) + spec.shape)
+    unit[0::_KINDS] = uniform(unit[0::_KINDS].shape)
+    unit[1::_KINDS] = _moved((golden - low) / (high - low), len(unit[1::_KINDS]))
+    unit[2::_KINDS] = _smooth(unit[2::_KINDS].shape)
+    x = low + unit * (high - low)
     return (np.rint(x) if np.dtype(spec.dtype).kind in "iu" else x).astype(spec.dtype)
 
 
@@ -107,20 +102,24 @@ def _range(spec: Input, golden: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     return tuple(np.broadcast_to(np.asarray(end, np.float64), spec.shape) for end in (low, high))  # type: ignore
 
 
-def _moved(unit: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-    """A sample shifted and, at random, mirrored along each axis and inverted."""
-    for axis, size in enumerate(unit.shape):
-        unit = np.roll(unit, rng.randint(size), axis)
-        unit = np.flip(unit, axis) if rng.randint(2) else unit
-    unit = np.clip(unit, 0.0, 1.0)
-    return 1.0 - unit if rng.randint(2) else unit
+def _moved(unit: np.ndarray, n: int) -> np.ndarray:
+    """``n`` of the samples, shifted and, at random, mirrored along each axis and inverted."""
+    alone = (n,) + (1,) * (unit.ndim - 1)  # one number for each sample
+    places = [integers(len(unit), n).reshape(alone)]
+    for axis, size in enumerate(unit.shape[1:], 1):
+        along = np.arange(size).reshape((-1,) + (1,) * (unit.ndim - 1 - axis))
+        way = 1 - 2 * integers(2, n).reshape(alone)
+        places.append((way * along + integers(size, n).reshape(alone)) % size)
+    moved = np.clip(unit[tuple(places)], 0.0, 1.0)
+    return np.abs(integers(2, n).reshape(alone) - moved)
 
 
-def _smooth(shape: Tuple[int, ...], rng: np.random.RandomState) -> np.ndarray:
-    """A few random values along each axis, and straight lines between them."""
-    axes = len(shape) - (len(shape) == 3)  # not between channels
-    unit = rng.random_sample((_CELLS,) * axes + shape[axes:])
-    for axis in range(axes):
+def _smooth(shape: Tuple[int, ...]) -> np.ndarray:
+    """Samples of a few random values along each axis, and straight lines between them; ``shape`` is (n, ...)."""
+    ends = 1 + (len(shape) == 4)  # neither between samples nor between channels
+    axes = len(shape) - ends
+    unit: np.ndarray = uniform(shape[:1] + (_CELLS,) * axes + shape[1 + axes :])
+    for axis in range(1, 1 + axes):
         place = np.linspace(0, _CELLS - 1, shape[axis])
         cell = np.minimum(place.astype(int), _CELLS - 2)
         part = (place - cell).reshape((-1,) + (1,) * (len(shape) - axis - 1))
@@ -160,35 +159,34 @@ def _rms(errors: np.ndarray) -> np.ndarray:
     return np.sqrt(np.mean(errors * errors, axis=0))
 
 
-def _dense(given: np.ndarray, wanted: np.ndarray, new: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Errors of a ridge regression of ``wanted`` on ``given`` at ``new``, each (n, columns)."""
-    middle, centre = given.mean(axis=0), wanted.mean(axis=0)
-    spread = given.std(axis=0)
-    moving = spread > 0
-    scaled = (given - middle)[:, moving] / spread[moving]
-    # A ridge that rounding needs, and that hides nothing: of the order of 1e-6 of a column's variance.
-    gram = scaled.T.dot(scaled) + 1e-6 * len(scaled) * np.eye(int(moving.sum()))
-    weights = np.linalg.solve(gram, scaled.T.dot(wanted - centre))
-    return centre + ((new - middle)[:, moving] / spread[moving]).dot(weights) - truth
+def _dense(given: np.ndarray, wanted: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """A ridge regression of ``wanted`` on ``given``, each (n, columns), at ``new``."""
+    scaled, scaled_new = _scaled(given, new)
+    centre = wanted.mean(axis=0)
+    # A ridge that rounding needs, and that hides nothing.
+    gram = scaled.T.dot(scaled) + 1e-6 * len(scaled) * np.eye(scaled.shape[1])
+    return centre + scaled_new.dot(np.linalg.solve(gram, scaled.T.dot(wanted - centre)))
 
 
-def _of_few_terms(given: np.ndarray, wanted: np.ndarray, new: np.ndarray, truth: np.ndarray) -> np.ndarray:
+def _of_few_terms(given: np.ndarray, wanted: np.ndarray, new: np.ndarray) -> np.ndarray:
     """As ``_dense``, by orthogonal matching pursuit of ``TERMS`` columns for each feature."""
-    middle, centre = given.mean(axis=0), wanted.mean(axis=0)
-    spread = given.std(axis=0)
+    scaled, scaled_new = _scaled(given, new)
+    centre = wanted.mean(axis=0)
+    left = wanted - centre
+    found = np.empty((wanted.shape[1], 0), int)  # (features, terms)
+    made = np.zeros((len(new), wanted.shape[1]))
+    for _ in range(TERMS):
+        found = np.hstack([found, np.abs(left.T.dot(scaled)).argmax(axis=1)[:, None]])
+        terms = scaled[:, found]  # (n, features, terms)
+        gram = np.einsum("nft,nfu->ftu", terms, terms) + 1e-6 * len(scaled) * np.eye(found.shape[1])
+        weights = np.linalg.solve(gram, np.einsum("nft,nf->ft", terms, wanted - centre)[..., None])[..., 0]
+        left = wanted - centre - np.einsum("nft,ft->nf", terms, weights)
+        made = np.einsum("nft,ft->nf", scaled_new[:, found], weights)
+    return centre + made
+
+
+def _scaled(given: np.ndarray, new: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Both in units of the spread of ``given`` around its mean; a column that stands still becomes 0."""
+    middle, spread = given.mean(axis=0), given.std(axis=0)
     spread[spread == 0] = np.inf
-    scaled, left = (given - middle) / spread, wanted - centre
-    errors = centre - truth
-    terms = [np.abs(left.T.dot(scaled)).argmax(axis=1)]
-    while True:
-        found = np.stack(terms)
-        for feature in range(wanted.shape[1]):
-            columns = found[:, feature]
-            weights = np.linalg.lstsq(scaled[:, columns], wanted[:, feature] - centre[feature], rcond=1e-9)[0]
-            left[:, feature] = wanted[:, feature] - centre[feature] - scaled[:, columns].dot(weights)
-            if len(terms) == TERMS:
-                scaled_new = (new[:, columns] - middle[columns]) / spread[columns]
-                errors[:, feature] += scaled_new.dot(weights)
-        if len(terms) == TERMS:
-            return errors
-        terms.append(np.abs(left.T.dot(scaled)).argmax(axis=1))
+    return (given - middle) / spread, (new - middle) / spread
