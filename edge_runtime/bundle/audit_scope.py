@@ -66,14 +66,21 @@ NOT_AUDITED_ON = (
 )
 
 
+IDENTITY_ALLOWED = (
+    "its manifest says identity_allowed: outputs may equal the raw data, and nothing checks here that they do not"
+)
+
+
 def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool = True) -> None:
-    """Write the warnings about a bundle to stderr: a development key, no audit, or no audit on this ``device``."""
+    """Write the warnings about a bundle to stderr: its key, what is not checked, its audit on this ``device``."""
     name = bundle.manifest.name
     if bundle.development:
         sys.stderr.write(
             "*** DEVELOPMENT BUNDLE: {} is signed by a throw-away key. Anyone may have it. "
             "Not for real data. ***\n".format(name)
         )
+    if bundle.manifest.perturber.identity_allowed:
+        sys.stderr.write("note: {}: {}\n".format(name, IDENTITY_ALLOWED))
     if bundle.manifest.privacy.file is None:
         sys.stderr.write("note: {} was not audited: no one has measured what it leaks\n".format(name))
     elif device != CPU and not audited:

@@ -21,7 +21,7 @@ from edgeveil.edge_runtime.ipc.notes import Notes
 from edgeveil.edge_runtime.ipc.pipe import Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
 from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
-from edgeveil.edge_runtime.ipc.schedule import schedule
+from edgeveil.edge_runtime.ipc.schedule import NICE, schedule
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -78,6 +78,7 @@ def run_alone(settings: Settings, folder: str) -> int:
 def _run(
     settings: Settings, ends: Ends, *, network: bool, account: Optional[Account] = None, retry: bool = False
 ) -> int:
+    os.nice(NICE)
     notes = Notes(ends.notes)
     try:
         isolation = Isolation(settings.source, settings.backend, settings.device, readable=[settings.trust])

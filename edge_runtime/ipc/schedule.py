@@ -7,6 +7,8 @@ from edgeveil.edge_runtime.manifest.manifest import Manifest
 
 TICK_HZ = 10.0  # of a bundle without a capture section, unless --fps is given
 DEGRADED_AFTER_S = 60.0
+SLACK_S = 0.02  # or a quarter of a tick: what is not there by then waits for the next tick
+NICE = 10  # of the processes that see raw frames, so that on one core the outside does not wait for them
 
 Schedule = NamedTuple(
     "Schedule",

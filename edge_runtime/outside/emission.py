@@ -2,17 +2,19 @@
 
 Each tick emits as many records as the schedule has slots: the next set from the inside, else the previous one again or
 the flat one, as the manifest says. So number, size and time of the records are the same for an empty scene, a busy one
-and a broken camera. A lasting fault is announced at the end of a coarse period, and no sooner.
+and a broken camera. A set leaves at the first tick that is due a slack or more after it was ready, and within the slack
+the outside does nothing else, so that no work on a set delays a tick. A lasting fault is announced at the end of a
+coarse period, and no sooner.
 """
 
 import collections
-from typing import Callable, Deque, Dict, List, Optional
+from typing import Callable, Deque, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.record import FLAT, Record
-from edgeveil.edge_runtime.ipc.schedule import Schedule
+from edgeveil.edge_runtime.ipc.schedule import SLACK_S, Schedule
 from edgeveil.edge_runtime.sinks.group import OnFailure, SinkGroup
 
 MOST_WAITING = 2  # sets: one that comes a moment too late for its tick does not push out the next
@@ -40,7 +42,8 @@ class Emission(object):
         self.plan, self._sinks, self._counters, self._say = plan, sinks, counters, say
         self._clock, self._wall = clock, wall
         self._coming: Dict[int, List[PerturbedFrame]] = {}
-        self._waiting: Deque[List[PerturbedFrame]] = collections.deque()
+        self._waiting: Deque[Tuple[float, List[PerturbedFrame]]] = collections.deque()  # since when, and a set
+        self.slack_s = min(SLACK_S, plan.tick_s / 4)
         self._flat: List[PerturbedFrame] = []
         self._last: List[PerturbedFrame] = []
         self.state = "running"
@@ -63,7 +66,7 @@ class Emission(object):
         if len(self._waiting) == MOST_WAITING:
             self._waiting.popleft()
             self._counters.add(DROP + "newer-set")
-        self._waiting.append(coming)
+        self._waiting.append((self._clock(), coming))
 
     @property
     def ready(self) -> bool:
@@ -73,6 +76,10 @@ class Emission(object):
     def due_s(self) -> float:
         """When the next tick is due, by ``clock``."""
         return self.start_s + self.number * self.plan.tick_s
+
+    def quiet_s(self) -> float:
+        """Seconds until nothing but the next tick may be worked on; 0 or less: from now on."""
+        return self.due_s() - self.slack_s - self._clock()
 
     def begin(self) -> None:
         """Make now the time of the first tick."""
@@ -108,8 +115,9 @@ class Emission(object):
         self._coming.clear()
 
     def _next_frames(self, now: float) -> List[PerturbedFrame]:
-        if self._waiting:
-            self._last = self._waiting.popleft()
+        # Of a late tick, what counts is when it was due.
+        if self._waiting and self._waiting[0][0] <= self.due_s() - self.slack_s:
+            _, self._last = self._waiting.popleft()
             self.fresh_s, self._fresh_in_period = now, True
             self._counters.add("frames-out")
             return self._last

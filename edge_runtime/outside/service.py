@@ -139,13 +139,15 @@ class Service(object):
             self._wait(woken, now)
             for event in self.link.poll():
                 self._handle_event(event)
-            for record in self.link.records():
-                self._handle_record(record)
-            self._begin()
-            # No tick follows a request to stop, however long the inside takes to end.
-            if self.begun and self._emitting and self.clock() >= self.emission.due_s():
+            # Before the records: their number must not delay a tick. None follows a request to stop, however long the
+            # inside takes to end.
+            if self._ticking and self.clock() >= self.emission.due_s():
                 self.emission.tick()
                 self._update_pages(now)
+            if not self._ticking or self.emission.quiet_s() > 0:
+                for record in self.link.records():
+                    self._handle_record(record)
+            self._begin()
             self.status.open_pages(now)
             self._notify_manager(now)
             asked = signal.SIGHUP in self._signals
@@ -154,10 +156,18 @@ class Service(object):
                 self._reload()
             self.trust_watch.check(now=asked)
 
+    @property
+    def _ticking(self) -> bool:
+        return self.begun and self._emitting
+
     def _wait(self, woken: int, now: float) -> None:
-        until = min(self.emission.due_s() - now, 0.25) if self.begun and self._emitting else 0.25
-        handles = self.link.handles() + [woken]
-        if select.select(handles, [], [], max(until, 0.0))[0] == [woken]:
+        """Wait for the inside or a signal; from the slack before a tick on, for the tick or a signal."""
+        handles, until = self.link.handles(), 0.25
+        if self._ticking:
+            until = self.emission.quiet_s()
+            if until <= 0:
+                handles, until = [], self.emission.due_s() - now
+        if woken in select.select(handles + [woken], [], [], min(max(until, 0.0), 0.25))[0]:
             os.read(woken, 64)
 
     def _should_stop(self, now: float) -> bool:

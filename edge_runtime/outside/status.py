@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterator, List, Optional
 
-from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON, announce
+from edgeveil.edge_runtime.bundle.audit_scope import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
@@ -34,6 +34,8 @@ class Status(object):
             slots=service.plan.slots,
             record_bytes=service.layout.size,
         )
+        if service.bundle.manifest.perturber.identity_allowed:
+            self.log.say("identity-allowed", message=IDENTITY_ALLOWED)
         if service.settings.camera_aid:
             self.log.say(
                 "camera-aid",
@@ -78,6 +80,8 @@ class Status(object):
             notes.append("Simulated: a program generates this source.")
         if service.source.get("raw_on_network"):
             notes.append("Raw pictures reach this device over a network, where others can read them.")
+        if service.bundle.manifest.perturber.identity_allowed:
+            notes.append(IDENTITY_ALLOWED[0].upper() + IDENTITY_ALLOWED[1:] + ".")
         warning = self._audit_warning()
         if warning:
             notes.append(warning[0].upper() + warning[1:] + ".")
@@ -125,6 +129,7 @@ class Status(object):
             "bundle": service.bundle.manifest.name,
             "info": service.info,
             "isolation": service.isolation,
+            "identity_allowed": service.bundle.manifest.perturber.identity_allowed,
             "source": service.source,
             "state": service.emission.state,
             "live": self.live() or "ok",
@@ -144,6 +149,7 @@ class Status(object):
             "degraded": float(service.emission.state == "degraded"),
             "tick-seconds": service.plan.tick_s,
             "fresh-age-seconds": service.clock() - service.emission.fresh_s,
+            "identity-allowed": float(service.bundle.manifest.perturber.identity_allowed),
             "isolated": float(service.isolation not in ("", CONVENTION)),
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
         }

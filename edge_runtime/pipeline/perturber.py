@@ -32,6 +32,7 @@ class Perturber(object):
             "key": bundle.key,
             "development": bundle.development,
             "audited": audited,
+            "identity_allowed": bundle.manifest.perturber.identity_allowed,
             "artefact": artefact,
             "device": device,
             "artefact_sha256": {name: m.artefacts[artefact].sha256 for name, m in bundle.manifest.models.items()},

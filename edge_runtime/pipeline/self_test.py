@@ -11,8 +11,10 @@ import numpy as np
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+from edgeveil.edge_runtime.pipeline.capacity import refuse_capacity
 from edgeveil.edge_runtime.pipeline.passthrough import PassthroughCheck
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
+from edgeveil.edge_runtime.pipeline.reconstruction import refuse_reconstruction
 
 
 def self_test(pipeline: Pipeline, manifest: Manifest, members: Mapping[str, bytes], artefact: str) -> float:
@@ -20,8 +22,8 @@ def self_test(pipeline: Pipeline, manifest: Manifest, members: Mapping[str, byte
 
     Frames may differ by ``tolerance.max_abs`` of the artefact (in units of x'), quantised codes with a decoder too (in
     steps); labels and other codes of an integer type must be the same. Returns the largest difference. Raises
-    ``DeviceFailed`` if it is larger, and ``PrivacyStop`` if a frame comes out unchanged and the manifest does not allow
-    that.
+    ``DeviceFailed`` if it is larger. Raises ``PrivacyStop`` if a frame comes out unchanged, or x under another name
+    (``pipeline.capacity``, ``pipeline.reconstruction``), and the manifest does not allow that.
     """
     golden = manifest.golden
     x = _array(members, golden.input)
@@ -52,6 +54,9 @@ def self_test(pipeline: Pipeline, manifest: Manifest, members: Mapping[str, byte
             )
         worst = max(worst, difference)
     PassthroughCheck(manifest).check_golden(x, out)
+    if not manifest.perturber.identity_allowed:
+        refuse_capacity(manifest, artefact, out)
+        refuse_reconstruction(pipeline.run, manifest.input, x, out)
     return worst
 
 

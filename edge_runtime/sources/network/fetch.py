@@ -16,6 +16,7 @@ from typing import Any, Dict, List
 
 from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
+from edgeveil.edge_runtime.ipc.schedule import NICE
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sandbox.account import Account, become
 from edgeveil.edge_runtime.storage.descriptor import write_all
@@ -30,6 +31,7 @@ def main(argv: List[str]) -> int:
     and of the ``account`` to run as (None: this one).
     """
     handles = json.loads(argv[0])
+    os.nice(NICE)
     hardening.no_core_dumps()
     hardening.end_with_parent()
     if handles["account"] is not None:

@@ -46,6 +46,7 @@ PICTURE = Path("docs/results/figure-7.svg")
 UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results/unseen-people.md")
 BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop.md")
 RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results/recipe-times.md")
+EMISSION, EMISSION_PAGE = BENCHES / "emission-times.json", Path("docs/results/emission-times.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results/streams.md")
 POWER, POWER_PAGE = Path("docs/results/privacy/power.json"), Path("docs/results/power.md")
 POWER_PICTURE = Path("docs/results/power.svg")
@@ -222,6 +223,11 @@ def peers(record: dict[str, Any]) -> str:
     )
 
 
+def emission_times(record: dict[str, Any]) -> str:
+    """The page on the times at which results leave as Markdown."""
+    return templates().get_template("emission-times.md.j2").render(record=record)
+
+
 def recipe_times(record: dict[str, Any]) -> str:
     """The page on what each recipe takes as Markdown."""
     made_with = {
@@ -275,6 +281,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "power": _power,
     "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),
     "peers": _of(PEERS, PEERS_PAGE, peers),
+    "emission-times": _of(EMISSION, EMISSION_PAGE, emission_times),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
     "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),
     "four-slices": lambda: write_atomic(FOUR_SLICES_PAGE, four_slices().encode()),

@@ -98,11 +98,34 @@ def test_number_and_times_do_not_tell_of_a_fault(slots, on_fault):
     assert times[0] % 100_000_000 == 0  # of the tick, not of the frame
 
 
+@pytest.mark.parametrize("tick_s", [0.04, 0.1, 1.0])
+def test_a_set_leaves_at_the_first_tick_that_is_a_slack_away(tick_s):
+    for before_s, leaves_at in ((1.1, 1), (0.9, 2), (0.0, 2)):
+        stage = Stage(tick_s=tick_s)
+        stage.run(tick_s / 2, every_s=None, step_s=tick_s / 10)  # tick 0
+        stage.now = stage.emission.due_s() - before_s * min(0.02, tick_s / 4)
+        stage.give(7)
+        for _ in range(3):
+            stage.now = stage.emission.due_s()
+            stage.emission.tick()
+        assert next(index for index, _, _, value in stage.sink.left if value == 7) == leaves_at
+
+
+def test_a_late_tick_takes_what_was_ready_when_it_was_due():
+    stage = Stage()
+    stage.emission.tick()
+    stage.now = stage.emission.due_s() + 0.05
+    stage.give(7)
+    for _ in range(2):
+        stage.emission.tick()
+    assert [value for *_, value in stage.sink.left] == [255, 255, 7]
+
+
 def test_what_a_fault_holds_is_as_the_manifest_says():
     for on_fault in ("previous", "flat"):
         stage = Stage(on_fault=on_fault)
         stage.run(1)
-        last = stage.sink.left[-1][3]
+        last = (stage.number - 1) % 200
         stage.run(1, every_s=None)
         assert {value for *_, value in stage.sink.left[-5:]} == {last if on_fault == "previous" else 255}
     stage = Stage(on_fault="previous")

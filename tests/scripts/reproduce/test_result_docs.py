@@ -22,6 +22,11 @@ def test_the_page_on_four_slices_is_what_the_records_say(monkeypatch):
     assert write_pages.FOUR_SLICES_PAGE.read_text() == write_pages.four_slices(), HOW
 
 
+def test_the_page_on_emission_times_is_what_its_record_says():
+    record = json.loads((ROOT / write_pages.EMISSION).read_text())
+    assert (ROOT / write_pages.EMISSION_PAGE).read_text() == write_pages.emission_times(record), HOW
+
+
 def test_a_figure_that_became_worse_is_marked():
     old = {"one": {"y right, %": [90.0], "z, best attack, %": [60.0], "kept: ink": [0.9], "only before": [1.0]}}
     new = {"one": {"y right, %": [91.0], "z, best attack, %": [61.0], "kept: ink": [0.8]}}
