@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.bundle.archive import pack
+from edgeveil.edge_runtime.bundle.audit_document import check_audit
 from edgeveil.edge_runtime.bundle.reader import MANIFEST, SIGNATURE, read_bundle, signature_member, signed_message
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput
@@ -58,6 +59,8 @@ def seal(
     if audit is not None:
         files[PRIVACY_MEMBER], document = audit
         spoken = {key: _of(document, key) for key in ("speaks_of", "pipeline")}
+        attributes = {name: manifest["perturber"][name] for name in ("target", "sensitive")}
+        check_audit(document, **attributes, **spoken)
         manifest["privacy"] = {**PRIVACY_FILES, **spoken}
         files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
     members = {name: files[name] for name in (*referenced_files(manifest), RUNTIME_MEMBER)}

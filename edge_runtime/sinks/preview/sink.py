@@ -11,10 +11,12 @@ from typing import Any, Deque, Dict, List, Optional, Tuple
 
 import numpy as np
 
+from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats.png import encode, viewable
 from edgeveil.edge_runtime.ipc.focus_levels import only_levels
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
+from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
 from edgeveil.edge_runtime.sinks.preview.page import files
@@ -44,9 +46,10 @@ class PreviewSink(Sink):
         self._classes = manifest.perturber.target_classes if manifest else []
         self._range = _range(manifest)
         self._slots = manifest.capture.slots if manifest and manifest.capture else 1
-        audit = settings.get("privacy")
+        privacy = settings.get("privacy")
+        audit = read_audit(manifest, {PRIVACY_MEMBER: privacy}) if manifest and privacy else None
         self._files = files(
-            card_lines(manifest, json.loads(audit.decode("utf-8")) if audit else None, **settings.get("runs", {})),
+            card_lines(manifest, audit, **settings.get("runs", {})),
             settings.get("notes", ()),
             self._slots,
         )
