@@ -70,7 +70,7 @@ def test_drops_latency_and_aiming_figures_are_shown_where_they_are_given(sink):
 
 def test_what_may_depend_on_the_scene_is_for_this_device_alone(sink):
     sink.local({"late": 3}, {}, 12.5)
-    elsewhere = json.loads(sink._answer("/state.json", {}, False)[1])
+    elsewhere = json.loads(sink._answer("/state.json", {}, False).data)
     assert elsewhere["drops"] is None
     assert elsewhere["latency_ms"] is None
 
@@ -151,12 +151,16 @@ def test_a_token_is_asked_for_once_and_leaves_the_address(tmp_path):
     sink = opened(f"?bind=0.0.0.0&token_file={tmp_path}/token")
     for path in ("/", "/state.json", "/frame.png?slot=0", "/?token=" + TOKEN[:-1], "/?token=" + TOKEN + "x"):
         assert get(sink, path)[0].status == 403
-    assert get(sink, "/", Cookie="edgeveil_preview=" + TOKEN[:-1])[0].status == 403
+    name = f"edgeveil_{sink.port}="
+    assert get(sink, "/", Cookie=name + TOKEN[:-1])[0].status == 403
+    assert get(sink, "/", Authorization="Bearer " + TOKEN[:-1])[0].status == 403
     answer, _ = get(sink, "/?token=" + TOKEN)
     assert (answer.status, answer.headers["Location"]) == (303, "/")
     cookie = answer.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
+    assert cookie.startswith(name + TOKEN)
+    assert get(sink, "//evil.example/?token=" + TOKEN)[0].headers["Location"] == "/evil.example/"
     assert get(sink, "/state.json", Cookie=cookie.partition(";")[0], Host="door.example")[0].status == 200
     sink.close()
 
