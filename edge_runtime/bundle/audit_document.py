@@ -212,13 +212,14 @@ def _check_verdict(verdict: Dict[str, Any], at: str, rows: List[Dict[str, Any]],
 def _upper_ends(rows: List[Dict[str, Any]], chance: float) -> Iterator[Tuple[str, Optional[float]]]:
     """By how much attacks may beat chance, in points and in bits; None where an attack has no upper end."""
     yield "points", max(100 * (row["high"] - chance) for row in rows)
-    bits = [row.get("bits_counted_high") for row in rows]
-    yield "bits", None if None in bits else max(bits)
-    balanced = [row for row in rows if row.get("balanced") is not None]
-    if balanced:
-        ends = [(row.get("balanced_high"), row.get("balanced_chance")) for row in balanced]
-        unknown = any(None in pair for pair in ends)
-        yield "balanced", None if unknown else max(100 * (high - base) for high, base in ends)
+    yield "bits", _largest([row.get("bits_counted_high") for row in rows])
+    ends = [(row.get("balanced_high"), row.get("balanced_chance")) for row in rows if row.get("balanced") is not None]
+    if ends:
+        yield "balanced", _largest([None if None in (high, base) else 100 * (high - base) for high, base in ends])
+
+
+def _largest(ends: List[Any]) -> Optional[float]:
+    return None if None in ends else max(ends)
 
 
 def _check_hashes(

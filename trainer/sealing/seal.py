@@ -59,8 +59,8 @@ def seal(
     if audit is not None:
         files[PRIVACY_MEMBER], document = audit
         spoken = {key: _of(document, key) for key in ("speaks_of", "pipeline")}
-        attributes = {name: manifest["perturber"][name] for name in ("target", "sensitive")}
-        check_audit(document, **attributes, **spoken)
+        of = manifest["perturber"]
+        check_audit(document, target=of["target"], sensitive=of["sensitive"], **spoken)
         manifest["privacy"] = {**PRIVACY_FILES, **spoken}
         files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
     members = {name: files[name] for name in (*referenced_files(manifest), RUNTIME_MEMBER)}
