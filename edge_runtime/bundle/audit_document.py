@@ -213,9 +213,13 @@ def _upper_ends(rows: List[Dict[str, Any]], chance: float) -> Iterator[Tuple[str
     """By how much attacks may beat chance, in points and in bits; None where an attack has no upper end."""
     yield "points", max(100 * (row["high"] - chance) for row in rows)
     yield "bits", _largest([row.get("bits_counted_high") for row in rows])
-    ends = [(row.get("balanced_high"), row.get("balanced_chance")) for row in rows if row.get("balanced") is not None]
-    if ends:
-        yield "balanced", _largest([None if None in (high, base) else 100 * (high - base) for high, base in ends])
+    balanced = [row for row in rows if row.get("balanced") is not None]
+    if balanced:
+        yield "balanced", _largest([_over(row.get("balanced_high"), row.get("balanced_chance")) for row in balanced])
+
+
+def _over(high: Optional[float], base: Optional[float]) -> Optional[float]:
+    return None if high is None or base is None else 100 * (high - base)
 
 
 def _largest(ends: List[Any]) -> Optional[float]:
