@@ -52,7 +52,7 @@ def work(tmp_path_factory):
     shutil.copytree(folder / "export", folder / "lie")
     # Consistently: what contradicts itself is refused before it is signed.
     worst = document["worst_adaptive"]
-    for row in [row for row in document["adversaries"] if same(row, worst)] + [worst]:
+    for row in [row for row in (*document["adversaries"], document["most_bits"]) if same(row, worst)] + [worst]:
         row |= {"accuracy": 0.9, "low": 0.85, "high": 0.95}
     document["verdict"]["upper"]["points"] = 95.0
     save(document, folder / "lie")
