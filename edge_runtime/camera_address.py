@@ -2,7 +2,7 @@
 
 import ipaddress
 from typing import NamedTuple, Optional
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -18,7 +18,7 @@ Address = NamedTuple(
         ("target", str),  # path and query
         ("user", Optional[str]),
         ("password", Optional[str]),
-        ("shown", str),  # for people, logs and messages: no user, no password, no query
+        ("shown", str),  # for people, logs and messages: no user, password, path or query, all of which may be secret
     ],
 )
 
@@ -41,8 +41,26 @@ def parse(text: str) -> Address:
         (parts.path or "/") + ("?" + parts.query if parts.query else ""),
         None if parts.username is None else unquote(parts.username),
         None if parts.password is None else unquote(parts.password),
-        "{}://{}:{}{}".format(parts.scheme, name, port, parts.path),
+        "{}://{}:{}{}".format(parts.scheme, name, port, "/..." if parts.path not in ("", "/") else parts.path),
     )
+
+
+def with_credentials(text: str, path: str) -> str:
+    """The address with the name and password of a file, one line ``USER:PASSWORD``. Raises ``BadInput``, which quotes
+    neither."""
+    address = parse(text)
+    if address.user is not None:
+        raise BadInput("expected name and password in the address of the camera or in {}, not in both".format(path))
+    try:
+        with open(path, encoding="utf-8") as file:
+            line = file.read(4097).rstrip("\r\n")
+    except (OSError, UnicodeDecodeError):
+        raise BadInput("expected a readable file with USER:PASSWORD of the camera at {}".format(path)) from None
+    user, colon, password = line.partition(":")
+    if not user or not colon or len(line) > 4096 or any(ord(c) < 32 for c in line):
+        raise BadInput("expected one line, USER:PASSWORD of the camera, in {}".format(path))
+    scheme, _, rest = text.partition("://")
+    return "{}://{}:{}@{}".format(scheme, quote(user, safe=""), quote(password, safe=""), rest)
 
 
 def is_private(text: str) -> bool:

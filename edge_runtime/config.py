@@ -31,6 +31,7 @@ class Settings(NamedTuple):
     bundle: str
     trust: str
     source: str
+    source_credentials: Optional[str]
     sink: List[str]
     artefact: str
     backend: str
@@ -69,6 +70,7 @@ SETTINGS = {
     "bundle": Setting(str, None, "BUNDLE", "the .veil file"),
     "trust": Setting(str, None, "DIR", "folder of public keys that may sign (*.pub)"),
     "source": Setting(str, None, "KIND:WHERE", "csv:FILE (- for stdin), arff:FILE, npz:FILE, images:DIR, camera:N ..."),
+    "source-credentials": Setting(str, None, "FILE", "file with USER:PASSWORD of a network camera"),
     "sink": Setting(list, None, "KIND:WHERE", "csv:FILE (- for stdout), npz:FILE, images:DIR, mqtt:..., or several"),
     "artefact": Setting(str, "auto", "NAME", "such as tflite-int8 (auto: the preferred)"),
     "backend": Setting(str, "auto", "NAME", "such as onnxruntime (auto: the first here)"),
@@ -162,6 +164,11 @@ def check(name: str, value: Any, where: str) -> Any:
 def value_of(name: str, flag: Any, file: Dict[str, Any]) -> Any:
     """One setting: the flag's value, else the file's, else the default. Raises ``BadInput``."""
     if flag is not None:
+        if name == "source" and on_network(flag) and parse(flag).user is not None:
+            raise BadInput(
+                "a password on the command line shows up in process lists: put USER:PASSWORD into a file that only you "
+                "may read, and name it with --source-credentials FILE; or put the source into the configuration"
+            )
         return check(name, flag, "on the command line")
     return file.get(name, SETTINGS[name].default)
 
@@ -203,6 +210,7 @@ def for_inside(settings: Settings) -> Settings:
     """The settings for the inside: no sinks, and no camera credentials, which only the fetching process needs."""
     return settings._replace(
         source=parse(settings.source).shown if on_network(settings.source) else settings.source,
+        source_credentials=None,
         trust=os.path.abspath(settings.trust),
         sink=[],
         health="off",

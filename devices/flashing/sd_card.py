@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -17,12 +16,15 @@ from pathlib import Path
 from typing import Protocol
 
 from edgeveil.devices.flashing import first_boot
+from edgeveil.devices.flashing.mounted_card import MountedCard, refuse_link
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
 SPARE_BYTES = 8 * 2**20
 KINDS = ("image:", "dir:")
 _TREE = "/opt/" + first_boot.TREE
 _UNITS = "/etc/systemd/system"
+_WANTS = f"{_UNITS}/multi-user.target.wants"
+_HOST_KEY = re.compile(r"ssh_host_[A-Za-z0-9_.-]*")  # a name that is safe in a command of debugfs
 
 
 class Media(Protocol):
@@ -51,6 +53,14 @@ class Media(Protocol):
         """The names in a folder."""
         ...
 
+    def has(self, path: str) -> bool:
+        """Whether there is anything of that name."""
+        ...
+
+    def refuse_links(self, paths: list[str]) -> None:
+        """Raise ``BadInput`` if a part of a path is a symbolic link."""
+        ...
+
     def check(self) -> None:
         """Raise ``BadInput`` or ``DeviceFailed`` if the file system is damaged."""
         ...
@@ -63,7 +73,7 @@ def open_media(target: str) -> Media:
     if kind == "dir":
         if not path.is_dir():
             raise BadInput(f"Expected the folder of a mounted card at {place}; there is none.")
-        return _Folder(path)
+        return MountedCard(path)
     if not path.is_file():
         raise BadInput(f"Expected an image of a card at {place}; there is no such file.")
     ext, fat = _partitions(path)
@@ -92,6 +102,7 @@ def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
             "or one with another first run in it."
         )
     placed = {f"/{first_boot.TREE}/{name}": data for name, data in files.items()}
+    media.refuse_links([*placed])
     _write_and_compare(media, placed)
     _write_and_compare(media, {"/cmdline.txt": changed})
     media.check()
@@ -101,15 +112,16 @@ def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
 def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
     placed = {f"{_TREE}/{name}": data for name, data in files.items()}
     units = {f"{_UNITS}/{name}": data for name, data in first_boot.units(_TREE).items()}
-    keys = [f"{first_boot.HOST_KEYS}/{n}" for n in media.names(first_boot.HOST_KEYS) if n.startswith("ssh_host_")]
-    gone = [path for path in (*first_boot.REMOVED, *keys) if media.read(path) is not None]
-    media.remove(gone)
     placed |= dict.fromkeys(first_boot.EMPTIED, b"")
+    # All of it before the first change; the entries of the last folder are links, which are replaced.
+    media.refuse_links([*placed, *units, f"{_WANTS}/.", f"{first_boot.HOST_KEYS}/."])
+    keys = [f"{first_boot.HOST_KEYS}/{n}" for n in media.names(first_boot.HOST_KEYS) if _HOST_KEY.fullmatch(n)]
+    gone = [path for path in (*first_boot.REMOVED, *keys) if media.has(path)]
+    media.remove(gone)
     _write_and_compare(media, {**placed, **units})
-    wants = f"{_UNITS}/multi-user.target.wants"
-    media.write({}, links={f"{wants}/{path.rsplit('/', 1)[1]}": path for path in units})
-    left = [path for path in gone if media.read(path) is not None]
-    left += sorted(set(first_boot.units(_TREE)) - set(media.names(wants)))
+    media.write({}, links={f"{_WANTS}/{path.rsplit('/', 1)[1]}": path for path in units})
+    left = [path for path in gone if media.has(path)]
+    left += sorted(set(first_boot.units(_TREE)) - set(media.names(_WANTS)))
     if left:
         raise DeviceFailed(f"{media.name} was not written completely: {', '.join(left)}. Write the card again.")
     media.check()
@@ -124,55 +136,6 @@ def _write_and_compare(media: Media, files: dict[str, bytes]) -> None:
             raise DeviceFailed(
                 f"{path} differs from what was written to {media.name}: it has no space, or its disk is bad."
             )
-
-
-class _Folder:
-    """A file system that is mounted: ``dir:/media/rootfs`` or ``dir:/media/bootfs``."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self.name = folder.resolve(), str(folder)
-        self.is_root = (folder / "etc").is_dir() and (folder / "usr").is_dir()
-
-    def free_bytes(self) -> int:
-        return shutil.disk_usage(self._folder).free
-
-    def read(self, path: str) -> bytes | None:
-        place = self._place(path)
-        return place.read_bytes() if place.is_file() else None
-
-    def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
-        try:
-            for path, data in files.items():
-                place = self._place(path)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with place.open("wb") as file:
-                    file.write(data)
-                    os.fsync(file.fileno())
-            for path, target in (links or {}).items():
-                place = self._place(path)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.unlink(missing_ok=True)
-                place.symlink_to(target)
-        except OSError as error:
-            raise DeviceFailed(f"{self.name} cannot be written: {error.strerror}.") from None
-
-    def remove(self, paths: list[str]) -> None:
-        for path in paths:
-            self._place(path).unlink(missing_ok=True)
-
-    def names(self, folder: str) -> list[str]:
-        place = self._place(folder)
-        return sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
-
-    def check(self) -> None:
-        """It was checked when it was mounted."""
-
-    def _place(self, path: str) -> Path:
-        """A path of the card on this machine. A link that leads out of the card is refused."""
-        place = self._folder / path.lstrip("/")
-        if not place.parent.resolve().is_relative_to(self._folder):
-            raise BadInput(f"{path} leads out of {self.name} through a link. Do not use that card.")
-        return place
 
 
 class _Ext:
@@ -217,6 +180,15 @@ class _Ext:
     def names(self, folder: str) -> list[str]:
         text = self._debugfs([f"ls -p {folder}"], write=False)
         return sorted(line.split("/")[5] for line in text.splitlines() if line.count("/") >= 6)
+
+    def has(self, path: str) -> bool:
+        return "Inode:" in self._debugfs([f"stat {path}"], write=False)
+
+    def refuse_links(self, paths: list[str]) -> None:
+        parts = {str(part): None for path in paths for part in (*reversed(Path(path).parents), Path(path))}
+        for part in parts:
+            if "Type: symlink" in self._debugfs([f"stat {part}"], write=False):
+                refuse_link(self.name, part)
 
     def check(self) -> None:
         done = _run(["e2fsck", "-fn", self._image], codes=range(256))
@@ -270,6 +242,12 @@ class _Fat:
     def names(self, folder: str) -> list[str]:
         done = _run(["mdir", "-i", self._image, "-b", "::" + folder], codes=(0, 1))
         return sorted(line.rstrip("/").rsplit("/", 1)[1] for line in done.stdout.decode().splitlines() if "/" in line)
+
+    def has(self, path: str) -> bool:
+        return self.read(path) is not None
+
+    def refuse_links(self, paths: list[str]) -> None:
+        """A FAT file system has none."""
 
     def check(self) -> None:
         """mtools reads each file's chain of clusters when it is read back."""

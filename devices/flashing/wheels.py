@@ -13,6 +13,7 @@ from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from edgeveil.devices import profiles
 from edgeveil.devices.flashing.records import Wheels
 from edgeveil.devices.profiles import Install, Profile
 from edgeveil.devices.transports.base import digest
@@ -20,6 +21,8 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 
 SITE_FILE, ARCHIVE = "site.json", "site.zip"
+HASHES = Path(profiles.__file__).parent / "wheels.txt"  # of every package in a recipe
+_PINNED = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+")
 _PLATFORMS = {
     "aarch64": ("manylinux_2_{}_aarch64", "manylinux2014_aarch64", "linux_aarch64"),
     "armv7l": ("manylinux_2_{}_armv7l", "manylinux2014_armv7l", "linux_armv7l"),
@@ -39,16 +42,17 @@ def collect(
     """Get wheels for the profile's board into the folder ``out``: those of its recipe, or of ``requirements``.
 
     pip chooses them for the board's processor, C library and Python (``python`` names another one of the profile's).
-    Dependencies are not followed: name every package that is needed. ``find_links`` is a folder of wheels that only a
-    vendor offers, and ``pins`` the SHA-256 of each that may be taken from there. Writes ``site.zip``, all of them
-    unpacked, and ``site.json`` with each wheel's hash. Raises ``BadInput`` for a missing wheel, or one without its pin.
+    Dependencies are not followed: name every package that is needed. Only wheels of a known SHA-256 are taken: those of
+    the profiles' recipes stand in ``HASHES``, and ``pins`` are those of any other package. ``find_links`` is a folder
+    of wheels that only a vendor offers. Writes ``site.zip``, all of them unpacked, and ``site.json`` with each wheel's
+    hash. Raises ``BadInput`` for a missing wheel, one of an unknown hash, or one that differs from its hash.
     """
     recipe = profile.recipe(python) if not requirements else Install(python=python or profile.python)
     requirements = requirements or recipe.packages
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} exists and is not empty. Name a new folder.")
     with tempfile.TemporaryDirectory() as folder:
-        _download(profile, recipe, Path(folder), requirements, find_links)
+        _download(profile, recipe, Path(folder), _with_hashes(requirements, pins), find_links)
         wheels = sorted(Path(folder).glob("*.whl"))
         if find_links is not None:
             _check_pins(wheels, pins)
@@ -84,6 +88,22 @@ def open_wheels(folder: Path) -> Wheels:
     return wheels
 
 
+def _with_hashes(requirements: Sequence[str], pins: Sequence[str]) -> dict[str, list[str]]:
+    """Each requirement with the hashes that its wheel may have, as pip's requirement files spell them."""
+    known = _known_hashes()
+    given = [f"sha256:{pin.lower()}" for pin in pins]
+    return {requirement: known.get(requirement.lower(), []) + given for requirement in requirements}
+
+
+def _known_hashes() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in HASHES.read_text().replace("\\\n", " ").splitlines():
+        name, *hashes = line.replace("--hash=", "").split()
+        if name != "#":
+            found[name] = hashes
+    return found
+
+
 def _check_pins(wheels: list[Path], pins: Sequence[str]) -> None:
     """A wheel that is not from an index needs its SHA-256, which the user compares with the vendor's."""
     for wheel in wheels:
@@ -95,8 +115,10 @@ def _check_pins(wheels: list[Path], pins: Sequence[str]) -> None:
 
 
 def _download(
-    profile: Profile, recipe: Install, folder: Path, requirements: Sequence[str], find_links: Path | None
+    profile: Profile, recipe: Install, folder: Path, requirements: dict[str, list[str]], find_links: Path | None
 ) -> None:
+    if find_links is None:
+        _refuse_unknown(requirements)
     newest = int(recipe.glibc.split(".")[1]) if recipe.glibc else _newest_glibc(profile.system)
     platforms = []
     for pattern in _PLATFORMS[profile.architecture]:
@@ -110,14 +132,35 @@ def _download(
     for platform in platforms:
         command += ["--platform", platform]
     if find_links is not None:
-        command += ["--no-index", "--find-links", str(find_links)]
-    done = subprocess.run([*command, *requirements], capture_output=True, text=True, check=False)  # noqa: S603 - pip, and words of ours
+        command += ["--no-index", "--find-links", str(find_links), *requirements]
+    else:
+        lines = [" ".join([name, *(f"--hash={one}" for one in hashes)]) for name, hashes in requirements.items()]
+        (folder / "requirements.txt").write_text("\n".join(lines) + "\n")
+        command += ["--require-hashes", "--requirement", str(folder / "requirements.txt")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - pip, and words of ours
+    if "DO NOT MATCH THE HASHES" in done.stderr:
+        raise BadInput(
+            f"The package index gave a wheel of another SHA-256 than is known for {', '.join(requirements)}. Use an "
+            "index that you trust; if the package is your own, give --pin with the SHA-256 of its wheel."
+        )
     if done.returncode:
         problem = [line for line in done.stderr.splitlines() if "ERROR" in line][-1:] or ["pip failed"]
         raise BadInput(
             f"There is no wheel for {profile.name} (Python {recipe.python}, {profile.architecture}): {problem[0]}. "
             "What only a vendor offers goes into a folder that --find-links names."
         )
+
+
+def _refuse_unknown(requirements: dict[str, list[str]]) -> None:
+    unknown = [name for name, hashes in requirements.items() if not hashes]
+    if unknown:
+        raise BadInput(
+            f"The SHA-256 of {', '.join(unknown)} is not known here, and an index may answer with anything. Compare "
+            "its wheel with its maker's, then give --pin SHA256; without --with, the profile's own packages are taken."
+        )
+    unpinned = [name for name in requirements if not _PINNED.fullmatch(name)]
+    if unpinned:
+        raise BadInput(f"Expected a package with its exact version, as numpy==1.26.4; got {', '.join(unpinned)}.")
 
 
 def _newest_glibc(system: str) -> int:

@@ -32,6 +32,7 @@ _END_OF_OURS = b"\r# " + HANG_UP + b"\0\r"  # a shell takes it for a comment: it
 _BACK_TO_THE_SHELL = b"\x03" + _END_OF_OURS  # out of an open quote, out of a command, out of our program
 _LOGIN, _PASSWORD = re.compile(rb"(?i)login: ?$"), re.compile(rb"(?i)password: ?$")
 _PROMPT = re.compile(rb"[$#] ?$")
+_FOLDER = re.compile(rb"(/tmp/edgeveil-[A-Za-z0-9]{10})\s")
 
 
 class SerialTransport:
@@ -54,6 +55,7 @@ class SerialTransport:
         self._port: Any = None
         self._link: Link | None = None
         self._settings: Any = None
+        self._place: str | None = None  # where our program is typed on the board, for later logins
         self._open()
 
     @classmethod
@@ -106,8 +108,12 @@ class SerialTransport:
             raise DeviceFailed(f"Writing {path} failed on the board: {moved.last_line()}.")
 
     def close(self) -> None:
-        """End our program on the console, and restore the port's settings."""
+        """End our program on the console, remove its folder there, and restore the port's settings."""
         if self._link is not None:
+            with contextlib.suppress(OSError, LineBroken):
+                gone = {"op": "run", "command": ["rm", "-rf", "--", self._place], "timeout_s": 10}
+                self._link.send(json.dumps(gone).encode() + b"\n", patience_s=5)
+                self._link.receive(5)
             with contextlib.suppress(OSError):
                 self._write(_END_OF_OURS)
         self._hang_up()
@@ -159,7 +165,7 @@ class SerialTransport:
         self._write(_END_OF_OURS)
         console = _Console(self._read, self._write)
         console.log_in(self._user, self._password)
-        console.type_program(_program())
+        self._place = console.type_program(_program(), self._place)
         self._link = Link(self._read, self._write)
 
     def _hang_up(self) -> None:
@@ -231,31 +237,29 @@ class _Console:
             "Neither a login nor a shell appeared on the console within 120 s. Check the speed and the board."
         )
 
-    def type_program(self, program: bytes) -> None:
+    def type_program(self, program: bytes, place: str | None = None) -> str:
         """Type a program into the shell line by line, check each line, start it and wait until it runs.
 
-        A program that an earlier login typed completely is started at once.
+        Returns the folder on the board that it was typed into. ``place`` is the one of an earlier login: if it is still
+        ours alone, a program that was typed there completely is started at once.
         """
         packed = base64.b64encode(zlib.compress(program, 9))
         lines = [packed[at : at + TYPED] for at in range(0, len(packed), TYPED)]
-        # Others on the board may write to /tmp too: only bytes with the right SHA-256 are run.
+        self._until("stty -echo 2>/dev/null; umask 077; hash python3 || echo no-''python; echo look-''ed", b"look-ed")
+        if b"no-python" in self._seen:
+            raise BadInput("Python 3.6 or later was expected on the board; there is none. Install python3.")
+        if place is None or not self._owns(place):
+            place = self._own_folder()
         sha = hashlib.sha256(program).hexdigest()
-        place = f"/tmp/.edgeveil-{sha[:16]}"  # noqa: S108 - the comment above
         start = (
             'python3 -c \'import base64,hashlib,zlib;s=zlib.decompress(base64.b64decode(b"".join('
             f'open("{place}/%d"%n,"rb").read()for n in range({len(lines)}))));'
             f'assert hashlib.sha256(s).hexdigest()=="{sha}";exec(s,{{"__name__":"__main__"}})\''
         )
-        self._until(
-            f"stty -echo 2>/dev/null; umask 077; mkdir -p {place} && echo made-''it; hash python3 || echo no-''python",
-            b"made-it",
-        )
-        if b"no-python" in self._seen:
-            raise BadInput("Python 3.6 or later was expected on the board; there is none. Install python3.")
         last = f"{place}/{len(lines) - 1}"
         self._command(f"ls {last} 2>/dev/null && echo typed-''before")
         if b"typed-before" in self._seen and self._start(start):
-            return
+            return place
         for number, line in enumerate(lines):
             want = hashlib.sha256(line).hexdigest()[:20].encode()
             self._until(f"printf %s {line.decode()} > {place}/{number}; sha256sum {place}/{number}", want)
@@ -263,6 +267,22 @@ class _Console:
             raise DeviceFailed(
                 "The program that takes the files does not start on the board's Python. Is it 3.6 or later?"
             )
+        return place
+
+    def _own_folder(self) -> str:
+        """A new folder that only we can write: others on the board may put a link at a name that they know."""
+        for _ in range(12):
+            found = _FOLDER.search(self._command("mktemp -d /tmp/edgeveil-XXXXXXXXXX"))
+            if found and self._owns(found.group(1).decode()):
+                return found.group(1).decode()
+        raise DeviceFailed(
+            "The board gives no folder below /tmp that is ours alone (mktemp -d). Is it full, or mounted read-only?"
+        )
+
+    def _owns(self, place: str) -> bool:
+        """Whether it is a folder, no link, of the user logged in, which nobody else may enter."""
+        check = f"""[ "$(stat -c %u.%a.%F {place})" = "$(id -u).700.directory" ] && echo ours-''alone"""
+        return any(b"ours-alone" in self._command(check) for _ in range(3))
 
     def _start(self, command: str) -> bool:
         """Whether the program started; if not, the shell is back."""

@@ -17,6 +17,7 @@ file can change it, only a newer policy that the device's root keys signed
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional
 
+from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.bundle.audit_scope import Place, audits_of
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
@@ -144,26 +145,19 @@ def _problem(
     privacy = manifest.privacy
     if privacy.file is None or artefact not in privacy.speaks_of:
         return "{} must be audited, and no audit in it speaks of {}".format(ascii(demand.sensitive), artefact)
-    try:
-        document = strict_json.loads(members[privacy.file])
-        parts = audits_of(document, artefact, device, place)
-        if not parts:
-            return "{} must be audited, and no audit in it speaks of {} on {} (edgeveil audit --on, --device)".format(
-                ascii(demand.sensitive), artefact, device
-            )
-        attribute = document["data"]["sensitive"]
-        # Where an artefact was audited twice, the worse of the two counts.
-        over = max(_upper_end(part) for part in parts)
-        percent = 100.0 * over
-    except (strict_json.BadJson, LookupError, TypeError, ValueError, AttributeError):
-        return "its privacy card cannot be read"
-    if attribute != demand.sensitive:
-        return "its audit is of {}, not of {}".format(ascii(attribute)[:60], ascii(demand.sensitive))
+    # Checked: of this bundle's artefacts and attribute, and every figure in range.
+    parts = audits_of(read_audit(manifest, members) or {}, artefact, device, place)
+    if not parts:
+        return "{} must be audited, and no audit in it speaks of {} on {} (edgeveil audit --on, --device)".format(
+            ascii(demand.sensitive), artefact, device
+        )
+    # Where an artefact was audited twice, the worse of the two counts.
+    over = max(_upper_end(part) for part in parts)
     most = demand.most_attack_over_chance
     # As the card is written: six digits behind the point.
     if most is not None and round(over - most, 6) > 0:
         return "attacks on {} may beat chance at {} by {:.1f} points (upper end of 95 %), and {:g} are the most".format(
-            artefact, ascii(demand.sensitive), percent, round(100.0 * most, 6)
+            artefact, ascii(demand.sensitive), 100.0 * over, round(100.0 * most, 6)
         )
     return None
 

@@ -12,6 +12,7 @@ import stat
 from typing import Any, Dict, List, NamedTuple, NoReturn, Tuple, Union
 
 from edgeveil.edge_runtime.bundle.archive import read_archive
+from edgeveil.edge_runtime.bundle.audit_document import check_card, read_audit
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
@@ -51,6 +52,9 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     manifest = check_manifest(_parse(manifest_bytes))
     trust.check_claims(manifest, trust.key_of(key))
     verified = _check_members(members[2:], manifest.members)
+    audit = read_audit(manifest, verified)
+    if audit is not None:
+        check_card(verified[str(manifest.privacy.card)], audit, manifest.perturber.sensitive)
     trust.check_policy(manifest, verified, key)
     return Bundle(manifest, verified, hashlib.sha256(manifest_bytes).hexdigest(), key, manifest.development)
 

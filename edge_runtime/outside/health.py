@@ -1,21 +1,29 @@
 """Pages about the service, for this machine: /livez, /readyz, /healthz, /metrics (Prometheus text) and /logs.
 
-They do not go where frames go: drop reasons and faults may reveal what a camera saw, so they stay on loopback.
+They do not go where frames go: drop reasons and faults may reveal what a camera saw, so they stay on loopback, where
+the Host header must name this device, or are behind a token.
 """
 
 import collections
-import http.server
 import json
 import re
-import socketserver
-import threading
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.counters import drops
 from edgeveil.edge_runtime.outside import event_log
+from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
+from edgeveil.edge_runtime.sinks.uri import secret, split
 
 _TEXT, _METRICS = "text/plain; charset=utf-8", "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Place(NamedTuple):
+    """Where the pages are served; ``token`` is None where they are for this device alone."""
+
+    host: str
+    port: int
+    token: Optional[str]
 
 
 def _word(problem: str) -> Tuple[int, str, str]:
@@ -36,55 +44,40 @@ _PAGES: Dict[str, Callable[[Any], Tuple[int, str, str]]] = {
 }
 
 
-class HealthPages(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """Serves the pages on ``host`` and ``port`` in its own thread.
+class HealthPages(PageServer):
+    """Serves the pages at ``place`` in its own thread.
 
     ``state`` has ``live()`` and ``ready()`` (an empty text, or what is wrong), ``healthz()`` (a dict), ``metrics()``
     (lines) and ``log``. Raises ``OSError`` if the port is taken.
     """
 
-    daemon_threads = True
-    # A restart need not wait until the system has forgotten old connections.
-    allow_reuse_address = True
+    def __init__(self, place: Place, state: Any) -> None:
+        self._state = state
+        super(HealthPages, self).__init__(place.host, place.port, place.token, self._answer_page)
 
-    def __init__(self, host: str, port: int, state: Any) -> None:
-        super(HealthPages, self).__init__((host, port), _Handler)
-        self.state = state
-        threading.Thread(target=self.serve_forever, args=(0.2,), name="health", daemon=True).start()
-
-    def close(self) -> None:
-        """Stop serving."""
-        self.shutdown()
-        self.server_close()
+    def _answer_page(self, path: str, _query: Dict[str, str], _is_local: bool) -> Answer:
+        page = _PAGES.get(path)
+        answer = (404, _TEXT, "expected one of " + " ".join(_PAGES) + "\n")
+        code, kind, text = page(self._state) if page else answer
+        return Answer(kind, text.encode("utf-8"), code)
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    server: HealthPages
-    timeout = 5  # seconds until a request must have come
+def place_of(text: str) -> Optional[Place]:
+    """``HOST:PORT`` or ``HOST:PORT?token_file=FILE`` as an address and its token, None for ``off``.
 
-    def do_GET(self) -> None:
-        """Answer one of the pages, or 404."""
-        page = _PAGES.get(self.path.partition("?")[0])
-        answer = (404, "text/plain", "expected one of " + " ".join(_PAGES) + "\n")
-        code, kind, text = page(self.server.state) if page else answer
-        body = text.encode("utf-8")
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Requests are not logged."""
-
-
-def address(text: str) -> Tuple[str, int]:
-    """``HOST:PORT`` as a pair; raises ``BadInput``."""
-    host, _, port = text.rpartition(":")
+    Raises ``BadInput``, also for an address that others can reach without a token.
+    """
+    if text == "off":
+        return None
+    where, options = split(text, {"token_file": str})
+    host, _, port = where.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
-        raise BadInput("expected --health as HOST:PORT, such as 127.0.0.1:9464, or off; got {!r}".format(text))
-    return host.strip("[]") or "127.0.0.1", int(port)
+        raise BadInput("expected --health as HOST:PORT, such as 127.0.0.1:9464, or off; got {!r}".format(where))
+    host = host.strip("[]") or "127.0.0.1"
+    host = "127.0.0.1" if host == "localhost" else host
+    token = secret(options.get("token_file"), None, "the token of the health pages")
+    check_token(host, token, "a --health page", "--health '{}?token_file=FILE'".format(where))
+    return Place(host, int(port), token)
 
 
 def metrics(

@@ -43,12 +43,16 @@ def fetch_settings(settings: Settings, manifest: Manifest) -> Optional[Dict[str,
     """The settings of the fetching process; None for a source on this device. Raises ``BadInput``."""
     source = settings.source
     if not camera_address.on_network(source):
+        if settings.source_credentials is not None:
+            raise BadInput("--source-credentials is for a camera on a network: leave it out for this source")
         return None
     if not (camera_address.is_private(source) or settings.accept_raw_on_network):
         raise BadInput(
             "raw pictures from {} would cross a network where others can read them: use a camera on this device, "
             "https://, or add --accept-raw-on-network".format(camera_address.parse(source).shown)
         )
+    if settings.source_credentials is not None:
+        source = camera_address.with_credentials(source, settings.source_credentials)
     return {"source": source, "sensor": expected(manifest.input, manifest.capture)}
 
 
@@ -65,8 +69,18 @@ def command(module: str) -> List[str]:
 
 
 def environment() -> Dict[str, str]:
-    """This process's environment without its systemd variables. numpy gets one thread, so that ``isolation.enter``
-    finds a process with a single thread."""
-    ours = {k: v for k, v in os.environ.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")}
+    """What a process of the table needs of this one's environment, and nothing else: this one may hold the password of
+    a broker or the token of the preview. numpy gets one thread, so that ``isolation.enter`` finds a process with a
+    single thread.
+    """
+    ours = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_FAMILIES)}
     ours.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     return ours
+
+
+_KEPT = ("HOME", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ")
+# Of Python, of the interpreters and of what opens cameras. None of these takes a password.
+_KEPT_FAMILIES = (
+    *("LC_", "PYTHON", "CUDA_", "INTEL_", "NVIDIA_", "OPENVINO_", "ORT_", "TF_"),
+    *("FAKENECT_", "GST_", "LIBCAMERA_", "LIBUSB_", "OPENCV_", "OPENNI2_"),
+)

@@ -17,6 +17,7 @@ class Status(object):
 
     def __init__(self, service: Any) -> None:
         self.service, self.log = service, service.log
+        self._place = health.place_of(service.settings.health)
         self._pages: Optional[health.HealthPages] = None
         self._again_s = 0.0
 
@@ -92,18 +93,19 @@ class Status(object):
     def open_pages(self, now: float) -> None:
         """Open the pages if they are wanted and not open yet; if their port is taken, try again from time to time."""
         service = self.service
-        if self._pages is not None or service.settings.health == "off" or now < self._again_s:
+        if self._pages is not None or self._place is None or now < self._again_s:
             return
-        host, port = health.address(service.settings.health)
         try:
-            self._pages = health.HealthPages(host, port, self)
+            self._pages = health.HealthPages(self._place, self)
         except OSError as error:
             self._again_s = now + PORT_AGAIN_S
             service.counters.add("fault:port")
             self.log.say(
                 "port",
                 message="cannot listen on {}:{}: {}. The service runs without its health pages and tries again; name "
-                "another with --health, or off.".format(host, port, (error.strerror or "in use").lower()),
+                "another with --health, or off.".format(
+                    self._place.host, self._place.port, (error.strerror or "in use").lower()
+                ),
             )
 
     def live(self) -> str:

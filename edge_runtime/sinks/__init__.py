@@ -60,8 +60,13 @@ def open_sinks(
     options: Optional[Dict[str, Any]] = None,
 ) -> SinkGroup:
     """The sinks of all ``uris`` as one, named by their URIs without secrets. Opens all or none; see ``open_sink``."""
-    names = [without_secrets(uri) for uri in uris]
-    if not names or len(set(names)) != len(names):
+    shown = [without_secrets(uri) for uri in uris]
+    # Two addresses of one server may differ in what is not shown.
+    names = [
+        "{} ({})".format(name, place) if name.endswith("/...") and shown.count(name) > 1 else name
+        for place, name in enumerate(shown, 1)
+    ]
+    if not names or len(set(names)) != len(names) or len(set(uris)) != len(uris):
         raise BadInput("expected one sink or more, all of them different; got {}".format(", ".join(names) or "none"))
     sinks: Dict[str, Sink] = {}
     try:

@@ -68,10 +68,11 @@ def address(text: str, port: int, known: Known) -> Tuple[str, int, str, Dict[str
 
 
 def without_secrets(uri: str) -> str:
-    """A source or sink safe to print: no user, password or query, which may hold a token."""
+    """A source or sink safe to print: no user, password or query, and no path of http or rtsp: each may be a secret."""
     if "://" not in uri:
         return uri.partition("?")[0] if uri.startswith("preview:") else uri
-    return re.sub("//[^/]*@", "//", uri.partition("?")[0])
+    shown = re.sub("//[^/]*@", "//", uri.partition("?")[0])
+    return re.sub("^((?:https?|rtsp)://[^/]*/).+", r"\1...", shown)
 
 
 def secret(path: Optional[str], environment: Optional[str], what: str) -> Optional[str]:

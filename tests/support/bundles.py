@@ -225,10 +225,7 @@ def artefact_example(*, audited: bool = True) -> tuple[Manifest, Members]:
     }
     if audited:
         document = audit_document(manifest)
-        members[PRIVACY_MEMBER] = json.dumps(document, indent=1).encode()
-        members[CARD_MEMBER] = b'{"kind":"edgeveil-privacy-card"}'
-        members[PAGE_MEMBER] = b"<!doctype html><title>a card</title>"
-        manifest["privacy"] = {**PRIVACY_FILES, **{key: document[key] for key in ("speaks_of", "pipeline")}}
+        add_audit(manifest, members, document)
     return manifest, members
 
 
@@ -499,6 +496,30 @@ def audit_document(manifest: Manifest, artefact: str = "tflite-int8", members: M
         "versions": {"edgeveil": "0.1.0"},
         "machine": {"system": "Linux", "architecture": "x86_64", "cores": 2},
     }
+
+
+def add_audit(manifest: Manifest, members: Members, document: dict[str, Any]) -> None:
+    """Put an audit into a bundle, with a card that says the same."""
+    spoken = {key: {name: value for part in _parts(document) for name, value in part[key].items()} for key in _SPOKEN}
+    members[PRIVACY_MEMBER] = json.dumps(document, indent=1).encode()
+    members[CARD_MEMBER] = card_of(document)
+    members[PAGE_MEMBER] = b"<!doctype html><title>a card</title>"
+    manifest["privacy"] = {**PRIVACY_FILES, **spoken}
+
+
+def card_of(document: dict[str, Any]) -> bytes:
+    """The least privacy card of an audit."""
+    shown = [{name: part[name] for name in (*_SPOKEN, *_ON_CARD)} for part in _parts(document)]
+    card = {"schema": 1, "kind": "edgeveil-privacy-card", "sensitive": {"name": document["data"]["sensitive"]}}
+    return json.dumps({**card, "artefacts": shown}).encode()
+
+
+def _parts(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [part for part in (document, *document.get("others", [])) if part["speaks_of"]]
+
+
+_SPOKEN = ("speaks_of", "pipeline")
+_ON_CARD = ("artefact", "target", "chance", "adversaries", "worst_adaptive", "most_bits")
 
 
 def not_audited() -> dict[str, Any]:

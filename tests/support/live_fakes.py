@@ -167,8 +167,10 @@ def install() -> None:
 
 def command(module: str, first: str = "") -> list[str]:
     """As ``process_table.command``, with the fakes; ``first`` is run before the module is loaded."""
+    ours = {name: value for name, value in os.environ.items() if name.startswith("FAKES_")}  # not inherited
     code = (
-        f"import sys; sys.path[:1] = [{str(ROOT)!r}]; from tests.support import live_fakes; "
+        f"import os, sys; os.environ.update({ours!r}); sys.path[:1] = [{str(ROOT)!r}]; "
+        "from tests.support import live_fakes; "
         f"live_fakes.install(); {first}\nfrom edgeveil.edge_runtime.{module} import main; sys.exit(main(sys.argv[1:]))"
     )
     return [sys.executable, "-c", code]

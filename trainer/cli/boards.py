@@ -188,7 +188,7 @@ def wheels(
     ] = None,
     python: Annotated[str | None, typer.Option(help="The board's Python, where it is not the profile's: 3.13.")] = None,
     find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
-    pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel in that folder that may be taken.")] = None,
+    pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel that no recipe names.")] = None,
 ) -> None:
     """Collect wheels for a board that cannot install them itself. Nothing is compiled and nothing else is added."""
     chosen = profiles.load(profile)

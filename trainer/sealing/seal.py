@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.bundle.archive import pack
+from edgeveil.edge_runtime.bundle.audit_document import check_audit
 from edgeveil.edge_runtime.bundle.countersignature import KIND, statement
 from edgeveil.edge_runtime.bundle.reader import MANIFEST, SIGNATURE, read_bundle, signature_member, signed_message
 from edgeveil.edge_runtime.bundle.trust import Trust
@@ -70,7 +71,9 @@ def seal(
     audit = audit_of(folder, allow_unaudited=allow_unaudited)
     if audit is not None:
         files[PRIVACY_MEMBER], document = audit
-        manifest["privacy"] = {**PRIVACY_FILES, **spoken_of(document)}
+        spoken, of = spoken_of(document), manifest["perturber"]
+        check_audit(document, target=of["target"], sensitive=of["sensitive"], **spoken)
+        manifest["privacy"] = {**PRIVACY_FILES, **spoken}
         files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
         countersignature = _countersignature_of(folder, files[PRIVACY_MEMBER], manifest["privacy"])
         if countersignature is not None:

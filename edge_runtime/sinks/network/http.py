@@ -41,7 +41,8 @@ class HttpSink(NetworkSink):
         self._secure: Optional[ssl.SSLContext] = context(options) if secure else None
         self._host, self._port = host, port
         self._client: Any = None
-        name = "{}://{}:{}{}".format("https" if secure else "http", host, port, self._path)
+        # Without its path: that of a webhook is its password.
+        name = "{}://{}:{}{}".format("https" if secure else "http", host, port, "/..." if self._path != "/" else "/")
         super(HttpSink, self).__init__(name, outputs, manifest, dict(settings, **options))
 
     def _connect(self) -> None:

@@ -7,11 +7,6 @@ import numpy as np
 
 from edgeveil.edge_runtime.formats.png import encode
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
-
 _ICON = np.kron(np.array([[40, 200], [200, 90]], np.uint8), np.ones((8, 8), np.uint8))
 _BARS = (
     ("exposure", "exposure", "the middle value of what is seen"),

@@ -1,7 +1,6 @@
 """``preview:PORT``: a page with the latest perturbed frames, for this device or, with a token, for others."""
 
 import collections
-import ipaddress
 import json
 import os
 import re
@@ -11,18 +10,20 @@ from typing import Any, Deque, Dict, List, Optional, Tuple
 
 import numpy as np
 
+from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats.png import encode, viewable
 from edgeveil.edge_runtime.ipc.focus_levels import only_levels
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
+from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
 from edgeveil.edge_runtime.sinks.preview.page import files
-from edgeveil.edge_runtime.sinks.preview.server import Answer, Server
 from edgeveil.edge_runtime.sinks.uri import secret, split
 
 WINDOW_S = 5.0  # the fps figure is over the last of these
-_TOKEN = r"[A-Za-z0-9_.~-]{16,128}"  # noqa: S105 - what one looks like; goes into an address and a cookie as it is
+_ADVICE = "token_file=FILE, or EDGEVEIL_PREVIEW_TOKEN. Without bind= it is for this device alone."
 
 
 class PreviewSink(Sink):
@@ -38,15 +39,16 @@ class PreviewSink(Sink):
         token = options.get("token") or secret(
             options.get("token_file"), os.environ.get("EDGEVEIL_PREVIEW_TOKEN"), "the token of the preview"
         )
-        _check(bind, token)
+        check_token(bind, token, "a preview", _ADVICE)
         self._main = outputs[0].name
         self._labels = [o.name for o in outputs if o.kind == "label"]
         self._classes = manifest.perturber.target_classes if manifest else []
         self._range = _range(manifest)
         self._slots = manifest.capture.slots if manifest and manifest.capture else 1
-        audit = settings.get("privacy")
+        privacy = settings.get("privacy")
+        audit = read_audit(manifest, {PRIVACY_MEMBER: privacy}) if manifest and privacy else None
         self._files = files(
-            card_lines(manifest, json.loads(audit.decode("utf-8")) if audit else None, **settings.get("runs", {})),
+            card_lines(manifest, audit, **settings.get("runs", {})),
             settings.get("notes", ()),
             self._slots,
         )
@@ -55,7 +57,13 @@ class PreviewSink(Sink):
         self._ticks: Deque[Tuple[int, float]] = collections.deque()
         self._state, self._shown = "waiting", 0
         self._local: Tuple[Dict[str, int], Dict[str, int], Optional[float]] = ({}, {}, None)
-        self._server = Server(bind, int(number), token, self._answer)
+        try:
+            self._server = PageServer(bind, int(number), token, self._answer)
+        except OSError as error:
+            problem = str(error.strerror or error).lower()
+            raise BadInput(
+                "the preview cannot have port {} of {} ({}): choose another".format(number, bind, problem)
+            ) from None
         self.port = self._server.server_address[1]
 
     def _write(self, frame: Any) -> None:
@@ -98,12 +106,15 @@ class PreviewSink(Sink):
 
     def _answer(self, path: str, query: Dict[str, str], is_local: bool) -> Optional[Answer]:
         if path == "/state.json":
-            return "application/json", json.dumps(self._state_now(is_local), allow_nan=False).encode("utf-8")
+            return Answer("application/json", json.dumps(self._state_now(is_local), allow_nan=False).encode("utf-8"))
         if path == "/frame.png":
             with self._lock:
-                frame = self._last.get(int(query["slot"]) if query.get("slot", "").isdigit() else 0)
-            return None if frame is None else ("image/png", encode(viewable(frame.outputs[self._main], *self._range)))
-        return self._files.get(path)
+                frame = self._last.get(int(query["slot"]) if re.fullmatch("[0-9]{1,3}", query.get("slot", "")) else 0)
+            if frame is None:
+                return None
+            return Answer("image/png", encode(viewable(frame.outputs[self._main], *self._range)))
+        file = self._files.get(path)
+        return None if file is None else Answer(*file)
 
     def _state_now(self, is_local: bool) -> Dict[str, Any]:
         now = time.monotonic()
@@ -127,20 +138,6 @@ class PreviewSink(Sink):
         labels = [int(frame.outputs[name]) for name in self._labels]
         shown = [self._classes[n] if 0 <= n < len(self._classes) else str(n) for n in labels]
         return {"slot": slot, "width": width, "height": height, "label": ", ".join(shown)}
-
-
-def _check(bind: str, token: Optional[str]) -> None:
-    try:
-        loopback = ipaddress.ip_address(bind).is_loopback
-    except ValueError:
-        raise BadInput("expected an address of this device as bind=0.0.0.0; got {!r}".format(bind)) from None
-    if token is None and not loopback:
-        raise BadInput(
-            "a preview that others can reach needs a token: token_file=FILE, or EDGEVEIL_PREVIEW_TOKEN. Without bind= "
-            "it is for this device alone."
-        )
-    if token is not None and not re.fullmatch(_TOKEN, token):
-        raise BadInput("expected a token of 16 to 128 letters, digits or -_.~: openssl rand -hex 16 makes one")
 
 
 def _range(manifest: Optional[Manifest]) -> Tuple[float, float]:

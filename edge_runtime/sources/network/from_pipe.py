@@ -10,7 +10,8 @@ from edgeveil.edge_runtime.errors import DeviceFailed, Disconnected, FrameDroppe
 from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
 from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
 from edgeveil.edge_runtime.sources.network.fetch import DROPPED, FAILED, JPEG, MESSAGE, READING
-from edgeveil.edge_runtime.sources.network.http import MAX_JPEG_BYTES, decode
+from edgeveil.edge_runtime.sources.network.http import MAX_JPEG_BYTES
+from edgeveil.edge_runtime.sources.network.jpeg import decode
 
 _FAILURES = {"Stalled": Stalled, "Unsupported": Unsupported, "Missing": Unsupported}
 _REASONS = ("unreadable", "shape", "dtype")
@@ -39,7 +40,7 @@ class FetchedSource(Camera):
         if kind == READING and length == self._size:
             return np.frombuffer(data, self._dtype).reshape(self._spec["shape"]).copy()
         if kind == JPEG:
-            picture = decode(data)
+            picture = decode(data, self._spec, self.name, first=self._next == 0)
             return fits(picture, self._spec, self.name) if self._next == 0 else fit(picture, self._spec)
         if kind == DROPPED:
             reason = data.decode("ascii", "replace")

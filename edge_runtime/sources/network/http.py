@@ -15,9 +15,9 @@ import numpy as np
 
 from edgeveil.edge_runtime import camera_address as addresses
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Stalled, Unsupported
-from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
 from edgeveil.edge_runtime.sources.convert import OpenCVCamera, fits, need_image
+from edgeveil.edge_runtime.sources.network.jpeg import decode
 
 MAX_JPEG_BYTES = 16 * 2**20
 MAX_LINE = 1000
@@ -151,20 +151,11 @@ class HttpSource(OpenCVCamera):
         fits(self._ahead, self._spec, self.name)
 
     def _read(self) -> np.ndarray:
-        return decode(self._pictures.next_jpeg())
+        return decode(self._pictures.next_jpeg(), self._spec, self.name, first=self._next == 0)
 
     def close(self) -> None:
         """Close the connection."""
         self._pictures.close()
-
-
-def decode(data: bytes) -> np.ndarray:
-    """The picture of a JPEG's bytes; raises ``FrameDropped`` where they are none."""
-    cv2 = opencv()
-    picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
-    if picture is None:
-        raise FrameDropped("unreadable")
-    return picture
 
 
 class HttpsSource(HttpSource):

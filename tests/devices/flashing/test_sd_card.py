@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -15,6 +16,7 @@ from edgeveil.devices.flashing import first_boot, sd_card
 from edgeveil.devices.flashing.card import flash_card
 from edgeveil.devices.flashing.checks import Refused
 from edgeveil.devices.flashing.inputs import read_inputs
+from edgeveil.devices.flashing.mounted_card import MountedCard
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
@@ -167,12 +169,105 @@ def test_a_mounted_root_file_system(owner, root_tree, tmp_path):
     assert [path.name for path in (root_tree / "etc/ssh").iterdir()] == ["sshd_config"]
     link = root_tree / "etc/systemd/system/multi-user.target.wants" / first_boot.UNIT
     assert str(link.readlink()) == f"/etc/systemd/system/{first_boot.UNIT}"
-    shutil.rmtree(root_tree / "opt")
-    (tmp_path / "mine").mkdir()
-    (root_tree / "opt").symlink_to(tmp_path / "mine")
-    with pytest.raises(BadInput, match="leads out of"):
+
+
+LINKS = [
+    "opt",
+    f"opt/{first_boot.TREE}",
+    f"opt/{first_boot.TREE}/bundle.veil",
+    f"opt/{first_boot.TREE}/trust",
+    "etc",
+    "etc/machine-id",
+    "etc/ssh",
+    "etc/systemd",
+    f"etc/systemd/system/{first_boot.UNIT}",
+    "etc/systemd/system/multi-user.target.wants",
+]
+
+
+def everything(folder):
+    """All files with their bytes, and all links with their targets."""
+    return {
+        path.relative_to(folder): path.readlink() if path.is_symlink() else path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+def outside(tmp_path, root_tree, name):
+    """Move a part of the card to another folder and put a link to it in its place; returns that folder."""
+    mine, place = tmp_path / "mine", root_tree / name
+    mine.mkdir()
+    (mine / "authorized_keys").write_text("mine")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.is_dir():
+        shutil.move(place, mine / "moved")
+        place.symlink_to(mine / "moved")
+    else:
+        place.unlink(missing_ok=True)
+        place.symlink_to(mine / "authorized_keys" if "." in name or "id" in name else mine)
+    return mine
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_link_anywhere_on_a_card_is_refused_by_name_and_nothing_is_changed(owner, root_tree, tmp_path, name):
+    mine = outside(tmp_path, root_tree, name)
+    before = everything(mine), everything(root_tree)
+    expected = "no cmdline.txt" if name == "etc" else f"/{name} on .* is a link"
+    with pytest.raises(BadInput, match=expected):
         write(owner, f"dir:{root_tree}")
-    assert not list((tmp_path / "mine").iterdir())
+    assert (everything(mine), everything(root_tree)) == before
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_each_step_that_writes_a_card_follows_no_link(root_tree, tmp_path, name):
+    """Without the look at all of them before: a link may come in between."""
+    mine = outside(tmp_path, root_tree, name)
+    before = everything(mine)
+    card = sd_card.open_media(f"dir:{root_tree}")
+    for path in (f"/{name}", f"/{name}/below"):
+        with pytest.raises(BadInput, match=f"/{name} on .* is a link"):
+            card.write({path: b"x"})
+        with pytest.raises(BadInput, match=f"/{name} on .* is a link"):
+            card.read(path)
+    with pytest.raises(BadInput, match=f"/{name} on .* is a link"):
+        card.remove([f"/{name}/authorized_keys"])
+    with pytest.raises(BadInput, match=f"/{name} on .* is a link"):
+        card.names(f"/{name}")
+    assert everything(mine) == before
+
+
+def test_a_host_key_or_a_seed_that_is_a_link_is_removed_and_its_target_stays(owner, root_tree, tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    for name in ("etc/ssh/ssh_host_rsa_key", "var/lib/systemd/random-seed"):
+        (root_tree / name).unlink()
+        (root_tree / name).symlink_to(mine)
+    write(owner, f"dir:{root_tree}")
+    assert mine.read_text() == "mine"
+    assert not (root_tree / "etc/ssh/ssh_host_rsa_key").is_symlink()
+    assert not (root_tree / "var/lib/systemd/random-seed").is_symlink()
+
+
+def test_a_file_with_a_second_name_outside_the_card_is_replaced_there_alone(owner, root_tree, tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (root_tree / "etc/machine-id").unlink()
+    os.link(mine, root_tree / "etc/machine-id")
+    write(owner, f"dir:{root_tree}")
+    assert mine.read_text() == "mine"
+    assert (root_tree / "etc/machine-id").read_bytes() == b""
+
+
+@needs_tools
+def test_a_link_on_an_image_is_refused_by_name(owner, image):
+    before = image.read_bytes()
+    tool("/sbin/debugfs", "-w", "-R", "symlink /opt /var", f"{image}?offset={START}")
+    changed = image.read_bytes()
+    assert changed != before
+    with pytest.raises(BadInput, match=r"/opt on .* is a link"):
+        write(owner, f"image:{image}")
+    assert image.read_bytes() == changed
 
 
 def test_a_mounted_boot_partition_and_one_with_a_first_run_of_another(owner, tmp_path):
@@ -190,9 +285,9 @@ def test_a_mounted_boot_partition_and_one_with_a_first_run_of_another(owner, tmp
 
 def test_what_came_out_different_is_seen(owner, tmp_path, monkeypatch):
     (tmp_path / "cmdline.txt").write_text("root=/dev/x\n")
-    real = sd_card._Folder.write
+    real = MountedCard.write
     monkeypatch.setattr(
-        sd_card._Folder, "write", lambda self, files, **more: real(self, {n: d[:-1] for n, d in files.items()}, **more)
+        MountedCard, "write", lambda self, files, **more: real(self, {n: d[:-1] for n, d in files.items()}, **more)
     )
     with pytest.raises(DeviceFailed, match="differs from what was written"):
         write(owner, f"dir:{tmp_path}")

@@ -1,11 +1,13 @@
 """``edgeveil wheels``: pip's own choice for the board's Python and C library, and what only a vendor offers."""
 
 import hashlib
+import re
 import zipfile
 
 import pytest
 
 from edgeveil.devices import profiles
+from edgeveil.devices.flashing import wheels
 from edgeveil.devices.flashing.wheels import collect
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -45,3 +47,50 @@ def test_a_profile_says_what_to_install_for_each_python():
     assert pi.recipe("3.13").glibc == "2.41"
     with pytest.raises(BadInput, match=r"no recipe for Python 3.8 \(it has 3.11, 3.13\)"):
         pi.recipe("3.8")
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """A package index that answers with a wheel of its own making for ai-edge-litert 2.3.0; returns the wheel."""
+    folder = tmp_path / "simple" / "ai-edge-litert"
+    folder.mkdir(parents=True)
+    wheel = folder / "ai_edge_litert-2.3.0-cp311-cp311-manylinux_2_17_aarch64.whl"
+    info = "ai_edge_litert-2.3.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("ai_edge_litert/__init__.py", "raise SystemExit('not what you asked for')\n")
+        file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: ai-edge-litert\nVersion: 2.3.0\n")
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-manylinux_2_17_aarch64\n"
+        )
+        file.writestr(f"{info}/RECORD", "")
+    (folder / "index.html").write_text(f'<!doctype html><a href="{wheel.name}">{wheel.name}</a>')
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    monkeypatch.delenv("PIP_CONFIG_FILE", raising=False)
+    return wheel
+
+
+def test_a_wheel_that_is_not_the_known_one_is_refused(index, tmp_path):
+    with pytest.raises(BadInput, match="another SHA-256 than is known for ai-edge-litert"):
+        collect(profiles.load("raspberry-pi-cpu"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_wheel_of_no_known_hash_is_refused_before_the_index_is_asked(index, tmp_path):
+    pi, sha = profiles.load("raspberry-pi-cpu"), hashlib.sha256(index.read_bytes()).hexdigest()
+    for asked in ("ai-edge-litert==2.3.1", "ai-edge-litert", "ai-edge-litert>=2"):
+        with pytest.raises(BadInput, match=r"SHA-256 of ai-edge-litert.* is not known here.*--pin"):
+            collect(pi, tmp_path / "out", [asked])
+    with pytest.raises(BadInput, match="exact version"):
+        collect(pi, tmp_path / "out", ["ai-edge-litert"], pins=[sha])
+    assert collect(pi, tmp_path / "out", ["ai-edge-litert==2.3.0"], pins=[sha]).interpreters == {
+        "ai-edge-litert": "2.3.0"
+    }
+
+
+def test_every_package_of_every_recipe_has_its_hashes():
+    known = wheels._known_hashes()
+    named = {pin for name in profiles.names() for one in profiles.load(name).install for pin in one.packages}
+    assert set(known) == named, "run scripts/environments/lock_wheels.py"
+    assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for hashes in known.values() for one in hashes)
+    assert all(known.values())

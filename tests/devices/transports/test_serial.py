@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import sys
 import termios
 import time
@@ -182,21 +183,68 @@ def test_a_program_that_was_left_behind_is_ended_though_the_first_word_to_it_is_
         assert time.monotonic() - begun < SILENCE_S / 2
 
 
-def test_a_program_that_somebody_else_put_there_is_not_run(tmp_path):
-    program = serial._program()
-    place = Path("/tmp/.edgeveil-" + hashlib.sha256(program).hexdigest()[:16])  # noqa: S108 - where it is typed
-    packed = base64.b64encode(zlib.compress(program, 9))
-    count = len(range(0, len(packed), serial.TYPED))
-    planted = f"open({str(tmp_path / 'planted')!r}, 'w')".encode()
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir()
-    for number in range(count):
-        (place / str(number)).write_bytes(base64.b64encode(zlib.compress(planted)) if number == 0 else b"")
+def test_it_is_typed_into_a_folder_with_a_name_nobody_knows_before(tmp_path):
+    """Where it was typed until version 0.1, another user could have put a link."""
+    known, mine = "/tmp/.edgeveil-" + hashlib.sha256(serial._program()).hexdigest()[:16], tmp_path / "mine"  # noqa: S108
+    mine.write_text("mine")
+    shutil.rmtree(known, ignore_errors=True)
+    Path(known).mkdir()
+    for number in range(200):
+        (Path(known) / str(number)).symlink_to(mine)
+    places = []
+    for run in "ab":
+        (tmp_path / run).mkdir()
+        with lossy_serial_line.board(tmp_path / run) as board:
+            console = SerialTransport(board.port)
+            places.append(Path(console._place))
+            assert stat.S_IMODE(places[-1].stat().st_mode) == 0o700
+            assert places[-1].stat().st_uid == os.getuid()
+            console.close()
+    assert mine.read_text() == "mine"
+    assert len(set(places)) == 2
+    assert not any(place.exists() for place in places)
+    shutil.rmtree(known)
+
+
+@pytest.mark.parametrize("how", ["link", "open to others", "changed", "kept"])
+def test_a_folder_of_an_earlier_login_is_looked_at_again(tmp_path, how):
     with lossy_serial_line.board(tmp_path) as board:
         console = SerialTransport(board.port)
+        place, moved = Path(console._place), tmp_path / "moved"
+        console._write(serial._END_OF_OURS)
+        console._hang_up()
+        if how == "link":
+            place.rename(moved)
+            moved.chmod(0o700)
+            place.symlink_to(moved)
+        elif how == "open to others":
+            place.chmod(0o777)
+        elif how == "changed":  # only bytes with the right SHA-256 are run
+            planted = f"open({str(tmp_path / 'planted')!r}, 'w')".encode()
+            for one in place.iterdir():
+                one.write_bytes(base64.b64encode(zlib.compress(planted)) if one.name == "0" else b"")
+        console._open()
+        assert (Path(console._place) == place) is (how in ("changed", "kept"))
+        assert not (tmp_path / "planted").exists()
         assert console.run(["echo", "ours"]).out == b"ours\n"
         console.close()
-    assert not (tmp_path / "planted").exists()
+    place.unlink() if how == "link" else shutil.rmtree(place, ignore_errors=True)
+
+
+def test_a_folder_that_is_not_ours_alone_is_not_used(tmp_path, monkeypatch):
+    """A board whose mktemp gives a folder that others may write."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/mktemp").write_text(
+        "#!/bin/sh\nmkdir -p -m 777 /tmp/edgeveil-0123456789; echo /tmp/edgeveil-0123456789\n"
+    )
+    (tmp_path / "bin/mktemp").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    with (
+        lossy_serial_line.board(tmp_path) as board,
+        pytest.raises(DeviceFailed, match="no folder below /tmp that is ours alone"),
+    ):
+        SerialTransport(board.port)
+    shutil.rmtree(given)
 
 
 def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.bundle import archive
 from edgeveil.edge_runtime.bundle.reader import SIGNED_PREFIX
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest import dataflow, names, schema
-from tests.hostile_bundles import manifests, museum, signatures, zips  # noqa: F401 - the rooms register their exhibits
+from tests.hostile_bundles import audits, manifests, museum, signatures, zips  # noqa: F401 - they register
 from tests.support import bundles
 from tests.support.checkout import ROOT
 

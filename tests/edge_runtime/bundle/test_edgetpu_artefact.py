@@ -28,7 +28,7 @@ from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.manifest.schema import PRIVACY_FILES, PRIVACY_MEMBER, check_manifest
+from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER, check_manifest
 from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
 from edgeveil.trainer.audit import board_column
@@ -89,16 +89,11 @@ def audited(made, folder, *parts):
         documents = []
         for artefact, device, accuracy, *place in parts:
             one = bundles.audit_document(manifest, artefact, members)
-            one["worst_adaptive"].update(accuracy=accuracy, high=accuracy)
+            one["worst_adaptive"].update(accuracy=accuracy, low=accuracy, high=accuracy)
             there = dict(zip(("board", "architecture"), place or audit_of.current_place(), strict=True), device=device)
             documents.append(one if device is None else {**one, "on_board": there})
         main, *others = documents
-        members[PRIVACY_MEMBER] = json.dumps({**main, "others": others}).encode()
-        members[PRIVACY_FILES["card"]], members[PRIVACY_FILES["page"]] = b"{}", b"<!doctype html>"
-        spoken = {
-            key: {name: v for one in documents for name, v in one[key].items()} for key in ("speaks_of", "pipeline")
-        }
-        manifest["privacy"] = {**PRIVACY_FILES, **spoken}
+        bundles.add_audit(manifest, members, {**main, "others": others})
 
     example = copy.deepcopy(made.manifest), dict(made.members)
     del example[0]["members"]

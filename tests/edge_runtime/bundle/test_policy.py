@@ -9,7 +9,7 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
-from edgeveil.edge_runtime.manifest.schema import PRIVACY_FILES, PRIVACY_MEMBER
+from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.releases.store import Releases, RolledBack
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -26,7 +26,7 @@ def document(**change):
 
 
 def numpy_bundle(
-    folder, *, name="b.veil", version=1, accuracy=None, upper=None, audience="", sensitive=HIDDEN, of=HIDDEN, **key
+    folder, *, name="b.veil", version=1, accuracy=None, upper=None, audience="", sensitive=HIDDEN, of=None, **key
 ):
     """A bundle that runs. ``accuracy``: the upper end of the best attack in its audit (chance 0.51), None: no audit.
 
@@ -39,14 +39,12 @@ def numpy_bundle(
         manifest["perturber"]["sensitive"] = sensitive
         if accuracy is not None:
             audit = bundles.audit_document(manifest, "numpy", members)
-            audit["worst_adaptive"]["high"] = accuracy
+            for one in audit["adversaries"]:
+                one.update(accuracy=0.5, low=0.48, high=accuracy if one["kind"] == "adaptive" else 0.505)
             if upper is not None:
                 audit["verdict"] = {"word": "cannot tell", "upper": upper}
-            audit["data"]["sensitive"] = of
-            members[PRIVACY_MEMBER] = json.dumps(audit).encode()
-            members[PRIVACY_FILES["card"]] = b"{}"
-            members[PRIVACY_FILES["page"]] = b"<!doctype html>"
-            manifest["privacy"] = {**PRIVACY_FILES, "speaks_of": audit["speaks_of"], "pipeline": audit["pipeline"]}
+            audit["data"]["sensitive"] = sensitive if of is None else of
+            bundles.add_audit(manifest, members, audit)
 
     return bundles.make_bundle(folder, change=change, name=name, **key).path
 
@@ -87,13 +85,10 @@ def test_what_is_no_policy_is_not_taken_for_none(data, tmp_path):
         ({}, {"audited": False, "most_attack_over_chance": None}, None),
         ({"sensitive": ""}, {"audited": False, "most_attack_over_chance": None}, "hides nothing"),
         ({"sensitive": "weight", "accuracy": 0.5}, {}, "hides 'weight'"),
-        ({"accuracy": 0.5, "of": "weight"}, {}, "its audit is of 'weight'"),
-        ({"accuracy": "high"}, {}, "cannot be read"),
-        ({"accuracy": 0.9, "upper": {"points": 13.0, "balanced": 12.0, "bits": 0.4}}, {}, None),
-        ({"accuracy": 0.5, "upper": {"points": 13.1, "bits": 0.1}}, {}, "by 13.1 points .upper end of 95 %."),
-        ({"accuracy": 0.5, "upper": {"points": 5.0, "balanced": 14.0, "bits": 0.1}}, {}, "by 14.0 points"),
-        ({"accuracy": 0.5, "upper": {"points": None, "bits": 0.1}}, {}, "by 100.0 points"),
-        ({"accuracy": 0.5, "upper": {"bits": 0.1}}, {}, "cannot be read"),
+        ({"accuracy": 0.64, "upper": {"points": 13.0, "balanced": 12.0, "bits": None}}, {}, None),
+        ({"accuracy": 0.5, "upper": {"points": 13.1, "bits": None}}, {}, "by 13.1 points .upper end of 95 %."),
+        ({"accuracy": 0.5, "upper": {"points": 5.0, "balanced": 14.0, "bits": None}}, {}, "by 14.0 points"),
+        ({"accuracy": 0.5, "upper": {"points": None, "bits": None}}, {}, "by 100.0 points"),
     ],
 )
 def test_what_a_bundle_must_show(tmp_path, bundle, demand, words):
@@ -105,6 +100,33 @@ def test_what_a_bundle_must_show(tmp_path, bundle, demand, words):
     with pytest.raises(BundleRefused, match=words) as refused:
         read_bundle(path, trust)
     assert refused.value.reason == "policy-not-met"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda audit: audit["chance"].update(prior=2), "chance.prior"),
+        (lambda audit: audit["chance"].update(majority=1e300), "chance.majority"),
+        (lambda audit: audit["worst_adaptive"].update(high=-1e308), "worst_adaptive.high"),
+        (lambda audit: audit["data"].update(sensitive="weight"), "its audit is of 'weight'"),
+        (lambda audit: audit.update(verdict={"word": "leaks", "upper": {"points": -1e308, "bits": 0}}), "upper.points"),
+        (lambda audit: audit["others"][0]["data"].update(sensitive="weight"), r"others\[0\].data.sensitive"),
+        (lambda audit: audit["others"][0]["chance"].update(prior=2), r"others\[0\].chance.prior"),
+        (lambda audit: audit.clear(), "it is missing"),
+    ],
+)
+def test_an_absurd_audit_meets_no_policy(change, words):
+    """The policy does not lean on whoever read the bundle before."""
+    manifest, members = bundles.artefact_example()
+    bundle = read_bundle(bundles.sealed(bundles.with_members(manifest, members), members), bundles.trust())
+    policy = Policy([Demand(manifest["perturber"]["sensitive"], 0.2, True)])
+    audit = json.loads(members[PRIVACY_MEMBER])
+    audit["others"] = [json.loads(members[PRIVACY_MEMBER])]
+    policy.check(bundle.manifest, {**members, PRIVACY_MEMBER: json.dumps(audit).encode()})
+    change(audit)
+    with pytest.raises(BundleRefused, match=words) as refused:
+        policy.check(bundle.manifest, {**members, PRIVACY_MEMBER: json.dumps(audit).encode()})
+    assert refused.value.reason == "bad-audit"
 
 
 def test_the_artefact_that_runs_is_the_one_that_counts():

@@ -207,3 +207,15 @@ def test_what_cannot_be_meant_is_refused(tmp_path, text, match):
 def test_sinks_that_are_not_one_each_are_refused(texts, match):
     with pytest.raises(BadInput, match=match):
         open_sinks(texts, network_receivers.OUTPUTS)
+
+
+def test_the_path_of_a_webhook_is_its_password_and_is_shown_nowhere():
+    """Two of one server are told apart by their places."""
+    uris = ["http://127.0.0.1:9/services/topsecret", "http://127.0.0.1:9/services/secret-too", "tcp://127.0.0.1:9"]
+    sinks = open_sinks(uris, network_receivers.OUTPUTS, network_receivers.MANIFEST)
+    names = list(sinks.counts_by_sink())
+    sinks.discard()
+    assert names == ["http://127.0.0.1:9/... (1)", "http://127.0.0.1:9/... (2)", "tcp://127.0.0.1:9"]
+    with pytest.raises(BadInput, match="all of them different") as refused:
+        open_sinks([uris[0], uris[0]], network_receivers.OUTPUTS, network_receivers.MANIFEST)
+    assert "secret" not in str(refused.value)

@@ -12,7 +12,9 @@ import cv2
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.manifest.manifest import Privacy
+from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.sinks import open_sink
 from tests.support import network_receivers
 
@@ -68,7 +70,7 @@ def test_drops_latency_and_aiming_figures_are_shown_where_they_are_given(sink):
 
 def test_what_may_depend_on_the_scene_is_for_this_device_alone(sink):
     sink.local({"late": 3}, {}, 12.5)
-    elsewhere = json.loads(sink._answer("/state.json", {}, False)[1])
+    elsewhere = json.loads(sink._answer("/state.json", {}, False).data)
     assert elsewhere["drops"] is None
     assert elsewhere["latency_ms"] is None
 
@@ -84,14 +86,34 @@ def test_the_page_needs_nothing_from_elsewhere_and_says_so_to_the_browser(sink):
     assert not re.search(rb"<script>|style=|onclick", body)
 
 
-def test_the_card_says_what_the_audit_said():
+def shown(**verdict):
+    """A preview of an audited bundle: the best attack is right 31.2 % of the time, chance is 25 %."""
+    attack = {"name": "forest", "kind": "adaptive", "accuracy": 0.312, "low": 0.29, "high": 0.33, "bits_counted": 0.0}
+    row = {**attack, "bits_counted_high": 0.01}
+    perturber, hashes = network_receivers.MANIFEST.perturber, {"tflite-int8": {"generator": "0" * 64}}
+    attributes = {"target": perturber.target, "sensitive": perturber.sensitive, "y_classes": 2, "z_classes": 4}
     audit = {
+        "schema": 1,
+        "kind": "edgeveil-audit",
         "artefact": "tflite-int8",
-        "worst_adaptive": {"accuracy": 0.312, "low": 0.29, "high": 0.33},
+        "speaks_of": hashes,
+        "pipeline": {"tflite-int8": "1" * 64},
+        "data": {**attributes, "rows": {"test": 500}},
+        "adversaries": [row],
+        "worst_adaptive": row,
+        "most_bits": row,
         "chance": {"prior": 0.25, "majority": 0.26},
         "target": {"accuracy": 0.97, "low": 0.96, "high": 0.98},
+        **verdict,
     }
-    plain, audited = opened(), opened(privacy=json.dumps(audit).encode(), notes=["<simulated>"])
+    privacy = Privacy(file=PRIVACY_MEMBER, speaks_of=hashes, pipeline=audit["pipeline"])
+    manifest = network_receivers.MANIFEST._replace(privacy=privacy)
+    options = {"privacy": json.dumps(audit).encode(), "notes": ["<simulated>"]}
+    return open_sink("preview:0", network_receivers.OUTPUTS, manifest, options)
+
+
+def test_the_card_says_what_the_audit_said():
+    plain, audited = opened(), shown()
     assert b"not audited" in get(plain, "/")[1]
     page = get(audited, "/")[1]
     for text in (b"31.2 %", b"25.0 %", b"97.0 %", b"best attack found", b"posture", b"&lt;simulated&gt;"):
@@ -104,15 +126,18 @@ def test_the_card_says_what_the_audit_said():
 
 @pytest.mark.parametrize(
     ("word", "text"),
-    [("leaks", b"leaks"), ("holds", b"holds to within 5 points over chance and 0.05 bits"), ("cannot tell", b"cannot")],
+    [("leaks", b"leaks"), ("holds", b"holds to within 8 points over chance and 0.05 bits"), ("cannot tell", b"cannot")],
 )
 def test_the_card_says_the_verdict(word, text):
-    rate = {"accuracy": 0.3, "low": 0.29, "high": 0.31}
-    judged = {"word": word, "limit": {"points": 5.0, "bits": 0.05}}
-    audit = {"artefact": "a", "worst_adaptive": rate, "chance": {"prior": 0.2, "majority": 0.3}, "target": rate}
-    shown = opened(privacy=json.dumps({**audit, "verdict": judged}).encode())
-    assert text in get(shown, "/")[1]
-    shown.close()
+    limit = {"points": 8.0, "bits": 0.05}
+    made = shown(verdict={"word": word, "limit": limit, "upper": {"points": 7.0, "bits": 0.01}})
+    assert text in get(made, "/")[1]
+    made.close()
+
+
+def test_an_audit_that_cannot_be_true_is_not_shown():
+    with pytest.raises(BundleRefused, match=r"chance.prior: expected 0 to 1, got 2"):
+        shown(chance={"prior": 2, "majority": 0.26})
 
 
 def test_another_name_than_this_device_is_refused_without_a_token(sink):
@@ -126,12 +151,16 @@ def test_a_token_is_asked_for_once_and_leaves_the_address(tmp_path):
     sink = opened(f"?bind=0.0.0.0&token_file={tmp_path}/token")
     for path in ("/", "/state.json", "/frame.png?slot=0", "/?token=" + TOKEN[:-1], "/?token=" + TOKEN + "x"):
         assert get(sink, path)[0].status == 403
-    assert get(sink, "/", Cookie="edgeveil_preview=" + TOKEN[:-1])[0].status == 403
+    name = f"edgeveil_{sink.port}="
+    assert get(sink, "/", Cookie=name + TOKEN[:-1])[0].status == 403
+    assert get(sink, "/", Authorization="Bearer " + TOKEN[:-1])[0].status == 403
     answer, _ = get(sink, "/?token=" + TOKEN)
     assert (answer.status, answer.headers["Location"]) == (303, "/")
     cookie = answer.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
+    assert cookie.startswith(name + TOKEN)
+    assert get(sink, "//evil.example/?token=" + TOKEN)[0].headers["Location"] == "/evil.example/"
     assert get(sink, "/state.json", Cookie=cookie.partition(";")[0], Host="door.example")[0].status == 200
     sink.close()
 

@@ -3,12 +3,13 @@
 import http.server
 import threading
 import time
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime import config
+from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.outside import process_table
@@ -19,7 +20,7 @@ MANIFEST = parse({"input": {"kind": "image", "shape": [2, 2, 1], "dtype": "uint8
 
 
 def made_settings(source):
-    return config.merged({"bundle": "b", "trust": "t", "source": source, "sink": ["npz:x"]}, {})
+    return config.merged({"bundle": "b", "trust": "t", "sink": ["npz:x"]}, {"source": source})
 
 
 class Camera(http.server.BaseHTTPRequestHandler):
@@ -51,9 +52,20 @@ def camera():
 
 
 def test_three_processes_and_no_password_anywhere(tiny, tmp_path, camera):
-    source = f"http://who:topsecret@127.0.0.1:{camera.server_address[1]}/video?token=tokensecret"
-    words = arguments(tiny, source, f"npz:{tmp_path}/out.npz", frames=70, artefact="tflite-int8")
-    code, document, events = finish(start(words, tmp_path))
+    source = f"http://127.0.0.1:{camera.server_address[1]}/user=secret/video?token=tokensecret"
+    (tmp_path / "credentials").write_text("who:topsecret\n")
+    given = {"frames": 70, "artefact": "tflite-int8", "source-credentials": tmp_path / "credentials"}
+    words = arguments(tiny, source, f"npz:{tmp_path}/out.npz", **given)
+    process, seen = start(words, tmp_path), {}
+    while process.poll() is None and not camera.asked:
+        time.sleep(0.05)
+    for child in Path("/proc", str(process.pid), "task", str(process.pid), "children").read_text().split():
+        for part in ("cmdline", "environ"):
+            seen[child, part] = Path("/proc", child, part).read_bytes()
+    code, document, events = finish(process)
+    assert len(seen) == 4
+    for where, text in seen.items():
+        assert b"secret" not in text, where
     assert code == 0, events
     assert document["frames_in"] == 70 == document["frames_out"] + sum(document["dropped"].values())
     assert len(camera.asked) == 2  # it broke off once, and was asked again
@@ -61,7 +73,7 @@ def test_three_processes_and_no_password_anywhere(tiny, tmp_path, camera):
     assert "disconnected" in {event.get("kind") for event in events}
     (told,) = [event for event in events if event["event"] == "source"]
     assert told["raw_on_network"]
-    assert told["name"] == f"http://127.0.0.1:{camera.server_address[1]}/video"
+    assert told["name"] == f"http://127.0.0.1:{camera.server_address[1]}/..."
     assert "secret" not in str(events)
 
 
@@ -80,5 +92,43 @@ def test_raw_pictures_do_not_cross_a_network_unless_that_was_said(source):
 def test_the_inside_is_not_told_the_password(tmp_path):
     settings = made_settings("https://u:pw@h/x?k=pw")
     inside = process_table.process_table(settings, MANIFEST)[-1]
-    assert inside.settings["source"] == "https://h:443/x"
+    assert inside.settings["source"] == "https://h:443/..."
     assert "pw" not in str(inside)
+
+
+def test_a_password_on_the_command_line_is_refused_and_in_a_file_it_is_not(tmp_path):
+    flags = {"bundle": "b", "trust": "t", "source": "https://u:topsecret@h/x", "sink": ["npz:x"]}
+    with pytest.raises(BadInput, match="--source-credentials FILE") as refused:
+        config.merged(flags, {})
+    assert "topsecret" not in str(refused.value)
+    assert config.merged(dict(flags, source=None), {"source": flags["source"]}).source == flags["source"]
+
+
+def test_credentials_come_from_a_file_and_the_inside_does_not_get_its_name(tmp_path):
+    path = tmp_path / "credentials"
+    path.write_text("who:p@ss:word/\n")
+    settings = made_settings("https://h:8443/x?y=1")._replace(source_credentials=str(path))
+    fetching, inside = process_table.process_table(settings, MANIFEST)
+    address = camera_address.parse(fetching.settings["source"])
+    assert (address.user, address.password, address.host, address.target) == ("who", "p@ss:word/", "h", "/x?y=1")
+    assert inside.settings["source_credentials"] is None
+    for text in ("", "who", ":x", "who:a\nb"):
+        path.write_text(text)
+        with pytest.raises(BadInput, match="one line, USER:PASSWORD"):
+            process_table.fetch_settings(settings, MANIFEST)
+    with pytest.raises(BadInput, match="a readable file"):
+        process_table.fetch_settings(settings._replace(source_credentials="/nonexistent"), MANIFEST)
+    with pytest.raises(BadInput, match="not in both"):
+        process_table.fetch_settings(settings._replace(source="https://u:topsecret@h/"), MANIFEST)
+    with pytest.raises(BadInput, match="on a network"):
+        process_table.fetch_settings(settings._replace(source="camera:0"), MANIFEST)
+
+
+def test_a_process_of_the_table_inherits_no_secret(monkeypatch):
+    secrets = ("EDGEVEIL_MQTT_PASSWORD", "EDGEVEIL_PREVIEW_TOKEN", "EDGEVEIL_HTTP_AUTHORIZATION", "AWS_SECRET")
+    for name in (*secrets, "NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY"):
+        monkeypatch.setenv(name, "topsecret")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib")
+    made = process_table.environment()
+    assert "topsecret" not in made.values()
+    assert (made["LD_LIBRARY_PATH"], made["OMP_NUM_THREADS"]) == ("/opt/lib", "1")

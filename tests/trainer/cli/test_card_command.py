@@ -16,7 +16,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.document import save
+from edgeveil.trainer.audit.document import same, save
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.report.dpia import FAIL_CLOSED, RETAINED
 from edgeveil.trainer.sealing.seal import keygen, seal
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
     """A folder with ``run``, ``other`` (a run of another recipe), ``export``, ``keys``, ``unaudited.veil``, ``it.veil``
-    and ``lie.veil``, which the maker signed with a better accuracy of y than was measured."""
+    and ``lie.veil``, which the maker signed with a better attack than was measured."""
     folder = tmp_path_factory.mktemp("small")
     full = problem.BUDGETS["quick"]
     problem.BUDGETS["quick"] = replace(full, epochs=3, trees=10)
@@ -50,7 +50,11 @@ def work(tmp_path_factory):
     save(document, folder / "export")
     seal(folder / "export", key, folder / "it.veil")
     shutil.copytree(folder / "export", folder / "lie")
-    document["worst_adaptive"] |= {"accuracy": 0.9, "low": 0.85, "high": 0.95}
+    # Consistently: what contradicts itself is refused before it is signed.
+    worst = document["worst_adaptive"]
+    for row in [row for row in (*document["adversaries"], document["most_bits"]) if same(row, worst)] + [worst]:
+        row |= {"accuracy": 0.9, "low": 0.85, "high": 0.95}
+    document["verdict"]["upper"]["points"] = 95.0
     save(document, folder / "lie")
     seal(folder / "lie", key, folder / "lie.veil")
     yield folder

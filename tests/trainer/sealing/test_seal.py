@@ -219,10 +219,19 @@ def test_an_audit_that_is_none_is_said(tmp_path, keys, exported, text):
         seal(exported, keys / "signing.key", tmp_path / "b.veil")
 
 
+def test_an_audit_that_cannot_be_true_is_not_signed(tmp_path, keys, exported):
+    change_json(exported / "audit.json", lambda audit: audit["chance"].update(prior=2))
+    with pytest.raises(BadInput, match=r"chance.prior: expected 0 to 1, got 2. Audit .* again") as refused:
+        seal(exported, keys / "signing.key", tmp_path / "b.veil")
+    # Before anything is signed, not when the result is read again.
+    assert not any("read_bundle" in str(entry) for entry in refused.traceback)
+
+
 def test_audits_of_further_artefacts_count_too(tmp_path, keys, exported):
     manifest = json.loads((exported / "manifest.json").read_text())
     other = bundles.audit_document(manifest, "onnx-float32")
-    change_json(exported / "audit.json", lambda audit: audit.update(others=[other, {"speaks_of": {}}]))
+    keras = {**bundles.audit_document(manifest), "artefact": "keras", "speaks_of": {}, "pipeline": {}}
+    change_json(exported / "audit.json", lambda audit: audit.update(others=[other, keras]))
     out = seal(exported, keys / "signing.key", tmp_path / "b.veil")
     assert verify(out, keys).document()["audited"] == ["onnx-float32", "tflite-int8"]
     assert verify(out, keys).document()["not_audited"] == []
@@ -319,10 +328,15 @@ def test_nothing_of_a_bundle_by_a_stranger_is_shown(tmp_path, keys, exported):
 
 
 def test_a_card_of_an_unknown_form_is_no_traceback_and_plays_no_tricks(tmp_path, keys, exported):
-    change_json(exported / "audit.json", lambda audit: audit["worst_adaptive"].update(name="\x1b[2Jforest"))
+
+    def rename(audit):
+        for one in (*audit["adversaries"], audit["worst_adaptive"], audit["most_bits"]):
+            one["name"] = "\x1b[2Jforest"
+
+    change_json(exported / "audit.json", rename)
     text = inspect(seal(exported, keys / "signing.key", tmp_path / "a.veil"), keys).text()
     assert "\x1b" not in text
-    change_json(exported / "audit.json", lambda audit: audit.pop("worst_adaptive"))
+    change_json(exported / "audit.json", lambda audit: audit.pop("raw"))
     with pytest.raises(BadInput, match="lacks what a privacy card must say"):
         seal(exported, keys / "signing.key", tmp_path / "b.veil")
     strange = bundles.make_bundle(tmp_path, example=bundles.artefact_example())

@@ -1,0 +1,133 @@
+"""A card that is mounted here, for ``dir:FOLDER``: written without following any link that may be on it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class MountedCard:
+    """A file system that is mounted: ``dir:/media/rootfs`` or ``dir:/media/bootfs``.
+
+    Whoever had the card before may have put links on it that lead into this machine. Each part of each path is opened
+    from the descriptor of the one before and no link is followed, so nothing is read or written outside the card.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.name = folder, str(folder)
+        self.is_root = all((folder / name).is_dir() and not (folder / name).is_symlink() for name in ("etc", "usr"))
+
+    def free_bytes(self) -> int:
+        """Free space."""
+        return shutil.disk_usage(self._folder).free
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes, or None if there is no such file."""
+        with contextlib.suppress(FileNotFoundError), self._parent(path) as (folder, last):
+            self._refuse_link(path, folder, last)
+            # Without O_NONBLOCK, opening a pipe would wait for its other end.
+            handle = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            with os.fdopen(handle, "rb") as file:
+                return file.read() if stat.S_ISREG(os.fstat(handle).st_mode) else None
+        return None
+
+    def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
+        """Write files, then symbolic links, and create their folders. A file that is there is replaced, not changed."""
+        try:
+            for path, data in files.items():
+                with self._parent(path, make=True) as (folder, last):
+                    self._refuse_link(path, folder, last)
+                    _replace(folder, last, data)
+            for path, target in (links or {}).items():
+                with self._parent(path, make=True) as (folder, last):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(last, dir_fd=folder)
+                    os.symlink(target, last, dir_fd=folder)
+        except OSError as error:
+            raise DeviceFailed(f"{self.name} cannot be written: {error.strerror}.") from None
+
+    def remove(self, paths: list[str]) -> None:
+        """Remove files and links; one that does not exist is no error."""
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError), self._parent(path) as (folder, last):
+                os.unlink(last, dir_fd=folder)  # a link itself, not what it leads to
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder."""
+        with contextlib.suppress(FileNotFoundError), self._parent(folder + "/.") as (handle, _):
+            return sorted(os.listdir(handle))  # noqa: PTH208 - by its descriptor
+        return []
+
+    def has(self, path: str) -> bool:
+        """Whether there is anything of that name."""
+        with contextlib.suppress(FileNotFoundError), self._parent(path) as (folder, last):
+            os.lstat(last, dir_fd=folder)
+            return True
+        return False
+
+    def refuse_links(self, paths: list[str]) -> None:
+        """Raise ``BadInput`` if a part of a path is a symbolic link."""
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError), self._parent(path) as (folder, last):
+                self._refuse_link(path, folder, last)
+
+    def check(self) -> None:
+        """It was checked when it was mounted."""
+
+    @contextlib.contextmanager
+    def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """A descriptor of the folder that holds ``path``, and the last part of it. ``make``: make missing folders."""
+        *folders, last = path.strip("/").split("/")
+        handle = os.open(self._folder, _FOLDER)
+        try:
+            for depth, name in enumerate(folders, 1):
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, 0o755, dir_fd=handle)
+                try:
+                    inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+                except OSError as error:
+                    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                        refuse_link(self.name, "/" + "/".join(folders[:depth]))
+                    raise
+                os.close(handle)
+                handle = inner
+            yield handle, last
+        finally:
+            os.close(handle)
+
+    def _refuse_link(self, path: str, folder: int, last: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISLNK(os.lstat(last, dir_fd=folder).st_mode):
+                refuse_link(self.name, path)
+
+
+def _replace(folder: int, name: str, data: bytes) -> None:
+    """A new file under this name: what was there may be a pipe, or have a second name outside the card."""
+    part = name + ".edgeveil-part"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(part, dir_fd=folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(part, flags, 0o644, dir_fd=folder), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def refuse_link(card: str, path: str) -> NoReturn:
+    """Raise ``BadInput`` for a link on a card."""
+    raise BadInput(
+        f"{path} on {card} is a link or no folder, and could lead out of the card. Nothing follows it: write a fresh "
+        "image to the card, then flash again."
+    )
