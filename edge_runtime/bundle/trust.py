@@ -29,7 +29,10 @@ class Trust(object):
         audience: str = "",
         revoked: FrozenSet[str] = frozenset(),
         policy: Optional[Policy] = None,
+        runtimes: FrozenSet[str] = frozenset(),
+        product: str = "",
     ) -> None:
+        self.runtimes, self.product = runtimes, product
         self.revoked, self.policy = revoked, policy
         self.keys: Dict[str, Key] = {}
         for key in keys:

@@ -17,6 +17,7 @@ this device or fleet). No clock is used: a board's may say 1970.
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
+from edgeveil.edge_runtime.bundle.board_state import floor_beside
 from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, open_policy, read_policy
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
@@ -45,16 +46,18 @@ class TrustFile(NamedTuple):
 def open_trust(
     folder: Union[str, "os.PathLike[str]"],
     *,
-    floor: int = 0,
+    floor: Optional[int] = None,
     policy: Optional[Policy] = None,
 ) -> Trust:
     """The trust of a folder: a device's own where it has a ``trust.json``, else every ``*.pub`` in it.
 
-    ``floor`` is the least security version that is accepted here, where the trust file does not say a higher one.
+    ``floor`` is the least security version that is accepted here, where the trust file does not say a higher one; by
+    default that of the board whose trust folder this is.
     ``policy`` replaces the device's. Raises ``BadInput`` for a folder without keys or with a file that is none of
     these, ``BundleRefused`` for a ``trust.json`` that the root key did not sign.
     """
     folder = os.fspath(folder)
+    floor = floor_beside(folder) if floor is None else floor
     on_device = os.path.exists(os.path.join(folder, TRUST_FILE))
     names = [ROOT_KEY] if on_device else _key_files(folder)
     keys = [read_public_key(os.path.join(folder, name)) for name in names]

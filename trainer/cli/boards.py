@@ -170,12 +170,14 @@ def index(
     key: Annotated[Path, typer.Option(help="signing.key of a key that boards trust.")],
     out: Annotated[Path, typer.Option(help="index.json to write; put it and the bundles into one folder of a server.")],
     name: Annotated[
-        str, typer.Option(help="Name of the index; boards remember the last version of each name.")
+        str, typer.Option(help="Name of the product; a board follows one, and remembers its last version.")
     ] = "all",
+    audience: Annotated[str, typer.Option(help="Name of the fleet that it is for; any board's, where empty.")] = "",
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
-    made = write_index(bundles, key, out, name=name, passphrase=passphrase_of(key, passphrase_file))
+    passphrase = passphrase_of(key, passphrase_file)
+    made = write_index(bundles, key, out, name=name, audience=audience, passphrase=passphrase)
     say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
 
 

@@ -24,6 +24,7 @@ from edgeveil.devices.flashing.records import Facts, Installed, Wanted
 from edgeveil.devices.flashing.service_files import CONFIG
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle import audit_scope as audit_of
+from edgeveil.edge_runtime.bundle.board_state import State, write_state
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
@@ -197,6 +198,7 @@ def test_rows_of_an_audit_go_through_the_device_that_was_asked_for(made, library
     root = tmp_path / "root"
     (root / "current").mkdir(parents=True)
     shutil.copytree(made.trust, root / "trust")
+    write_state(Filesystem(), str(root), State())
     build_zipapp(root / "current" / "edgeveil-edge.pyz")
     x = np.random.default_rng(5).integers(0, 256, (4, *tiny_models.SHAPE)).astype(np.uint8)
     np.savez(tmp_path / "rows.npz", x=x)

@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -115,9 +116,11 @@ class Device:
     def pull(self, place):
         state = self.releases.state()
         trust = Trust([bundles.trusted()], floor=state.floor)
-        return update.update(
-            str(self.root), place, trust, lambda data: self.releases.install(data, passes), committed=state.committed
-        )
+
+        def install(path):
+            return self.releases.install(Path(path).read_bytes(), passes)
+
+        return update.update(str(self.root), place, trust, install, committed=state.committed)
 
 
 @pytest.fixture
