@@ -27,7 +27,7 @@ from edgeveil.trainer.report import comparison
 from edgeveil.trainer.report.run_page import through, write_report
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
-from edgeveil.trainer.sealing.zipapp import build_zipapp
+from edgeveil.devices.flashing.zipapp import build_zipapp
 from edgeveil.trainer.tensorflow_quiet import quiet_process
 from edgeveil.trainer.train import train
 

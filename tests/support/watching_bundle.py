@@ -8,7 +8,7 @@ from typing import Any
 
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from edgeveil.devices.flashing.zipapp import zipapp_bytes
 from tests.support import bundles, tiny_models
 
 CAPTURE = {

@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
 from edgeveil.trainer.cli.connection import On, board_command
 from edgeveil.trainer.progress import say, transfer
+from edgeveil.trainer.sealing.runtime_update import write_runtime
 from edgeveil.trainer.sealing.update_index import write_index
 
 OnCardToo = Annotated[
@@ -179,6 +180,22 @@ def index(
     passphrase = passphrase_of(key, passphrase_file)
     made = write_index(bundles, key, out, name=name, audience=audience, passphrase=passphrase)
     say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
+
+
+@app.command(epilog="Example: edgeveil runtime --key root/signing.key --out edge.runtime")
+def runtime(
+    key: Annotated[Path, typer.Option(help="signing.key of the root key that the boards have.")],
+    out: Annotated[Path, typer.Option(help="File to write; on a board, edgeveil-edge runtime takes it.")],
+    version: Annotated[
+        int | None, typer.Option(min=1, help="Its version (one more than that of the file at --out).")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Sign this toolkit's edge runtime for boards in use. A bundle never brings the runtime that a board runs."""
+    made = write_runtime(key, out, version=version, passphrase=passphrase_of(key, passphrase_file))
+    say(
+        f"Version {made.version} of {made.name} in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime"
+    )
 
 
 @app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --out wheels")

@@ -30,7 +30,7 @@ from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.export.manifest import not_audited
 from edgeveil.trainer.sealing.keys import Signer, is_encrypted, keygen
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from edgeveil.devices.flashing.zipapp import zipapp_bytes
 
 __all__ = ["is_encrypted", "keygen", "seal"]
 

@@ -21,7 +21,7 @@ from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from edgeveil.devices.flashing.zipapp import zipapp_bytes
 from tests.support import bundles, tiny_models
 from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT

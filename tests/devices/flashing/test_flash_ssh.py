@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from edgeveil.devices.flashing.zipapp import zipapp_bytes
 from tests.support import bundles
 from tests.support.boards import sshd
 

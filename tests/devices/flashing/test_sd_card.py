@@ -22,7 +22,7 @@ from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from edgeveil.devices.flashing.zipapp import zipapp_bytes
 from tests.support import bundles
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here

@@ -27,7 +27,7 @@ from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import Perturbed, Subject, further_outputs
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
+from edgeveil.devices.flashing.zipapp import zipapp_bytes
 from tests.support import bundles
 from tests.support.boards import lossy_serial_line, sshd
 

@@ -36,7 +36,7 @@ from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import build_zipapp
+from edgeveil.devices.flashing.zipapp import build_zipapp
 from tests.support import bundles, network_receivers, tiny_models
 from tests.support.boards import edge_tpu
 from tests.support.boards.edge_tpu import COMPILED
