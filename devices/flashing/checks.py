@@ -11,7 +11,10 @@ from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
 
 SPARE_BYTES = 16 * 2**20  # what must stay free: logs, a state file
-OWN_INIT = "have its init run `python3 /opt/edgeveil/runtime/current/edgeveil-edge.pyz recover`, then the same with `run --config ...`"
+OWN_INIT = (
+    "have its init run `python3 /opt/edgeveil/runtime/current/edgeveil-edge.pyz recover`, then the same with "
+    "`run --config ...`"
+)
 UPDATE_UNIT = "/etc/systemd/system/edgeveil-update.service"
 
 

@@ -46,8 +46,8 @@ class StopService:
 class InstallRelease:
     """Have the board verify the bundle, switch to it and try it. The board rolls back if the trial fails.
 
-    ``device`` is set only where it changes. ``first``: the board has no runtime of its own yet (it is new, or of version
-    0.1), and this toolkit's is sent.
+    ``device`` is set only where it changes. ``first``: the board has no installed runtime (it is new, or
+    of version 0.1), and this toolkit's is sent.
     """
 
     kind: ClassVar[str] = "install"

@@ -193,9 +193,7 @@ def runtime(
 ) -> None:
     """Sign this toolkit's edge runtime for boards in use. A bundle never brings the runtime that a board runs."""
     made = write_runtime(key, out, version=version, passphrase=passphrase_of(key, passphrase_file))
-    say(
-        f"Version {made.version} of {made.name} in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime"
-    )
+    say(f"Version {made.version} is in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime FILE")
 
 
 @app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --out wheels")

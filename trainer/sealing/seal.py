@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from edgeveil.devices.flashing.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.bundle.archive import pack
 from edgeveil.edge_runtime.bundle.reader import MANIFEST, SIGNATURE, read_bundle, signature_member, signed_message
 from edgeveil.edge_runtime.bundle.trust import Trust
@@ -30,7 +31,6 @@ from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.export.manifest import not_audited
 from edgeveil.trainer.sealing.keys import Signer, is_encrypted, keygen
-from edgeveil.devices.flashing.zipapp import zipapp_bytes
 
 __all__ = ["is_encrypted", "keygen", "seal"]
 

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
+from edgeveil.devices.flashing.zipapp import zipapp_bytes
 from edgeveil.devices.fleet.inventory import load
 from edgeveil.devices.fleet.rollout import DONE, exit_code, roll_out
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.devices.flashing.zipapp import zipapp_bytes
 from tests.support import bundles
 from tests.support.boards import sshd
 

@@ -14,6 +14,7 @@ import pytest
 
 from edgeveil.devices.agents import run_rows
 from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.zipapp import zipapp_bytes
 from edgeveil.devices.remote import remote_rows as remote
 from edgeveil.devices.remote.remote_rows import RemoteRows, perturb_on_board
 from edgeveil.devices.remote.remote_workspace import RemoteWorkspace
@@ -27,7 +28,6 @@ from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import Perturbed, Subject, further_outputs
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.devices.flashing.zipapp import zipapp_bytes
 from tests.support import bundles
 from tests.support.boards import lossy_serial_line, sshd
 

@@ -22,6 +22,7 @@ from edgeveil.devices.flashing.flash import flash
 from edgeveil.devices.flashing.inputs import read_inputs
 from edgeveil.devices.flashing.records import Facts, Installed, Wanted
 from edgeveil.devices.flashing.service_files import CONFIG
+from edgeveil.devices.flashing.zipapp import build_zipapp
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle import audit_scope as audit_of
 from edgeveil.edge_runtime.bundle.board_state import State, write_state
@@ -32,11 +33,11 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_FILES, PRIVACY_MEMBER, check_manifest
 from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
+from edgeveil.edge_runtime.storage.filesystem import Filesystem
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.devices.flashing.zipapp import build_zipapp
 from tests.support import bundles, network_receivers, tiny_models
 from tests.support.boards import edge_tpu
 from tests.support.boards.edge_tpu import COMPILED
