@@ -134,7 +134,8 @@ def _wait_for_child() -> None:
 def _mount_read_only(library: ctypes.CDLL, root: str) -> None:
     """Make ``root`` read-only here, and reachable with Python's own folders wherever they lie."""
     _mount(library, None, "/", None, _RECURSIVE | _PRIVATE)
-    seen = [os.path.realpath(path) for path in (root, sys.prefix, sys.base_prefix)]
+    python = os.path.dirname(sys.executable)
+    seen = sorted({os.path.realpath(path) for path in (root, sys.prefix, sys.base_prefix)} | {os.path.abspath(python)})
     closed: Dict[str, List[Tuple[str, int]]] = {}
     for path in seen:
         ancestor = _closed_ancestor(path)

@@ -123,7 +123,7 @@ class Runtimes(object):
         sha = hashlib.sha256(data).hexdigest()
         check_approved(sha, trust)
         self._stage(sha, data, None)
-        self._set_link(CURRENT, sha)
+        self._switch(sha)
         return sha
 
     def install(self, update: Update, trust: Trust, root: Key) -> bool:
@@ -193,11 +193,11 @@ class Runtimes(object):
         filesystem.sync_folder(self._folder)
 
     def _switch(self, sha: str) -> None:
-        # In this order: at every moment both links point to whole runtimes.
         before = self.current
         if before is not None:
             self._set_link(PREVIOUS, before)
         self._set_link(CURRENT, sha)
+        self._filesystem.sync_folder(self._folder)
 
     def _set_link(self, link: str, sha: str) -> None:
         path = os.path.join(self._folder, link)
@@ -205,7 +205,6 @@ class Runtimes(object):
             self._filesystem.remove(path + ".tmp")
         self._filesystem.link(sha, path + ".tmp")
         self._filesystem.rename(path + ".tmp", path)
-        self._filesystem.sync_folder(self._folder)
 
 
 def _check_starts(path: str, root: str) -> None:

@@ -30,7 +30,7 @@ from edgeveil.edge_runtime.bundle.board_state import (
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError
-from edgeveil.edge_runtime.storage import lock
+from edgeveil.edge_runtime.storage import root_lock
 from edgeveil.edge_runtime.storage.filesystem import Filesystem, names, read, remove_tree, target
 
 BUNDLE, RUNTIME = "bundle.veil", "edgeveil-edge.pyz"
@@ -55,7 +55,7 @@ class Releases(object):
         if self._holding:
             yield
             return
-        with lock.held(self.root, what):
+        with root_lock.held(self.root, what):
             self._holding = True
             try:
                 yield
@@ -164,7 +164,7 @@ class Releases(object):
             if name.endswith(".tmp"):
                 remove_tree(self._filesystem, os.path.join(self.root, name))
         self._link_runtimes()
-        if state != State() and read_one(self.root, COPY_FILE) != state:
+        if state != State() and [read_one(self.root, name) for name in (STATE_FILE, COPY_FILE)] != [state, state]:
             write_state(self._filesystem, self.root, state)
         if current != state.committed:
             # The previous one is current where the power failed in the middle of a commit.

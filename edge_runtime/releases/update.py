@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases.index import Entry, check_index, read_index, read_seen, record_seen
 from edgeveil.edge_runtime.releases.origin import open_origin
-from edgeveil.edge_runtime.storage import lock
+from edgeveil.edge_runtime.storage import root_lock
 from edgeveil.edge_runtime.storage.filesystem import names
 
 INDEX_FILE, INCOMING, LOCK_FILE = "index.json", "incoming", "update.lock"
@@ -36,7 +36,7 @@ def update(
     """
     source = open_origin(place)
     # A lock of its own: other commands need not wait for a slow server.
-    with lock.held(root, "update", name=LOCK_FILE):
+    with root_lock.held(root, "update", name=LOCK_FILE):
         seen = read_seen(root)
         index = read_index(source.read_small(INDEX_FILE), trust)
         check_index(index, seen, trust)
