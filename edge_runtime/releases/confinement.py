@@ -80,6 +80,7 @@ def _confined(root: str, limit_s: int, groups: List[int], network: bool) -> Call
     library = ctypes.CDLL(None, use_errno=True)
 
     def enter() -> None:
+        os.umask(0o022)  # the folders that are made for mounts, whatever shell this came from
         alone = network or _unshare(library, _NEWNET if is_root else _NEWUSER | _NEWNET)
         if is_root:
             if _unshare(library, _NEWNS):

@@ -9,7 +9,7 @@ import signal
 import stat
 from typing import Any, Iterator
 
-from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
 
 SILENCE_S = 30.0
@@ -41,7 +41,7 @@ class Folder(object):
         """The whole of a small file."""
         try:
             with self._open(name) as file:
-                return _bounded(file.read(MAX_BYTES + 1), name)
+                return bytes(file.read(MAX_BYTES + 1))
         except OSError as error:
             raise BadInput(
                 "Expected {} in {}; it cannot be read ({}).".format(name, self._folder, error.strerror)
@@ -79,7 +79,7 @@ class Server(object):
     def read_small(self, name: str) -> bytes:
         """The whole of a small file."""
         with self._within(INDEX_LIMIT_S), self._ask(name, 0) as answer:
-            return _bounded(answer.read(MAX_BYTES + 1), name)
+            return bytes(answer.read(MAX_BYTES + 1))  # one more than an envelope may have
 
     def copy(self, name: str, file: Any, begin: int, size: int) -> None:
         """Append the bytes from ``begin`` on by a range request; from 0 where the server does not support it."""
@@ -102,7 +102,7 @@ class Server(object):
         signal.setitimer(signal.ITIMER_REAL, limit_s)
         try:
             yield
-        except (DeviceFailed, BundleRefused):
+        except DeviceFailed:
             raise
         except Exception as error:
             reason = getattr(error, "reason", None) or error
@@ -150,12 +150,6 @@ def _opener(origin: Any, shown: str) -> Any:
     for handler in handlers + (SameOrigin, request.HTTPErrorProcessor):
         opener.add_handler(handler())
     return opener
-
-
-def _bounded(data: bytes, name: str) -> bytes:
-    if len(data) > MAX_BYTES:
-        raise BundleRefused("too-large", "{} has more than {} bytes. Make the index again.".format(name, MAX_BYTES))
-    return data
 
 
 def _is_continuation(answer: Any, begin: int) -> bool:

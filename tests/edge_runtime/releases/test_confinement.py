@@ -74,6 +74,15 @@ def test_the_releases_are_read_only_even_where_the_modes_say_otherwise(root):
 
 
 @needs_root
+def test_it_starts_whatever_the_umask(root):
+    before = os.umask(0o077)
+    try:
+        assert attempt(root, "print(json.dumps(1))") == 1
+    finally:
+        os.umask(before)
+
+
+@needs_root
 def test_no_network_and_no_other_process_is_in_reach(root):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -129,6 +129,9 @@ def test_no_byte_of_an_update_can_be_another(owner, tmp_path):
         with pytest.raises(BundleRefused):
             read_update(spoilt, root)
     (_, note), (_, zipapp) = read_archive(data)
+    with pytest.raises(BundleRefused) as refused:
+        read_update(pack([("runtime.json", note), ("edgeveil-edge.pyz", zipapp[::-1])]), root)
+    assert refused.value.reason == "hash-mismatch"
     for members in ([("runtime.json", note)], [("edgeveil-edge.pyz", zipapp), ("runtime.json", note)]):
         with pytest.raises(BundleRefused, match="expected the members"):
             read_update(pack(members), root)
