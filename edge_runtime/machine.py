@@ -22,6 +22,11 @@ def rss_bytes() -> Optional[int]:
     return _bytes("/proc/self/status", "VmRSS")
 
 
+def memory_bytes() -> int:
+    """The memory of this machine, in bytes; 0 if the system does not report it."""
+    return _bytes("/proc/meminfo", "MemTotal") or 0
+
+
 def load() -> Optional[float]:
     """Runnable tasks, averaged over the last minute; None if the system does not report it."""
     try:

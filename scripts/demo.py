@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
@@ -27,7 +28,6 @@ from edgeveil.trainer.report import comparison
 from edgeveil.trainer.report.run_page import through, write_report
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
-from edgeveil.trainer.sealing.zipapp import build_zipapp
 from edgeveil.trainer.tensorflow_quiet import quiet_process
 from edgeveil.trainer.train import train
 

@@ -129,7 +129,7 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
         "revoked": payload.get("revoked", []),
         "audience": payload.get("audience", ""),
         "wheels": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
-        "runtime": os.path.exists(os.path.join(root, "current", "edgeveil-edge.pyz")),
+        "runtime": os.path.exists(os.path.join(root, "runtime", "current", "edgeveil-edge.pyz")),
         "service": os.path.exists("/etc/systemd/system/edgeveil.service"),
         "device": _settings_device(),
         "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},

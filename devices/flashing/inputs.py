@@ -8,6 +8,7 @@ from pathlib import Path
 from edgeveil.devices import profiles
 from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
 from edgeveil.devices.flashing.wheels import open_wheels
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.bundle.audit_scope import NOT_AUDITED_ON, is_audited
 from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, open_policy
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
@@ -15,7 +16,6 @@ from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, SIGNED_POLICY_FILE, TRUST_FILE, open_trust, read_part
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
 from edgeveil.edge_runtime.signing.keys import read_public_key
 
 
@@ -71,7 +71,8 @@ def _bundle_facts(data: bytes, opened: Bundle) -> BundleFacts:
         development=opened.development,
         artefacts=tuple(name for name in manifest.preference if name in variants),
         data=data,
-        runtime=opened.members[RUNTIME_MEMBER],
+        # Not the bundle's own: what runs as root is this toolkit's, which its owner chose, not a signing key's.
+        runtime=zipapp_bytes(),
     )
 
 

@@ -83,7 +83,7 @@ class BundleFacts:
     development: bool = False
     artefacts: tuple[str, ...] = ()
     data: bytes = field(default=b"", repr=False)
-    runtime: bytes = field(default=b"", repr=False)  # the zipapp in it, which installs it on a first flash
+    runtime: bytes = field(default=b"", repr=False)  # this toolkit's zipapp, for a board that has none
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ class StopService:
 class InstallRelease:
     """Have the board verify the bundle, switch to it and try it. The board rolls back if the trial fails.
 
-    ``device`` is set only where it changes. ``first``: the board has no runtime yet, and the bundle's own is sent.
+    ``device`` is set only where it changes. ``first``: the board has no installed runtime (it is new, or
+    of version 0.1), and this toolkit's is sent.
     """
 
     kind: ClassVar[str] = "install"
@@ -112,7 +113,7 @@ def _text(step: Step) -> str:
         case StopService():
             return "stop the service, which uses the camera that the trial needs"
         case InstallRelease():
-            runtime = "send its runtime, " if step.first else ""
+            runtime = "send a runtime, " if step.first else ""
             frames = f"{step.frames} frames of {step.source}" if step.source else f"{step.frames} synthetic frames"
             return (
                 f"{runtime}have it verified there, switch to it, test {step.artefact} on {step.runs_on} and run "

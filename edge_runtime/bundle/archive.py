@@ -52,32 +52,56 @@ def read_archive(data: bytes) -> List[Tuple[str, bytes]]:
     """The members (name, bytes) in file order. Raises ``BundleRefused`` unless ``pack`` makes ``data`` of them."""
     if len(data) > MAX_BUNDLE_BYTES:
         _refuse("too-large", "it has {} bytes and {} are the most allowed".format(len(data), MAX_BUNDLE_BYTES))
-    if not LOCAL.startswith(data[:4]) and data[:4] != END:
-        where = data.find(LOCAL)
-        if where > 0:
-            _refuse("leading-data", "{} bytes stand in front of the first member".format(where))
-        _refuse("not-a-bundle", "it does not begin as one")
+    _check_beginning(data)
     cursor = _Cursor(data)
     members: List[Tuple[str, bytes]] = []
     entries: List[_Entry] = []
     while cursor.next_signature(LOCAL):
         if len(entries) == MAX_MEMBERS:
             _refuse("too-many-members", "it has more than {} members".format(MAX_MEMBERS))
-        offset = cursor.place - 4
-        header = _Header(*cursor.unpack(_LOCAL))
-        raw_name = cursor.take(min(header.name_length, MAX_NAME + 1))
-        _check_header(header, raw_name)
-        name = checked_name(raw_name)
-        content = cursor.take(header.size)
-        if binascii.crc32(content) & 0xFFFFFFFF != header.crc:
-            _refuse("wrong-crc", "the bytes of {} do not have the checksum its header states".format(name))
-        members.append((name, content))
-        entries.append(_Entry(header, raw_name, offset))
+        entry, content = _read_member(cursor)
+        members.append((entry.name.decode("ascii"), content))
+        entries.append(entry)
     _check_distinct([name for name, _ in members])
     start = cursor.place
     _read_directory(cursor, entries)
     _read_end(cursor, len(entries), start)
     return members
+
+
+def read_first(data: bytes, count: int) -> List[Tuple[str, bytes]]:
+    """At most ``count`` members from the beginning of an archive, of which ``data`` may be a part.
+
+    Raises ``BundleRefused`` where they are not as ``read_archive`` takes them, or not all within ``data``.
+    """
+    _check_beginning(data)
+    cursor = _Cursor(data)
+    members: List[Tuple[str, bytes]] = []
+    while len(members) < count and cursor.next_signature(LOCAL):
+        entry, content = _read_member(cursor)
+        members.append((entry.name.decode("ascii"), content))
+    return members
+
+
+def _check_beginning(data: bytes) -> None:
+    if not LOCAL.startswith(data[:4]) and data[:4] != END:
+        where = data.find(LOCAL)
+        if where > 0:
+            _refuse("leading-data", "{} bytes stand in front of the first member".format(where))
+        _refuse("not-a-bundle", "it does not begin as one")
+
+
+def _read_member(cursor: "_Cursor") -> Tuple[_Entry, bytes]:
+    """The member whose signature the cursor has just passed."""
+    offset = cursor.place - 4
+    header = _Header(*cursor.unpack(_LOCAL))
+    raw_name = cursor.take(min(header.name_length, MAX_NAME + 1))
+    _check_header(header, raw_name)
+    name = checked_name(raw_name)
+    content = cursor.take(header.size)
+    if binascii.crc32(content) & 0xFFFFFFFF != header.crc:
+        _refuse("wrong-crc", "the bytes of {} do not have the checksum its header states".format(name))
+    return _Entry(header, raw_name, offset), content
 
 
 def pack(members: List[Tuple[str, bytes]]) -> bytes:

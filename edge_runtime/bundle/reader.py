@@ -1,17 +1,17 @@
 """Reads and verifies a bundle, or refuses it. All code that reads a bundle does it here.
 
-The order matters (``docs/reference/bundle-format.md``): the file is read once; its form is checked; then the signature
-by a trusted key over the manifest's exact bytes; then the manifest; then size and SHA-256 of every member. The bytes
-returned are those that were hashed. No interpreter, array reader or importer sees them before.
+The order matters (``docs/reference/bundle-format.md``): of a file, the first two members alone, until a trusted key has
+signed them; then all of it is read, once, and its form is checked; then the manifest; then size and SHA-256 of every
+member. The bytes returned are those that were hashed. No interpreter, array reader or importer sees them before.
 """
 
 import hashlib
 import os
 import re
 import stat
-from typing import Any, Dict, List, NamedTuple, NoReturn, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
-from edgeveil.edge_runtime.bundle.archive import read_archive
+from edgeveil.edge_runtime.bundle.archive import read_archive, read_first
 from edgeveil.edge_runtime.bundle.audit_document import check_card, read_audit
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
@@ -24,9 +24,18 @@ from edgeveil.edge_runtime.signing import ed25519
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 SIGNED_PREFIX = b"edgeveil manifest 1\n"  # so that a signature of another kind of text is none of a manifest
 
+_BEGINNING_BYTES = MAX_MANIFEST_BYTES + 4096  # the manifest, its signature and both headers
 _SIGNATURE = re.compile(
     rb'{"algorithm":"ed25519","key":"([0-9a-f]{64})","schema":1,"signature":"([0-9a-f]{128})"}'
 )  # the one spelling: a bundle has no byte that could be changed and still be the same bundle
+
+
+class _Signed(NamedTuple):
+    """What stands at the beginning of a bundle, and the trusted key that signed it."""
+
+    manifest: bytes
+    signature: bytes
+    key: str
 
 
 class Bundle(NamedTuple):
@@ -45,10 +54,18 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     Raises ``BundleRefused`` (``reason`` is a word of the table in ``docs/reference/bundle-format.md``) for anything
     that is not exactly what a key of ``trust`` signed, ``BadInput`` for a path at which there is no file to read.
     """
-    data = path_or_bytes if isinstance(path_or_bytes, bytes) else read_file(os.fspath(path_or_bytes))
+    signed: List[Optional[_Signed]] = []
+    if isinstance(path_or_bytes, bytes):
+        data = path_or_bytes
+    else:
+        data = read_file(os.fspath(path_or_bytes), lambda handle: signed.append(check_beginning(handle, trust)))
     members = read_archive(data)
     manifest_bytes, signature_bytes = _manifest_and_signature(members)
-    key = _check_signature(manifest_bytes, signature_bytes, trust)
+    before = signed[0] if signed else None
+    if before is not None and before[:2] == (manifest_bytes, signature_bytes):
+        key = before.key
+    else:
+        key = _check_signature(manifest_bytes, signature_bytes, trust)
     manifest = check_manifest(_parse(manifest_bytes))
     trust.check_claims(manifest, trust.key_of(key))
     verified = _check_members(members[2:], manifest.members)
@@ -89,10 +106,14 @@ def open_file(path: str) -> int:
     return handle
 
 
-def read_file(path: str) -> bytes:
-    """The bytes at ``path``, read once, as ``read_all`` does. Raises as ``read_bundle`` does."""
+def read_file(path: str, check: Callable[[int], Any] = lambda _: None) -> bytes:
+    """The bytes at ``path``, read once, as ``read_all`` does, after ``check``. Raises as ``read_bundle`` does.
+
+    With ``check_beginning``, a stranger's file costs no more memory than a manifest may have.
+    """
     handle = open_file(path)
     try:
+        check(handle)
         return read_all(handle)
     except OSError as error:
         raise BadInput("The bundle {} cannot be read: {}.".format(path, error.strerror)) from None
@@ -100,17 +121,24 @@ def read_file(path: str) -> bytes:
         os.close(handle)
 
 
+def check_beginning(handle: int, trust: Trust) -> Optional[_Signed]:
+    """Raise ``BundleRefused`` unless a large file begins with a manifest and its signature by a key of ``trust``."""
+    if os.fstat(handle).st_size <= _BEGINNING_BYTES:
+        return None  # all of it costs no more
+    members = read_first(os.pread(handle, _BEGINNING_BYTES, 0), 2)
+    manifest_bytes, signature_bytes = _manifest_and_signature(members)
+    return _Signed(manifest_bytes, signature_bytes, _check_signature(manifest_bytes, signature_bytes, trust))
+
+
 def read_all(handle: int) -> bytes:
     """A bundle's bytes from its beginning; the descriptor's own position is neither used nor changed."""
-    parts: List[bytes] = []
-    place = 0
-    while place <= MAX_BUNDLE_BYTES:  # a file that grew is seen as too large
-        part = os.pread(handle, 1 << 22, place)
+    data = os.pread(handle, os.fstat(handle).st_size + 1, 0)  # in one piece: joined, they would be there twice
+    while len(data) <= MAX_BUNDLE_BYTES:  # a file that grew is seen as too large
+        part = os.pread(handle, 1 << 22, len(data))
         if not part:
             break
-        parts.append(part)
-        place += len(part)
-    return b"".join(parts)
+        data += part
+    return data
 
 
 def _manifest_and_signature(members: List[Tuple[str, bytes]]) -> Tuple[bytes, bytes]:

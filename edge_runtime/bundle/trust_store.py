@@ -15,6 +15,7 @@ is lost or cannot be read never makes it a folder of public keys, nor a device w
 import os
 from typing import Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
+from edgeveil.edge_runtime.bundle.board_state import floor_beside
 from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, read_policy
 from edgeveil.edge_runtime.bundle.trust import ROOT, Trust
 from edgeveil.edge_runtime.bundle.trust_file import (
@@ -56,17 +57,18 @@ class _Device(NamedTuple):
 def open_trust(
     folder: Union[str, "os.PathLike[str]"],
     *,
-    floor: int = 0,
+    floor: Optional[int] = None,
     policy: Optional[Policy] = None,
 ) -> Trust:
     """The trust of a folder: a device's own where one of its files is there, else every ``*.pub`` in it.
 
-    ``floor`` is the least security version that is accepted here, where the trust file does not say a higher one.
-    ``policy`` replaces the device's. Raises ``BadInput`` for a folder without keys, with a file that is none of these,
-    or in which one of a device's files is missing or cannot be read; ``BundleRefused`` for a ``trust.json`` that its
-    root keys did not sign.
+    ``floor`` is the least security version that is accepted here, where the trust file does not say a higher one; by
+    default that of the board whose trust folder this is. ``policy`` replaces the device's. Raises ``BadInput`` for a
+    folder without keys, with a file that is none of these, or in which one of a device's files is missing or cannot be
+    read; ``BundleRefused`` for a ``trust.json`` that its root keys did not sign.
     """
     folder = os.fspath(folder)
+    floor = floor_beside(folder) if floor is None else floor
     device = _read_device(folder)
     if device is None:
         keys = [read_public_key(os.path.join(folder, name)) for name in _key_files(folder)]

@@ -1,4 +1,6 @@
-"""The commands of ``edgeveil-edge`` about what is installed: install, update, rollback, status, trust, policy."""
+"""The commands of ``edgeveil-edge`` about what is installed: install, update, rollback, status, trust, policy,
+runtime.
+"""
 
 import argparse
 import collections
@@ -7,6 +9,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from typing import Any, Callable, Dict
 
 from edgeveil.edge_runtime import paths
@@ -47,7 +50,20 @@ def add_commands(commands: Any) -> None:
         "--from", dest="place", required=True, metavar="WHERE", help="https://HOST/FOLDER or dir:FOLDER with index.json"
     )
     _add_trial(update)
-    command("recover", _recover, "repair the releases after a power cut; runs at every start", "edgeveil-edge recover")
+    recover = command(
+        "recover", _recover, "repair the releases after a power cut; runs at every start", "edgeveil-edge recover"
+    )
+    recover.add_argument(
+        "--repair", action="store_true", help="write lost or damaged state anew, from what is left of it"
+    )
+    runtime = command(
+        "runtime",
+        _runtime,
+        "install a newer runtime, signed by this board's root key, next to the one before",
+        "edgeveil-edge runtime edgeveil-edge.veilrt",
+    )
+    runtime.add_argument("file", metavar="FILE", nargs="?", help="the file of edgeveil runtime")
+    runtime.add_argument("--previous", action="store_true", help="go back to the runtime before")
     command("rollback", _rollback, "run the previous release again", "edgeveil-edge rollback")
     tried = command(
         "try",
@@ -78,13 +94,15 @@ def _add_trial(command: argparse.ArgumentParser) -> None:
 
 
 def _install(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.bundle.reader import read_file
     from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
 
-    releases, data, device = open_releases(arguments.root), read_file(arguments.bundle), trial_device(arguments.device)
-    with service_stopped(device, _note):
-        tried = trial(arguments.root, arguments.source, arguments.frames, device)
-        changed = releases.install(data, tried, again=arguments.again)
+    releases, device = open_releases(arguments.root), trial_device(arguments.device)
+    with releases.changing("install"):
+        data = _read_bundle(arguments.root, arguments.bundle, releases.state().floor)
+        _adopt(arguments.root)
+        with service_stopped(device, _note):
+            tried = trial(arguments.root, arguments.source, arguments.frames, device, _note)
+            changed = releases.install(data, tried, again=arguments.again)
     state = releases.state()
     runs = "now runs" if changed else "runs already:"
     sys.stdout.write("{} {}, security version {} or later from now on\n".format(runs, state.committed, state.floor))
@@ -95,14 +113,16 @@ def _update(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
     from edgeveil.edge_runtime.releases.update import update
 
-    releases = open_releases(arguments.root)
-    releases.recover()
-    state = releases.state()
-    device = trial_device(None)
+    releases, device = open_releases(arguments.root), trial_device(None)
+    with releases.changing("update"):
+        _adopt(arguments.root)
+        releases.recover()
+        state = releases.state()
 
-    def install(data: bytes) -> bool:
-        with service_stopped(device, _note):
-            return releases.install(data, trial(arguments.root, arguments.source, arguments.frames, device))
+    def install(path: str) -> bool:
+        with releases.changing("update"), service_stopped(device, _note):
+            data = _read_bundle(arguments.root, path, releases.state().floor)
+            return releases.install(data, trial(arguments.root, arguments.source, arguments.frames, device, _note))
 
     changed = update(
         arguments.root,
@@ -118,6 +138,27 @@ def _update(arguments: argparse.Namespace) -> None:
         code = subprocess.call(["systemctl", "try-restart", "edgeveil.service"], stdin=subprocess.DEVNULL)  # noqa: S607 - found as every shell would
         if code:
             raise DeviceFailed("the new release is installed, but its service was not restarted (code {})".format(code))
+
+
+def _read_bundle(root: str, path: str, floor: int) -> bytes:
+    """The bytes of a bundle that a key trusted here signed; of any other one, its beginning alone is read."""
+    from edgeveil.edge_runtime.bundle.reader import check_beginning, read_file
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+    from edgeveil.edge_runtime.releases.runtimes import check_running
+
+    trust = open_trust(os.path.join(root, "trust"), floor=floor)
+    check_running(trust)
+    return read_file(path, lambda handle: check_beginning(handle, trust))
+
+
+def _adopt(root: str) -> None:
+    """Install this runtime where none is: at the first flash, and on a board of version 0.1. The lock is held."""
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+    from edgeveil.edge_runtime.releases.runtimes import Runtimes
+
+    adopted = Runtimes(root).adopt(open_trust(os.path.join(root, "trust"), floor=0))
+    if adopted:
+        _note("installed this runtime, {:.16}...".format(adopted))
 
 
 def _try(arguments: argparse.Namespace) -> None:
@@ -156,17 +197,54 @@ def _try(arguments: argparse.Namespace) -> None:
 
 
 def _recover(arguments: argparse.Namespace) -> None:
+    from edgeveil.edge_runtime.releases.runtimes import Runtimes
     from edgeveil.edge_runtime.releases.trial import open_releases
 
-    done = open_releases(arguments.root).recover()
+    releases, runtimes = open_releases(arguments.root), Runtimes(arguments.root)
+    with releases.changing("recover"):
+        if arguments.repair:
+            sys.stdout.write(releases.repair() + "\n")
+        try:
+            _adopt(arguments.root)
+        except BadInput as refused:
+            _note("note: {}".format(refused))  # a board comes up with what it has
+        done = releases.recover()
+        runtimes.tidy()
+        runtimes.fall_back()
     if done:
         sys.stdout.write(done + "\n")
 
 
-def _rollback(arguments: argparse.Namespace) -> None:
+def _runtime(arguments: argparse.Namespace) -> None:
+    from edgeveil.edge_runtime.bundle.reader import read_file
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+    from edgeveil.edge_runtime.releases.runtimes import Runtimes, makers, read_update
     from edgeveil.edge_runtime.releases.trial import open_releases
 
-    sys.stdout.write("now runs {}\n".format(open_releases(arguments.root).rollback()))
+    if bool(arguments.file) == arguments.previous:
+        raise BadInput("expected the file of a runtime update, or --previous: give one of the two")
+    releases, runtimes = open_releases(arguments.root), Runtimes(arguments.root)
+    with releases.changing("runtime"):
+        trust = open_trust(os.path.join(arguments.root, "trust"), floor=0)
+        if arguments.previous:
+            sys.stdout.write("now runs the runtime {}\n".format(runtimes.go_back(trust)))
+            return
+        new = read_update(read_file(arguments.file), makers(trust))
+        taken = runtimes.install(new, trust)
+        runtimes.tidy()
+    sys.stdout.write("{} {} version {}\n".format("installed" if taken else "runs already:", new.name, new.version))
+    if taken:
+        _note("the service runs it after its next start: systemctl restart edgeveil-recover edgeveil")
+
+
+def _rollback(arguments: argparse.Namespace) -> None:
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+    from edgeveil.edge_runtime.releases.runtimes import check_running
+    from edgeveil.edge_runtime.releases.trial import open_releases
+
+    releases = open_releases(arguments.root)
+    check_running(open_trust(os.path.join(arguments.root, "trust"), floor=0))
+    sys.stdout.write("now runs {}\n".format(releases.rollback()))
 
 
 def _status(arguments: argparse.Namespace) -> None:
@@ -178,10 +256,22 @@ def _status(arguments: argparse.Namespace) -> None:
     if arguments.json:
         sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
         return
-    for name in ("committed", "name", "previous", "floor", "reason"):
+    for name in ("committed", "name", "previous", "floor", "reason", "runtime"):
         sys.stdout.write("{}: {}\n".format(name, document[name]))
+    sys.stdout.write("index: {}\n".format(_index_text(document["index"])))
     for sha, count in document["failed"].items():
         sys.stdout.write("  failed: {} x {}\n".format(count, sha))
+
+
+def _index_text(index: Any) -> str:
+    if index is None:
+        return "none was ever accepted"
+    changed, asked = (
+        time.strftime("%Y-%m-%d %H:%M", time.gmtime(index[name])) if index[name] else "unknown"
+        for name in ("changed_at", "asked_at")
+    )
+    told = "{} version {}, changed {}, last seen {} (UTC, by the clock of this board)"
+    return told.format(index["name"], index["version"], changed, asked)
 
 
 def _releases(arguments: argparse.Namespace) -> None:
@@ -200,6 +290,7 @@ def _releases(arguments: argparse.Namespace) -> None:
 def _take(arguments: argparse.Namespace) -> None:
     """``trust`` and ``policy``: update the trust folder with a signed file, and print whether it was new."""
     from edgeveil.edge_runtime.bundle.trust_store import update_policy, update_trust
+    from edgeveil.edge_runtime.releases.trial import open_releases
 
     update = update_trust if arguments.command == "trust" else update_policy
     try:
@@ -207,7 +298,8 @@ def _take(arguments: argparse.Namespace) -> None:
             data = file.read(2**20 + 1)
     except OSError as error:
         raise BadInput("expected a signed file at {}: {}".format(arguments.file, error.strerror)) from None
-    taken = update(os.path.join(arguments.root, "trust"), data)
+    with open_releases(arguments.root).changing(arguments.command):
+        taken = update(os.path.join(arguments.root, "trust"), data)
     sys.stdout.write("taken\n" if taken else "this board has it already\n")
 
 

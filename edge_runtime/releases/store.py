@@ -3,43 +3,43 @@ or undone.
 
 ::
 
-    ROOT/releases/<manifest sha256>/   bundle.veil and edgeveil-edge.pyz, never changed once they have this name
+    ROOT/releases/<manifest sha256>/   bundle.veil, never changed once it has this name, and a link to the runtime
     ROOT/current, ROOT/previous        links to two of them
-    ROOT/state.json                    what was committed, the floor, what failed
+    ROOT/state.json, state-copy.json   what was committed, the floor, what failed
+    ROOT/lock                          held by every command that changes any of this
 
-``state.json`` decides, and is replaced in one step. A release is *on trial* while ``current`` points to it and
+``state.json`` decides (``bundle.board_state``). A release is *on trial* while ``current`` points to it and
 ``committed`` does not name it: the power may fail at any moment, and the next start (``recover``) goes back to what was
 committed. A release is committed only after it has run here. The floor (the smallest ``security_version`` that is
 accepted) rises in the same step, and the board never goes back below it.
 """
 
+import contextlib
 import os
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Iterator, List, Optional
 
+from edgeveil.edge_runtime.bundle.board_state import (
+    COPY_FILE,
+    STATE_FILE,
+    State,
+    StateLost,
+    read_one,
+    read_state,
+    write_state,
+)
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError
-from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
+from edgeveil.edge_runtime.storage import root_lock
 from edgeveil.edge_runtime.storage.filesystem import Filesystem, names, read, remove_tree, target
 
 BUNDLE, RUNTIME = "bundle.veil", "edgeveil-edge.pyz"
+RUNTIME_LINK = os.path.join("..", "..", "runtime", "current", RUNTIME)
 MOST_FAILURES = 3  # of one release: after so many failed trials it is only tried again on request
-_STATE_KEYS = ("committed", "failed", "floor", "previous", "reason", "schema")
 
 
 class RolledBack(DeviceFailed):
     """The new release failed its trial; the board runs the old one again."""
-
-
-class State(NamedTuple):
-    """``state.json``. ``failed`` counts the failed trials of each release, ``reason`` is why the last one failed."""
-
-    committed: Optional[str] = None
-    previous: Optional[str] = None
-    floor: int = 0
-    failed: Dict[str, int] = {}  # noqa: RUF012 - never changed in place
-    reason: str = ""
 
 
 class Releases(object):
@@ -47,6 +47,23 @@ class Releases(object):
 
     def __init__(self, root: str, trust: Callable[[int], Trust], filesystem: Optional[Filesystem] = None) -> None:
         self.root, self._trust, self._filesystem = root, trust, filesystem or Filesystem()
+        self._holding = False
+
+    @contextlib.contextmanager
+    def changing(self, what: str) -> Iterator[None]:
+        """Hold the board's lock while the command ``what`` changes it. Raises ``DeviceFailed`` where it cannot."""
+        if self._holding:
+            yield
+            return
+        with root_lock.held(self.root, what):
+            self._holding = True
+            try:
+                yield
+            except OSError as error:
+                problem = "{} cannot be changed: {} ({}). Check the disk, then run edgeveil-edge recover."
+                raise DeviceFailed(problem.format(self.root, error.strerror, error.filename)) from None
+            finally:
+                self._holding = False
 
     def folder(self, sha: str) -> str:
         """Where the release of that manifest hash lies, or would."""
@@ -59,18 +76,8 @@ class Releases(object):
         return None if place is None else os.path.basename(place)
 
     def state(self) -> State:
-        """What was committed. Raises ``DeviceFailed`` where the file is not one that this module wrote."""
-        path = os.path.join(self.root, "state.json")
-        data = read(path)
-        if data is None:
-            return State()
-        try:
-            document = strict_json.loads(data)
-            if sorted(document) != list(_STATE_KEYS) or document.pop("schema") != 1:
-                raise ValueError("other keys")
-            return State(**document)
-        except (ValueError, TypeError, AttributeError):
-            raise DeviceFailed("{} is damaged: flash the board again over a channel you trust.".format(path)) from None
+        """What was committed. Raises ``StateLost`` where that cannot be known for certain."""
+        return read_state(self.root)
 
     def read(self, sha: str) -> Optional[Bundle]:
         """The release ``sha`` if it is there whole, signed by a key trusted today; else None. No floor is applied."""
@@ -81,8 +88,7 @@ class Releases(object):
             bundle = read_bundle(data, self._trust(0))
         except EdgeVeilError:
             return None
-        runtime = read(os.path.join(self.folder(sha), RUNTIME))
-        return bundle if bundle.manifest_sha256 == sha and runtime == bundle.members[RUNTIME_MEMBER] else None
+        return bundle if bundle.manifest_sha256 == sha else None
 
     def install(self, data: bytes, trial: Callable[[str, Bundle], None], *, again: bool = False) -> bool:
         """Verify a bundle's bytes, stage them, switch, try and commit. False where it runs already.
@@ -91,7 +97,37 @@ class Releases(object):
         ``again`` tries even what failed ``MOST_FAILURES`` times. Raises ``BundleRefused`` before anything is changed,
         ``RolledBack`` where the trial failed and the old release is current again.
         """
-        self.recover()
+        with self.changing("install"):
+            return self._install(data, trial, again)
+
+    def recover(self) -> Optional[str]:
+        """Repair what a power cut left; called first at every start. Returns what was done, or None.
+
+        A release on trial is undone and its failure counted; links and half-made folders are repaired.
+        """
+        with self.changing("recover"):
+            return self._recover()
+
+    def rollback(self) -> str:
+        """Go back to the previous release, for good; returns its hash. Raises ``BundleRefused`` or ``BadInput``."""
+        with self.changing("rollback"):
+            return self._rollback()
+
+    def prune(self, keep: int) -> List[str]:
+        """Remove all releases but the newest ``keep``; the committed and the previous one always stay."""
+        with self.changing("releases --keep"):
+            return self._prune(keep)
+
+    def repair(self) -> str:
+        """Write the state anew from what is left of it, and of the releases; returns what was done.
+
+        The floor is the highest that any file or any whole release here tells of.
+        """
+        with self.changing("recover --repair"):
+            return self._repair()
+
+    def _install(self, data: bytes, trial: Callable[[str, Bundle], None], again: bool) -> bool:
+        self._recover()
         state = self.state()
         bundle = read_bundle(data, self._trust(state.floor))
         sha = bundle.manifest_sha256
@@ -103,27 +139,33 @@ class Releases(object):
                 "This release has failed its trial here {} times ({}). Remove the cause, then install it "
                 "with --again.".format(state.failed[sha], state.reason),
             )
-        self._stage(sha, data, bundle.members[RUNTIME_MEMBER])
+        if state == State():
+            # From now on this board had a release: without its state it is a board that lost it.
+            write_state(self._filesystem, self.root, state)
+        self._stage(sha, data)
         self._set_link("current", sha)
         reason = self._run_trial(trial, sha, bundle)
+        # A runtime of version 0.1 takes no lock: what it committed during the trial stands, and so does its floor.
+        now = self.state()
+        if now != state:
+            reason = "another command changed the releases during its trial"
         if reason is not None:
-            self._undo(state, sha, reason)
-            raise RolledBack(_rollback_message(sha, reason, state.committed))
+            self._undo(now, sha, reason)
+            raise RolledBack(_rollback_message(sha, reason, now.committed))
         self._commit(state, sha, bundle)
         return True
 
-    def recover(self) -> Optional[str]:
-        """Repair what a power cut left; called first at every start. Returns what was done, or None.
-
-        A release on trial is undone and its failure counted; links and half-made folders are repaired.
-        """
+    def _recover(self) -> Optional[str]:
+        state, current = self.state(), self.current
         for name in names(os.path.join(self.root, "releases")):
             if name.endswith(".new"):
                 remove_tree(self._filesystem, self.folder(name))
         for name in names(self.root):
             if name.endswith(".tmp"):
-                self._filesystem.remove(os.path.join(self.root, name))
-        state, current = self.state(), self.current
+                remove_tree(self._filesystem, os.path.join(self.root, name))
+        self._link_runtimes()
+        if state != State() and [read_one(self.root, name) for name in (STATE_FILE, COPY_FILE)] != [state, state]:
+            write_state(self._filesystem, self.root, state)
         if current != state.committed:
             # The previous one is current where the power failed in the middle of a commit.
             if current is None or current == state.previous or self.read(current) is None:
@@ -136,9 +178,8 @@ class Releases(object):
         self._sync_links(state)
         return None
 
-    def rollback(self) -> str:
-        """Go back to the previous release, for good; returns its hash. Raises ``BundleRefused`` or ``BadInput``."""
-        self.recover()
+    def _rollback(self) -> str:
+        self._recover()
         state = self.state()
         if state.previous is None:
             raise BadInput("There is no previous release to go back to.")
@@ -152,12 +193,11 @@ class Releases(object):
                 "The previous release {:.12} is not whole, or no longer trusted.".format(state.previous),
             )
         back = state._replace(committed=state.previous, previous=state.committed, reason="rolled back on request")
-        self._write_state(back)
+        write_state(self._filesystem, self.root, back)
         self._sync_links(back)
         return state.previous
 
-    def prune(self, keep: int) -> List[str]:
-        """Remove all releases but the newest ``keep``; the committed and the previous one always stay."""
+    def _prune(self, keep: int) -> List[str]:
         state = self.state()
         folder = os.path.join(self.root, "releases")
         by_age = sorted(names(folder), key=lambda name: os.lstat(os.path.join(folder, name)).st_mtime, reverse=True)
@@ -170,25 +210,57 @@ class Releases(object):
             remove_tree(self._filesystem, self.folder(name + ".new"))
         return gone
 
-    def _stage(self, sha: str, data: bytes, runtime: bytes) -> None:
+    def _repair(self) -> str:
+        found: List[State] = []
+        for name in (STATE_FILE, COPY_FILE):
+            try:
+                one = read_one(self.root, name)
+            except StateLost:
+                continue
+            found += [] if one is None else [one]
+        whole = {sha: self.read(sha) for sha in names(os.path.join(self.root, "releases"))}
+        versions = [bundle.manifest.security_version for bundle in whole.values() if bundle is not None]
+        current = self.current
+        state = found[0] if found else State(committed=current if current and whole.get(current) else None)
+        state = state._replace(floor=max([one.floor for one in found] + versions + [0]))
+        write_state(self._filesystem, self.root, state)
+        self._sync_links(state)
+        return "The state was written anew from {}: release {:.12}, floor {}.".format(
+            "what is left of it" if found else "the releases alone", state.committed or "none", state.floor
+        )
+
+    def _stage(self, sha: str, data: bytes) -> None:
         filesystem, releases, final = self._filesystem, os.path.join(self.root, "releases"), self.folder(sha)
         # A process that was killed may have left a release that is not all on the disk.
         there = self.read(sha) is not None
         folder = final if there else self.folder(sha + ".new")
+        path = os.path.join(folder, BUNDLE)
         if not there:
             remove_tree(filesystem, final)
             for missing in (releases, folder):
                 if not os.path.isdir(missing):
                     filesystem.make_folder(missing)
-        for name, content, mode in ((BUNDLE, data, 0o644), (RUNTIME, runtime, 0o755)):
-            path = os.path.join(folder, name)
-            if not there:
-                filesystem.write(path, content, mode)
-            filesystem.sync(path)
+            filesystem.write(path, data)
+            # For units and scripts of version 0.1, which run the runtime of the release.
+            filesystem.link(RUNTIME_LINK, os.path.join(folder, RUNTIME))
+        filesystem.sync(path)
         filesystem.sync_folder(folder)
         if not there:
             filesystem.rename(folder, final)
         filesystem.sync_folder(releases)
+
+    def _link_runtimes(self) -> None:
+        """Where version 0.1 put a bundle's own runtime next to it, put a link to the installed one."""
+        if not os.path.exists(os.path.join(self.root, "runtime", "current", RUNTIME)):
+            return
+        for sha in names(os.path.join(self.root, "releases")):
+            path = os.path.join(self.folder(sha), RUNTIME)
+            if os.path.isdir(self.folder(sha)) and target(path) != RUNTIME_LINK:
+                if os.path.lexists(path + ".tmp"):
+                    self._filesystem.remove(path + ".tmp")
+                self._filesystem.link(RUNTIME_LINK, path + ".tmp")
+                self._filesystem.rename(path + ".tmp", path)
+                self._filesystem.sync_folder(self.folder(sha))
 
     def _set_link(self, link: str, sha: Optional[str]) -> None:
         """Make a link point to a release in one step, or remove it."""
@@ -215,7 +287,7 @@ class Releases(object):
         previous = state.committed if state.committed != sha else state.previous
         floor = max(state.floor, bundle.manifest.security_version)
         committed = State(sha, previous, floor, failed, "")
-        self._write_state(committed)
+        write_state(self._filesystem, self.root, committed)
         self._sync_links(committed)
 
     def _undo(self, state: State, sha: str, reason: str) -> None:
@@ -223,15 +295,8 @@ class Releases(object):
         failed[sha] = failed.get(sha, 0) + 1
         undone = state._replace(failed=failed, reason=reason)
         self._set_link("current", state.committed)
-        self._write_state(undone)
+        write_state(self._filesystem, self.root, undone)
         self._sync_links(undone)
-
-    def _write_state(self, state: State) -> None:
-        """Replace ``state.json``; it lasts when ``_sync_links`` has returned."""
-        path = os.path.join(self.root, "state.json")
-        self._filesystem.write(path + ".tmp", strict_json.dumps(dict(state._asdict(), schema=1)))
-        self._filesystem.sync(path + ".tmp")
-        self._filesystem.rename(path + ".tmp", path)
 
     def _sync_links(self, state: State) -> None:
         """Both links as the state says, and all of it on the disk."""

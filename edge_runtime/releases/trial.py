@@ -1,25 +1,38 @@
-"""The trial of a release on this board: its own runtime verifies it, tests it and perturbs some frames.
+"""The trial of a release on this board, by two runtimes, both as a user that may change nothing.
 
-The installed runtime starts the trial: the content of a new bundle is data until that bundle is verified.
+The installed runtime verifies the bundle, runs its golden vectors and perturbs some frames: that decides. The bundle's
+own runtime does the same on synthetic frames, and must come to the same verdict. It is code that a signing key brought:
+it never runs as root, sees no raw frame and has no network (``releases.confinement``).
 """
 
 import contextlib
+import grp
 import os
+import shutil
 import subprocess
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional
+import tempfile
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime import config, paths
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
-from edgeveil.edge_runtime.device import CPU, check_device
+from edgeveil.edge_runtime.camera_address import on_network
+from edgeveil.edge_runtime.device import CPU, check_device, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.releases.store import Releases
+from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
+from edgeveil.edge_runtime.releases import confinement
+from edgeveil.edge_runtime.releases.index import index_seen
+from edgeveil.edge_runtime.releases.runtimes import Runtimes
+from edgeveil.edge_runtime.releases.store import BUNDLE, RUNTIME, Releases
+from edgeveil.edge_runtime.signing.keys import Key, public_key_line
 
 TRIAL_FRAMES = 30
 TRIAL_LIMIT_S = 300
 # Both by name: the inside holds the accelerator even while the outside starts, and stop ends only the units named.
 _UNITS = ["edgeveil.service", "edgeveil-inside.service"]
+# Groups that may open cameras and accelerators, by the names that the boards' systems give them.
+_DEVICE_GROUPS = ("apex", "plugdev", "render", "users", "video")
 
 
 def open_releases(root: str) -> Releases:
@@ -30,29 +43,93 @@ def open_releases(root: str) -> Releases:
 
 
 def trial(
-    root: str, source: Optional[str] = None, frames: int = TRIAL_FRAMES, device: str = CPU
+    root: str,
+    source: Optional[str] = None,
+    frames: int = TRIAL_FRAMES,
+    device: str = CPU,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Callable[[str, Bundle], None]:
-    """A function that tries the release in a folder, in a process of its own. It raises ``DeviceFailed``."""
+    """A function that tries the release in a folder, in processes of their own. It raises ``DeviceFailed``."""
+    root = os.path.realpath(root)
+    words = ["--frames", str(frames)] + (["--device", device] if device != CPU else [])
 
-    def run(folder: str, _bundle: Bundle) -> None:
-        runtime, bundle = os.path.join(folder, "edgeveil-edge.pyz"), os.path.join(folder, "bundle.veil")
-        command = [sys.executable, runtime, "try", bundle, "--trust", os.path.join(root, "trust")]
-        command += ["--frames", str(frames)]
-        if source:
-            command += ["--source", source]
-        if device != CPU:
-            command += ["--device", device]
-        try:
-            done = subprocess.run(  # noqa: S603 - a release that was verified
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TRIAL_LIMIT_S
-            )
-        except subprocess.TimeoutExpired:
-            raise DeviceFailed("its trial took more than {} s".format(TRIAL_LIMIT_S)) from None
-        if done.returncode:
-            last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["without a message"]
-            raise DeviceFailed("its trial ended with code {} ({})".format(done.returncode, last[0][:300]))
+    def run(folder: str, bundle: Bundle) -> None:
+        command, environment = _installed_runtime(root)
+        place = os.path.join(os.path.realpath(folder), BUNDLE)
+        more = ["--source", source] if source else []
+        begin = command + ["try", place, "--trust", os.path.join(root, "trust")]
+        _passes("its trial", begin + words + more, root, device, source, environment)
+        if os.geteuid() != 0:
+            say("note: the bundle's own runtime was not tried: only root can give it another user")
+            return
+        with _own_runtime(root, bundle) as (own, trust):
+            begin = [sys.executable, own, "try", place, "--trust", trust]
+            _passes("the trial by its own runtime", begin + words, root, device, None, ())
 
     return run
+
+
+def _passes(
+    what: str,
+    command: List[str],
+    root: str,
+    device: str,
+    source: Optional[str],
+    environment: Sequence[Tuple[str, str]],
+) -> None:
+    ended = confinement.run(
+        command,
+        root=root,
+        limit_s=TRIAL_LIMIT_S,
+        groups=_groups() if source or device != CPU else [],
+        network=hears_of_usb(device) or (source is not None and on_network(source)),
+        environment=environment,
+    )
+    if ended.code is None:
+        raise DeviceFailed("{} took more than {} s".format(what, TRIAL_LIMIT_S))
+    if ended.code:
+        last = ended.error.strip().splitlines()[-1:] or ["without a message"]
+        raise DeviceFailed("{} ended with code {} ({})".format(what, ended.code, last[0][:300]))
+
+
+def _installed_runtime(root: str) -> Tuple[List[str], List[Tuple[str, str]]]:
+    """The command that starts it, and what it needs in its environment."""
+    runtimes = Runtimes(root)
+    if runtimes.current is not None:
+        return [sys.executable, runtimes.path(runtimes.current)], []
+    zipapp = paths.zipapp()
+    if zipapp is not None:
+        return [sys.executable, zipapp], []
+    where = os.pathsep.join(os.path.realpath(path) for path in sys.path if path)
+    return [sys.executable, "-m", "edgeveil.edge_runtime"], [("PYTHONPATH", where)]
+
+
+@contextlib.contextmanager
+def _own_runtime(root: str, bundle: Bundle) -> Iterator[Tuple[str, str]]:
+    """The bundle's own runtime as a file, and a trust folder of the one key that was found to have signed the bundle.
+
+    It may be older or newer than this one, and need not understand this board's trust file.
+    """
+    folder = tempfile.mkdtemp(prefix="trial-", suffix=".tmp", dir=root)
+    try:
+        os.chmod(folder, 0o755)  # noqa: S103 - another user runs it
+        for name in ("own", "trust"):
+            os.mkdir(os.path.join(folder, name))
+        # Two folders deep, as an installed one is: it looks for wheels in ../../site.
+        own, trust = os.path.join(folder, "own", RUNTIME), os.path.join(folder, "trust")
+        key = public_key_line(Key(bundle.key, "signer", bundle.development)).encode("ascii")
+        for path, data in ((own, bundle.members[RUNTIME_MEMBER]), (os.path.join(trust, "signer.pub"), key)):
+            with open(path, "wb") as file:
+                file.write(data)
+        for path in (os.path.dirname(own), trust, own, os.path.join(trust, "signer.pub")):
+            os.chmod(path, 0o755)  # noqa: S103
+        yield own, trust
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _groups() -> List[int]:
+    return sorted(group.gr_gid for group in grp.getgrall() if group.gr_name in _DEVICE_GROUPS)
 
 
 def trial_device(named: Optional[str]) -> str:
@@ -103,4 +180,6 @@ def status(root: str) -> Dict[str, Any]:
         "floor": state.floor,
         "failed": state.failed,
         "reason": state.reason,
+        "runtime": Runtimes(root).current,
+        "index": index_seen(root),
     }

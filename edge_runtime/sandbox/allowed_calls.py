@@ -97,6 +97,11 @@ def measured(source: str, backends: Iterable[str], device: str) -> bool:
     return source.partition(":")[0] in _SOURCES and set(backends) <= set(_BACKENDS) and device == CPU
 
 
+def no_network() -> Rules:
+    """For a program that may start others, and reaches no network."""
+    return Rules(None, REFUSED, {"socket": [_one_of(0, (_NETLINK,)), _one_of(2, (_UEVENT,))]})
+
+
 def rules(source: str, backends: Iterable[str], device: str, process: int, *, settled: bool) -> Rules:
     """The rules for the process with the id ``process``. ``settled``: its source is open and no frame was read yet."""
     kind = source.partition(":")[0]

@@ -4,6 +4,7 @@ There are only eight, so that a test can record their order and replay every pow
 was synced: a file's bytes by ``sync``, its name by ``sync_folder`` of its folder.
 """
 
+import errno
 import os
 import stat
 from typing import List, Optional
@@ -18,6 +19,7 @@ class Filesystem(object):
         """Write ``data`` to a new or truncated file; neither bytes nor name are on the disk yet."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
         try:
+            os.fchmod(handle, mode)  # whatever the umask: the service's users read what root writes
             write_all(handle, data)
         finally:
             os.close(handle)
@@ -37,6 +39,7 @@ class Filesystem(object):
     def make_folder(self, path: str) -> None:
         """Make one folder."""
         os.mkdir(path, 0o755)
+        os.chmod(path, 0o755)  # noqa: S103 - as the files in it
 
     def link(self, target: str, path: str) -> None:
         """Make a symbolic link."""
@@ -64,19 +67,30 @@ def read(path: str) -> Optional[bytes]:
         return None
 
 
+def read_strict(path: str) -> Optional[bytes]:
+    """The bytes of a file, or None where there is none. Raises ``OSError`` where there is one that cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def target(path: str) -> Optional[str]:
-    """Where a symbolic link points, or None where there is no link."""
+    """Where a symbolic link points, or None where there is no link. Raises ``OSError`` where it cannot be read."""
     try:
         return os.readlink(path)
-    except OSError:
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL):
+            raise
         return None
 
 
 def names(path: str) -> List[str]:
-    """The names in a folder, sorted; empty where there is no folder."""
+    """The names in a folder, sorted; empty where there is no folder. Raises ``OSError`` where it cannot be read."""
     try:
         return sorted(os.listdir(path))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

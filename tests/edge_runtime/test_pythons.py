@@ -13,7 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from edgeveil.trainer.sealing.zipapp import build_zipapp
+from edgeveil.devices.zipapp import build_zipapp
 from tests.support import bundles, tiny_models
 from tests.support.boards import edge_tpu
 from tests.support.checkout import PACKAGES, ROOT

@@ -6,9 +6,9 @@ import copy
 from pathlib import Path
 from typing import Any
 
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 from tests.support import bundles, tiny_models
 
 CAPTURE = {

@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
 from edgeveil.trainer.cli.connection import On, board_command
 from edgeveil.trainer.progress import say, transfer
+from edgeveil.trainer.sealing.runtime_update import write_runtime
 from edgeveil.trainer.sealing.update_index import write_index
 
 OnCardToo = Annotated[
@@ -170,13 +171,29 @@ def index(
     key: Annotated[str, typer.Option(help="signing.key of the role release, or its pkcs11: address.")],
     out: Annotated[Path, typer.Option(help="index.json to write; put it and the bundles into one folder of a server.")],
     name: Annotated[
-        str, typer.Option(help="Name of the index; boards remember the last version of each name.")
+        str, typer.Option(help="Name of the product; a board follows one, and remembers its last version.")
     ] = "all",
+    audience: Annotated[str, typer.Option(help="Name of the fleet that it is for; any board's, where empty.")] = "",
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
-    made = write_index(bundles, key, out, name=name, passphrase=passphrase_of(key, passphrase_file))
+    passphrase = passphrase_of(key, passphrase_file)
+    made = write_index(bundles, key, out, name=name, audience=audience, passphrase=passphrase)
     say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
+
+
+@app.command(epilog="Example: edgeveil runtime --key root/signing.key --out edge.runtime")
+def runtime(
+    key: Annotated[Path, typer.Option(help="signing.key of the root key that the boards have.")],
+    out: Annotated[Path, typer.Option(help="File to write; on a board, edgeveil-edge runtime takes it.")],
+    version: Annotated[
+        int | None, typer.Option(min=1, help="Its version (one more than that of the file at --out).")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Sign this toolkit's edge runtime for boards in use. A bundle never brings the runtime that a board runs."""
+    made = write_runtime(key, out, version=version, passphrase=passphrase_of(key, passphrase_file))
+    say(f"Version {made.version} is in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime FILE")
 
 
 @app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --out wheels")

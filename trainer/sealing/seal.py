@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.bundle.archive import pack
 from edgeveil.edge_runtime.bundle.audit_document import check_audit
 from edgeveil.edge_runtime.bundle.countersignature import KIND, statement
@@ -35,7 +36,6 @@ from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.export.manifest import not_audited
 from edgeveil.trainer.sealing.keys import Signer, is_encrypted, keygen
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 
 __all__ = ["audit_of", "is_encrypted", "keygen", "seal", "spoken_of"]
 

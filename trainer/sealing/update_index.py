@@ -10,14 +10,18 @@ from edgeveil.edge_runtime.bundle.reader import MANIFEST, read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.releases.update import KIND, Index, read_index
+from edgeveil.edge_runtime.releases.index import KIND, Index, read_index
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.edge_runtime.storage.filesystem import read
 from edgeveil.trainer.sealing.keys import Signer
 
 
-def write_index(bundles: list[Path], key: str | Path, out: Path, *, name: str, passphrase: str | None = None) -> Index:
+def write_index(
+    bundles: list[Path], key: str | Path, out: Path, *, name: str, audience: str = "", passphrase: str | None = None
+) -> Index:
     """Write ``out``, an index of ``bundles`` (the newest first) signed with ``key``; its version is the next one.
+
+    ``name`` is the product and ``audience`` the fleet that it is for, empty for any; boards remember both.
 
     The same key must have signed the bundles, and the index at ``out`` if there is one. Raises ``BadInput`` or
     ``BundleRefused`` where it has not.
@@ -30,9 +34,13 @@ def write_index(bundles: list[Path], key: str | Path, out: Path, *, name: str, p
         before = read_index(there, Trust([signer.key]))
         if before.name != name:
             raise BadInput(f"{out} is the index of {before.name}, and this one is of {name}. Give another file.")
+        if before.audience not in ("", audience):
+            raise BadInput(f"{out} is for {before.audience!r}, and this one is for {audience!r}. Give another file.")
         version = before.version + 1
     releases = [_entry(path, signer) for path in bundles]
-    data = signer.envelope(KIND, {"schema": 1, "name": name, "version": version, "releases": releases})
+    # Schema 1 as long as it says the same: boards of version 0.1 read it.
+    fields = {"schema": 2, "audience": audience} if audience else {"schema": 1}
+    data = signer.envelope(KIND, {**fields, "name": name, "version": version, "releases": releases})
     index = read_index(data, Trust([signer.key]))  # never write what a board would refuse
     write_atomic(str(out), data)
     return index

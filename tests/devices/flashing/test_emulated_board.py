@@ -9,6 +9,7 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.flashing.wheels import collect
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -21,7 +22,6 @@ from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 from tests.support import bundles, tiny_models
 from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT

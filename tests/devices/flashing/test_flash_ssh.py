@@ -12,11 +12,11 @@ import pytest
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.transports import open_transport, ssh
 from edgeveil.devices.transports.base import digest, read_back
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 from tests.support import bundles
 from tests.support.boards import sshd
 

@@ -18,13 +18,13 @@ from edgeveil.devices.flashing.checks import Refused
 from edgeveil.devices.flashing.inputs import read_inputs
 from edgeveil.devices.flashing.mounted_card import MountedCard
 from edgeveil.devices.flashing.records import Wanted
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 from tests.support import bundles
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here

@@ -93,7 +93,7 @@ def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
         assert re.search(rb"@[A-Z]+@", made[service_files.UNIT_FOLDER + name]) is None
     for name in (service_files.MAIN, service_files.INSIDE):
         words = unit(made, name)["Service"]["ExecStart"].split()
-        assert words[1] == "/srv/veil/current/edgeveil-edge.pyz"
+        assert words[1] == "/srv/veil/runtime/current/edgeveil-edge.pyz"
         main._parser().parse_args(words[2:])
     recover = unit(made, service_files.RECOVER)["Service"]["ExecStart"]
     assert "recover --root /srv/veil && exit 0" in recover

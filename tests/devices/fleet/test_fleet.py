@@ -11,11 +11,11 @@ import pytest
 
 from edgeveil.devices.fleet.inventory import load
 from edgeveil.devices.fleet.rollout import DONE, exit_code, roll_out
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 from tests.support import bundles
 from tests.support.boards import sshd
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 from tests.support import bundles
 from tests.support.boards import sshd
 

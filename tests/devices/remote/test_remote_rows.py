@@ -17,6 +17,7 @@ from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.remote import remote_rows as remote
 from edgeveil.devices.remote.remote_rows import RemoteRows, perturb_on_board
 from edgeveil.devices.remote.remote_workspace import RemoteWorkspace
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
@@ -27,7 +28,6 @@ from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import Perturbed, Subject, further_outputs
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 from tests.support import bundles
 from tests.support.boards import lossy_serial_line, sshd
 

@@ -21,11 +21,11 @@ from edgeveil.devices.agents.serial_agent import HANG_UP, READY, SILENCE_S
 from edgeveil.devices.agents.serial_link import BLOCK, LineBroken, Link, cobs, frame, uncobs
 from edgeveil.devices.transports import serial
 from edgeveil.devices.transports.serial import SerialTransport
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 from tests.support import bundles
 from tests.support.boards import lossy_serial_line
 

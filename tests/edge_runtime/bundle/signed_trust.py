@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from edgeveil.edge_runtime.bundle.countersignature import statement
 from edgeveil.edge_runtime.bundle.trust_file import ROLES, TrustFile, payload_of
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.manifest.schema import COUNTERSIGNATURE_MEMBER, PRIVACY_FILES, PRIVACY_MEMBER
+from edgeveil.edge_runtime.manifest.schema import COUNTERSIGNATURE_MEMBER, PRIVACY_MEMBER
 from edgeveil.edge_runtime.signing.envelope import message, wrap, wrap_all
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line
 from edgeveil.edge_runtime.signing.roles import NOBODY, Role
@@ -96,9 +95,7 @@ def audited_bundle(
     def audited(manifest: Any, members: Any) -> None:
         manifest.update(head)
         audit = bundles.audit_document(manifest, "numpy", members)
-        members[PRIVACY_MEMBER] = json.dumps(audit).encode()
-        members[PRIVACY_FILES["card"]], members[PRIVACY_FILES["page"]] = b"{}", b"<!doctype html>"
-        manifest["privacy"] = {**PRIVACY_FILES, **{key: audit[key] for key in ("speaks_of", "pipeline")}}
+        bundles.add_audit(manifest, members, audit)
         if signers is not None:
             signed = countersignature(members[PRIVACY_MEMBER], manifest["privacy"], signers)
             members[COUNTERSIGNATURE_MEMBER] = signed

@@ -22,8 +22,10 @@ from edgeveil.devices.flashing.flash import flash
 from edgeveil.devices.flashing.inputs import read_inputs
 from edgeveil.devices.flashing.records import Facts, Installed, Wanted
 from edgeveil.devices.flashing.service_files import CONFIG
+from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle import audit_scope as audit_of
+from edgeveil.edge_runtime.bundle.board_state import State, write_state
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
@@ -31,11 +33,11 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER, check_manifest
 from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
+from edgeveil.edge_runtime.storage.filesystem import Filesystem
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import build_zipapp
 from tests.support import bundles, network_receivers, tiny_models
 from tests.support.boards import edge_tpu
 from tests.support.boards.edge_tpu import COMPILED
@@ -192,6 +194,7 @@ def test_rows_of_an_audit_go_through_the_device_that_was_asked_for(made, library
     root = tmp_path / "root"
     (root / "current").mkdir(parents=True)
     shutil.copytree(made.trust, root / "trust")
+    write_state(Filesystem(), str(root), State())
     build_zipapp(root / "current" / "edgeveil-edge.pyz")
     x = np.random.default_rng(5).integers(0, 256, (4, *tiny_models.SHAPE)).astype(np.uint8)
     np.savez(tmp_path / "rows.npz", x=x)

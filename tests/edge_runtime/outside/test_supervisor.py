@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from edgeveil.trainer.sealing.zipapp import build_zipapp
+from edgeveil.devices.zipapp import build_zipapp
 
 ASK = """
 import json, sys

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from edgeveil.devices.agents import gather_facts
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from edgeveil.trainer.sealing.zipapp import zipapp_bytes
 from tests.support import bundles
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
@@ -88,10 +88,11 @@ def test_a_board_that_was_never_flashed_says_so(tmp_path, capsys):
     assert "flash it first" in capsys.readouterr().err
 
 
-def test_the_installed_runtime_is_the_one_that_runs(board, owner):
+def test_the_installed_runtime_is_the_one_that_runs(board, owner, tmp_path):
     _, first, _, _ = owner
-    run("install", first, "--root", board)
-    runtime = board / "current" / "edgeveil-edge.pyz"
+    (tmp_path / "sent.pyz").write_bytes(zipapp_bytes())
+    subprocess.run([sys.executable, tmp_path / "sent.pyz", "install", first, "--root", board], check=True)
+    runtime = board / "runtime" / "current" / "edgeveil-edge.pyz"
     done = subprocess.run(
         [sys.executable, runtime, "status", "--root", board, "--json"], capture_output=True, check=True
     )

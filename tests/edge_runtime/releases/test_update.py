@@ -3,10 +3,16 @@
 import contextlib
 import functools
 import http.server
+import os
 import random
 import re
 import shutil
+import subprocess
+import sys
 import threading
+import time
+import types
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -14,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
-from edgeveil.edge_runtime.releases import update
+from edgeveil.edge_runtime.releases import index, origin, update
 from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing import ed25519
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -112,12 +118,16 @@ class Device:
         self.root = root
         self.releases = Releases(str(root), lambda floor: Trust([bundles.trusted()], floor=floor))
 
+    def trust(self, **more):
+        return Trust([bundles.trusted()], floor=self.releases.state().floor, **more)
+
     def pull(self, place):
-        state = self.releases.state()
-        trust = Trust([bundles.trusted()], floor=state.floor)
-        return update.update(
-            str(self.root), place, trust, lambda data: self.releases.install(data, passes), committed=state.committed
-        )
+        state, trust = self.releases.state(), self.trust()
+
+        def install(path):
+            return self.releases.install(Path(path).read_bytes(), passes)
+
+        return update.update(str(self.root), place, trust, install, committed=state.committed)
 
 
 @pytest.fixture
@@ -257,3 +267,186 @@ def test_the_commands_from_the_key_to_a_stick_in_the_board(tmp_path, www, key, c
     assert "was taken back" in capsys.readouterr().err
     assert main(["update", "--from", f"dir:{tmp_path}", "--root", str(root)]) == 2
     assert "Expected index.json" in capsys.readouterr().err
+
+
+# A server that is anybody's -------------------------------------------------------------------------------------------
+
+
+def test_an_index_of_another_product_is_refused_whoever_signed_it(device, www, key):
+    folder, handler, place = www
+    device.pull(place)
+    (folder / "index.json").unlink()
+    write_index([folder / "v2.veil"], key, folder / "index.json", name="toilet")
+    handler.asked.clear()
+    with pytest.raises(BundleRefused, match="of the product 'toilet', and this board follows 'hall'") as refused:
+        device.pull(place)
+    assert refused.value.reason == "other-product"
+    assert [name for name, _ in handler.asked] == ["index.json"]
+    # The trust file that root signed may name another one.
+    data = (folder / "index.json").read_bytes()
+    seen = index.read_seen(str(device.root))
+    index.check_index(index.read_index(data, device.trust()), seen, device.trust(product="toilet"))
+    with pytest.raises(BundleRefused):
+        index.check_index(index.read_index(data, device.trust()), None, device.trust(product="hall"))
+
+
+def test_an_index_for_another_audience_is_refused(device, www, key):
+    folder, _, place = www
+    (folder / "index.json").unlink()
+    write_index([folder / "v2.veil"], key, folder / "index.json", name="hall", audience="ward-7")
+    with pytest.raises(BundleRefused, match="for 'ward-7'") as refused:
+        device.pull(place)
+    assert refused.value.reason == "other-audience"
+    ward = device.trust(audience="ward-7")
+    data = (folder / "index.json").read_bytes()
+    mine = index.read_index(data, ward)
+    index.check_index(mine, None, ward)
+    index.record_seen(str(device.root), mine, None)
+    seen = index.read_seen(str(device.root))
+    (folder / "index.json").unlink()
+    for audience in ("", "ward-8"):
+        write_index([folder / "v2.veil"], key, folder / "other.json", name="hall", audience=audience)
+        with pytest.raises(BundleRefused, match="the index is for"):
+            index.check_index(index.read_index((folder / "other.json").read_bytes(), ward), seen, ward)
+        (folder / "other.json").unlink()
+
+
+def test_two_indexes_of_one_version_are_one_too_many(device, www, key):
+    folder, _, place = www
+    device.pull(place)
+    (folder / "index.json").unlink()
+    write_index([folder / "v2.veil"], key, folder / "index.json", name="hall")
+    with pytest.raises(BundleRefused, match="two of version 1"):
+        device.pull(place)
+
+
+def test_a_freeze_is_seen(device, www, monkeypatch):
+    _, _, place = www
+    monkeypatch.setattr(index, "time", types.SimpleNamespace(time=iter([1000.0, 2000.0]).__next__))
+    device.pull(place)
+    device.pull(place)
+    assert index.index_seen(str(device.root)) == {
+        "name": "hall",
+        "audience": "",
+        "version": 1,
+        "changed_at": 1000,
+        "asked_at": 2000,
+    }
+
+
+def test_a_damaged_record_of_the_index_is_not_taken_for_none(device, www):
+    _, _, place = www
+    device.pull(place)
+    for damage in (b"{", b"[]", b'{"schema":2}'):
+        (device.root / "index-seen.json").write_bytes(damage)
+        with pytest.raises(DeviceFailed, match=r"index-seen\.json cannot be read"):
+            device.pull(place)
+
+
+def test_the_products_that_version_0_1_followed_are_still_followed(device, www):
+    _, _, place = www
+    (device.root / "index-seen.json").write_text('{"attic": 5, "hall": 1}')
+    assert device.pull(place) is True
+    (device.root / "index-seen.json").write_text('{"attic": 5}')
+    with pytest.raises(BundleRefused, match="follows 'attic'"):
+        device.pull(place)
+
+
+@pytest.mark.parametrize(
+    "to", ["http://127.0.0.1:9/", "ftp://127.0.0.1/", "file:///etc/", "https://elsewhere.example/"]
+)
+def test_a_redirect_to_anywhere_else_is_not_followed(device, www, to, monkeypatch):
+    _, handler, place = www
+
+    def elsewhere(self):
+        self.send_response(302)
+        self.send_header("Location", to + self.path.lstrip("/"))
+        self.end_headers()
+
+    monkeypatch.setattr(handler, "do_GET", elsewhere)
+    with pytest.raises(DeviceFailed, match=r"sends on to|answers 302"):
+        device.pull(place)
+
+
+def test_a_redirect_on_the_same_server_is_followed(device, www, monkeypatch):
+    _, handler, place = www
+    plain = Server.do_GET
+
+    def once(self):
+        if self.path.startswith("/hall/"):
+            self.send_response(302)
+            self.send_header("Location", self.path[len("/hall") :])
+            self.end_headers()
+        else:
+            plain(self)
+
+    monkeypatch.setattr(handler, "do_GET", once)
+    assert device.pull(place + "/hall") is True
+
+
+@pytest.mark.parametrize("part", ["headers", "index", "bundle"])
+def test_a_drip_fed_answer_ends_in_time(device, www, part, monkeypatch):
+    _, handler, place = www
+    monkeypatch.setattr(origin, "INDEX_LIMIT_S", 1.0)
+    monkeypatch.setattr(origin, "BUNDLE_LIMIT_S", 1.0)
+    plain = Server.do_GET
+
+    def drips(self):
+        if part == "bundle" and self.path.endswith("index.json"):
+            plain(self)
+            return
+        head = b"HTTP/1.1 200 OK\r\nX-Long: " if part == "headers" else b"HTTP/1.1 200 OK\r\n\r\n"
+        with contextlib.suppress(OSError):
+            self.wfile.write(head)
+            for _ in range(100):
+                self.wfile.write(b"x")
+                self.wfile.flush()
+                time.sleep(0.1)
+
+    monkeypatch.setattr(handler, "do_GET", drips)
+    began = time.monotonic()
+    with pytest.raises(DeviceFailed, match="more than 1 s"):
+        device.pull(place)
+    assert time.monotonic() - began < 5
+    if part == "bundle":
+        assert next((device.root / "incoming").iterdir()).stat().st_size > 0
+
+
+def test_an_index_without_end_is_not_read(device, www, tmp_path):
+    folder, _, place = www
+    (folder / "index.json").write_bytes(b" " * 2**22)
+    assert len(origin.open_origin(place).read_small("index.json")) == 2**20 + 1
+    for where in (place, f"dir:{folder}"):
+        with pytest.raises(BundleRefused, match="more than 1048576 bytes"):
+            device.pull(where)
+    (folder / "index.json").unlink()
+    os.mkfifo(folder / "index.json")
+    with pytest.raises(BadInput, match="no regular file"):
+        device.pull(f"dir:{folder}")
+
+
+def test_a_strangers_file_costs_little_memory(tmp_path):
+    """A file of 250 MiB by a key that is not trusted is refused after its first mebibyte."""
+    made = bundles.make_bundle(tmp_path, key=bundles.STRANGER)
+    huge = tmp_path / "huge.veil"
+    members = bundles.numpy_example()[1]
+    members["runtime/edgeveil-edge.pyz"] = bytes(2**20 * 16)
+    manifest = bundles.with_members(bundles.numpy_example()[0], members)
+    huge.write_bytes(bundles.sealed(manifest, members, bundles.STRANGER))
+    with huge.open("r+b") as file:
+        file.truncate(250 * 2**20)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "test.pub").write_text(public_key_line(bundles.trusted()))
+    code = (
+        "import sys; from edgeveil.edge_runtime.cli.main import main; from edgeveil.edge_runtime import machine; "
+        "code = main(['verify', sys.argv[1], '--trust', sys.argv[2]]); print(machine.peak_rss_bytes()); sys.exit(code)"
+    )
+    peaks = []
+    for path in (made.path, huge):
+        run = [sys.executable, "-c", code, str(path), str(tmp_path / "own")]
+        done = subprocess.run(run, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "not in the trust folder" in done.stderr
+        peaks.append(int(done.stdout))
+    print(f"peak memory for a stranger's file: small {peaks[0]}, of 250 MiB {peaks[1]}")
+    assert peaks[1] - peaks[0] < 16 * 2**20

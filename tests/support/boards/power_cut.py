@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +22,9 @@ Operation = tuple  # (name of the method, its arguments)
 class WrittenDown(Filesystem):
     """The real disk, with a log; ``stop_after`` operations it raises ``Killed``, as a process that was killed."""
 
-    def __init__(self, stop_after: int | None = None, without: int | None = None) -> None:
-        self.log: list[Operation] = []
-        self.stop_after, self.without = stop_after, without
+    def __init__(self, stop_after: int | None = None, *, log: list[Operation] | None = None, turn=lambda: None) -> None:
+        self.log: list[Operation] = [] if log is None else log
+        self.stop_after, self.turn = stop_after, turn
 
     def __getattribute__(self, name: str):
         method = object.__getattribute__(self, name)
@@ -32,6 +33,7 @@ class WrittenDown(Filesystem):
 
         def call(*arguments):
             log = self.log
+            self.turn()
             if self.stop_after is not None and len(log) >= self.stop_after:
                 raise Killed
             log.append((name, *arguments))
@@ -42,6 +44,34 @@ class WrittenDown(Filesystem):
 
 
 OPERATIONS = ("write", "sync", "sync_folder", "make_folder", "link", "rename", "remove", "remove_folder")
+
+
+class WrittenDownOs:
+    """``os`` for ``edge_runtime.storage.atomic``: writes down what it does, on the disk of the thread that does it."""
+
+    def __init__(self) -> None:
+        self.here = threading.local()
+
+    def __getattr__(self, name: str):
+        return getattr(os, name)
+
+    def fsync(self, handle):
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        if path.is_dir():
+            self._note("sync_folder", str(path))
+            return
+        # A file is written before it is synced, and under no name that anything reads.
+        self._note("write", str(path), path.read_bytes())
+        self._note("sync", str(path))
+
+    def replace(self, old, new):
+        self._note("rename", old, new)
+        Path(old).replace(new)
+
+    def _note(self, *operation) -> None:
+        disk = self.here.disk
+        disk.turn()
+        disk.log.append(operation)
 
 
 class Killed(BaseException):
@@ -207,7 +237,8 @@ def _spoilt(tree: Folder, how: str, rng: random.Random) -> Folder:
         if isinstance(node, Folder):
             out.names[name] = _spoilt(node, how, rng)
         elif isinstance(node, File) and not node.synced and how != "whole":
-            data = node.data[: rng.randrange(len(node.data))] if how == "torn" else rng.randbytes(len(node.data))
+            torn = node.data[: rng.randrange(max(len(node.data), 1))]
+            data = torn if how == "torn" else rng.randbytes(len(node.data))
             out.names[name] = File(data)
         else:
             out.names[name] = node

@@ -1,4 +1,4 @@
-"""edgeveil.trainer.sealing.zipapp: the runtime as one file, the same bytes every time."""
+"""edgeveil.devices.zipapp: the runtime as one file, the same bytes every time."""
 
 import io
 import os
@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 from edgeveil import edge_runtime
-from edgeveil.trainer.sealing.zipapp import build_zipapp, zipapp_bytes
+from edgeveil.devices.zipapp import build_zipapp, zipapp_bytes
 from tests.support import bundles
 
 

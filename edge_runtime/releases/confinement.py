@@ -1,0 +1,179 @@
+"""Runs a command that is not trusted: as a user of its own, without a network, with few processes and little memory.
+
+As root, the command gets new namespaces: no network but a loopback that is down, no other process to see, and the
+folder of the releases read-only. When it ends, the kernel ends whatever it started. An ordinary user cannot give it
+another user, so that nothing but the installed runtime may run in this way there.
+"""
+
+import ctypes
+import os
+import platform
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+from edgeveil.edge_runtime.machine import memory_bytes
+from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, seccomp
+
+UID = 61183  # of no account: just below the users that systemd makes up
+PROCESSES, FILES, FILE_BYTES, SHOWN_BYTES = 64, 256, 64 * 2**20, 4096
+LEAST_MEMORY_BYTES = 2**29
+_NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
+_READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
+_KEPT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
+
+
+class Ended(NamedTuple):
+    """How a command ended: its exit code, None where it took too long; and the last of what it printed."""
+
+    code: object
+    output: str
+    error: str
+
+
+def run(
+    command: Sequence[str],
+    *,
+    root: str,
+    limit_s: int,
+    groups: Sequence[int] = (),
+    network: bool = False,
+    environment: Sequence[Tuple[str, str]] = (),
+) -> Ended:
+    """Run ``command``, which may read ``root`` and not write it, for ``limit_s`` seconds at most.
+
+    ``groups`` are those of the devices that it may open; ``network`` leaves it the system's network.
+    """
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    kept.update(HOME="/nonexistent", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+    kept.update(environment)
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
+        process = subprocess.Popen(  # noqa: S603 - that is what this is for
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=error,
+            env=kept,
+            cwd="/",
+            start_new_session=True,
+            preexec_fn=_confined(os.path.realpath(root), limit_s, list(groups), network),
+        )
+        code: object = None
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except OSError:
+                pass
+            process.wait()
+        return Ended(code, _last(output), _last(error))
+
+
+def _confined(root: str, limit_s: int, groups: List[int], network: bool) -> Callable[[], None]:
+    memory = max(LEAST_MEMORY_BYTES, memory_bytes() * 3 // 4)
+    is_root = os.geteuid() == 0
+    library = ctypes.CDLL(None, use_errno=True)
+
+    def enter() -> None:
+        os.umask(0o022)  # the folders that are made for mounts, whatever shell this came from
+        alone = network or _unshare(library, _NEWNET if is_root else _NEWUSER | _NEWNET)
+        if is_root:
+            if _unshare(library, _NEWNS):
+                _mount_read_only(library, root)
+            _unshare(library, _NEWIPC)
+            if _unshare(library, _NEWPID):
+                _wait_for_child()
+            os.setgroups(groups)
+            os.setgid(UID)
+            os.setuid(UID)
+        _limit(memory, limit_s)
+        hardening.no_new_privileges()
+        hardening.end_with_parent()
+        if not alone:
+            seccomp.restrict(allowed_calls.no_network(), platform.machine())
+
+    return enter
+
+
+def _limit(memory: int, limit_s: int) -> None:
+    limits = {
+        resource.RLIMIT_DATA: memory,
+        resource.RLIMIT_CPU: limit_s,
+        resource.RLIMIT_FSIZE: FILE_BYTES,
+        resource.RLIMIT_NOFILE: FILES,
+        resource.RLIMIT_CORE: 0,
+    }
+    if os.geteuid() == UID:
+        limits[resource.RLIMIT_NPROC] = PROCESSES  # an ordinary user's other processes would count
+    for name, most in limits.items():
+        hard = resource.getrlimit(name)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(name, (most, most))
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        pass
+
+
+def _wait_for_child() -> None:
+    """Go on in a child, the first process of the new namespace: with it, all the others end."""
+    child = os.fork()
+    if child == 0:
+        return
+    # What subprocess waits on for the start of the command must be the child's alone.
+    os.closerange(3, 4096)
+    status = os.waitpid(child, 0)[1]
+    os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+
+
+def _mount_read_only(library: ctypes.CDLL, root: str) -> None:
+    """Make ``root`` read-only here, and reachable with Python's own folders wherever they lie."""
+    _mount(library, None, "/", None, _RECURSIVE | _PRIVATE)
+    python = os.path.dirname(sys.executable)
+    seen = sorted({os.path.realpath(path) for path in (root, sys.prefix, sys.base_prefix)} | {os.path.abspath(python)})
+    closed: Dict[str, List[Tuple[str, int]]] = {}
+    for path in seen:
+        ancestor = _closed_ancestor(path)
+        if ancestor:
+            closed.setdefault(ancestor, []).append((path, os.open(path, os.O_PATH | os.O_DIRECTORY)))
+    for ancestor, inside in closed.items():
+        _mount(library, "tmpfs", ancestor, "tmpfs", 0, "mode=755,size=1m")
+        for path, handle in inside:
+            os.makedirs(path, 0o755, exist_ok=True)
+            _mount(library, "/proc/self/fd/{}".format(handle), path, None, _BIND | _RECURSIVE)
+            os.close(handle)
+    _mount(library, root, root, None, _BIND)
+    _mount(library, None, root, None, _BIND | _REMOUNT | _READ_ONLY)
+
+
+def _closed_ancestor(path: str) -> str:
+    """The topmost folder above ``path`` that others may not pass through; empty where there is none."""
+    parts = path.split("/")
+    for depth in range(2, len(parts)):
+        ancestor = "/".join(parts[:depth])
+        if not os.stat(ancestor).st_mode & 1:
+            return ancestor
+    return ""
+
+
+def _unshare(library: ctypes.CDLL, flags: int) -> bool:
+    return bool(library.unshare(flags) == 0)
+
+
+def _mount(library: ctypes.CDLL, source: object, place: str, kind: object, flags: int, data: str = "") -> None:
+    words = [None if word is None else str(word).encode() for word in (source, place, kind, data or None)]
+    if library.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]) != 0:
+        raise OSError(ctypes.get_errno(), "mount", place)
+
+
+def _last(file: object) -> str:
+    size = file.seek(0, os.SEEK_END)  # type: ignore[attr-defined]
+    file.seek(max(0, size - SHOWN_BYTES))  # type: ignore[attr-defined]
+    return str(file.read().decode("utf-8", "replace"))  # type: ignore[attr-defined]

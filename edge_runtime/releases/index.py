@@ -1,0 +1,186 @@
+"""The index of releases that a board follows, and which one it is: what it saw first, or what its root key says.
+
+The index is an envelope (``signing.envelope``) of kind ``index`` by the role ``release``:
+
+::
+
+    {"schema":2,"name":...,"audience":...,"version":7,"releases":[
+      {"name":...,"manifest_sha256":...,"sha256":...,"size":...,"security_version":...,"url":"mnist-7.veil"}]}
+
+``name`` is the product. The first index pins product and audience on the board: an index of another product or for
+another audience is refused, whoever signed it, unless the trust file names that one. ``version`` only rises, and the
+last one accepted is stored in ``ROOT/index-seen.json``, so that an old index cannot be served for ever. Schema 1 has no
+audience.
+"""
+
+import hashlib
+import os
+import re
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import RELEASE
+from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.formats.validate import each, fields, identifier, record, sha256, show, text, whole
+from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.storage.filesystem import read_strict
+
+KIND, SEEN_FILE = "index", "index-seen.json"
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
+_KEYS = ("name", "releases", "schema", "version")
+
+
+class Entry(NamedTuple):
+    """One release of an index. ``url`` is a file name in the folder of the index."""
+
+    name: str
+    manifest_sha256: str
+    sha256: str
+    size: int
+    security_version: int
+    url: str
+
+
+class Index(NamedTuple):
+    """A verified index, newest release first. ``sha256`` is that of its file."""
+
+    name: str
+    version: int
+    releases: List[Entry]
+    audience: str
+    sha256: str
+
+
+class Seen(NamedTuple):
+    """The last index that was accepted. Times are in seconds since 1970 by the board's own clock, which may be wrong.
+
+    ``changed_at``: when this version came; ``asked_at``: when a server last had a valid index. ``others`` are further
+    products that a board of version 0.1 followed, with their versions.
+    """
+
+    name: str
+    audience: str
+    version: int
+    sha256: str
+    changed_at: int
+    asked_at: int
+    others: Dict[str, int]
+
+
+def read_index(data: bytes, trust: Trust) -> Index:
+    """The content of an index, signed by the role ``release``. Raises ``BundleRefused``."""
+    payload: Any = trust.unwrap(KIND, data, RELEASE)
+    newer = type(payload) is dict and payload.get("schema") == 2
+    record(payload, "index", _KEYS + ("audience",) if newer else _KEYS)
+    whole(payload["schema"], "schema", 1, 2)
+    return Index(
+        identifier(payload["name"], "name"),
+        whole(payload["version"], "version", 1, 2**31 - 1),
+        each(payload["releases"], "releases", _entry, 1, 256),
+        text(payload["audience"], "audience") if newer else "",
+        hashlib.sha256(data).hexdigest(),
+    )
+
+
+def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
+    """Raise ``BundleRefused`` for an index that is not this board's, or older than the one it saw."""
+    product = trust.product or (seen.name if seen else index.name)
+    known = {} if seen is None else dict(seen.others, **{seen.name: seen.version})
+    if index.name != product and (trust.product or index.name not in known):
+        _refuse(
+            "other-product",
+            "the index is of the product {}, and this board follows {}".format(show(index.name), show(product)),
+        )
+    pinned = seen.audience if seen else ""
+    if index.audience not in ("", trust.audience) or (
+        pinned and index.audience not in (pinned, trust.audience or pinned)
+    ):
+        _refuse(
+            "other-audience",
+            "the index is for {}, and this board is {}".format(
+                show(index.audience or "any audience"), show(trust.audience or pinned or "of no audience")
+            ),
+        )
+    if seen is None:
+        return
+    if index.version < known.get(index.name, 0):
+        _refuse(
+            "rolled-back",
+            "the index has version {}, and this board has seen {} already: an old one is served".format(
+                index.version, known[index.name]
+            ),
+        )
+    if (index.name, index.version) == (seen.name, seen.version) and seen.sha256 not in ("", index.sha256):
+        _refuse("other-index", "there are two of version {}".format(index.version))
+
+
+def read_seen(root: str) -> Optional[Seen]:
+    """The last index that was accepted; None where there was none. Raises ``DeviceFailed`` for a damaged record."""
+    path = os.path.join(root, SEEN_FILE)
+    try:
+        data = read_strict(path)
+        if data is None:
+            return None
+        document = strict_json.loads(data)
+        if document.pop("schema", 1) == 2:
+            return Seen(**document)
+        # Version 0.1: a version for each name.
+        versions = {str(name): int(version) for name, version in document.items()}
+        name = sorted(versions)[0]
+        return Seen(name, "", versions.pop(name), "", 0, 0, versions)
+    except (OSError, ValueError, AttributeError, TypeError, IndexError) as error:
+        what = error.strerror if isinstance(error, OSError) else "it is damaged"
+        raise DeviceFailed(
+            "{} cannot be read ({}): nothing was fetched. Check the disk and what this board runs, then remove that "
+            "file and repeat edgeveil-edge update: the next index is accepted as the first was.".format(path, what)
+        ) from None
+
+
+def record_seen(root: str, index: Index, before: Optional[Seen]) -> None:
+    """Remember an index that was accepted."""
+    now = int(time.time())
+    same = before is not None and (before.name, before.version) == (index.name, index.version)
+    changed_at = before.changed_at if before is not None and same and before.changed_at else now
+    others = {} if before is None else dict(before.others, **{before.name: before.version})
+    others.pop(index.name, None)
+    seen = Seen(index.name, index.audience, index.version, index.sha256, changed_at, now, others)
+    data = strict_json.dumps(dict(seen._asdict(), schema=2))
+    write_atomic(os.path.join(root, SEEN_FILE), data, mode=0o644)
+
+
+def index_seen(root: str) -> Optional[Dict[str, Any]]:
+    """What ``status`` shows of the index: a freeze is seen by a version that has not changed for long."""
+    seen = read_seen(root)
+    if seen is None:
+        return None
+    return {name: getattr(seen, name) for name in ("name", "audience", "version", "changed_at", "asked_at")}
+
+
+def _entry(entry: Any, at: str) -> Entry:
+    checked = fields(
+        entry,
+        at,
+        name=identifier,
+        manifest_sha256=sha256,
+        sha256=sha256,
+        size=lambda size, place: whole(size, place, 1, MAX_BUNDLE_BYTES),
+        security_version=lambda version, place: whole(version, place, 0, 2**31 - 1),
+        url=text,
+    )
+    if not _FILE.fullmatch(checked["url"]):
+        raise BundleRefused(
+            "bad-value",
+            "The index names {!a}, which is no file in its folder. Make the index again.".format(checked["url"]),
+        )
+    return Entry(**checked)
+
+
+def _refuse(reason: str, what: str) -> None:
+    raise BundleRefused(
+        reason,
+        "The index is refused: {}. Nothing was changed. Check --from, and what is on the server; to follow another "
+        "product, send a trust file that names it.".format(what),
+    )

@@ -1,0 +1,237 @@
+"""The installed runtime: the code that verifies, tries, recovers and serves. It never comes out of a bundle.
+
+::
+
+    ROOT/runtime/<sha256>/                        edgeveil-edge.pyz, and runtime.json where it came as an update
+    ROOT/runtime/current, ROOT/runtime/previous   links to two of them
+
+A runtime update is an archive of ``runtime.json`` and ``edgeveil-edge.pyz``. The first is an envelope of kind
+``runtime`` by the role ``runtime``, or by the root keys where nobody has it; its payload has ``schema`` 1, ``name``,
+``version`` (it only rises), ``sha256`` and ``bytes`` of the second. The first flash puts its own runtime there, and so
+does the first command of a new runtime on a board of version 0.1, which ran that of the bundle. Where the root-signed
+trust file names runtimes, no other one is installed, and none but these changes what the board runs.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from typing import Any, Dict, NamedTuple, Optional
+
+from edgeveil.edge_runtime import paths
+from edgeveil.edge_runtime.bundle.archive import read_archive
+from edgeveil.edge_runtime.bundle.trust import ROOT, Trust
+from edgeveil.edge_runtime.bundle.trust_file import RUNTIME
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.formats.validate import identifier, record, sha256, whole
+from edgeveil.edge_runtime.signing.envelope import parse, unverified, unwrap
+from edgeveil.edge_runtime.signing.roles import Role
+from edgeveil.edge_runtime.storage.filesystem import Filesystem, names, read_strict, remove_tree, target
+
+FOLDER, CURRENT, PREVIOUS = "runtime", "current", "previous"
+FILE, NOTE, KIND = "edgeveil-edge.pyz", "runtime.json", "runtime"
+MAX_BYTES = 32 * 2**20
+START_LIMIT_S = 60
+
+
+class Update(NamedTuple):
+    """A verified runtime update. ``note`` is its ``runtime.json``, ``data`` the zipapp."""
+
+    name: str
+    version: int
+    sha256: str
+    note: bytes
+    data: bytes
+
+
+def makers(trust: Trust) -> Role:
+    """Who may sign runtimes for a device of this trust."""
+    role = trust.roles[RUNTIME] if trust.roles[RUNTIME].keys else trust.roles[ROOT]
+    return role._replace(keys=tuple(key for key in role.keys if key.key not in trust.revoked))
+
+
+def read_update(data: bytes, may_sign: Role) -> Update:
+    """The content of a runtime update that enough keys of ``may_sign`` signed. Raises ``BundleRefused``."""
+    if len(data) > MAX_BYTES:
+        _refuse("too-large", "it has more than {} bytes".format(MAX_BYTES))
+    members = read_archive(data)
+    if [name for name, _ in members] != [NOTE, FILE]:
+        _refuse("extra-member", "expected the members {} and {}".format(NOTE, FILE))
+    (_, note), (_, content) = members
+    payload = _checked(unwrap(KIND, note, lambda signers: may_sign.check(signers, "runtime update", KIND)))
+    if (len(content), hashlib.sha256(content).hexdigest()) != (payload["bytes"], payload["sha256"]):
+        _refuse("hash-mismatch", "{} is not what was signed".format(FILE))
+    return Update(payload["name"], payload["version"], payload["sha256"], note, content)
+
+
+def _checked(document: Any) -> Dict[str, Any]:
+    payload: Dict[str, Any] = record(document, "runtime", ("bytes", "name", "schema", "sha256", "version"))
+    whole(payload["schema"], "schema", 1, 1)
+    whole(payload["bytes"], "bytes", 1, MAX_BYTES)
+    whole(payload["version"], "version", 1, 2**31 - 1)
+    identifier(payload["name"], "name")
+    sha256(payload["sha256"], "sha256")
+    return payload
+
+
+def check_running(trust: Trust) -> None:
+    """Raise ``BundleRefused`` where the trust names runtimes, and the code that runs here is none of them."""
+    path = paths.zipapp()
+    if trust.runtimes:
+        check_approved(hashlib.sha256(b"" if path is None else read_strict(path) or b"").hexdigest(), trust)
+
+
+def check_approved(sha: str, trust: Trust) -> None:
+    """Raise ``BundleRefused`` where the trust names runtimes, and none of that SHA-256."""
+    if trust.runtimes and sha not in trust.runtimes:
+        raise BundleRefused(
+            "unapproved-runtime",
+            "The runtime {:.16}... is none that this device's trust file names. Nothing was changed: install one that "
+            "it names (edgeveil-edge runtime FILE), or send a trust file that names this one.".format(sha),
+        )
+
+
+class Runtimes(object):
+    """The runtimes under ``root``. The caller holds the board's lock. ``filesystem`` makes all changes."""
+
+    def __init__(self, root: str, filesystem: Optional[Filesystem] = None) -> None:
+        self._folder, self._filesystem = os.path.join(root, FOLDER), filesystem or Filesystem()
+        self._root = root
+
+    @property
+    def current(self) -> Optional[str]:
+        """The SHA-256 of the installed runtime, or None."""
+        return target(os.path.join(self._folder, CURRENT))
+
+    @property
+    def previous(self) -> Optional[str]:
+        """The SHA-256 of the one before, or None."""
+        return target(os.path.join(self._folder, PREVIOUS))
+
+    def path(self, sha: str) -> str:
+        """The zipapp of that SHA-256."""
+        return os.path.join(self._folder, sha, FILE)
+
+    def version(self, sha: Optional[str]) -> int:
+        """The version of an installed runtime; 0 for one that came with a flash.
+
+        It was verified when it was installed, maybe by keys that were replaced since.
+        """
+        note = read_strict(os.path.join(self._folder, sha, NOTE)) if sha else None
+        return 0 if note is None else int(_checked(unverified(KIND, parse(KIND, note)))["version"])
+
+    def adopt(self, trust: Trust) -> Optional[str]:
+        """Install the runtime that runs here, where none is installed; returns its SHA-256, or None.
+
+        Raises ``BundleRefused`` where the trust names others.
+        """
+        path = paths.zipapp()
+        if path is None or self.current is not None:
+            return None
+        data = read_strict(path) or b""
+        sha = hashlib.sha256(data).hexdigest()
+        check_approved(sha, trust)
+        self._stage(sha, data, None)
+        self._switch(sha)
+        return sha
+
+    def install(self, update: Update, trust: Trust) -> bool:
+        """Install a verified update next to the one before, which stays; False where it runs already.
+
+        Raises ``BundleRefused`` for an older one or one that the trust does not name, ``DeviceFailed`` where it does
+        not start here.
+        """
+        check_approved(update.sha256, trust)
+        before = self.current
+        if update.sha256 == before:
+            return False
+        if update.version <= self.version(before):
+            raise BundleRefused(
+                "rolled-back",
+                "This runtime has version {}, and the device has {} already. Sign a newer one, or go back to the one "
+                "before with edgeveil-edge runtime --previous.".format(update.version, self.version(before)),
+            )
+        self._stage(update.sha256, update.data, update.note)
+        _check_starts(self.path(update.sha256), self._root)
+        self._switch(update.sha256)
+        return True
+
+    def go_back(self, trust: Trust) -> str:
+        """Make the one before the current one; returns its SHA-256. Raises ``BadInput`` or ``BundleRefused``."""
+        back = self.previous
+        if back is None or back == self.current:
+            raise BadInput("There is no runtime before this one to go back to.")
+        data = read_strict(self.path(back))
+        if data is None or hashlib.sha256(data).hexdigest() != back:
+            raise BadInput("The runtime before this one is not whole: install one (edgeveil-edge runtime FILE).")
+        check_approved(back, trust)
+        self._switch(back)
+        return back
+
+    def fall_back(self) -> None:
+        """Make the runtime that runs here the current one where it is the one before: at a start, the current one is
+        tried first, and it did not work."""
+        path = paths.zipapp()
+        back = self.previous
+        if path is None or back in (None, self.current):
+            return
+        if os.path.realpath(path) == os.path.realpath(self.path(str(back))):
+            self._switch(str(back))
+
+    def tidy(self) -> None:
+        """Remove what a power cut left half-made, and all runtimes but the two."""
+        for name in names(self._folder):
+            if name not in (CURRENT, PREVIOUS, self.current, self.previous):
+                remove_tree(self._filesystem, os.path.join(self._folder, name))
+
+    def _stage(self, sha: str, data: bytes, note: Optional[bytes]) -> None:
+        filesystem, final = self._filesystem, os.path.join(self._folder, sha)
+        new = final + ".new"
+        if not os.path.isdir(self._folder):
+            filesystem.make_folder(self._folder)
+            filesystem.sync_folder(self._root)
+        for leftover in (new, final):
+            remove_tree(filesystem, leftover)
+        filesystem.make_folder(new)
+        for name, content, mode in ((FILE, data, 0o755), (NOTE, note, 0o644)):
+            if content is not None:
+                filesystem.write(os.path.join(new, name), content, mode)
+                filesystem.sync(os.path.join(new, name))
+        filesystem.sync_folder(new)
+        filesystem.rename(new, final)
+        filesystem.sync_folder(self._folder)
+
+    def _switch(self, sha: str) -> None:
+        before = self.current
+        if before is not None:
+            self._set_link(PREVIOUS, before)
+        self._set_link(CURRENT, sha)
+        self._filesystem.sync_folder(self._folder)
+
+    def _set_link(self, link: str, sha: str) -> None:
+        path = os.path.join(self._folder, link)
+        if os.path.lexists(path + ".tmp"):
+            self._filesystem.remove(path + ".tmp")
+        self._filesystem.link(sha, path + ".tmp")
+        self._filesystem.rename(path + ".tmp", path)
+
+
+def _check_starts(path: str, root: str) -> None:
+    command = [sys.executable, path, "status", "--root", root]
+    try:
+        done = subprocess.run(  # noqa: S603 - root signed it
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=START_LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise DeviceFailed(
+            "The new runtime does not answer within {} s; the old one stays.".format(START_LIMIT_S)
+        ) from None
+    if done.returncode:
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["without a message"]
+        raise DeviceFailed("The new runtime does not start here ({}); the old one stays.".format(last[0][:300]))
+
+
+def _refuse(reason: str, what: str) -> None:
+    raise BundleRefused(
+        reason, "This is no runtime update: {}. Get it again from the owner of this device's keys.".format(what)
+    )
