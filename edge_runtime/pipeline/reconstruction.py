@@ -2,10 +2,10 @@
 
 The model runs on inputs made anew each time: noise, golden vectors shifted and mirrored, smooth pictures. One part of
 them fits the map, the other part and the golden vectors judge it. A feature of x is *exact* if the map's error is at
-most ``ERROR`` of its range, or ``STEP`` of an integer's steps. Raw data under another name has exact features only:
-inverted, mirrored, permuted, scaled, shifted, split over two outputs, sent as a code. A trained perturber has few,
-although the map may explain nine tenths of the variance of x. A linear cleaner that removes r of d directions evenly
-has none if r / d > 0.0012.
+most ``ERROR`` of its range, or ``STEP`` of an integer's steps where it has many. Raw data under another name has exact
+features only: inverted, mirrored, permuted, scaled, shifted, split over two outputs, sent as a code. A trained
+perturber has few, although the map may explain nine tenths of the variance of x. A linear cleaner that removes r of d
+directions evenly has none if r / d > 0.0012.
 
 With at most ``DENSE`` values in all outputs, the map uses all of them. With more it would need more inputs than there
 is time for, so that each feature is computed from the ``TERMS`` values that suit it best.
@@ -25,6 +25,7 @@ from edgeveil.edge_runtime.pipeline.random_draws import integers, uniform
 
 LIMIT = 0.5  # the share of exact features from which nothing is released
 ERROR, STEP = 0.01, 0.6
+FEW_STEPS = 0.05  # the most that STEP may be of a feature's range
 DENSE, TERMS = 128, 2
 FEATURES = 64  # of x that are judged, chosen at random where there are more
 CLASSES = 32  # most values of a label for which each one is a value of its own
@@ -129,8 +130,10 @@ def _smooth(shape: Tuple[int, ...]) -> np.ndarray:
 
 def _largest_error(spec: Input, x: np.ndarray) -> np.ndarray:
     """The error at which each feature still counts as exact, in units of x."""
-    flat = _flat(x)
-    return np.maximum(ERROR * np.ptp(flat, axis=0), STEP * (np.dtype(spec.dtype).kind in "iu"))
+    span = np.ptp(_flat(x), axis=0)
+    # Where an integer has few values, a guess is never far from it: most of a step is no exactness there.
+    step = np.minimum(STEP, FEW_STEPS * span) if np.dtype(spec.dtype).kind in "iu" else 0.0
+    return np.maximum(ERROR * span, step)
 
 
 def _flat(values: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ another user, so that nothing but the installed runtime may run in this way ther
 """
 
 import ctypes
+import errno
 import os
 import platform
 import resource
@@ -15,6 +16,7 @@ import sys
 import tempfile
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
+from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.machine import memory_bytes
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, seccomp
 
@@ -45,22 +47,26 @@ def run(
 ) -> Ended:
     """Run ``command``, which may read ``root`` and not write it, for ``limit_s`` seconds at most.
 
-    ``groups`` are those of the devices that it may open; ``network`` leaves it the system's network.
+    ``groups`` are those of the devices that it may open; ``network`` leaves it the system's network. Raises
+    ``DeviceFailed`` where the system refuses to confine it.
     """
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     kept.update(HOME="/nonexistent", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
     kept.update(environment)
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
-        process = subprocess.Popen(  # noqa: S603 - that is what this is for
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=error,
-            env=kept,
-            cwd="/",
-            start_new_session=True,
-            preexec_fn=_confined(os.path.realpath(root), limit_s, list(groups), network),
-        )
+        try:
+            process = subprocess.Popen(  # noqa: S603 - that is what this is for
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=error,
+                env=kept,
+                cwd="/",
+                start_new_session=True,
+                preexec_fn=_confined(os.path.realpath(root), limit_s, list(groups), network),
+            )
+        except subprocess.SubprocessError:
+            raise DeviceFailed("it could not be confined ({})".format(_last(error))) from None
         code: object = None
         try:
             code = process.wait(limit_s)
@@ -81,6 +87,13 @@ def _confined(root: str, limit_s: int, groups: List[int], network: bool) -> Call
     library = ctypes.CDLL(None, use_errno=True)
 
     def enter() -> None:
+        try:
+            confine()
+        except Exception as error:
+            os.write(2, "{}: {}".format(type(error).__name__, error).encode())
+            raise
+
+    def confine() -> None:
         os.umask(0o022)  # the folders that are made for mounts, whatever shell this came from
         alone = network or _unshare(library, _NEWNET if is_root else _NEWUSER | _NEWNET)
         if is_root:
@@ -134,8 +147,17 @@ def _wait_for_child() -> None:
 
 
 def _mount_read_only(library: ctypes.CDLL, root: str) -> None:
-    """Make ``root`` read-only here, and reachable with Python's own folders wherever they lie."""
-    _mount(library, None, "/", None, _RECURSIVE | _PRIVATE)
+    """Make ``root`` read-only here, and reachable with Python's own folders wherever they lie.
+
+    Where ``/`` is no mount of its own, as after chroot, nothing is mounted: it could not be kept from the others. The
+    user may still write nothing there.
+    """
+    try:
+        _mount(library, None, "/", None, _RECURSIVE | _PRIVATE)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return
     python = os.path.dirname(sys.executable)
     seen = sorted({os.path.realpath(path) for path in (root, sys.prefix, sys.base_prefix)} | {os.path.abspath(python)})
     closed: Dict[str, List[Tuple[str, int]]] = {}

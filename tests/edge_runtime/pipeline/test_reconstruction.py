@@ -97,6 +97,17 @@ def test_noise_and_nothing_open(shape):
         assert exact_share(run, spec_of(shape), golden, run(golden)) == 0
 
 
+@pytest.mark.parametrize("high", [1, 2])
+def test_a_guess_at_an_integer_of_few_values_is_not_exact(high):
+    shape, rng = (300,), np.random.default_rng(3)
+    spec = Input("x", "vector", shape, "uint8", 0.0, float(high))
+    golden = rng.integers(0, high + 1, (6, *shape)).astype(np.uint8)
+    nothing = lambda x: {"frame": np.zeros_like(x)}  # noqa: E731 - as a disguise
+    assert exact_share(nothing, spec, golden, nothing(golden)) < 0.05
+    itself = lambda x: {"frame": x}  # noqa: E731
+    assert exact_share(itself, spec, golden, itself(golden)) > LIMIT
+
+
 def test_fresh_inputs_and_golden_vectors_each_show_it_alone():
     golden = np.random.default_rng(3).integers(0, 256, (8, 6)).astype(np.uint8)
     assert exact_share(lambda x: {"frame": x}, spec_of((6,)), golden, {"frame": golden[::-1]}) == 1

@@ -74,7 +74,7 @@ def test_a_key_is_made_and_read_by_the_same_flags_everywhere():
         has[flag].add(name)
     assert has["--no-passphrase"] == {"keygen", "trust init"}
     trust = {"add", "remove", "revoke", "require", "set", "rotate", "sign", "upgrade", "policy"}
-    signs = {"seal", "index", "audit"} | {f"trust {name}" for name in trust}
+    signs = {"seal", "index", "audit", "runtime"} | {f"trust {name}" for name in trust}
     assert has["--passphrase-file"] == has["--no-passphrase"] | signs
 
 
