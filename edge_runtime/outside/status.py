@@ -83,6 +83,8 @@ class Status(object):
             notes.append("Raw pictures reach this device over a network, where others can read them.")
         if service.bundle.manifest.perturber.identity_allowed:
             notes.append(IDENTITY_ALLOWED[0].upper() + IDENTITY_ALLOWED[1:] + ".")
+        if service.trust_watch.problem:
+            notes.append("Nothing new is accepted: {}".format(service.trust_watch.problem))
         warning = self._audit_warning()
         if warning:
             notes.append(warning[0].upper() + warning[1:] + ".")
@@ -132,6 +134,8 @@ class Status(object):
             "info": service.info,
             "isolation": service.isolation,
             "identity_allowed": service.bundle.manifest.perturber.identity_allowed,
+            "trust": service.trust_watch.problem or "ok",
+            "index": service.trust_watch.index,
             "source": service.source,
             "state": service.emission.state,
             "live": self.live() or "ok",
@@ -152,6 +156,7 @@ class Status(object):
             "tick-seconds": service.plan.tick_s,
             "fresh-age-seconds": service.clock() - service.emission.fresh_s,
             "identity-allowed": float(service.bundle.manifest.perturber.identity_allowed),
+            "trust-readable": float(not service.trust_watch.problem),
             "isolated": float(service.isolation not in ("", CONVENTION)),
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
         }

@@ -1,7 +1,9 @@
 """A running service reads its trust again: a revoked key ends it, a fault alone does not."""
 
 import dataclasses
+import json
 import signal
+import time
 
 import pytest
 
@@ -70,6 +72,24 @@ def test_a_lost_file_is_said_once_and_ends_nothing(running):
     clock.now = 3 * EVERY_S
     watch.check()
     assert watch.problem == ""
+
+
+@pytest.mark.parametrize(("days_ago", "ends"), [(8, True), (6, False)])
+def test_an_index_that_stays_old_ends_it_where_the_trust_says_so(running, days_ago, ends):
+    folder, watch, clock, _ = running
+    seen = {"schema": 2, "name": "hall", "audience": "", "version": 3, "sha256": "", "asked_at": 0, "others": {}}
+    seen["changed_at"] = int(time.time()) - days_ago * 86400
+    (folder.parent / "index-seen.json").write_text(json.dumps(seen, sort_keys=True, separators=(",", ":")))
+    clock.now = EVERY_S
+    watch.check()  # no limit in the trust file: shown alone
+    assert watch.index["version"] == 3
+    assert update_trust(str(folder), trust_file(2, index_stale_days=7))
+    clock.now = 2 * EVERY_S
+    if ends:
+        with pytest.raises(PrivacyStop, match=r"of version 3 for 8 days, and its trust file allows 7"):
+            watch.check()
+    else:
+        watch.check()
 
 
 def test_the_bundle_of_a_reload_is_the_one_that_is_held(running, tmp_path):
