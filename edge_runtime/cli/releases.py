@@ -16,7 +16,7 @@ from edgeveil.edge_runtime import paths
 from edgeveil.edge_runtime.cli import options
 from edgeveil.edge_runtime.cli.options import Call, add_json
 from edgeveil.edge_runtime.device import CPU
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
 from edgeveil.edge_runtime.paths import ROOT
 
 TRIAL_FRAMES = 30
@@ -197,6 +197,7 @@ def _try(arguments: argparse.Namespace) -> None:
 
 
 def _recover(arguments: argparse.Namespace) -> None:
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.runtimes import Runtimes
     from edgeveil.edge_runtime.releases.trial import open_releases
 
@@ -210,7 +211,10 @@ def _recover(arguments: argparse.Namespace) -> None:
             _note("note: {}".format(refused))  # a board comes up with what it has
         done = releases.recover()
         runtimes.tidy()
-        runtimes.fall_back()
+        try:
+            runtimes.fall_back(lambda: open_trust(os.path.join(arguments.root, "trust"), floor=0))
+        except EdgeVeilError as refused:
+            _note("note: the runtime before stays the one before: {}".format(refused))
     if done:
         sys.stdout.write(done + "\n")
 

@@ -4,12 +4,13 @@ import os
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
+from edgeveil.edge_runtime.bundle.index_seen import index_seen
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BundleRefused, EdgeVeilError, PrivacyStop
-from edgeveil.edge_runtime.releases.index import index_seen
 
 EVERY_S, DAY_S = 60.0, 86400
+CLOCKS_FROM_S = 1735689600  # 2025; a board whose clock is not set says less
 
 
 class TrustWatch(object):
@@ -17,7 +18,7 @@ class TrustWatch(object):
 
     ``say(event, **facts)`` logs. ``clock`` gives seconds. ``problem`` is why the trust cannot be read today; empty
     where it can. Without it nothing new is accepted, and what runs goes on: a fault alone must not end a service.
-    ``index`` is what the board last saw of its update index (``releases.index.index_seen``), None where it saw none.
+    ``index`` is what the board last saw of its update index (``bundle.index_seen``), None where it saw none.
     """
 
     def __init__(self, folder: str, bundle: Bundle, say: Callable[..., None], clock: Callable[[], float]) -> None:
@@ -65,8 +66,8 @@ class TrustWatch(object):
             ) from None
 
     def _hold_fresh(self) -> None:
-        """By the board's own clock: one that says 1970 makes no index old."""
-        if self._stale_days is None or self.index is None:
+        """By the board's own clock: one that said 1970 then, or says it now, makes no index old."""
+        if self._stale_days is None or self.index is None or self.index["changed_at"] < CLOCKS_FROM_S:
             return
         age_s = time.time() - self.index["changed_at"]
         if age_s > self._stale_days * DAY_S:

@@ -1,7 +1,7 @@
 """Runs a command that is not trusted: as a user of its own, without a network, with few processes and little memory.
 
 As root, the command gets new namespaces: no network but a loopback that is down, no other process to see, and the
-folder of the releases read-only. When it ends, the kernel ends whatever it started. An ordinary user cannot give it
+folder of the releases read-only. When it ends, every process of its user is ended. An ordinary user cannot give it
 another user, so that nothing but the installed runtime may run in this way there.
 """
 
@@ -20,7 +20,7 @@ from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.machine import memory_bytes
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, seccomp
 
-UID = 61183  # of no account: just below the users that systemd makes up
+UIDS = range(60928, 61184)  # of no account: just below the users that systemd makes up
 PROCESSES, FILES, FILE_BYTES, SHOWN_BYTES = 64, 256, 64 * 2**20, 4096
 LEAST_MEMORY_BYTES = 2**29
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
@@ -53,6 +53,7 @@ def run(
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     kept.update(HOME="/nonexistent", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
     kept.update(environment)
+    uid = UIDS[ord(os.urandom(1))]  # another one each time: nothing that was left of one run can reach the next
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         try:
             process = subprocess.Popen(  # noqa: S603 - that is what this is for
@@ -63,7 +64,7 @@ def run(
                 env=kept,
                 cwd="/",
                 start_new_session=True,
-                preexec_fn=_confined(os.path.realpath(root), limit_s, list(groups), network),
+                preexec_fn=_confined(os.path.realpath(root), uid, limit_s, list(groups), network),
             )
         except subprocess.SubprocessError:
             raise DeviceFailed("it could not be confined ({})".format(_last(error))) from None
@@ -78,10 +79,30 @@ def run(
             except OSError:
                 pass
             process.wait()
+            _end_all(uid)
         return Ended(code, _last(output), _last(error))
 
 
-def _confined(root: str, limit_s: int, groups: List[int], network: bool) -> Callable[[], None]:
+def _end_all(uid: int) -> None:
+    """End whatever runs as ``uid``: a command may have left its group and its parent."""
+    if os.geteuid() != 0:
+        return
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            for _ in range(3):  # what was being made meanwhile, too
+                os.kill(-1, signal.SIGKILL)
+        except OSError:
+            pass  # there was none
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _confined(root: str, uid: int, limit_s: int, groups: List[int], network: bool) -> Callable[[], None]:
     memory = max(LEAST_MEMORY_BYTES, memory_bytes() * 3 // 4)
     is_root = os.geteuid() == 0
     library = ctypes.CDLL(None, use_errno=True)
@@ -103,8 +124,8 @@ def _confined(root: str, limit_s: int, groups: List[int], network: bool) -> Call
             if _unshare(library, _NEWPID):
                 _wait_for_child()
             os.setgroups(groups)
-            os.setgid(UID)
-            os.setuid(UID)
+            os.setgid(uid)
+            os.setuid(uid)
         _limit(memory, limit_s)
         hardening.no_new_privileges()
         hardening.end_with_parent()
@@ -122,7 +143,7 @@ def _limit(memory: int, limit_s: int) -> None:
         resource.RLIMIT_NOFILE: FILES,
         resource.RLIMIT_CORE: 0,
     }
-    if os.geteuid() == UID:
+    if os.geteuid() in UIDS:
         limits[resource.RLIMIT_NPROC] = PROCESSES  # an ordinary user's other processes would count
     for name, most in limits.items():
         hard = resource.getrlimit(name)[1]

@@ -17,18 +17,18 @@ import hashlib
 import os
 import re
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
+from edgeveil.edge_runtime.bundle.index_seen import SEEN_FILE, Seen
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.bundle.trust_file import RELEASE
-from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.formats.validate import each, fields, identifier, record, sha256, show, text, whole
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.storage.atomic import write_atomic
-from edgeveil.edge_runtime.storage.filesystem import read_strict
 
-KIND, SEEN_FILE = "index", "index-seen.json"
+KIND = "index"
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 _KEYS = ("name", "releases", "schema", "version")
 
@@ -52,22 +52,6 @@ class Index(NamedTuple):
     releases: List[Entry]
     audience: str
     sha256: str
-
-
-class Seen(NamedTuple):
-    """The last index that was accepted. Times are in seconds since 1970 by the board's own clock, which may be wrong.
-
-    ``changed_at``: when this version came; ``asked_at``: when a server last had a valid index. ``others`` are further
-    products that a board of version 0.1 followed, with their versions.
-    """
-
-    name: str
-    audience: str
-    version: int
-    sha256: str
-    changed_at: int
-    asked_at: int
-    others: Dict[str, int]
 
 
 def read_index(data: bytes, trust: Trust) -> Index:
@@ -117,28 +101,6 @@ def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
         _refuse("other-index", "there are two of version {}".format(index.version))
 
 
-def read_seen(root: str) -> Optional[Seen]:
-    """The last index that was accepted; None where there was none. Raises ``DeviceFailed`` for a damaged record."""
-    path = os.path.join(root, SEEN_FILE)
-    try:
-        data = read_strict(path)
-        if data is None:
-            return None
-        document = strict_json.loads(data)
-        if document.pop("schema", 1) == 2:
-            return Seen(**document)
-        # Version 0.1: a version for each name.
-        versions = {str(name): int(version) for name, version in document.items()}
-        name = sorted(versions)[0]
-        return Seen(name, "", versions.pop(name), "", 0, 0, versions)
-    except (OSError, ValueError, AttributeError, TypeError, IndexError) as error:
-        what = error.strerror if isinstance(error, OSError) else "it is damaged"
-        raise DeviceFailed(
-            "{} cannot be read ({}): nothing was fetched. Check the disk and what this board runs, then remove that "
-            "file and repeat edgeveil-edge update: the next index is accepted as the first was.".format(path, what)
-        ) from None
-
-
 def record_seen(root: str, index: Index, before: Optional[Seen]) -> None:
     """Remember an index that was accepted."""
     now = int(time.time())
@@ -149,14 +111,6 @@ def record_seen(root: str, index: Index, before: Optional[Seen]) -> None:
     seen = Seen(index.name, index.audience, index.version, index.sha256, changed_at, now, others)
     data = strict_json.dumps(dict(seen._asdict(), schema=2))
     write_atomic(os.path.join(root, SEEN_FILE), data, mode=0o644)
-
-
-def index_seen(root: str) -> Optional[Dict[str, Any]]:
-    """What ``status`` shows of the index: a freeze is seen by a version that has not changed for long."""
-    seen = read_seen(root)
-    if seen is None:
-        return None
-    return {name: getattr(seen, name) for name in ("name", "audience", "version", "changed_at", "asked_at")}
 
 
 def _entry(entry: Any, at: str) -> Entry:

@@ -16,7 +16,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from edgeveil.edge_runtime import paths
 from edgeveil.edge_runtime.bundle.archive import read_archive
@@ -168,13 +168,14 @@ class Runtimes(object):
         self._switch(back)
         return back
 
-    def fall_back(self) -> None:
+    def fall_back(self, trust: Callable[[], Trust]) -> None:
         """Make the runtime that runs here the current one where it is the one before: at a start, the current one is
-        tried first, and it did not work."""
+        tried first, and it did not work. Raises ``BundleRefused`` where the trust does not name it."""
         path = paths.zipapp()
         back = self.previous
         if path is None or back in (None, self.current):
             return
+        check_approved(str(back), trust())
         if os.path.realpath(path) == os.path.realpath(self.path(str(back))):
             self._switch(str(back))
 

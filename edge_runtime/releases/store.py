@@ -218,7 +218,14 @@ class Releases(object):
             except StateLost:
                 continue
             found += [] if one is None else [one]
+        self._trust(0)  # raises where it cannot be opened: then no release could be judged
         whole = {sha: self.read(sha) for sha in names(os.path.join(self.root, "releases"))}
+        unread = sorted(sha for sha, bundle in whole.items() if bundle is None)
+        if not found and unread:
+            raise StateLost(
+                "The release {:.12} is not whole, or not trusted any more, so that the floor of this board cannot be "
+                "told from it. Nothing was changed: flash the board again over a channel you trust.".format(unread[0])
+            )
         versions = [bundle.manifest.security_version for bundle in whole.values() if bundle is not None]
         current = self.current
         state = found[0] if found else State(committed=current if current and whole.get(current) else None)

@@ -15,6 +15,7 @@ import tempfile
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime import config, paths
+from edgeveil.edge_runtime.bundle.index_seen import index_seen
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.camera_address import on_network
@@ -22,7 +23,6 @@ from edgeveil.edge_runtime.device import CPU, check_device, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
 from edgeveil.edge_runtime.releases import confinement
-from edgeveil.edge_runtime.releases.index import index_seen
 from edgeveil.edge_runtime.releases.runtimes import Runtimes
 from edgeveil.edge_runtime.releases.store import BUNDLE, RUNTIME, Releases
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line
@@ -61,6 +61,10 @@ def trial(
         _passes("its trial", begin + words + more, root, device, source, environment)
         if os.geteuid() != 0:
             say("note: the bundle's own runtime was not tried: only root can give it another user")
+            return
+        if device != CPU:
+            # It would get the devices of this board, and with some of them its network.
+            say("note: the bundle's own runtime was not tried: nothing of a bundle is given the {}".format(device))
             return
         with _own_runtime(root, bundle) as (own, trust):
             begin = [sys.executable, own, "try", place, "--trust", trust]

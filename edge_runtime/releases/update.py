@@ -8,9 +8,10 @@ import hashlib
 import os
 from typing import Any, Callable, Optional
 
+from edgeveil.edge_runtime.bundle.index_seen import read_seen
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed
-from edgeveil.edge_runtime.releases.index import Entry, check_index, read_index, read_seen, record_seen
+from edgeveil.edge_runtime.releases.index import Entry, check_index, read_index, record_seen
 from edgeveil.edge_runtime.releases.origin import open_origin
 from edgeveil.edge_runtime.storage import root_lock
 from edgeveil.edge_runtime.storage.filesystem import names

@@ -31,8 +31,9 @@ def held(folder: str, what: str, *, name: str = LOCK_FILE, wait_s: float = WAIT_
     """
     path = os.path.join(folder, name)
     with writing(path):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
+        os.fchmod(handle, 0o600)  # who may read a file may lock it
         deadline = time.monotonic() + wait_s
         while not _taken(handle):
             if time.monotonic() >= deadline:

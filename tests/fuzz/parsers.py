@@ -16,15 +16,16 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from edgeveil.devices.agents import serial_link
-from edgeveil.edge_runtime.bundle import archive, audit_scope, policy, trust_store
+from edgeveil.edge_runtime.bundle import archive, audit_scope, policy, trust_file, trust_store
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError, FrameDropped
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.ipc import counters, notes, record
 from edgeveil.edge_runtime.manifest import schema
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.releases import update
+from edgeveil.edge_runtime.releases import index
 from edgeveil.edge_runtime.signing import ed25519, envelope
-from edgeveil.edge_runtime.sinks.preview import server
+from edgeveil.edge_runtime.signing.roles import Role
+from edgeveil.edge_runtime.sinks import page_server
 from edgeveil.edge_runtime.sources import arff, text
 from edgeveil.edge_runtime.sources.network import from_pipe, http
 from tests.support import bundles
@@ -161,13 +162,16 @@ def _arff_rows(data: bytes) -> None:
         assert len(row) == len(attributes)
 
 
-class _Asked(server._Handler):
+class _Asked(page_server._Handler):
     """The preview's handler, of one request in memory."""
 
     def __init__(self, data: bytes, token: str | None) -> None:
         self.rfile, self.wfile = io.BytesIO(data), io.BytesIO()
-        self.client_address, self.server = ("192.0.2.1", 1), mock.Mock(token=token)
-        self.server.answers = lambda path, query, local: ("text/plain", b"the preview") if path == "/" else None
+        self.client_address, self.server = ("192.0.2.1", 1), mock.Mock(token=token, server_address=("", 8080))
+        self.request = None
+        self.server.answers = lambda path, query, local: (
+            page_server.Answer("text/plain", b"the preview") if path == "/" else None
+        )
         self.close_connection = True
         self.handle_one_request()
 
@@ -218,13 +222,13 @@ TARGETS = {
         ),
     ),
     "trust": Target(
-        _signed(trust_store.KIND, lambda data: trust_store.read_trust_file(data, KEY)),
-        "edge_runtime/bundle/trust_store.py",
+        _signed(trust_file.KIND, lambda data: trust_file.read_trust_file(data, KEY)),
+        "edge_runtime/bundle/trust_file.py",
         _REFUSED,
         (_json(_TRUST),),
     ),
     "signed-policy": Target(
-        _signed(trust_store.POLICY_KIND, lambda data: trust_store.read_signed_policy(data, KEY)),
+        _signed(trust_store.POLICY_KIND, lambda data: trust_store.read_signed_policy(data, Role((KEY,)))),
         "edge_runtime/bundle/trust_store.py",
         _REFUSED,
         (_json({"policy": {"demands": [_DEMAND], "schema": 1}, "schema": 1, "version": 1}),),
@@ -233,8 +237,8 @@ TARGETS = {
         policy.read_policy, "edge_runtime/bundle/policy.py", _REFUSED, (_json({"demands": [_DEMAND], "schema": 1}),)
     ),
     "index": Target(
-        _signed(update.KIND, lambda data: update.read_index(data, bundles.trust())),
-        "edge_runtime/releases/update.py",
+        _signed(index.KIND, lambda data: index.read_index(data, bundles.trust())),
+        "edge_runtime/releases/index.py",
         _REFUSED,
         (_json(_INDEX),),
     ),
@@ -280,8 +284,8 @@ TARGETS = {
     ),
     "preview": Target(
         _preview,
-        "edge_runtime/sinks/preview/server.py",
-        (ValueError,),  # of a Host that is no host: the connection is closed without an answer
+        "edge_runtime/sinks/page_server.py",
+        (),
         (
             b"GET / HTTP/1.1\r\nHost: localhost:8080\r\nCookie: a=b\r\n\r\n",
             b"GET /?token=xxxxxxxxxxxxxxxx HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -25,6 +25,14 @@ from tests.support.checkout import ROOT
 pytestmark = [pytest.mark.slow, edge_tpu.needed]
 
 
+def complements(run):
+    """The stand-in sends every picture's complement, which is raw data under another name: the bundle must say so."""
+    path = run / "perturber/perturber.json"
+    said = json.loads(path.read_text())
+    said["perturber"]["identity_allowed"] = True
+    path.write_text(json.dumps(said))
+
+
 def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, monkeypatch):
     from edgeveil.trainer.attacks import problem
     from edgeveil.trainer.attacks.families.fixed import Fixed
@@ -53,6 +61,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     monkeypatch.setattr("edgeveil.edge_runtime.pipeline.self_test._difference", lambda *_: 0.0)
     run, folder, keys = tmp_path / "run", tmp_path / "export", tmp_path / "keys"
     prgan_run(run)
+    complements(run)
     export(run, ["coral-dev-board"], folder)
     keygen(keys)
     bundle = seal(folder, keys / "signing.key", tmp_path / "one.veil", allow_unaudited=True)

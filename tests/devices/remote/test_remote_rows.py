@@ -44,7 +44,10 @@ def server(tmp_path_factory):
 def flashed(folder, data, keys):
     """A board's root folder with the release in it: what a flash leaves, without its trial."""
     root = folder / "opt"
-    root.mkdir()
+    runtime = root / "runtime/here"
+    runtime.mkdir(parents=True)
+    (runtime / "edgeveil-edge.pyz").write_bytes(zipapp_bytes())
+    (root / "runtime/current").symlink_to("here")
     TrustFolder.init(root / "trust", keys, passphrase="correct horse")  # noqa: S106
     open_releases(str(root)).install(data, lambda *_: None)
     return root

@@ -234,9 +234,8 @@ def test_a_folder_of_an_earlier_login_is_looked_at_again(tmp_path, how):
 def test_a_folder_that_is_not_ours_alone_is_not_used(tmp_path, monkeypatch):
     """A board whose mktemp gives a folder that others may write."""
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/mktemp").write_text(
-        "#!/bin/sh\nmkdir -p -m 777 /tmp/edgeveil-0123456789; echo /tmp/edgeveil-0123456789\n"
-    )
+    shared = Path("/tmp/edgeveil-0123456789")  # noqa: S108 - where a board's would be
+    (tmp_path / "bin/mktemp").write_text(f"#!/bin/sh\nmkdir -p -m 777 {shared}; echo {shared}\n")
     (tmp_path / "bin/mktemp").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     with (
@@ -244,7 +243,7 @@ def test_a_folder_that_is_not_ours_alone_is_not_used(tmp_path, monkeypatch):
         pytest.raises(DeviceFailed, match="no folder below /tmp that is ours alone"),
     ):
         SerialTransport(board.port)
-    shutil.rmtree(given)
+    shutil.rmtree(shared)
 
 
 def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ the devices that its wheels bring besides the processor; MYRIAD and CUDA are in 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -21,7 +22,7 @@ from edgeveil.edge_runtime import config, paths
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.backends.onnx import operations_by_provider
-from edgeveil.edge_runtime.cli import main
+from edgeveil.edge_runtime.cli import main, releases
 from edgeveil.edge_runtime.device import NoDevice
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.inside import process
@@ -267,12 +268,15 @@ def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, c
     monkeypatch.setattr(paths, "SYSTEMD", str(tmp_path))
     done = []
     monkeypatch.setattr(board, "_exit_code", lambda command: done.append(" ".join(command)) or int("start" in command))
-    monkeypatch.setattr(
-        board.subprocess, "run", lambda command, **_: done.append(command) or argparse.Namespace(returncode=0)
-    )
+    ended = board.confinement.Ended(0, "", "")
+    monkeypatch.setattr(board.confinement, "run", lambda command, **_: done.append(command) or ended)
+    monkeypatch.setattr(board.os, "geteuid", lambda: 1000)  # the bundle's own runtime is not tried
     (tmp_path / "a.veil").write_bytes(b"")
 
     class Releases:
+        def changing(self, _what):
+            return contextlib.nullcontext()
+
         def install(self, _data, trial, again):
             trial("/opt/edgeveil/releases/1", None)
             return True
@@ -281,6 +285,8 @@ def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, c
             return argparse.Namespace(committed="1", floor=0)
 
     monkeypatch.setattr(board, "open_releases", lambda _root: Releases())
+    monkeypatch.setattr(releases, "_read_bundle", lambda *_: b"")
+    monkeypatch.setattr(releases, "_adopt", lambda _root: None)
     words = ["install", str(tmp_path / "a.veil"), *(["--device", named] if named else [])]
     arguments = main._parser().parse_args(words)
     arguments.call(arguments)

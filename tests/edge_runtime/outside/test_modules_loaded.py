@@ -18,6 +18,7 @@ NAME = "edgeveil.edge_runtime."
 # Counts signature checks, and writes what was counted and loaded to a pipe: the inside can make no file longer.
 REPORT = """
 import json, os, sys
+os.environ["FAKES_FOLDER"] = {folder!r}  # the inside inherits little
 from edgeveil.edge_runtime.signing import ed25519
 checks, verify = [], ed25519.verify
 def counting(*words):
@@ -84,11 +85,12 @@ def reports(request, tmp_path_factory):
         pipes[name] = os.open(folder / name, os.O_RDONLY | os.O_NONBLOCK)
     where = {} if request.param == "one service" else {"inside-at": folder}
     words = arguments(made, "fake:20?fps=50", f"npz:{folder}/out.npz", "preview:0", **where)
-    outside = started(OUTSIDE.format(child=CHILD.format(root=str(ROOT))), words, folder)
+    places = {"root": str(ROOT), "folder": str(folder)}
+    outside = started(OUTSIDE.format(child=CHILD.format(**places), folder=str(folder)), words, folder)
     processes = [outside]
     if where:
         words = ["inside", made.path, "--trust", made.trust, "--source", "fake:20?fps=50", "--fps", "25"]
-        processes.append(started(UNIT.format(root=str(ROOT)), [*words, "--inside-at", folder], folder))
+        processes.append(started(UNIT.format(**places), [*words, "--inside-at", folder], folder))
     try:
         code, document, events = finish(outside)
         for process in processes[1:]:
@@ -135,8 +137,8 @@ def test_the_inside_runs_as_a_user_of_its_own():
         pipe = os.open(folder / "inside", os.O_RDONLY | os.O_NONBLOCK)
         made = bundles.make_bundle(folder / "b", example=live_fakes.wide_example())
         ask = REPORT.replace("[len(checks), sorted(sys.modules)]", "[os.getresuid(), os.getresgid(), os.getgroups()]")
-        child = CHILD.replace(REPORT, ask).format(root=str(ROOT))
-        code = OUTSIDE.replace('report("outside")', "").format(child=child)
+        child = CHILD.replace(REPORT, ask).format(root=str(ROOT), folder=str(folder))
+        code = OUTSIDE.replace('report("outside")', "").format(child=child, folder=str(folder))
         words = arguments(made, "fake:20?fps=50", f"npz:{folder}/out.npz", **{"inside-user": "nobody"})
         code, document, events = finish(started(code, words, folder))
         assert code == 0, events

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.releases import confinement
-from edgeveil.edge_runtime.releases.confinement import UID
+from edgeveil.edge_runtime.releases.confinement import UIDS
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
@@ -50,7 +52,9 @@ def test_another_user_without_rights(root):
             status["NoNewPrivs"].strip(), sorted(os.environ)]))
         """,
     )
-    assert found[:5] == [[UID] * 3, [UID] * 3, [], "0" * 16, "1"]
+    uid = found[0][0]
+    assert uid in UIDS
+    assert found[:5] == [[uid] * 3, [uid] * 3, [], "0" * 16, "1"]
     assert "EDGEVEIL_PASSPHRASE" not in found[5]
     assert set(found[5]) <= {*confinement._KEPT, "HOME", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "LC_CTYPE"} | {
         "PYTHONDONTWRITEBYTECODE"
@@ -114,6 +118,46 @@ def test_what_it_starts_ends_with_it(root):
     assert not any(mark in _command(process) for process in Path("/proc").glob("[0-9]*"))
 
 
+ESCAPER = """
+import ctypes, os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    ctypes.CDLL(None).prctl(1, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(0.05)
+        open("MARK", "a").write("x")
+if os.fork() == 0:
+    os.setsid()
+    ctypes.CDLL(None).prctl(1, 0)
+ctypes.CDLL(None).prctl(1, 0)
+os.setsid() if os.getpid() != os.getpgid(0) else None
+time.sleep(60)
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_what_leaves_its_group_and_its_parent_ends_too(root, monkeypatch, namespaces):
+    if not namespaces:
+        unshare = confinement._unshare
+        mounts = confinement._NEWNS  # without them the tests' Python may be out of reach
+        monkeypatch.setattr(confinement, "_unshare", lambda c, flags: flags == mounts and unshare(c, flags))
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder.chmod(0o777)
+    mark = folder / "mark"
+    try:
+        code = ESCAPER.replace("MARK", str(mark))
+        assert confinement.run([sys.executable, "-c", code], root=str(root), limit_s=2).code is None
+        time.sleep(0.3)
+        written = mark.stat().st_size
+        assert written
+        time.sleep(0.5)
+        assert mark.stat().st_size == written
+    finally:
+        shutil.rmtree(folder)
+
+
 def _command(process):
     try:
         return (process / "cmdline").read_text()
@@ -132,7 +176,7 @@ def test_limits_of_memory_processes_time_and_files(root):
         except MemoryError:
             large = False
         started = 0
-        if os.getuid() == {UID}:
+        if os.getuid() in range({UIDS.start}, {UIDS.stop}):
             try:
                 while started < 1000:
                     if os.fork() == 0:
@@ -218,7 +262,8 @@ def test_a_bundles_own_runtime_cannot_touch_the_trust_while_it_is_tried(board, o
     before = tree(board)
     assert main(["install", str(bundle(owner, 2, evil(board, 7))), "--root", str(board), "--frames", "3"]) == 4
     said = capsys.readouterr().err
-    assert f"uid {UID} removed []" in said
+    assert re.search(r"uid (\d+) removed \[\]", said), said
+    assert int(re.search(r"uid (\d+) removed", said)[1]) in UIDS
     changed = {str(name) for name, data in tree(board).items() if before.get(name) != data}
     assert {name for name in changed if not name.startswith("releases/")} == {"state.json", "state-copy.json"}
     assert json.loads((board / "state.json").read_text())["floor"] == 1
