@@ -5,6 +5,7 @@ size (``ipc.record``), counters (``ipc.counters``), and notes (``ipc.notes``): l
 that holds no value of a frame, and facts of the bundle.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from typing import Any, Callable, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
-from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, PrivacyStop, describe
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, Missing, PrivacyStop, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.notes import Notes
@@ -151,6 +152,8 @@ class Inside(object):
             spent = time.monotonic() - started
             self._notes.say("ready", info=perturber.info, isolation=isolated, locked=locked, set_ms=spent * 1e3)
             self._send(layout, flat, FLAT)
+            if frames is not None:
+                _load_decoder()
             if settings.source.partition(":")[0] not in _NEEDS_FILES:
                 hardening.no_files()
             running = [facts["backend"] for facts in perturber.info["backends"].values()]
@@ -233,3 +236,12 @@ class Inside(object):
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+
+def _load_decoder() -> None:
+    """All code that reads a network camera's frames: later, its files may be out of reach of this process's user."""
+    from edgeveil.edge_runtime.opencv import opencv
+    from edgeveil.edge_runtime.sources.network import from_pipe  # noqa: F401
+
+    with contextlib.suppress(Missing):  # the first picture that needs it says so
+        opencv()
