@@ -15,7 +15,7 @@ import pytest
 
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.cli.main import main
-from edgeveil.edge_runtime.releases import confinement
+from edgeveil.edge_runtime.releases import confinement, trial
 from edgeveil.edge_runtime.releases.confinement import UIDS
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.trust_file import TrustFolder
@@ -271,6 +271,21 @@ def test_a_bundles_own_runtime_cannot_touch_the_trust_while_it_is_tried(board, o
 
 
 @needs_root
+@pytest.mark.parametrize(("device", "tried"), [("cpu", 2), ("edgetpu", 1), ("myriad", 1)])
+def test_nothing_of_a_bundle_is_given_an_accelerator(board, monkeypatch, device, tried):
+    calls, said = [], []
+    monkeypatch.setattr(trial.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(
+        confinement, "run", lambda command, **given: calls.append(given) or confinement.Ended(0, "", "")
+    )
+    (sha,) = (path.name for path in (board / "releases").iterdir())
+    found = trial.open_releases(str(board)).read(sha)
+    trial.trial(str(board), None, 3, device, said.append)(str(board / "releases" / sha), found)
+    assert len(calls) == tried
+    assert all(not given["groups"] and not given["network"] for given in calls[1:])
+    assert any("was not tried" in one for one in said) == (tried == 1)
+
+
 def test_what_a_bundles_own_runtime_says_of_itself_commits_nothing(board, owner, capsys):
     """It says that it passed; the installed runtime computes something else on the golden vectors."""
     liar = bundle(owner, 3, b"import sys; print('passed: 30 frames with numpy on cpu')", spoil=True)

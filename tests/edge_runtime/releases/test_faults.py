@@ -126,6 +126,37 @@ def test_without_any_state_the_releases_tell_the_floor(board, made, capsys):
     assert read_state(str(board)).floor == 9
 
 
+def lose_both_states(board):
+    for name in ("state.json", "state-copy.json"):
+        (board / name).write_bytes(b"")
+
+
+def test_a_repair_needs_the_trust_to_judge_the_releases_by(board, capsys):
+    lose_both_states(board)
+    (board / "trust").rename(board / "elsewhere")
+    before = tree(board)
+    assert main(["recover", "--repair", "--root", str(board)]) == 2
+    assert "trust" in capsys.readouterr().err
+    assert tree(board) == before
+
+
+def test_a_repair_does_not_forget_the_floor_of_a_release_that_it_cannot_read(board, capsys):
+    lose_both_states(board)
+    (bundle,) = board.glob("releases/*/bundle.veil")
+    bundle.write_bytes(bundle.read_bytes()[:-1])
+    before = tree(board)
+    assert main(["recover", "--repair", "--root", str(board)]) == 4
+    assert "is not whole, or not trusted any more" in capsys.readouterr().err
+    assert tree(board) == before
+
+
+def test_the_lock_is_roots_alone_even_where_an_older_one_was_not(tmp_path):
+    (tmp_path / "lock").write_bytes(b"")
+    (tmp_path / "lock").chmod(0o644)
+    with root_lock.held(str(tmp_path), "install"):
+        assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
+
+
 def test_the_higher_floor_of_the_two_places_holds(board):
     for name in ("state.json", "state-copy.json"):
         kept = (board / name).read_bytes()

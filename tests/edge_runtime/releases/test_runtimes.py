@@ -103,6 +103,20 @@ def test_a_newer_runtime_is_installed_next_to_the_one_before_and_back_again(boar
     assert there.current == hashlib.sha256(newer).hexdigest()
 
 
+def test_a_start_falls_back_to_no_runtime_that_the_trust_does_not_name(board, owner, tmp_path, monkeypatch):
+    there = Runtimes(str(board))
+    before = there.current
+    file = update(owner, tmp_path / "edge.runtime", 1, other_runtime(b"#!/usr/bin/env -S python3"))
+    edge(installed(board), "runtime", file, "--root", board)
+    newer = there.current
+    monkeypatch.setattr(paths, "zipapp", lambda: there.path(before))
+    with pytest.raises(BundleRefused, match="none that this device's trust file names"):
+        there.fall_back(lambda: Trust([bundles.trusted()], runtimes=frozenset([newer])))
+    assert there.current == newer
+    there.fall_back(lambda: Trust([bundles.trusted()], runtimes=frozenset([newer, before])))
+    assert there.current == before
+
+
 def test_a_runtime_that_does_not_start_is_not_installed(board, owner, tmp_path):
     before = Runtimes(str(board)).current
     file = update(owner, tmp_path / "edge.runtime", 1, b"import sys; sys.exit('no')")
