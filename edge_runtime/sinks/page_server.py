@@ -161,10 +161,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Why this request is not answered; empty where it is. Nothing else is done with a request before."""
         token = self.server.token
         if token is None:
+            text = self.headers.get("Host", "")
             try:
-                host = urlsplit("//" + self.headers.get("Host", "")).hostname
+                host = urlsplit("//" + text).hostname
             except ValueError:
                 host = None
+            if not text.isprintable():
+                host = None  # urlsplit leaves tabs and line ends out
             return b"" if host in LOOPBACK else b"This page is for this device alone.\n"
         cookies = self.headers.get("Cookie", "").split(";")[:32]
         given = [_same(part.strip(), self._cookie(token)) for part in cookies]

@@ -289,6 +289,7 @@ TARGETS = {
         (
             b"GET / HTTP/1.1\r\nHost: localhost:8080\r\nCookie: a=b\r\n\r\n",
             b"GET /?token=xxxxxxxxxxxxxxxx HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: lo\tcalhost:8080\r\n\r\n",
         ),
     ),
 }
