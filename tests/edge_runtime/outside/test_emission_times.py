@@ -102,7 +102,7 @@ def test_the_test_finds_a_difference_and_no_other():
 
 def test_auc_is_the_share_of_pairs_in_order():
     assert emission_times.auc(np.array([1.0, 2.0]), np.array([3.0, 4.0])) == 1
-    assert emission_times.auc(np.array([3.0, 4.0]), np.array([1.0, 2.0])) == 1
+    assert emission_times.auc(np.array([3.0, 4.0]), np.array([1.0, 2.0])) == 0
     assert emission_times.auc(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == 0.5
 
 
