@@ -16,6 +16,7 @@ MOST_WORDS = 30_000  # of README and docs together, without what is written from
 _FENCE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
 _GENERATED = re.compile(r"<!-- recorded: .*?<!-- end -->", re.DOTALL)
 _FILE = re.compile(r"`((?:scripts|tests|devices|requirements|docs)/[a-z0-9_./-]+)`")  # NAME in it stands for many
+_TEST = re.compile(r"`((?:tests/)?[a-z_/]+/test_[a-z0-9_]+\.py)::(test_\w+)`")  # the folder may be left out
 _COMMAND = re.compile(r"`(edgeveil [a-z][^`\n\\]*)`")
 
 
@@ -55,6 +56,12 @@ def unknown(line: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_file_of_the_repository_that_is_named_exists(page):
     assert [name for name in _FILE.findall(prose(page)) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_test_that_is_named_is_there(page):
+    named = {(path.removeprefix("tests/"), test) for path, test in _TEST.findall(prose(page))}
+    assert [one for one in named if f"\ndef {one[1]}(" not in (ROOT / "tests" / one[0]).read_text()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -157,6 +157,12 @@ class Codebook(Section):
         description='How c becomes c\': "none" sends c, "lp" adds the least noise under `bound`, "independent" draws '
         'anew. Where `hold` is a track or a period it is "independent" and may be left out.',
     )
+    merge_below: int = Field(
+        default=0,
+        ge=0,
+        description="Codes that fewer subjects have than this (samples, where the data name none) are sent as the "
+        "nearest of their class, so that the bound for every code has units for each; 0: all stay.",
+    )
     bound: float = Field(default=0.1, ge=0, description="lp: largest distance of log P(z|c') from log P(z), in nats.")
     synthesis: Literal["centroid", "donor", "decoder"] = Field(
         default="centroid",

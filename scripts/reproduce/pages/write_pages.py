@@ -34,6 +34,7 @@ from scripts.reproduce.pages import (
 from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.papers import figure_6, figure_7
 from scripts.reproduce.record import Script, run
+from scripts.reproduce.security import guards
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -46,6 +47,7 @@ PICTURE = Path("docs/results/figure-7.svg")
 UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results/unseen-people.md")
 BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop.md")
 RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results/recipe-times.md")
+GUARDS_PAGE = Path("docs/results/guards.md")
 EMISSION, EMISSION_PAGE = BENCHES / "emission-times.json", Path("docs/results/emission-times.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results/streams.md")
 POWER, POWER_PAGE = Path("docs/results/privacy/power.json"), Path("docs/results/power.md")
@@ -223,6 +225,11 @@ def peers(record: dict[str, Any]) -> str:
     )
 
 
+def guards_page(record: dict[str, Any]) -> str:
+    """The page on attacks, guards and their tests as Markdown."""
+    return templates().get_template("guards.md.j2").render(record=record)
+
+
 def emission_times(record: dict[str, Any]) -> str:
     """The page on the times at which results leave as Markdown."""
     return templates().get_template("emission-times.md.j2").render(record=record)
@@ -281,6 +288,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "power": _power,
     "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),
     "peers": _of(PEERS, PEERS_PAGE, peers),
+    "guards": _of(guards.RESULT, GUARDS_PAGE, guards_page),
     "emission-times": _of(EMISSION, EMISSION_PAGE, emission_times),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
     "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),

@@ -3,6 +3,7 @@
 import json
 
 from scripts.reproduce.pages import codebooks_page, four_slices_page, write_pages
+from scripts.reproduce.security import guards
 from tests.support.checkout import ROOT
 
 HOW = "run python -m scripts.reproduce.pages.write_pages"
@@ -25,6 +26,11 @@ def test_the_page_on_four_slices_is_what_the_records_say(monkeypatch):
 def test_the_page_on_emission_times_is_what_its_record_says():
     record = json.loads((ROOT / write_pages.EMISSION).read_text())
     assert (ROOT / write_pages.EMISSION_PAGE).read_text() == write_pages.emission_times(record), HOW
+
+
+def test_the_page_on_guards_is_what_its_record_says():
+    record = json.loads((ROOT / guards.RESULT).read_text())
+    assert (ROOT / write_pages.GUARDS_PAGE).read_text() == write_pages.guards_page(record), HOW
 
 
 def test_a_figure_that_became_worse_is_marked():

@@ -22,6 +22,21 @@ def independent(p_code: np.ndarray) -> np.ndarray:
     return np.tile(p / p.sum(), (len(p), 1))
 
 
+def merged(units: np.ndarray, distance: np.ndarray, *, fewest: int) -> np.ndarray:
+    """c' (K, K), 0 or 1: a code of fewer than ``fewest`` ``units`` (K,) is sent as the nearest that has as many.
+
+    A rare code has a wide interval, and so a wide bound. Raises ``BadInput`` where no code has as many.
+    """
+    often = np.flatnonzero(units >= fewest)
+    if not len(often):
+        raise BadInput(
+            f"No code of a class has {fewest} units of its own: the most frequent has {int(units.max())}. Lower "
+            "`perturber.merge_below` or `perturber.codes`, or give more data."
+        )
+    nearest = np.where(units >= fewest, np.arange(len(units)), often[distance[:, often].argmin(axis=1)])
+    return np.eye(len(units))[nearest]
+
+
 def least_noise(joint: np.ndarray, distance: np.ndarray, *, bound: float) -> np.ndarray:
     """The Q (K, K) of smallest expected distance that keeps the posterior of z near its prior for every c'.
 

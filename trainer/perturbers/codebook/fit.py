@@ -142,7 +142,8 @@ def finish(
     logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
     _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
     own = code[: len(second)]
-    table = channel_table(own, second.z, t, section, y_names=dataset.y_names, z_classes=len(dataset.z_names))
+    names = {"y_names": dataset.y_names, "z_classes": len(dataset.z_names)}
+    table = channel_table(own, second.z, t, section, unit=second.cluster, **names)
     pictures = _picture(dataset, code, kept(u, both.index), u, both, encoder, section, rng)
     return assemble(dataset, encoder, table, pictures, section)
 
@@ -217,30 +218,45 @@ def _metric(log: Log, stage: str, advance: Advance) -> training.Report:
 
 
 def channel_table(
-    code: np.ndarray, z: np.ndarray, kept: np.ndarray, section: Codebook, *, y_names: Sequence[str], z_classes: int
+    code: np.ndarray,
+    z: np.ndarray,
+    kept: np.ndarray,
+    section: Codebook,
+    *,
+    y_names: Sequence[str],
+    z_classes: int,
+    unit: np.ndarray | None = None,
 ) -> np.ndarray | None:
     """The shipped integers (codes, codes), or None for c' = c; each class from the rows that are classified as it.
 
-    ``code`` and ``z`` (n,), ``kept`` (n, d) is T. Raises ``BadInput`` for a class without such rows.
+    ``code`` and ``z`` (n,), ``kept`` (n, d) is T, ``unit`` (n,) whose rows they are (None: each its own). Raises
+    ``BadInput`` for a class without such rows.
     """
     from scipy.linalg import block_diag
 
-    if section.channel == "none":
+    if section.channel == "none" and not section.merge_below:
         return None
     k, groups = section.codes, len(y_names)
     counts = np.zeros((groups * k, z_classes))
     np.add.at(counts, (code, z), 1.0)
+    of_unit = np.arange(len(code)) if unit is None else np.unique(unit, return_inverse=True)[1].reshape(-1)
+    units = np.bincount(np.unique(np.stack([code, of_unit]), axis=1)[0], minlength=groups * k)
     means = group_means(kept, code, groups * k)
     parts = []
     for group in range(groups):
         mine = slice(group * k, (group + 1) * k)
         if not counts[mine].any():
             raise BadInput(f'No sample is classified as y "{y_names[group]}", so its channel cannot be counted.')
+        distance = ((means[mine, None] - means[None, mine]) ** 2).sum(axis=2)
+        before = channel.merged(units[mine], distance, fewest=section.merge_below)
+        joint = before.T @ counts[mine]
         if section.channel == "independent":
-            parts.append(channel.independent(counts[mine].sum(axis=1)))
+            after = channel.independent(joint.sum(axis=1))
+        elif section.channel == "lp":
+            after = channel.least_noise(joint, distance, bound=section.bound)
         else:
-            distance = ((means[mine, None] - means[None, mine]) ** 2).sum(axis=2)
-            parts.append(channel.least_noise(counts[mine], distance, bound=section.bound))
+            after = np.eye(k)
+        parts.append(before @ after)
     return channel.integers(block_diag(*parts))
 
 

@@ -50,6 +50,16 @@ def test_as_many_z_as_codes_leave_nothing_but_independence():
     assert channels.total_variation(q) < 1e-3
 
 
+def test_a_rare_code_is_sent_as_the_nearest_that_is_not():
+    distance = np.abs(np.arange(4.0)[:, None] - np.arange(4.0)) ** 2
+    q = channel.merged(np.array([30, 2, 0, 9]), distance, fewest=9)
+    assert q.argmax(axis=1).tolist() == [0, 0, 3, 3]
+    assert (q.sum(axis=1) == 1).all()
+    assert (channel.merged(np.array([1, 0, 2, 3]), distance, fewest=0) == np.eye(4)).all()
+    with pytest.raises(BadInput, match="the most frequent has 3"):
+        channel.merged(np.array([1, 0, 2, 3]), distance, fewest=4)
+
+
 def test_a_code_that_never_occurs_sends_what_the_others_send():
     joint, distance = example()
     joint[2] = 0

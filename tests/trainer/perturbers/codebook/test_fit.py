@@ -162,6 +162,21 @@ def test_an_independent_channel_sends_the_class_and_nothing_more(fitted):
     assert len(np.unique(out["label"])) == 1
 
 
+def test_a_code_of_few_samples_is_never_sent(fitted):
+    run, all_codes = fitted()
+    test, second = run.dataset().part("test"), fit_and_validation(run.dataset(), "perturber")[0]
+    counts = np.bincount(all_codes.perturb(second.x)["code"], minlength=16)
+    fewest = int(np.sort(counts[counts > 0])[2]) + 1  # three codes or more have fewer
+    _, few = fitted(merge_below=fewest)
+    out, before = few.perturb(test.x), all_codes.perturb(test.x)
+    assert (out["label"] == before["label"]).all()
+    assert (counts[out["code"]] >= fewest).all()
+    kept = counts[before["code"]] >= fewest
+    assert not kept.all()
+    assert (out["code"][kept] == before["code"][kept]).all()
+    assert (out["code"] // 8 == before["code"] // 8).all()
+
+
 def test_donors_without_consent_are_refused_before_training(fitted):
     with pytest.raises(BadInput, match="public_data = true"):
         fitted(public_data=False)

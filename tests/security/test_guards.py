@@ -1,0 +1,37 @@
+"""The table of guards is of this code: each stands where it says, its test is there, and every finding has one."""
+
+import ast
+
+import pytest
+
+from scripts.reproduce import record
+from scripts.reproduce.security import guards
+
+FINDINGS = {*map(str, range(1, 20)), "hardening"}
+TABLE = guards.read_guards()
+
+
+@pytest.mark.parametrize("guard", TABLE, ids=lambda guard: f"{guard['finding']}: {guard['attack']}")
+def test_it_stands_there_once_and_its_test_is_there(guard):
+    assert guards.taken_out(guard, record.ROOT) != (record.ROOT / guard["file"]).read_text()
+    path, _, name = guard["test"].partition("::")
+    tree = ast.parse((record.ROOT / path).read_text())
+    assert name in {part.name for part in tree.body if isinstance(part, ast.FunctionDef)}
+
+
+def test_every_finding_has_a_guard():
+    assert {guard["finding"] for guard in TABLE} == FINDINGS
+
+
+def test_the_record_is_of_this_table_and_every_one_was_red():
+    found = record.recorded(record.ROOT / guards.RESULT)["guards"]
+    kept = ("finding", "attack", "file", "test")
+    assert [[one[name] for name in kept] for one in found] == [[one[name] for name in kept] for one in TABLE]
+    assert [one["attack"] for one in found if not one["red"]] == []
+
+
+def test_what_stands_nowhere_is_an_error(tmp_path):
+    (tmp_path / "a.py").write_text("x = 1\nx = 1\n")
+    for text, times in (("y", 0), ("x = 1", 2)):
+        with pytest.raises(guards.DeviceFailed, match=f"has {times} times"):
+            guards.taken_out({"file": "a.py", "text": text, "without": "", "attack": "none"}, tmp_path)
