@@ -23,7 +23,8 @@ NAMES = {
 }
 GREY = "#4a4f54"
 COLOURS = {**dict(zip(NAMES, (ink for ink in INKS if ink != GREY), strict=False)), "label-only": GREY}
-ATTACKS = {"fixed": "fixed D_z (non-adaptive): what the paper shows", "leak": "best attack found"}
+SHAPES = dict(zip(NAMES, "o^vDP*s", strict=True))  # points that lie on each other are told apart without colour, too
+ATTACKS = {"fixed": "Attacker who never saw x' (as the paper shows)", "leak": "Attacker who retrains on x'"}
 
 
 class Lost(NamedTuple):
@@ -96,13 +97,16 @@ def draw(frontier: Mapping[str, Any], out: Path) -> None:
                 _line(axes, kind, rows, of)
             nothing = [row["raw"]["sensitive"]["accuracy"] - row["chance"]["majority"] for row in _all(found)]
             if nothing:
-                axes.axhline(100 * float(np.mean(nothing)), color="#b3372b", linewidth=1, linestyle="--", zorder=0)
+                most = 100 * float(np.mean(nothing))
+                axes.axhline(most, color="#b3372b", linewidth=1, linestyle="--", zorder=0, label="attacker at chance")
             axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
-            axes.set_xlabel("Acc(D_y) given up, points")
+            axes.set_xlabel("Accuracy on y that is given up, points")
             axes.grid(color="#dedbd2", linewidth=0.8)
             axes.spines[["top", "right"]].set_visible(False)
-        figure.axes[0].set_ylabel("off Acc(D_z), points (dashed: the most possible)")
+        figure.axes[0].set_ylabel("Accuracy on z that the attacker loses, points")
         handles, names = figure.axes[0].get_legend_handles_labels()
+        hollow = figure.axes[0].plot([], [], "o", color=GREY, markerfacecolor="none", markersize=5)
+        handles, names = [*handles, *hollow], [*names, "hollow: y was not kept as asked"]
         figure.legend(handles, names, loc="outside lower left", frameon=False, fontsize=8, ncols=4)
         with atomic_path(str(out)) as temporary:
             figure.savefig(temporary, format="svg", metadata={"Date": None})
@@ -111,7 +115,15 @@ def draw(frontier: Mapping[str, Any], out: Path) -> None:
 def _line(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]], of: str) -> None:
     """The points of one kind, joined along each axis they were swept on; hollow where no checkpoint kept the floor."""
     several = len({row["seed"] for row in rows}) > 1
-    drawn = {"color": COLOURS[kind], "markersize": 4, "linewidth": 1, "elinewidth": 0.8}
+    shape, small = SHAPES[kind], {"markersize": 5, "markeredgewidth": 1}
+    # A floor that others lie on is drawn first, and what few points there are last.
+    drawn = {
+        "color": COLOURS[kind],
+        "linewidth": 1,
+        "elinewidth": 0.8,
+        "zorder": 2 + list(NAMES).index(kind) % 6,
+        **small,
+    }
     for swept in dict.fromkeys(tuple(_set(row)) for row in rows):
         mine = [row for row in rows if tuple(_set(row)) == swept]
         x, y = (np.array([lost(row, name) for row in mine]).T * 100 for name in ("target", of))
@@ -120,12 +132,11 @@ def _line(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]], of: str) -> N
         for kept in (True, False):
             some = np.array([row.get("limit_met", True) is kept for row in mine])
             if some.any():
-                shape = "s" if kind == "label-only" else "o"
-                face = COLOURS[kind] if kept else "white"
+                face = COLOURS[kind] if kept else "none"
                 ends = {"xerr": _around(x[:, some]), "yerr": _around(y[:, some])}
                 axes.errorbar(x[0, some], y[0, some], **ends, fmt=shape, markerfacecolor=face, **drawn)
-    joined = "o" if several else "o-"
-    axes.plot([], [], "s" if kind == "label-only" else joined, color=COLOURS[kind], markersize=4, label=NAMES[kind])
+    joined = shape if several else shape + "-"
+    axes.plot([], [], joined, color=COLOURS[kind], label=NAMES[kind], **small)
 
 
 def _around(values: np.ndarray) -> np.ndarray:

@@ -98,7 +98,9 @@ def main() -> int:
             state = "red" if found[-1]["red"] else "NOT RED"
             say(f"{state}: {guard['finding']}, {guard['attack']}: {found[-1]['with']}, {found[-1]['without']}")
     if not options.words:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=record.ROOT, capture_output=True, text=True, check=True)
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=record.ROOT, capture_output=True, text=True, check=True
+        )
         result = {"kind": "guards", "guards": found, "commit": commit.stdout.strip(), "machine": machine.facts()}
         record.write(options.out, script.made_by(options), result)
     return 0 if all(guard["red"] for guard in found) else 3
