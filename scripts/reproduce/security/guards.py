@@ -1,4 +1,4 @@
-"""Takes each guard of tests/security/guards.toml out of a copy of this tree, and expects the test that it names to fail.
+"""Takes each guard of tests/security/guards.toml out of a copy of this tree, and expects its test to fail.
 
 A guard is red where its test, which passes on the whole tree, fails without it. Anything else is an error: a test that
 does not see its guard gone holds nothing. Takes half a minute for each guard. Records docs/results/guards.json.
@@ -10,10 +10,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import tomllib
 
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.errors import DeviceFailed
@@ -48,7 +49,7 @@ def copied(folder: Path) -> Path:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(record.ROOT / name, tree / name)
     shutil.copytree(record.ROOT / ".venv" / "src", tree / ".venv" / "src", symlinks=True)
-    folder.chmod(0o755)  # noqa: S103 - an ordinary user's processes run from it
+    folder.chmod(0o755)
     return tree
 
 
