@@ -4,7 +4,6 @@ Each runs in the real service as its artefact; the service says what came of it,
 """
 
 import functools
-import hashlib
 import json
 import os
 import subprocess
@@ -21,7 +20,7 @@ from edgeveil.edge_runtime.backends import onnx_file
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.releases import trial
 from tests.hostile_bundles import onnx_models, tflite_models
-from tests.support import bundles
+from tests.support import bundles, one_artefact
 from tests.support.checkout import PACKAGES, ROOT
 
 LIMIT_BYTES = 2**30
@@ -71,37 +70,13 @@ MODELS = [
 ]
 
 
-def example(model):
-    """Manifest and members of a bundle with this one artefact, which says to give 0.5 everywhere."""
-    form, name = model.split(" ")
-    data = getattr(MODULES[form], name)()
-    manifest, members = bundles.artefact_example(audited=False)
-    variant = f"{form}-float32"
-    file = f"artefacts/generator.{variant}.{form}"
-    members = {
-        bundles.RUNTIME_MEMBER: members[bundles.RUNTIME_MEMBER],
-        file: data,
-        "golden/input.npy": bundles.npy(np.arange(128, dtype=np.uint8).reshape(2, 8, 8, 1) % 16),
-        "golden/draws.noise.npy": members["golden/draws.noise.npy"],
-        f"golden/{variant}.frame.npy": bundles.npy(np.full((2, 8, 8, 1), 8, np.uint8)),
-    }
-    artefacts = manifest["models"]["generator"]["artefacts"]
-    entry = {**artefacts["onnx-float32"], "file": file, "format": form, "sha256": hashlib.sha256(data).hexdigest()}
-    entry["inputs"] = [{**one, "tensor": one["name"]} for one in entry["inputs"]]
-    entry["outputs"] = [{**one, "tensor": one["name"]} for one in entry["outputs"]]
-    manifest["models"]["generator"]["artefacts"] = {variant: entry}
-    manifest["preference"] = [variant]
-    manifest["profiles"] = {"workstation": {"artefacts": [variant], "backends": [form]}}
-    manifest["golden"]["outputs"] = {variant: {"frame": f"golden/{variant}.frame.npy"}}
-    return manifest, members
-
-
 def run(model, *, first="", limit=LIMIT_BYTES, pictures=3, sample=3, more=()):
     """The service: exit code, frames that left, what it said, seconds, and the most memory that a child had (KiB)."""
+    form, kind = model.split(" ")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        made = bundles.make_bundle(folder / "bundle", example=example(model))
+        made = bundles.make_bundle(folder / "bundle", example=one_artefact.example(form, getattr(MODULES[form], kind)()))
         np.savez(folder / "in.npz", x=np.full((pictures, 8, 8, 1), sample, np.uint8))
         child = CHILD.format(root=str(ROOT), limit=limit, first=first)
         words = ["run", str(made.path), "--trust", str(made.trust), "--source", f"npz:{name}/in.npz"]

@@ -58,6 +58,8 @@ def main(argv: List[str]) -> int:
 
 def _load(source: str) -> None:
     """All code that fetches and decodes: later, its files may be out of reach of this process's user."""
+    import encodings.idna  # noqa: F401 - of host names; Python loads it with the first
+
     from edgeveil.edge_runtime.sources.network import http, rtsp  # noqa: F401
 
     if source.startswith("rtsp:"):
