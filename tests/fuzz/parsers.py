@@ -23,6 +23,7 @@ from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.ipc import counters, notes, record
 from edgeveil.edge_runtime.manifest import schema
 from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS
 from edgeveil.edge_runtime.releases import index
 from edgeveil.edge_runtime.signing import ed25519, envelope
 from edgeveil.edge_runtime.signing.roles import Role
@@ -67,6 +68,14 @@ def _signed(kind: str, read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
             return read(_enveloped(kind, data))
 
     return run
+
+
+def _archive(data: bytes) -> None:
+    with contextlib.suppress(BundleRefused):
+        archive.read_first(data, 2)
+    members = archive.read_archive(data)
+    assert archive.pack(members) == data
+    assert archive.read_first(data, 2) == members[:2]
 
 
 def _manifest(data: bytes) -> None:
@@ -203,6 +212,13 @@ def _record_seed() -> bytes:
     return struct.pack("<4sBxHqI", b"EVR1", 0, 0, 7, zlib.crc32(body)) + body
 
 
+# What is too large to be mutated, as functions: it is only run when lines are counted.
+EXTREMES: dict[str, tuple[Callable[[], bytes], ...]] = {
+    "archive": (
+        lambda: bytes(MAX_BUNDLE_BYTES + 1),
+        lambda: archive.pack([(f"a{number}", b"") for number in range(MAX_MEMBERS + 1)]),
+    )
+}
 _REFUSED = (BundleRefused, BadInput)
 _TRUST = {"audience": "", "keys": [KEY._asdict()], "revoked": [], "schema": 1, "security_version": 0, "version": 1}
 _DEMAND = {"attribute": "who", "measure": "accuracy", "at_most": 0.5}
@@ -229,7 +245,7 @@ _PICTURES = (
     b"\xff\xd8\xff\xc0\0\x0b\x08\0\4\0\5\1\1\x11\0",
 )
 TARGETS = {
-    "archive": Target(archive.read_archive, "edge_runtime/bundle/archive.py", _REFUSED, (_seed_archive(),)),
+    "archive": Target(_archive, "edge_runtime/bundle/archive.py", _REFUSED, (_seed_archive(),)),
     "manifest": Target(
         _manifest,
         "edge_runtime/manifest/schema.py",

@@ -115,12 +115,14 @@ def replay(folder: Path | None) -> dict[str, Any]:
 
     measure = coverage.Coverage(data_file=None, branch=True, config_file=False, source_pkgs=["edgeveil"])
     measure.start()
-    from tests.fuzz.parsers import TARGETS, attempt
+    from tests.fuzz.parsers import EXTREMES, TARGETS, attempt
     from tests.fuzz.run import _facts
 
     for name in TARGETS:
         for data in given(name, folder):
             attempt(name, data)
+        for make in EXTREMES.get(name, ()):
+            attempt(name, make())
     measure.stop()
     wanted = sorted({target.file for target in TARGETS.values()})
     with tempfile.TemporaryDirectory() as scratch:
