@@ -1,7 +1,8 @@
 """The process that fetches a network camera's frames has a network, and no file, program or process of this device.
 
 It reads a stranger's bytes, and RTSP is decoded there. A seccomp filter leaves it sockets of the internet alone, and
-Landlock the system's files and, where the kernel knows that, the camera's port. It has no capability, and is never root.
+Landlock the system's files and, where the kernel knows that, TCP to the camera's port. It has no capability, and is
+never root.
 """
 
 import os
@@ -46,7 +47,7 @@ def enter(source: str, account: Optional[Account]) -> None:
 
 
 def resolver_state() -> Optional[int]:
-    """What changes when the system's list of name servers is replaced by another file, which this process cannot read."""
+    """What changes when the list of name servers is replaced by another file, which this process could not read."""
     try:
         return os.stat(RESOLVER).st_ino
     except OSError:

@@ -74,7 +74,6 @@ class ImagesSource(Source):
             picture = np.ascontiguousarray(picture[:, :, ::-1])
         return RawFrame(picture, index, now_ns())
 
-
     def _decoded(self, data: bytes) -> np.ndarray:
         """The picture as OpenCV has it, if it has the sensor's size. Raises ``FrameDropped``."""
         size = read_size(data)

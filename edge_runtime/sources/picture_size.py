@@ -52,7 +52,7 @@ def _bmp(data: bytes) -> Optional[Size]:
 
 
 def _tiff(data: bytes, order: str) -> Optional[Size]:
-    """By the first of its directories; None where a tag says it twice, or a strip or a tile is far beyond the picture."""
+    """By the first directory; None where a tag is there twice, or a strip or a tile is far beyond the picture."""
     tags: Dict[int, int] = {}
     at = struct.unpack_from(order + "I", data, 4)[0] if len(data) >= 8 else len(data)
     if at + 2 > len(data):

@@ -23,7 +23,6 @@ from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.ipc import counters, notes, record
 from edgeveil.edge_runtime.manifest import schema
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS
 from edgeveil.edge_runtime.releases import index
 from edgeveil.edge_runtime.signing import ed25519, envelope
 from edgeveil.edge_runtime.signing.roles import Role
@@ -212,13 +211,6 @@ def _record_seed() -> bytes:
     return struct.pack("<4sBxHqI", b"EVR1", 0, 0, 7, zlib.crc32(body)) + body
 
 
-# What is too large to be mutated, as functions: it is only run when lines are counted.
-EXTREMES: dict[str, tuple[Callable[[], bytes], ...]] = {
-    "archive": (
-        lambda: bytes(MAX_BUNDLE_BYTES + 1),
-        lambda: archive.pack([(f"a{number}", b"") for number in range(MAX_MEMBERS + 1)]),
-    )
-}
 _REFUSED = (BundleRefused, BadInput)
 _TRUST = {"audience": "", "keys": [KEY._asdict()], "revoked": [], "schema": 1, "security_version": 0, "version": 1}
 _DEMAND = {"attribute": "who", "measure": "accuracy", "at_most": 0.5}

@@ -40,8 +40,6 @@ from tests.fuzz import parsers
 from tests.hostile_bundles import museum, zips
 for data in [*parsers.TARGETS["archive"].seeds, *(exhibit.bundle()[0] for exhibit in museum.EXHIBITS.values())]:
     parsers.attempt("archive", data)
-for make in parsers.EXTREMES["archive"]:
-    parsers.attempt("archive", make())
 measure.stop()
 from edgeveil.edge_runtime.bundle import archive
 found = measure._analyze(archive.__file__)

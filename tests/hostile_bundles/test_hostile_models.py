@@ -3,8 +3,6 @@
 Each runs in the real service as its artefact; the service says what came of it, and no frame has left.
 """
 
-import functools
-import json
 import os
 import subprocess
 import sys
@@ -82,7 +80,8 @@ def run(model, *, first="", sample=3, start_s=30):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        made = bundles.make_bundle(folder / "bundle", example=one_artefact.example(form, getattr(MODULES[form], kind)()))
+        example = one_artefact.example(form, getattr(MODULES[form], kind)())
+        made = bundles.make_bundle(folder / "bundle", example=example)
         np.savez(folder / "in.npz", x=np.full((3, 8, 8, 1), sample, np.uint8))
         child = CHILD.format(root=str(ROOT), limit=LIMIT_BYTES, first=first)
         words = ["run", str(made.path), "--trust", str(made.trust), "--source", f"npz:{name}/in.npz"]
@@ -173,8 +172,8 @@ def test_the_trial_of_a_hostile_model_fails(model, problem, monkeypatch):
 
 def test_every_place_of_a_tensor_in_an_onnx_file_is_looked_into():
     """By the format's own description, so that a later version's new place is noticed."""
-    kinds = {"model": "ModelProto", "training": "TrainingInfoProto", "graph": "GraphProto", "function": "FunctionProto"}
-    kinds |= {"node": "NodeProto", "attribute": "AttributeProto", "sparse": "SparseTensorProto", "tensor": "TensorProto"}
+    kinds = {name: name.title() + "Proto" for name in onnx_file._INNER}
+    kinds |= {"training": "TrainingInfoProto", "sparse": "SparseTensorProto"}
     names = {kind: name for name, kind in kinds.items()}
 
     def holds_tensors(kind, seen=()):

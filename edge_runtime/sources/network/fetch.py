@@ -1,8 +1,8 @@
 """The fetching process: sends raw frames of a network camera through a pipe to the inside, which has no network.
 
-It has no bundle and no sinks, and sends frames nowhere else (``sandbox.fetcher``). JPEGs that come over HTTP are passed on as bytes: the
-inside decodes them, where a decoder has no network to leak to. RTSP is decoded here, by OpenCV's FFmpeg, which cannot
-be separated from its network code.
+It has no bundle and no sinks, sends frames nowhere else, and can reach nothing but a network (``sandbox.fetcher``).
+JPEGs that come over HTTP are passed on as bytes: the inside decodes them, where a decoder has no network to leak to.
+RTSP is decoded here, by OpenCV's FFmpeg, which cannot be separated from its network code.
 
 A message is a kind (1 byte) and a length (4 bytes, little-endian), then that many bytes: ``J`` a JPEG, ``R`` a frame
 of the sensor's shape and type, ``D`` a dropped frame (its reason), ``F`` a failure (JSON: word, text).

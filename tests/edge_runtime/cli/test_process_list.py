@@ -1,4 +1,4 @@
-"""No secret stands in /proc/PID/cmdline or /proc/PID/environ of a process of a running service, however it was given."""
+"""No secret stands in /proc/PID/cmdline or /proc/PID/environ of a running service, however it was given."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from tests.support import bundles, noise_camera, one_artefact
 from tests.support.checkout import PACKAGES
 from tests.support.network_receivers import free_port
 
-TOKEN, QUERY, PASSWORD = "tokensecret-tokensecret", "querysecret", "passwordsecret"  # noqa: S105 - opens nothing
+TOKEN, QUERY, PASSWORD = "tokensecret-tokensecret", "querysecret", "passwordsecret"
 SECRETS = (TOKEN.encode(), QUERY.encode(), PASSWORD.encode())
 
 

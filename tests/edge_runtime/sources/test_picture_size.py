@@ -171,7 +171,7 @@ def test_a_picture_of_some_kilobytes_does_not_fill_the_memory(suffix, tmp_path):
     assert said == "shape"
     assert grown_mib < 16
     taken, unguarded_mib = measured(
-        "images", "ImagesSource", tmp_path, "module.read_size = lambda data: tuple({0!r}[:2])".format(SENSOR["shape"])
+        "images", "ImagesSource", tmp_path, "module.read_size = lambda data: tuple({!r}[:2])".format(SENSOR["shape"])
     )
     assert unguarded_mib > 200, taken
 
