@@ -72,7 +72,7 @@ def open_backend(
     rows = _rows_for_device(rows, format, model, kernels, device)
     problem = problem_of(model) if format == "onnx" else None
     if problem:
-        raise NoBackend("no backend may run this onnx artefact: {}. Export it again, all in one file".format(problem))
+        raise NoBackend("no backend can run this onnx artefact: {}. Export it again, all in one file".format(problem))
     reasons = []
     for name, probe, module, cls, _ in rows:
         if importlib.util.find_spec(probe) is None:
