@@ -6,6 +6,8 @@ import resource
 import sys
 from typing import Any, Dict, Optional
 
+_LEAST_LIMIT_BYTES = 2**29
+
 
 def peak_rss_bytes() -> int:
     """The peak resident memory of this process, in bytes."""
@@ -22,9 +24,19 @@ def rss_bytes() -> Optional[int]:
     return _bytes("/proc/self/status", "VmRSS")
 
 
+def data_bytes() -> Optional[int]:
+    """The memory that this process has asked for as its own, in bytes; None if the system does not report it."""
+    return _bytes("/proc/self/status", "VmData")
+
+
 def memory_bytes() -> int:
     """The memory of this machine, in bytes; 0 if the system does not report it."""
     return _bytes("/proc/meminfo", "MemTotal") or 0
+
+
+def process_limit_bytes() -> int:
+    """The most memory that one process may have here that runs what a bundle brought, in bytes."""
+    return max(_LEAST_LIMIT_BYTES, memory_bytes() * 3 // 4)
 
 
 def load() -> Optional[float]:

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from edgeveil.edge_runtime import device as devices
 from edgeveil.edge_runtime.backends.base import Backend
+from edgeveil.edge_runtime.backends.onnx_file import problem_of
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
 Row = Tuple[str, str, str, str, str]
@@ -58,7 +59,7 @@ def open_backend(
     ``backend`` is a name, or ``"auto"`` for the first that opens the model. ``kernels="reference"`` selects the
     interpreter's plain kernels, slow and the same on every machine. ``device`` is one of ``edge_runtime.device``.
     Raises ``BadInput`` for an unknown name, ``NoBackend`` (a ``DeviceFailed``), which names what to install, where
-    nothing here can run the format, ``NoDevice`` where that device cannot be had.
+    nothing here can run the format or an ONNX file names others, ``NoDevice`` where that device cannot be had.
     """
     rows: Sequence[Row] = _rows(format)
     if kernels not in KERNELS:
@@ -69,6 +70,9 @@ def open_backend(
             names = ", ".join(backends_for(format))
             raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
     rows = _rows_for_device(rows, format, model, kernels, device)
+    problem = problem_of(model) if format == "onnx" else None
+    if problem:
+        raise NoBackend("no backend can run this onnx artefact: {}. Export it again, all in one file".format(problem))
     reasons = []
     for name, probe, module, cls, _ in rows:
         if importlib.util.find_spec(probe) is None:

@@ -12,6 +12,7 @@ from typing import List, Optional
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.cli import bundles, releases, run
 from edgeveil.edge_runtime.cli.output import EXIT_CODES
+from edgeveil.edge_runtime.cli.process_list import hide_secrets
 from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop, describe
 
 
@@ -19,6 +20,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     """Run one command and return its exit code."""
     try:
         arguments = _parser().parse_args(argv)
+        hide_secrets(getattr(arguments, "source", None), getattr(arguments, "sink", None) or [])
         return arguments.call(arguments) or 0
     except EdgeVeilError as error:
         sys.stderr.write("error: {}\n".format(error))

@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any, Callable, List, NamedTuple, Optional
 
+from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, Missing, PrivacyStop, describe
@@ -31,6 +32,7 @@ from edgeveil.edge_runtime.sandbox.account import Account
 from edgeveil.edge_runtime.sandbox.isolation import Isolation, needs_network
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog, put_off_alarm
 
+OPEN_S = 180.0  # the most that a bundle may take to open and to pass its self-test; as long as the units wait
 # Sources whose libraries need shared memory, which the limit on files covers.
 _NEEDS_FILES = ("libcamera", "gst")
 
@@ -80,6 +82,7 @@ def _run(
     settings: Settings, ends: Ends, *, network: bool, account: Optional[Account] = None, retry: bool = False
 ) -> int:
     os.nice(NICE)
+    hardening.limit_memory(machine.process_limit_bytes())
     notes = Notes(ends.notes)
     try:
         isolation = Isolation(settings.source, settings.backend, settings.device, readable=[settings.trust])
@@ -125,6 +128,7 @@ class Inside(object):
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes: the outside decides
         locked = hardening.lock_memory()
+        self._put_off(OPEN_S)  # a model may never end; the watchdog begins once it has
         with Perturber.open(bundle, trust=settings.trust, **choices(settings)) as perturber:
             del bundle
             plan = schedule(perturber.manifest, settings.fps)

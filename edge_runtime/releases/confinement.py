@@ -17,12 +17,11 @@ import tempfile
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import DeviceFailed
-from edgeveil.edge_runtime.machine import memory_bytes
+from edgeveil.edge_runtime.machine import process_limit_bytes
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, seccomp
 
 UIDS = range(60928, 61184)  # of no account: just below the users that systemd makes up
 PROCESSES, FILES, FILE_BYTES, SHOWN_BYTES = 64, 256, 64 * 2**20, 4096
-LEAST_MEMORY_BYTES = 2**29
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
 _KEPT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
@@ -103,7 +102,7 @@ def _end_all(uid: int) -> None:
 
 
 def _confined(root: str, uid: int, limit_s: int, groups: List[int], network: bool) -> Callable[[], None]:
-    memory = max(LEAST_MEMORY_BYTES, memory_bytes() * 3 // 4)
+    memory = process_limit_bytes()
     is_root = os.geteuid() == 0
     library = ctypes.CDLL(None, use_errno=True)
 

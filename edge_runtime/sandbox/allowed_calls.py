@@ -60,17 +60,23 @@ _SOURCES: Dict[str, str] = {
     **dict.fromkeys(("images", "video", "http", "https", "rtsp"), "sysinfo uname"),
     "camera": "flock sysinfo uname",
 }
+# The process that fetches a network camera's frames: Python's HTTP and TLS or FFmpeg's RTSP, over TCP; names by DNS.
+_FETCHING = (
+    "bind connect getpeername getsockname getsockopt recv recvfrom recvmsg send sendmmsg sendmsg sendto setsockopt "
+    "shutdown sysinfo uname"
+)
 _DEVICES = {"camera": 0x56}  # sources that open a device, and the type of its ioctl commands (linux/videodev2.h: 'V')
 
 # A call with a condition: an argument, with one of some masks, is the value that goes with it.
 Condition = NamedTuple("Condition", [("argument", int), ("pairs", Tuple[Tuple[int, int], ...])])
 _WRITING, _CREATING = 0o3, 0o100 | 0o1000 | 0o20000000  # the access mode; O_CREAT, O_TRUNC and the bit of O_TMPFILE
-_NETLINK, _UEVENT, _GENERIC = 16, 15, 16
+_INET, _INET6, _NETLINK, _ROUTE, _UEVENT, _GENERIC, _TCP, _UDP = 2, 10, 16, 0, 15, 16, 6, 17
 _THREAD = 0x10000  # CLONE_THREAD: a thread, and no process
 # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ: none of them signals, or
 # locks a file, which others would notice
 _FCNTL = (0, 1, 2, 3, 4, 1030, 1031, 1032)
 _IOCTL = (0x5401, 0x5421, 0x5450, 0x5451)  # TCGETS, FIONBIO, FIONCLEX, FIOCLEX: what Python asks of its descriptors
+_FIONREAD = 0x541B  # what the resolver asks of an answer
 
 
 def _one_of(argument: int, values: Iterable[int]) -> Condition:
@@ -102,6 +108,14 @@ def no_network() -> Rules:
     return Rules(None, REFUSED, {"socket": [_one_of(0, (_NETLINK,)), _one_of(2, (_UEVENT,))]})
 
 
+def fetching(process: int) -> Rules:
+    """The rules for the process with the id ``process`` that fetches frames over a network."""
+    checked = _checked(process, [0], _one_of(1, _IOCTL + (_FIONREAD,)))
+    # The resolver asks the system for its own addresses; the protocol is that of all three families.
+    checked["socket"] = [_one_of(0, (_INET, _INET6, _NETLINK)), _one_of(2, (_ROUTE, _TCP, _UDP))]
+    return Rules(_EVERYWHERE.union(["ioctl", "socket"], _FETCHING.split()), frozenset(), checked)
+
+
 def rules(source: str, backends: Iterable[str], device: str, process: int, *, settled: bool) -> Rules:
     """The rules for the process with the id ``process``. ``settled``: its source is open and no frame was read yet."""
     kind = source.partition(":")[0]
@@ -111,11 +125,19 @@ def rules(source: str, backends: Iterable[str], device: str, process: int, *, se
         # Only a scan of Wi-Fi is made by a program.
         return Rules(None, REFUSED if kind == "wifi" else REFUSED | _STARTING, {"socket": sockets})
     modes = range(3) if kind in _DEVICES else range(1)
-    opening = tuple((_WRITING | _CREATING, mode) for mode in modes)
     commands = _one_of(1, _IOCTL)
     if kind in _DEVICES:
         commands = Condition(1, commands.pairs + ((0xFF00, _DEVICES[kind] << 8),))
-    checked = {
+    checked = _checked(process, modes, commands)
+    needed = [_SOURCES[kind]] + [_BACKENDS[name] for name in backends]
+    allowed = _EVERYWHERE.union(["ioctl"], *(calls.split() for calls in needed))
+    return Rules(allowed if settled else allowed | SETTLING, frozenset(), checked)
+
+
+def _checked(process: int, modes: Iterable[int], commands: Condition) -> Dict[str, List[Condition]]:
+    """The calls that pass with some arguments only: ``modes`` of opening a file, ``commands`` of ioctl."""
+    opening = tuple((_WRITING | _CREATING, mode) for mode in modes)
+    return {
         "open": [Condition(1, opening)],
         "openat": [Condition(2, opening)],
         "clone": [Condition(0, ((_THREAD, _THREAD),))],
@@ -125,6 +147,3 @@ def rules(source: str, backends: Iterable[str], device: str, process: int, *, se
         "fcntl64": [_one_of(1, _FCNTL)],
         "ioctl": [commands],
     }
-    needed = [_SOURCES[kind]] + [_BACKENDS[name] for name in backends]
-    allowed = _EVERYWHERE.union(["ioctl"], *(calls.split() for calls in needed))
-    return Rules(allowed if settled else allowed | SETTLING, frozenset(), checked)

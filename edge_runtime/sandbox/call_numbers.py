@@ -15,6 +15,7 @@ access 21 - 33
 acct 163 89 51
 add_key 248 217 309
 adjtimex 159 171 124
+bind 49 200 282
 bpf 321 280 386
 brk 12 214 45
 cacheflush - - 983042
@@ -29,6 +30,7 @@ clock_settime 227 112 262
 clone 56 220 120
 clone3 435 435 435
 close 3 57 6
+connect 42 203 283
 delete_module 176 106 129
 dup 32 23 41
 dup2 33 - 63
@@ -69,11 +71,14 @@ geteuid 107 175 49
 geteuid32 - - 201
 getgid 104 176 47
 getgid32 - - 200
+getpeername 52 205 287
 getpid 39 172 20
 getppid 110 173 64
 getrandom 318 278 384
 getrlimit 97 163 -
 getrusage 98 165 77
+getsockname 51 204 286
+getsockopt 55 209 295
 gettid 186 178 224
 gettimeofday 96 169 78
 getuid 102 174 24
@@ -149,6 +154,9 @@ readlink 89 - 85
 readlinkat 267 78 332
 readv 19 65 145
 reboot 169 142 88
+recv - - 291
+recvfrom 45 207 292
+recvmsg 47 212 297
 request_key 249 218 310
 restart_syscall 219 128 0
 rseq 334 293 398
@@ -166,6 +174,10 @@ semget 64 190 299
 semop 65 193 298
 semtimedop 220 192 312
 semtimedop_time64 - - 420
+send - - 289
+sendmmsg 307 269 374
+sendmsg 46 211 296
+sendto 44 206 290
 set_robust_list 273 99 338
 set_tid_address 218 96 256
 set_tls - - 983045
@@ -176,11 +188,13 @@ setns 308 268 375
 setresuid 117 147 164
 setresuid32 - - 208
 setrlimit 160 164 75
+setsockopt 54 208 294
 settimeofday 164 170 79
 setxattr 188 5 226
 shmat 30 196 305
 shmctl 31 195 308
 shmget 29 194 307
+shutdown 48 210 293
 sigaltstack 131 132 186
 sigreturn - - 119
 socket 41 198 281

@@ -7,7 +7,9 @@ import resource
 import signal
 import struct
 import termios
-from typing import Any
+from typing import Any, Callable
+
+from edgeveil.edge_runtime import machine
 
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 2, 4, 38
 _CAPABILITIES_3 = 0x20080522
@@ -24,6 +26,23 @@ def no_core_dumps() -> None:
 def no_files() -> None:
     """From now on no write can make a file longer, so that no frame is left on a disk. Pipes are not affected."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def limit_memory(size_bytes: int) -> None:
+    """Let this process have no more memory of its own than that; what it asks for beyond is refused."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    most = size_bytes if hard == resource.RLIM_INFINITY else min(size_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def limit_growth(more_bytes: int) -> Callable[[], None]:
+    """Let this process have so much more memory of its own than it has now; returns a function that ends that."""
+    now, (soft, hard) = machine.data_bytes(), resource.getrlimit(resource.RLIMIT_DATA)
+    if now is None:
+        return lambda: None
+    most = now + more_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (most if soft == resource.RLIM_INFINITY else min(most, soft), hard))
+    return lambda: resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def close_outputs() -> None:

@@ -31,6 +31,13 @@ _SYSTEM = (
 )
 
 
+def runtime_files() -> List[str]:
+    """The system's own files and folders, Python's and its packages'."""
+    own = [path for path in sys.path if path] + [sys.prefix, sys.base_prefix, sys.exec_prefix]
+    own.append(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # where a link in sys.path leads
+    return _SYSTEM.split() + own + [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+
+
 def needs_network(source: str, device: str) -> bool:
     """Whether the inside must stay in the system's network namespace, where only the seccomp filter restricts it.
 
@@ -119,11 +126,8 @@ class Isolation(object):
     def _readable(self) -> List[str]:
         """The system, Python and its packages, and what the source reads."""
         kind, _, place = self._source.partition(":")
-        own = [path for path in sys.path if path] + [sys.prefix, sys.base_prefix, sys.exec_prefix]
-        own.append(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # where a link in sys.path leads
-        own += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
         read = [os.path.abspath(place)] if kind in ("csv", "arff", "npz", "images", "video") else []
-        return _SYSTEM.split() + own + self._more + read
+        return runtime_files() + self._more + read
 
     def _devices(self) -> List[str]:
         kind, _, place = self._source.partition(":")

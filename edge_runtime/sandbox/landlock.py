@@ -11,12 +11,12 @@ import struct
 from typing import Iterable
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # the same on all architectures
-_BENEATH = 1  # LANDLOCK_RULE_PATH_BENEATH
+_BENEATH, _PORT = 1, 2  # LANDLOCK_RULE_PATH_BENEATH, LANDLOCK_RULE_NET_PORT
 _ASK_VERSION = 1
 _WRITE_FILE, _READ_FILE, _READ_DIR, _IOCTL_DEV = 1 << 1, 1 << 2, 1 << 3, 1 << 15
 # version: the rights on files that it knows; what is not granted is refused
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-_NETWORK = 0b11  # from version 4: TCP, to bind and to connect
+_NETWORK, _CONNECT = 0b11, 0b10  # from version 4: TCP, to bind and to connect
 _SCOPES = 0b11  # from version 6: abstract sockets and signals of processes that are not restricted with this one
 
 
@@ -25,11 +25,12 @@ def version() -> int:
     return max(0, _call(_CREATE, None, 0, _ASK_VERSION))
 
 
-def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
+def restrict(readable: Iterable[str], writable: Iterable[str], ports: Iterable[int] = ()) -> bool:
     """Refuse this thread and those it starts every file but ``readable`` and devices in ``writable``; for ever.
 
-    A folder stands for all that is below it, and a path that does not exist is left out. Nothing may be run. Returns
-    whether the system did so; no_new_privs must be set before.
+    A folder stands for all that is below it, and a path that does not exist is left out. Nothing may be run. ``ports``
+    are those that it may connect to by TCP, where the kernel knows that. Returns whether the system did so;
+    no_new_privs must be set before.
     """
     known = version()
     if not known:
@@ -45,6 +46,8 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
             _allow(rules, path, rights & (_READ_FILE | _READ_DIR))
         for path in writable:
             _allow(rules, path, rights & (_READ_FILE | _READ_DIR | _WRITE_FILE | _IOCTL_DEV))
+        for port in ports if known >= 4 else ():
+            _call(_ADD, rules, _PORT, struct.pack("QQ", _CONNECT, port), 0)
         return _call(_RESTRICT, rules, 0) == 0
     finally:
         os.close(rules)

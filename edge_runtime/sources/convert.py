@@ -1,9 +1,13 @@
 """Pictures of OpenCV and camera libraries, converted to what the bundle takes: RGB or gray, its size, its type."""
 
+import os
+from typing import Any, Callable, Tuple
+
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped, Unsupported
 from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sources.base import Camera, Sensor
 
 
@@ -34,6 +38,33 @@ def need_shape(depth: np.ndarray, spec: Sensor, what: str) -> None:
                 what, depth.shape[:2], tuple(spec["shape"][:2])
             )
         )
+
+
+def need_size(size: Tuple[int, int], spec: Sensor, what: str) -> None:
+    """Raise ``Unsupported`` unless pictures of ``size`` (height, width) are what a bundle takes."""
+    wanted = tuple(spec["shape"][:2])
+    if size != wanted:
+        raise Unsupported(
+            "{} gives pictures of {} x {} (height x width); this bundle takes {} x {}. Set the camera to that, or "
+            "export for this one.".format(what, *(size + wanted))
+        )
+
+
+def need_stream_size(stream: Any, spec: Sensor, what: str) -> None:
+    """The same for a film or stream that OpenCV has opened, before it is read."""
+    cv2 = opencv()
+    size = int(stream.get(cv2.CAP_PROP_FRAME_HEIGHT)), int(stream.get(cv2.CAP_PROP_FRAME_WIDTH))
+    if min(size) > 0:  # else its decoder does not know yet
+        need_size(size, spec, what)
+
+
+def limit_decoder(spec: Sensor) -> Callable[[], None]:
+    """Let this process have the memory that FFmpeg needs for such frames, and no more; returns what ends that.
+
+    FFmpeg decodes a frame of a film before it says how large it is; the largest takes more than a GiB.
+    """
+    frame_bytes = int(np.prod(spec["shape"])) * np.dtype(spec["dtype"]).itemsize
+    return hardening.limit_growth(2**28 + 64 * frame_bytes + 2**24 * (os.cpu_count() or 1))
 
 
 def scale_depth(depth: np.ndarray, scale: float) -> np.ndarray:

@@ -15,10 +15,12 @@ from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import need_image
+from edgeveil.edge_runtime.sources.picture_size import read_size
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")
 LISTS = ("depth.txt", "rgb.txt")
 FPS = 30.0  # of a folder without times
+LEAST_FILE_BYTES = 16 * 2**20  # a file of this size is always read; above it, of 8 times its samples
 
 
 class ImagesSource(Source):
@@ -49,6 +51,8 @@ class ImagesSource(Source):
         self._length_s = self._times[-1] * len(times) / (len(times) - 1) if len(times) > 1 else 1 / FPS
         self._pace = (pace or Pace()) if realtime else None
         self._repeat = repeat
+        self._size = tuple(spec["shape"][:2])
+        self._most_bytes = max(LEAST_FILE_BYTES, 8 * int(np.prod(spec["shape"])) * np.dtype(spec["dtype"]).itemsize)
         self._next = 0
         self.live = realtime
         self.size = None if repeat else len(times)
@@ -62,15 +66,37 @@ class ImagesSource(Source):
         index, self._next = self._next, self._next + 1
         if self._pace:
             self._pace.wait(turn * self._length_s + self._times[place])
-        picture = self._cv2.imread(self._paths[place], self._cv2.IMREAD_UNCHANGED)
-        if picture is None:
-            raise FrameDropped("unreadable")
+        picture = self._decoded(_read(self._paths[place], self._most_bytes))
         if picture.ndim == 2:
             picture = picture[:, :, None]
         elif picture.shape[2] == 3:
             # OpenCV's order is blue, green, red.
             picture = np.ascontiguousarray(picture[:, :, ::-1])
         return RawFrame(picture, index, now_ns())
+
+    def _decoded(self, data: bytes) -> np.ndarray:
+        """The picture as OpenCV has it, if it has the sensor's size. Raises ``FrameDropped``."""
+        size = read_size(data)
+        if size is None:
+            raise FrameDropped("unreadable")
+        if size != self._size:
+            raise FrameDropped("shape")
+        try:
+            picture = self._cv2.imdecode(np.frombuffer(data, np.uint8), self._cv2.IMREAD_UNCHANGED)
+        except self._cv2.error:
+            picture = None
+        if picture is None:
+            raise FrameDropped("unreadable")
+        return picture
+
+
+def _read(path: str, most_bytes: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(most_bytes + 1)
+    except OSError:
+        data = b""
+    return data if len(data) <= most_bytes else b""
 
 
 def _list_by_name(folder: str) -> List[Tuple[float, str]]:

@@ -9,7 +9,7 @@ from edgeveil.edge_runtime.errors import BadInput, SourceFailed
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
-from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
+from edgeveil.edge_runtime.sources.convert import fit, fits, limit_decoder, need_image, need_stream_size
 from edgeveil.edge_runtime.sources.images import FPS, SUFFIXES
 
 ENDS_EARLY = 0.9  # share of the frames that a film declares; some declare a few too many
@@ -26,6 +26,14 @@ class VideoSource(Source):
             raise BadInput("expected a film at {}; there is none".format(path))
         self._cv2, self._spec, self._path = opencv(), spec, path
         self.name = "video:" + path
+        self._end_limit = limit_decoder(spec)
+        try:
+            self._begin(realtime=realtime, repeat=repeat)
+        except BaseException:
+            self._end_limit()
+            raise
+
+    def _begin(self, *, realtime: bool, repeat: bool) -> None:
         self._open()
         self._fps = self._film.get(self._cv2.CAP_PROP_FPS) or FPS
         count = int(self._film.get(self._cv2.CAP_PROP_FRAME_COUNT))
@@ -36,13 +44,14 @@ class VideoSource(Source):
         self._repeat, self._next, self._place = repeat, 0, 0
         good, picture = self._film.read()
         if not good:
-            raise BadInput("expected a film that OpenCV can read at {}; it finds no picture in it".format(path))
-        self._ahead: Optional[np.ndarray] = fits(picture, spec, "the film")
+            raise BadInput("expected a film that OpenCV can read at {}; it finds no picture in it".format(self._path))
+        self._ahead: Optional[np.ndarray] = fits(picture, self._spec, "the film")
 
     def _open(self) -> None:
         self._film = self._cv2.VideoCapture(self._path, self._cv2.CAP_FFMPEG)
         if not self._film.isOpened():
             raise BadInput("expected a film that OpenCV can read at {}; it is damaged or none".format(self._path))
+        need_stream_size(self._film, self._spec, "the film")
 
     def next(self) -> Optional[RawFrame]:
         """The next frame, or None at the end. Raises ``SourceFailed`` where the film is cut short."""
@@ -69,3 +78,4 @@ class VideoSource(Source):
     def close(self) -> None:
         """Close the file."""
         self._film.release()
+        self._end_limit()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from edgeveil.devices.agents import serial_link
+from edgeveil.edge_runtime.backends import onnx_file
 from edgeveil.edge_runtime.bundle import archive, audit_scope, policy, trust_file, trust_store
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError, FrameDropped
 from edgeveil.edge_runtime.formats import strict_json
@@ -26,7 +27,7 @@ from edgeveil.edge_runtime.releases import index
 from edgeveil.edge_runtime.signing import ed25519, envelope
 from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.edge_runtime.sinks import page_server
-from edgeveil.edge_runtime.sources import arff, text
+from edgeveil.edge_runtime.sources import arff, picture_size, text
 from edgeveil.edge_runtime.sources.network import from_pipe, http
 from tests.support import bundles
 
@@ -66,6 +67,14 @@ def _signed(kind: str, read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
             return read(_enveloped(kind, data))
 
     return run
+
+
+def _archive(data: bytes) -> None:
+    with contextlib.suppress(BundleRefused):
+        archive.read_first(data, 2)
+    members = archive.read_archive(data)
+    assert archive.pack(members) == data
+    assert archive.read_first(data, 2) == members[:2]
 
 
 def _manifest(data: bytes) -> None:
@@ -162,6 +171,11 @@ def _arff_rows(data: bytes) -> None:
         assert len(row) == len(attributes)
 
 
+def _size(data: bytes) -> None:
+    size = picture_size.read_size(data)
+    assert size is None or min(size) > 0
+
+
 class _Asked(page_server._Handler):
     """The preview's handler, of one request in memory."""
 
@@ -210,8 +224,20 @@ _RELEASE = {
 }
 _INDEX = {"name": "a", "releases": [_RELEASE], "schema": 1, "version": 1}
 _PART = b"--b\r\nContent-Type: image/jpeg\r\nContent-Length: 3\r\n\r\nabc\r\n"
+# A graph with a constant, whose data is in it; the same constant with its data in the file "x".
+_ONNX = b"\x08\x08\x3a\x0a\x2a\x08\x08\x01\x10\x01\x4a\x02ab"
+_ONNX_ELSEWHERE = b"\x3a\x17\x2a\x15\x6a\x0d\x0a\x08location\x12\x01x\x70\x01\x08\x01\x10\x01"
+_TIFF = struct.pack("<4sIHHHIIHHII", b"II*\0", 8, 2, 256, 3, 1, 5, 257, 3, 1, 4) + bytes(4)
+_PICTURES = (
+    b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR" + struct.pack(">II", 5, 4),
+    b"BM" + bytes(12) + struct.pack("<Iii", 40, 5, -4),
+    b"BM" + bytes(12) + struct.pack("<IHH", 12, 5, 4),
+    _TIFF,
+    b"P5\n# made by hand\n5 4\n255\n",
+    b"\xff\xd8\xff\xc0\0\x0b\x08\0\4\0\5\1\1\x11\0",
+)
 TARGETS = {
-    "archive": Target(archive.read_archive, "edge_runtime/bundle/archive.py", _REFUSED, (_seed_archive(),)),
+    "archive": Target(_archive, "edge_runtime/bundle/archive.py", _REFUSED, (_seed_archive(),)),
     "manifest": Target(
         _manifest,
         "edge_runtime/manifest/schema.py",
@@ -282,6 +308,8 @@ TARGETS = {
     "arff-rows": Target(
         _arff_rows, "edge_runtime/sources/arff.py", _REFUSED, (b"@relation 'a b'\n@attribute x {p,'q'}\n@data\np\n?\n",)
     ),
+    "onnx": Target(onnx_file.problem_of, "edge_runtime/backends/onnx_file.py", (), (_ONNX, _ONNX_ELSEWHERE)),
+    "picture": Target(_size, "edge_runtime/sources/picture_size.py", (), _PICTURES),
     "preview": Target(
         _preview,
         "edge_runtime/sinks/page_server.py",

@@ -117,10 +117,13 @@ def replay(folder: Path | None) -> dict[str, Any]:
     measure.start()
     from tests.fuzz.parsers import TARGETS, attempt
     from tests.fuzz.run import _facts
+    from tests.hostile_bundles import museum, zips  # noqa: F401 - which fills it
 
     for name in TARGETS:
         for data in given(name, folder):
             attempt(name, data)
+    for exhibit in museum.EXHIBITS.values():  # some are too large to be mutated
+        attempt("archive", exhibit.bundle()[0])
     measure.stop()
     wanted = sorted({target.file for target in TARGETS.values()})
     with tempfile.TemporaryDirectory() as scratch:

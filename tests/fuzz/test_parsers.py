@@ -1,6 +1,7 @@
 """Every parser of a stranger's bytes: its corpus, half a minute of fuzzing, and the record of the long run."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from edgeveil.edge_runtime.ipc import notes
 from tests.fuzz import parsers, parsers_run
+from tests.support.checkout import PACKAGES, ROOT
 
 SECONDS = 30
 RECORD = json.loads(parsers_run.RECORD.read_text())
@@ -26,6 +28,32 @@ def test_half_a_minute_finds_nothing():
         found = parsers_run.own(name, SECONDS / len(parsers.TARGETS), 0, None)
         assert found["findings"] == {}, name
         assert found["executions"] > 20, name
+
+
+ARCHIVE = """
+import json, coverage
+measure = coverage.Coverage(
+    data_file=None, branch=True, config_file=False, source_pkgs=["edgeveil.edge_runtime.bundle.archive"]
+)
+measure.start()
+from tests.fuzz import parsers
+from tests.hostile_bundles import museum, zips
+for data in [*parsers.TARGETS["archive"].seeds, *(exhibit.bundle()[0] for exhibit in museum.EXHIBITS.values())]:
+    parsers.attempt("archive", data)
+measure.stop()
+from edgeveil.edge_runtime.bundle import archive
+found = measure._analyze(archive.__file__)
+print(json.dumps([sorted(found.missing), found.missing_branch_arcs()]))
+"""
+
+
+def test_every_line_and_every_branch_of_the_archive_reader_is_reached():
+    """By bundles that are kept, so that none is added that no bad bundle shows."""
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = [{str(ROOT)!r}]\n" + ARCHIVE]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGES)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[], {}]
 
 
 def test_a_parser_that_fails_is_found(monkeypatch):

@@ -1,5 +1,5 @@
 # ruff: noqa: PTH116, PTH208, S108 - as plain as an attacker has it
-"""What code does that has taken over the inside: it runs in the place of the source, behind everything that holds it.
+"""What code does that has taken over the inside, or what fetches for it: it runs behind everything that holds it.
 
 ``run`` tries all of ``ATTACKS`` in that process. An attack returns what it gained, or nothing, or raises; a bare system
 call has failed only if the filter refused it, whatever the kernel would have said to this user.
@@ -128,12 +128,28 @@ def _socket(family: int, kind: int, protocol: int = 0) -> Callable[[], str]:
     return lambda: str(socket.socket(family, kind, protocol))
 
 
+def _listening() -> str:
+    with socket.socket() as made:
+        made.listen()
+        return str(made)
+
+
+def _connected(which: str) -> Callable[[], str]:
+    """A connection to a port of this machine that the test has opened."""
+
+    def attempt() -> str:
+        with socket.create_connection(("127.0.0.1", FACTS.get(which, 1)), 5) as made:
+            return str(made)
+
+    return attempt
+
+
 def _opened(path: str, flags: int) -> Callable[[], str]:
     return lambda: str(os.open(path.format(**FACTS), flags, 0o600))
 
 
 def _descriptors() -> str:
-    """Whether it holds anything but pipes, /dev/null, its source's file, and memory that has no name."""
+    """Whether it holds anything but pipes, /dev/null, its source's file or camera, and memory that has no name."""
     source = os.stat(FACTS["source"]).st_ino
     found = []
     for handle in range(256):
@@ -143,6 +159,7 @@ def _descriptors() -> str:
             continue
         kind = stat.S_IFMT(facts.st_mode)
         fine = kind == stat.S_IFIFO or (kind == stat.S_IFCHR and facts.st_rdev == os.makedev(1, 3))
+        fine = fine or (kind == stat.S_IFSOCK and FACTS.get("camera") is not None)
         fine = fine or (kind == stat.S_IFREG and (facts.st_nlink == 0 or facts.st_ino in (source, FACTS["page"])))
         found += [] if fine else [f"{handle}: {oct(facts.st_mode)}"]
     return ", ".join(found)
@@ -211,6 +228,9 @@ ATTACKS: dict[str, Callable[[], Any]] = {
     "netlink to other processes": _socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 2),
     "netlink of routes": _socket(socket.AF_NETLINK, socket.SOCK_RAW, 0),
     "netlink of events": _socket(socket.AF_NETLINK, socket.SOCK_RAW, 15),
+    "its camera": _connected("camera"),
+    "another port": _connected("other"),
+    "waiting for connections": _listening,
     "socketpair": lambda: str(socket.socketpair()),
     "a new thread's socket": _new_thread,
     "/dev/tty": _opened("/dev/tty", os.O_RDWR),

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Measure which system calls the inside makes behind its filter, by strace, for each backend and source that runs here.
+"""Measure which system calls are made behind the filters, by strace: for each backend and source that runs here.
 
     .venv/bin/python tests/security/measure.py --out docs/results/system-calls.json
 
 The data of ``edge_runtime/sandbox/allowed_calls.py`` comes from here. A case is a backend and a source; the record has,
-for each, the calls by name, and those that failed with EACCES, with how often. strace must be installed.
+for each, the calls by name, and those that failed with EACCES, with how often; ``fetching`` are those of the process
+that fetches a network camera's frames. strace must be installed, and for RTSP GStreamer's server
+(gir1.2-gst-rtsp-server-1.0, gstreamer1.0-plugins-good, python3-gi).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import os
 import platform
 import re
 import subprocess
@@ -24,7 +27,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "docs" / "results" / "system-calls.json"
+
 sys.path[:0] = [str(ROOT)]
+from tests.support.checkout import PACKAGES  # noqa: E402 - it is found from there
 
 START = """
 import json, sys
@@ -111,6 +116,54 @@ def cases(folder: Path) -> dict[str, list[str]]:
     return found
 
 
+def fetched(source: str, shape: list[int], trace: Path) -> int:
+    """How many frames came, of ten, from the process that fetches them, under strace."""
+    from edgeveil.edge_runtime.outside.process_table import command, environment
+    from edgeveil.edge_runtime.sources.network.fetch import FAILED, MESSAGE
+
+    frames, their_frames = os.pipe()
+    settings, ours = os.pipe()
+    given = {"settings": settings, "frames": their_frames, "account": None}
+    strace = ["strace", "-f", "-qq", "-o", str(trace)]
+    with subprocess.Popen(
+        [*strace, *command("sources.network.fetch"), json.dumps(given)],
+        pass_fds=[settings, their_frames],
+        env=dict(environment(), PYTHONPATH=str(PACKAGES)),
+    ) as process:
+        os.close(settings)
+        os.close(their_frames)
+        sensor = {"kind": "image", "shape": shape, "dtype": "uint8", "unit_mm": None, "access_points": None}
+        with os.fdopen(ours, "wb") as file:
+            file.write(json.dumps({"source": source, "sensor": sensor}).encode())
+        count = 0
+        with os.fdopen(frames, "rb") as stream:
+            while count < 10 and (head := stream.read(MESSAGE.size)):
+                kind, length = MESSAGE.unpack(head)
+                stream.read(length)
+                if kind == FAILED:
+                    break
+                count += 1
+        process.terminate()
+    return count
+
+
+def fetching(trace: Path) -> dict[str, Any]:
+    """The calls of the process that fetches, by the kind of its source."""
+    from tests.edge_runtime.sources.test_real_cameras import RTSP, SYSTEM_PYTHON
+    from tests.support import noise_camera
+
+    measured = {}
+    with noise_camera.serve() as server:
+        if fetched(f"http://localhost:{server.server_address[1]}/", [8, 8, 1], trace) == 10:
+            measured["http"] = calls(trace.read_text())
+    with subprocess.Popen([SYSTEM_PYTHON, "-c", RTSP], stdout=subprocess.PIPE, text=True) as camera:
+        port = (camera.stdout.readline() if camera.stdout else "").strip()
+        if port and fetched(f"rtsp://localhost:{port}/cam", [240, 320, 3], trace) == 10:
+            measured["rtsp"] = calls(trace.read_text())
+        camera.kill()
+    return {kind: {"calls": made, "refused": refused} for kind, (made, refused) in measured.items()}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=RECORD, help="where the record goes")
@@ -134,6 +187,8 @@ def main() -> int:
             made, refused = calls(trace.read_text())
             measured[case] = {"calls": made, "refused": refused}
             print(f"{case}: {len(made)} calls, refused {refused}", file=sys.stderr)
+        fetches = fetching(folder / "trace")
+        print(f"fetching: {fetches}", file=sys.stderr)
     packages = ("numpy", "ai-edge-litert", "onnxruntime", "opencv-python-headless")
     record = {
         "kind": "edgeveil-system-calls",
@@ -144,6 +199,7 @@ def main() -> int:
         "libc": " ".join(platform.libc_ver()),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
         "cases": measured,
+        "fetching": fetches,
     }
     options.out.write_text(json.dumps(record, indent=1) + "\n")
     return 0

@@ -1,13 +1,14 @@
 """The fetching process: sends raw frames of a network camera through a pipe to the inside, which has no network.
 
-It has no bundle and no sinks, and sends frames nowhere else. JPEGs that come over HTTP are passed on as bytes: the
-inside decodes them, where a decoder has no network to leak to. RTSP is decoded here, by OpenCV's FFmpeg, which cannot
-be separated from its network code.
+It has no bundle and no sinks, sends frames nowhere else, and can reach nothing but a network (``sandbox.fetcher``).
+JPEGs that come over HTTP are passed on as bytes: the inside decodes them, where a decoder has no network to leak to.
+RTSP is decoded here, by OpenCV's FFmpeg, which cannot be separated from its network code.
 
 A message is a kind (1 byte) and a length (4 bytes, little-endian), then that many bytes: ``J`` a JPEG, ``R`` a frame
 of the sensor's shape and type, ``D`` a dropped frame (its reason), ``F`` a failure (JSON: word, text).
 """
 
+import contextlib
 import json
 import os
 import struct
@@ -15,10 +16,10 @@ import time
 from typing import Any, Dict, List
 
 from edgeveil.edge_runtime.backoff import Backoff
-from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, Missing, describe
 from edgeveil.edge_runtime.ipc.schedule import NICE
-from edgeveil.edge_runtime.sandbox import hardening
-from edgeveil.edge_runtime.sandbox.account import Account, become
+from edgeveil.edge_runtime.sandbox import fetcher, hardening
+from edgeveil.edge_runtime.sandbox.account import Account
 from edgeveil.edge_runtime.storage.descriptor import write_all
 
 MESSAGE = struct.Struct("<cI")
@@ -34,22 +35,36 @@ def main(argv: List[str]) -> int:
     os.nice(NICE)
     hardening.no_core_dumps()
     hardening.end_with_parent()
-    if handles["account"] is not None:
-        become(Account(*handles["account"]))
     with os.fdopen(handles["settings"], "rb") as file:
         settings = json.loads(file.read().decode("utf-8"))
-    hardening.no_files()
+    _load(settings["source"])
+    account = None if handles["account"] is None else Account(*handles["account"])
+    fetcher.enter(settings["source"], account)
+    resolver = fetcher.resolver_state()
     backoff = Backoff(most_s=_LONGEST_PAUSE_S)
     try:
         while True:
             began = time.monotonic()
             failure = _forward(settings, handles["frames"])
             _write(handles["frames"], FAILED, json.dumps(failure).encode("ascii"))
+            if fetcher.resolver_state() != resolver:
+                return 0  # the inside ends with it, and the service starts both again
             if time.monotonic() - began > _LONGEST_PAUSE_S:
                 backoff.reset()
             time.sleep(backoff.next_s())
     except (BrokenPipeError, KeyboardInterrupt):
         return 0  # the inside has gone
+
+
+def _load(source: str) -> None:
+    """All code that fetches and decodes: later, its files may be out of reach of this process's user."""
+    import encodings.idna  # noqa: F401 - of host names; Python loads it with the first
+
+    from edgeveil.edge_runtime.sources.network import http, rtsp  # noqa: F401
+
+    if source.startswith("rtsp:"):
+        with contextlib.suppress(Missing):  # the first picture that needs it says so
+            rtsp.load()
 
 
 def _forward(settings: Dict[str, Any], handle: int) -> Dict[str, str]:

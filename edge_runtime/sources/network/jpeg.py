@@ -8,9 +8,10 @@ from typing import Optional, Tuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Unsupported
+from edgeveil.edge_runtime.errors import Disconnected, FrameDropped
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import Sensor
+from edgeveil.edge_runtime.sources.convert import need_size
 
 _START, _SCAN = b"\xff\xd8\xff", 0xDA
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOF0 to SOF15; the other three are no frames
@@ -26,10 +27,7 @@ def decode(data: bytes, spec: Sensor, what: str, *, first: bool = False) -> np.n
     size, wanted = read_size(data), tuple(spec["shape"][:2])
     if size is not None and size != wanted:
         if first:
-            raise Unsupported(
-                "{} gives pictures of {} x {} (height x width); this bundle takes {} x {}. Set the camera to that, or "
-                "export for this one.".format(what, *(size + wanted))
-            )
+            need_size(size, spec, what)
         raise FrameDropped("shape")
     picture = None
     if size is not None:

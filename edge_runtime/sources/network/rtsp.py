@@ -10,13 +10,19 @@ from edgeveil.edge_runtime import camera_address as addresses
 from edgeveil.edge_runtime.errors import Disconnected
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
-from edgeveil.edge_runtime.sources.convert import OpenCVCamera, fits, need_image
+from edgeveil.edge_runtime.sources.convert import OpenCVCamera, fits, limit_decoder, need_image, need_stream_size
 
 QUIET = {
     "OPENCV_FFMPEG_LOGLEVEL": "-8",  # FFmpeg's own messages may hold the address, and with it the password
     "OPENCV_LOG_LEVEL": "SILENT",
     "OPENCV_FFMPEG_CAPTURE_OPTIONS": "rtsp_transport;tcp",  # lost packets would be half pictures
 }
+
+
+def load() -> Any:
+    """OpenCV, told to be quiet before it reads how."""
+    os.environ.update(QUIET)
+    return opencv()
 
 
 class RtspSource(OpenCVCamera):
@@ -28,12 +34,12 @@ class RtspSource(OpenCVCamera):
         need_image(spec, "a network camera")
         address = addresses.parse("rtsp:" + where)
         super(RtspSource, self).__init__(address.shown, spec)
-        os.environ.update(QUIET)  # before OpenCV reads them
         self._stream: Any = None
+        self._end_limit = limit_decoder(spec)
         self._start(_with_credentials(address))
 
     def _open(self, where: str) -> None:
-        cv2 = opencv()
+        cv2 = load()
         if hasattr(cv2, "setLogLevel"):
             cv2.setLogLevel(0)
         options = []
@@ -43,6 +49,7 @@ class RtspSource(OpenCVCamera):
         self._stream = cv2.VideoCapture(where, cv2.CAP_FFMPEG, *options)
         if not self._stream.isOpened():
             raise Disconnected("{} cannot be opened: no camera there, or another name and password".format(self.name))
+        need_stream_size(self._stream, self._spec, self.name)
         self._ahead = self._read()
         fits(self._ahead, self._spec, self.name)
 
@@ -56,6 +63,7 @@ class RtspSource(OpenCVCamera):
         """Close the connection."""
         if self._stream is not None:
             self._stream.release()
+        self._end_limit()
 
 
 def _with_credentials(address: addresses.Address) -> str:

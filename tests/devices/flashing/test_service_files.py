@@ -40,6 +40,12 @@ def lines(made, key):
     return [line.partition("=")[2] for line in text.splitlines() if line.startswith(key + "=")]
 
 
+def test_a_secret_of_a_sink_is_in_the_settings_and_on_no_command_line():
+    sinks = ["preview:8080?token=secret-secret-secret", "https://hooks.example/secret-path"]
+    made = service_files.files(ROOT, "camera:0", sinks, PI)
+    assert [path for path, data in made.items() if b"secret-" in data] == [service_files.CONFIG]
+
+
 @pytest.mark.parametrize(
     ("source", "profile", "device", "devices", "groups"),
     [

@@ -36,7 +36,10 @@ def answer(steps, audit, number, arguments=()):
 
 
 def of(machine, source="npz:x", backends=("numpy",), *, device="cpu", settled=True):
-    rules = allowed_calls.rules(source, backends, device, PROCESS, settled=settled)
+    return filtered(machine, allowed_calls.rules(source, backends, device, PROCESS, settled=settled))
+
+
+def filtered(machine, rules):
     steps = seccomp.program(rules, machine)
     assert len(steps) // 8 < 4096  # the kernel's limit
     known = numbers(machine)
@@ -113,6 +116,22 @@ def test_each_interpreter_has_its_own_once_it_is_settled(machine):
     assert tflite("prctl") == tflite("seccomp") == REFUSE
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_fetches_frames_has_sockets_of_the_internet_and_no_others(machine):
+    call = filtered(machine, allowed_calls.fetching(PROCESS))
+    for family in (2, 10):
+        assert call("socket", family, 1, 6) == call("socket", family, 2, 17) == call("socket", family, 2, 0) == ALLOW
+        assert call("socket", family, 3, 1) == call("socket", family, 3, 255) == REFUSE
+    assert call("socket", 16, 3, 0) == ALLOW
+    assert call("socket", 16, 3, 15) == call("socket", 16, 3, 2) == REFUSE
+    assert call("socket", 1, 1, 0) == call("socket", 17, 3, 0) == call("socket", 40, 1, 0) == REFUSE
+    assert call("connect") == call("sendto") == call("recvfrom") == ALLOW
+    assert call("ioctl", 0, 0x541B) == ALLOW
+    assert call("openat", 0, 0, 1) == call("ioctl", 0, 0x5412) == call("clone", 17) == REFUSE
+    for name in ("execve", "ptrace", "prctl", "setresuid", "socketpair", "shmget", "pidfd_open", "flock"):
+        assert call(name) == REFUSE, name
+
+
 def test_an_unknown_architecture_has_no_filter():
     rules = allowed_calls.rules("npz:x", ["numpy"], "cpu", 1, settled=True)
     assert seccomp.program(rules, "riscv64") == b""
@@ -130,6 +149,6 @@ def test_the_numbers_are_those_of_libseccomp(machine, theirs):
 def test_every_name_has_a_number():
     known = set().union(*(numbers(machine) for machine in MACHINES))
     names = allowed_calls._EVERYWHERE | allowed_calls.SETTLING | allowed_calls.REFUSED
-    needed = [*allowed_calls._BACKENDS.values(), *allowed_calls._SOURCES.values()]
+    needed = [*allowed_calls._BACKENDS.values(), *allowed_calls._SOURCES.values(), allowed_calls._FETCHING]
     assert names.union(*(calls.split() for calls in needed)) <= known
     assert platform.machine() not in MACHINES or numbers(platform.machine())

@@ -1,6 +1,8 @@
 """A network camera: one process fetches, another decodes and perturbs without a network, a third sends."""
 
 import http.server
+import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -13,6 +15,8 @@ from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.outside import process_table
+from edgeveil.edge_runtime.sandbox import fetcher
+from edgeveil.edge_runtime.sources.network import fetch
 from tests.support import tiny_models
 from tests.support.broker_services import arguments, finish, start
 
@@ -132,3 +136,28 @@ def test_a_process_of_the_table_inherits_no_secret(monkeypatch):
     made = process_table.environment()
     assert "topsecret" not in made.values()
     assert (made["LD_LIBRARY_PATH"], made["OMP_NUM_THREADS"]) == ("/opt/lib", "1")
+
+
+def test_it_ends_where_the_list_of_name_servers_is_another_file(tmp_path, monkeypatch):
+    """The new one it could not read: its inside ends with it, and the service starts both again."""
+    states, sent = iter([1, 1, 2]), []
+    monkeypatch.setattr(fetcher, "enter", lambda source, account: None)
+    monkeypatch.setattr(fetcher, "resolver_state", lambda: next(states))
+    monkeypatch.setattr(fetch, "_forward", lambda settings, handle: sent.append(1) or {"word": "Disconnected"})
+    monkeypatch.setattr(fetch.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(fetch.os, "nice", lambda by: None)
+    monkeypatch.setattr(fetch.hardening, "no_core_dumps", lambda: None)
+    monkeypatch.setattr(fetch.hardening, "end_with_parent", lambda: None)
+    (tmp_path / "settings").write_text('{"source": "http://camera/"}')
+    with (tmp_path / "settings").open() as given, (tmp_path / "frames").open("wb") as frames:
+        handles = {"settings": os.dup(given.fileno()), "frames": frames.fileno(), "account": None}
+        assert fetch.main([json.dumps(handles)]) == 0
+    assert len(sent) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr(fetcher, "RESOLVER", str(tmp_path / "resolv.conf"))
+    assert fetcher.resolver_state() is None
+    (tmp_path / "resolv.conf").write_text("nameserver 192.0.2.1\n")
+    first = fetcher.resolver_state()
+    (tmp_path / "new").write_text("nameserver 192.0.2.2\n")
+    (tmp_path / "new").replace(tmp_path / "resolv.conf")
+    assert fetcher.resolver_state() not in (None, first)
