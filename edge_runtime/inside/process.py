@@ -59,6 +59,7 @@ def main(argv: List[str]) -> int:
         settings = Settings(**json.loads(file.read().decode("utf-8")))
     account = None if given["account"] is None else Account(*given["account"])
     ends = Ends(**{name: given[name] for name in Ends._fields})
+    os.nice(NICE)
     return _run(settings, ends, network=given["network"], account=account, retry=given["retry"])
 
 
@@ -67,6 +68,8 @@ def run_alone(settings: Settings, folder: str) -> int:
 
     Returns the exit code; the outside reports the result. Raises ``BadInput`` if there is no outside.
     """
+    if os.getpriority(os.PRIO_PROCESS, 0) < NICE:
+        os.nice(NICE)  # a manager that did it may have forbidden it from then on
     found = open_for_inside(folder)
     bundle = open_file(settings.bundle)
     hardening.no_core_dumps()
@@ -79,7 +82,6 @@ def run_alone(settings: Settings, folder: str) -> int:
 def _run(
     settings: Settings, ends: Ends, *, network: bool, account: Optional[Account] = None, retry: bool = False
 ) -> int:
-    os.nice(NICE)
     notes = Notes(ends.notes)
     try:
         isolation = Isolation(settings.source, settings.backend, settings.device, readable=[settings.trust])
