@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any, Callable, List, NamedTuple, Optional
 
+from edgeveil.edge_runtime.bundle.board_state import files_beside
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, Missing, PrivacyStop, describe
@@ -84,7 +85,8 @@ def _run(
 ) -> int:
     notes = Notes(ends.notes)
     try:
-        isolation = Isolation(settings.source, settings.backend, settings.device, readable=[settings.trust])
+        known = [settings.trust] + files_beside(settings.trust)
+        isolation = Isolation(settings.source, settings.backend, settings.device, readable=known)
         inside = Inside(settings, Pipe(ends.records), notes, Counters(ends.counters), retry=retry)
         isolated = isolation.enter(namespace=not network, account=account)
         bundle = read_all(ends.bundle)

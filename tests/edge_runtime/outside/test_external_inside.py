@@ -10,11 +10,14 @@ import sys
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.bundle.board_state import State, write_state
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc import rendezvous
 from edgeveil.edge_runtime.ipc.rendezvous import make_pipe
 from edgeveil.edge_runtime.ipc.schedule import NICE
+from edgeveil.edge_runtime.sandbox import landlock
+from edgeveil.edge_runtime.storage.filesystem import Filesystem
 from tests.support import bundles, leak_scanner, live_fakes
 from tests.support.broker_services import arguments, finish, start
 from tests.support.checkout import ROOT
@@ -101,6 +104,28 @@ def test_a_manager_that_set_its_priority_may_forbid_to_change_it(tmp_path):
             process.kill()
             process.communicate()
     assert (code, document["frames_in"]) == (0, 10), events
+
+
+@pytest.mark.parametrize(("floor", "ends_with"), [(1, 0), (9, 2)])
+def test_on_a_board_it_reads_the_floor_behind_its_walls(tmp_path, floor, ends_with):
+    made = bundles.make_bundle(tmp_path / "board", example=bundles.numpy_example())
+    (tmp_path / "board/releases").mkdir()
+    write_state(Filesystem(), str(tmp_path / "board"), State(floor=1))
+    np.savez(tmp_path / "in.npz", x=np.zeros((3, 4), np.uint8))
+    words = arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path})
+    outside = start(words, tmp_path)
+    assert any('"event": "start"' in line for line in outside.stderr)
+    write_state(Filesystem(), str(tmp_path / "board"), State(floor=floor))  # the outside has read it
+    inside = start_inside(made, tmp_path, f"npz:{tmp_path}/in.npz")
+    try:
+        assert inside.wait(timeout=60) == ends_with, inside.stderr.read()
+        isolated = [line for line in outside.stderr if '"event": "ready"' in line] if ends_with == 0 else []
+    finally:
+        for process in (outside, inside):
+            process.kill()
+            process.communicate()
+    if landlock.version() and ends_with == 0:
+        assert "Landlock" in isolated[0]
 
 
 def test_why_it_ended_stands_in_the_log_of_the_outside(tmp_path):
