@@ -24,6 +24,28 @@ from edgeveil.edge_runtime.cli.main import main
 
 sys.exit(main())
 """
+# Runs before any other module of ours is looked for, in every process.
+_INIT = b"""import os
+import sys
+import zipimport
+
+
+class Importer(zipimport.zipimporter):
+    # From Python 3.10 on, zipimport compiles a module twice: for its file's name, and to run it.
+
+    def get_filename(self, fullname):
+        ending = os.sep + "__init__.py" if self.is_package(fullname) else ".py"
+        return os.path.join(self.archive, *fullname.split(".")) + ending
+
+
+def importer(path):
+    if not path.startswith(os.path.dirname(__file__)):
+        raise ImportError(path)
+    return Importer(path)
+
+
+sys.path_hooks.insert(0, importer)
+"""
 
 
 def zipapp_bytes() -> bytes:
@@ -33,9 +55,8 @@ def zipapp_bytes() -> bytes:
     """
     root = Path(edge_runtime.__file__).parent
     sources = {f"edgeveil/edge_runtime/{path.relative_to(root).as_posix()}": path for path in root.rglob("*.py")}
-    contents = {"__main__.py": _MAIN, "edgeveil/__init__.py": b""} | {
-        name: path.read_bytes() for name, path in sources.items()
-    }
+    contents = {"__main__.py": _MAIN, "edgeveil/__init__.py": _INIT}
+    contents |= {name: path.read_bytes() for name, path in sources.items()}
     file = io.BytesIO()
     file.write(_SHEBANG)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:

@@ -96,7 +96,7 @@ def plan(
     steps: list[Step] = [TrustKeys(trusted)] if first else []
     if runs.needs_wheels and wheels is not None and not (there and wheels.name in there.wheels):
         steps.append(UnpackWheels(wheels))
-    if there is None or there.committed != bundle.sha:
+    if there is None or there.committed != bundle.sha or not there.runtime:
         steps.append(PushBundle(bundle))
         # Only one program can open a camera.
         steps += [StopService()] if wanted.source and there and there.service else []

@@ -6,7 +6,7 @@ no folder of releases; anything else that is missing, unreadable or damaged is a
 
 import errno
 import os
-from typing import Any, Dict, NamedTuple, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.formats import strict_json
@@ -80,6 +80,12 @@ def had_a_release(root: str) -> bool:
                 path = os.path.join(root, name)
                 raise StateLost("{} cannot be read ({}). {}".format(path, error.strerror, MEND)) from None
     return False
+
+
+def files_beside(trust: Union[str, "os.PathLike[str]"]) -> List[str]:
+    """The files that ``floor_beside`` reads, whether they are there or not."""
+    root = os.path.dirname(os.path.realpath(os.fspath(trust)))
+    return [os.path.join(root, name) for name in (STATE_FILE, COPY_FILE)]
 
 
 def floor_beside(trust: Union[str, "os.PathLike[str]"]) -> int:

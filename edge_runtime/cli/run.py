@@ -120,9 +120,10 @@ def _refuse_overwriting(source: str, sink: str) -> None:
 
 
 def _run_lines(document: Document) -> Iterator[str]:
-    yield "{frames_in} frames in, {frames_out} out in {seconds:.2f} s with {artefact} on {device} ({stopped})".format(
-        **document
-    )
+    # A service that was stopped before its inside was ready does not know what it would have run.
+    runs = " with {artefact} on {device}" if "artefact" in document else ""
+    line = "{frames_in} frames in, {frames_out} out in {seconds:.2f} s" + runs + " ({stopped})"
+    yield line.format(**document)
     for reason, count in document["dropped"].items():
         yield "  dropped, {}: {}".format(reason, count)
 

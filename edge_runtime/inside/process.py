@@ -14,6 +14,7 @@ import time
 from typing import Any, Callable, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime import machine
+from edgeveil.edge_runtime.bundle.board_state import files_beside
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, Missing, PrivacyStop, describe
@@ -61,6 +62,7 @@ def main(argv: List[str]) -> int:
         settings = Settings(**json.loads(file.read().decode("utf-8")))
     account = None if given["account"] is None else Account(*given["account"])
     ends = Ends(**{name: given[name] for name in Ends._fields})
+    os.nice(NICE)
     return _run(settings, ends, network=given["network"], account=account, retry=given["retry"])
 
 
@@ -69,6 +71,8 @@ def run_alone(settings: Settings, folder: str) -> int:
 
     Returns the exit code; the outside reports the result. Raises ``BadInput`` if there is no outside.
     """
+    if os.getpriority(os.PRIO_PROCESS, 0) < NICE:
+        os.nice(NICE)  # a manager that did it may have forbidden it from then on
     found = open_for_inside(folder)
     bundle = open_file(settings.bundle)
     hardening.no_core_dumps()
@@ -81,11 +85,11 @@ def run_alone(settings: Settings, folder: str) -> int:
 def _run(
     settings: Settings, ends: Ends, *, network: bool, account: Optional[Account] = None, retry: bool = False
 ) -> int:
-    os.nice(NICE)
     hardening.limit_memory(machine.process_limit_bytes())
     notes = Notes(ends.notes)
     try:
-        isolation = Isolation(settings.source, settings.backend, settings.device, readable=[settings.trust])
+        known = [settings.trust] + files_beside(settings.trust)
+        isolation = Isolation(settings.source, settings.backend, settings.device, readable=known)
         inside = Inside(settings, Pipe(ends.records), notes, Counters(ends.counters), retry=retry)
         isolated = isolation.enter(namespace=not network, account=account)
         bundle = read_all(ends.bundle)

@@ -38,8 +38,12 @@ class ExternalInside(InsideLink):
             self._notes = open_for_outside(self._folder, NOTES)
             self._text = b""
             return []
-        if any(event.name == "ended" and event.facts.get("code") == 0 for event in events):
-            self.ended = True
+        for event in events:
+            if event.name == "ended" and event.facts.get("code") == 0:
+                self.ended = True
+            elif event.name == "ended":
+                # Its unit says nothing: what a library printed there could be a frame.
+                self._owner.say("inside-ended", message=str(event.facts.get("message"))[:400])
         return events
 
     def records(self) -> Iterator[Record]:

@@ -6,7 +6,10 @@ import stat
 import subprocess
 import sys
 import zipfile
+import zipimport
 from pathlib import Path
+
+import pytest
 
 from edgeveil import edge_runtime
 from edgeveil.devices.zipapp import build_zipapp, zipapp_bytes
@@ -48,3 +51,27 @@ def test_it_runs_by_itself_from_anywhere(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "self-test passed" in done.stdout
+
+
+COUNT = """
+import collections, sys, zipimport
+compiled, compile_source = collections.Counter(), zipimport._compile_source
+def counting(path, source):
+    compiled[path] += 1
+    return compile_source(path, source)
+zipimport._compile_source = counting
+sys.path[:1] = [sys.argv[1]]
+import edgeveil.edge_runtime.cli.main, edgeveil.edge_runtime.releases.trial
+ours = {name: module.__file__ for name, module in sys.modules.items() if name.startswith("edgeveil.")}
+del compiled[sys.argv[1] + "/edgeveil/__init__.py"]
+print(len(ours), set(compiled.values()), set(compiled) == set(ours.values()))
+"""
+
+
+@pytest.mark.skipif(not hasattr(zipimport, "_compile_source"), reason="this zipimport is not written in Python")
+def test_each_module_is_compiled_once_and_has_its_name(tmp_path):
+    app = build_zipapp(tmp_path / "edgeveil-edge.pyz")
+    command = [sys.executable, "-c", COUNT, str(app)]
+    modules, times, names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert int(modules) > 20
+    assert (times, names) == ("{1}", "True")

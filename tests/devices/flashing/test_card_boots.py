@@ -15,19 +15,15 @@ from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.update_index import write_index
 from tests.support import bundles
 from tests.support.boards import emulated_boards
+from tests.support.boards.board_service import PATIENCE_S, exposure, healthy, units
+from tests.support.checkout import ROOT
 from tests.support.watching_bundle import watching_bundle
 
 pytestmark = [pytest.mark.boards, pytest.mark.slow]
 
-WHEELS = ("ai-edge-litert==2.3.0", "opencv-python-headless==5.0.0.93")
-PATIENCE_S = 1800
-ASK = """
-import json, urllib.request
-def page(name):
-    return urllib.request.urlopen("http://127.0.0.1:9464/" + name, timeout=5).read().decode()
-assert page("readyz") == "ok\\n"
-print(page("healthz"))
-"""
+WHEELS = (emulated_boards.LITERT, emulated_boards.OPENCV)
+UNITS = ROOT / "devices/flashing/units"
+WORST = 3.0  # of systemd-analyze's 10
 
 
 @pytest.fixture(scope="module")
@@ -56,23 +52,9 @@ def edgeveil(monkeypatch, capfd):
     return run
 
 
-def healthy(board):
-    """What the service says of itself, once it is ready and something new has left it."""
-    board.put(ASK.encode(), "/root/ask.py")
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        said = board.run("timeout 60 python3 /root/ask.py 2>/dev/null || true", timeout_s=180).stdout
-        if said and json.loads(said)["frames_out"]:
-            return json.loads(said)
-        time.sleep(3)
-    log = board.run("journalctl --no-pager -n 80 -u 'edgeveil*'").stdout.decode()
-    raise AssertionError(f"no service within {PATIENCE_S} s: {log}")
-
-
 def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots_again(card, tmp_path, edgeveil):
     trust, first, second, third = watching_bundle(tmp_path, "first", "second", "third")
-    wanted = [part for wheel in WHEELS for part in ("--with", wheel)]
-    edgeveil("wheels", "raspberry-pi-cpu", *wanted, "--out", tmp_path / "wheels")
+    edgeveil("wheels", "raspberry-pi-cpu", *emulated_boards.wheels(*WHEELS), "--out", tmp_path / "wheels")
     common = ["--for", "raspberry-pi-cpu", "--trust", trust]
     common += ["--wheels", tmp_path / "wheels"]
     service = ["--source", "camera:0", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s"]
@@ -131,6 +113,10 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         record["rolled back as pi to"] = "first"
         record["a hung outside"] = hang(board)
         fetched_s = fetch(board, edgeveil, third, first, common, tmp_path)
+        # Now all of them are there.
+        record["exposure by systemd-analyze, of 10"] = exposure(board)
+        assert len(record["exposure by systemd-analyze, of 10"]) == len(list(UNITS.glob("*.service")))
+        assert max(record["exposure by systemd-analyze, of 10"].values()) <= WORST
         record["seconds"]["third release fetched by the timer's unit"] = fetched_s
 
         before = board.run("cat /proc/sys/kernel/random/boot_id").stdout
@@ -142,14 +128,6 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         assert healthy(board)["bundle"] == "third"
         record["seconds"]["rebooted to frames out of the service"] = round(time.monotonic() - again, 1)
         emulated_boards.record("card.json", record)
-
-
-def units(board):
-    return (
-        board.run("systemctl is-active edgeveil edgeveil-inside edgeveil-recover", any_code=True)
-        .stdout.decode()
-        .split()
-    )
 
 
 def fetch(board, edgeveil, third, there, common, folder):

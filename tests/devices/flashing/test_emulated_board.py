@@ -61,7 +61,7 @@ def owner(tmp_path_factory):
 def wheels(tmp_path_factory):
     """The interpreter that a new board lacks."""
     out = tmp_path_factory.mktemp("wheels") / "wheels"
-    collect(profiles.load("raspberry-pi-cpu"), out, ["ai-edge-litert==2.3.0"])
+    collect(profiles.load("raspberry-pi-cpu"), out, [emulated_boards.LITERT])
     return out
 
 

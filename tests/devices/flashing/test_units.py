@@ -9,6 +9,7 @@ import pytest
 
 from edgeveil.devices.flashing import service_files
 from edgeveil.edge_runtime.cli import main
+from edgeveil.edge_runtime.ipc.schedule import NICE
 from tests.support.checkout import ROOT
 
 UNITS = ROOT / "devices/flashing/units"
@@ -49,6 +50,13 @@ def test_the_inside_has_its_camera_and_no_network():
     assert service["RestrictAddressFamilies"] == "AF_NETLINK"
     assert "OPENBLAS_NUM_THREADS=1" in service["Environment"]
     assert service["User"] != unit("edgeveil")["Service"]["User"]
+
+
+def test_the_inside_goes_behind_the_outside_by_its_unit_which_leaves_it_no_say():
+    service = unit("edgeveil-inside")["Service"]
+    assert int(service["Nice"]) == NICE
+    assert "@resources" in service["SystemCallFilter"]
+    assert "Nice" not in unit("edgeveil")["Service"]
 
 
 def test_the_outside_is_watched_and_has_no_device():

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.boards, pytest.mark.slow]
 
 FRAMES = 30
 PATTERNS = {"black": 5, "red": 7, "blue": 9}  # of vivid's control test_pattern
-WHEELS = ("ai-edge-litert==2.3.0", "opencv-python-headless==5.0.0.93")
+WHEELS = (emulated_boards.LITERT, emulated_boards.OPENCV)
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,7 @@ def test_a_v4l2_camera_is_perturbed_by_the_installed_runtime(board, tmp_path, mo
     board.run("systemctl is-system-running --wait || true", timeout_s=180)
     board.run("modprobe vivid && udevadm settle && test -c /dev/video0")
 
-    wanted = [part for wheel in WHEELS for part in ("--with", wheel)]
-    _edgeveil(monkeypatch, "wheels", "raspberry-pi-cpu", *wanted, "--out", tmp_path / "wheels")
+    _edgeveil(monkeypatch, "wheels", "raspberry-pi-cpu", *emulated_boards.wheels(*WHEELS), "--out", tmp_path / "wheels")
     how = ["--for", "raspberry-pi-cpu", "--trust", owner, "--wheels", tmp_path / "wheels", "--no-service"]
     _edgeveil(monkeypatch, "flash", bundle.path, "--on", board.target, *how, *board.options())
 

@@ -10,10 +10,14 @@ import sys
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.bundle.board_state import State, write_state
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc import rendezvous
 from edgeveil.edge_runtime.ipc.rendezvous import make_pipe
+from edgeveil.edge_runtime.ipc.schedule import NICE
+from edgeveil.edge_runtime.sandbox import landlock
+from edgeveil.edge_runtime.storage.filesystem import Filesystem
 from tests.support import bundles, leak_scanner, live_fakes
 from tests.support.broker_services import arguments, finish, start
 from tests.support.checkout import ROOT
@@ -23,17 +27,18 @@ import json, sys
 sys.path[:0] = {paths!r}
 from tests.support import live_fakes
 live_fakes.install()
+{first}
 from edgeveil.edge_runtime.cli import main as cli
 sys.exit(cli.main(json.loads(sys.argv[1])))
 """
 
 
-def start_inside(made, folder, source):
+def start_inside(made, folder, source, first="", **more):
     words = ["inside", str(made.path), "--trust", str(made.trust), "--source", source, "--fps", "25"]
-    code = INSIDE.format(paths=[str(ROOT)])
+    code = INSIDE.format(paths=[str(ROOT)], first=first)
     environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", FAKES_FOLDER=str(folder))
     command = [sys.executable, "-c", code, json.dumps([*words, "--inside-at", str(folder)])]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
 def test_an_inside_of_its_own_unit_may_end_and_come_back(tmp_path):
@@ -79,6 +84,73 @@ def test_what_a_library_prints_of_a_frame_goes_nowhere_whatever_the_manager_does
     assert code == 0, events
     assert document["frames_in"] == 30
     assert not leak_scanner.found_in(printed.encode())
+
+
+def test_a_manager_that_set_its_priority_may_forbid_to_change_it(tmp_path):
+    """As a unit does that sets Nice= and refuses @resources."""
+    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
+    words = arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path})
+    forbidden = "import os\ndef refuse(*_): raise PermissionError(1, 'Operation not permitted')\nos.nice = refuse"
+    before = start_inside(made, tmp_path, "fake:10?fps=50", forbidden)
+    assert before.wait(timeout=60) == 70, "without one of its own, it goes behind the outside or not at all"
+    assert "PermissionError" in before.stderr.read()
+    outside = start(words, tmp_path)
+    inside = start_inside(made, tmp_path, "fake:10?fps=50", forbidden, preexec_fn=lambda: os.nice(NICE))
+    try:
+        code, document, events = finish(outside)
+        assert inside.wait(timeout=10) == 0, inside.stderr.read()
+    finally:
+        for process in (outside, inside):
+            process.kill()
+            process.communicate()
+    assert (code, document["frames_in"]) == (0, 10), events
+
+
+@pytest.mark.parametrize(("floor", "ends_with"), [(1, 0), (9, 2)])
+def test_on_a_board_it_reads_the_floor_behind_its_walls(tmp_path, floor, ends_with):
+    made = bundles.make_bundle(tmp_path / "board", example=bundles.numpy_example())
+    (tmp_path / "board/releases").mkdir()
+    write_state(Filesystem(), str(tmp_path / "board"), State(floor=1))
+    np.savez(tmp_path / "in.npz", x=np.zeros((3, 4), np.uint8))
+    words = arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path})
+    outside = start(words, tmp_path)
+    assert any('"event": "start"' in line for line in outside.stderr)
+    write_state(Filesystem(), str(tmp_path / "board"), State(floor=floor))  # the outside has read it
+    inside = start_inside(made, tmp_path, f"npz:{tmp_path}/in.npz")
+    try:
+        assert inside.wait(timeout=60) == ends_with, inside.stderr.read()
+        isolated = [line for line in outside.stderr if '"event": "ready"' in line] if ends_with == 0 else []
+    finally:
+        for process in (outside, inside):
+            process.kill()
+            process.communicate()
+    if landlock.version() and ends_with == 0:
+        assert "Landlock" in isolated[0]
+
+
+def test_why_it_ended_stands_in_the_log_of_the_outside(tmp_path):
+    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
+    outside = start(arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path}), tmp_path)
+    inside = start_inside(made, tmp_path, "fake:0?absent=1")
+    try:
+        assert inside.wait(timeout=60) == 4
+        ended = next(json.loads(line) for line in outside.stderr if '"event": "inside-ended"' in line)
+    finally:
+        for process in (outside, inside):
+            process.kill()
+            process.communicate()
+    assert "there is no fake camera here" in ended["message"]
+
+
+def test_a_service_that_is_stopped_before_it_runs_says_so(tmp_path):
+    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
+    words = arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path})
+    words.remove("--json")
+    outside = start(words, tmp_path)
+    assert any('"event": "start"' in line for line in outside.stderr)
+    outside.send_signal(signal.SIGTERM)
+    said, _ = outside.communicate(timeout=30)
+    assert (outside.returncode, said.partition(",")[0]) == (0, "0 frames in")
 
 
 def test_where_nobody_is_or_something_else_it_is_one_sentence(tmp_path, capsys, monkeypatch):

@@ -1,6 +1,8 @@
 """Raw data under another name: found at open and at a recheck, by a least-squares map and by counting bits."""
 
 import io
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -265,3 +267,12 @@ def test_labels_and_codes_are_counted_together():
     manifest["outputs"].append({"name": "b", **label})
     with pytest.raises(PrivacyStop, match="can carry 4 bits, and a reading has 4"):
         refuse_capacity(parse(manifest), "numpy", outputs)
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="this numpy always loads its masked arrays")
+def test_no_masked_arrays_are_loaded_for_it(tmp_path):
+    """They would take as long as the rest of the self-test, at every start."""
+    made = bundles.make_bundle(tmp_path)
+    code = "import sys; from edgeveil.edge_runtime.api import Perturber\n"
+    code += "Perturber.open(sys.argv[1], trust=sys.argv[2]).close(); sys.exit('numpy.ma' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code, made.path, made.trust], check=False).returncode == 0

@@ -17,6 +17,9 @@ import pytest
 from tests.support.checkout import ROOT
 
 SCRIPT = ROOT / "scripts/emulated_device"
+LITERT, OPENCV = "ai-edge-litert==2.3.0", "opencv-python-headless==5.0.0.93"
+# No profile's recipe names OpenCV, so that its wheel for arm64 is taken by its hash.
+PINS = {OPENCV: "840bd717c21e5c11cadadc022a823315ea417f961213d06b4df010e019eb16f4"}
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,12 @@ def board(kind: str, *, card: Path | None = None) -> Iterator[Emulated]:
         yield Emulated(found["target"], found["port"], Path(found["identity"]), Path(found["known_hosts"]))
     finally:
         _script("down", *which, timeout_s=60)
+
+
+def wheels(*packages: str) -> list[str]:
+    """Options of ``edgeveil wheels`` for these packages."""
+    pins = [part for package in packages if package in PINS for part in ("--pin", PINS[package])]
+    return [part for package in packages for part in ("--with", package)] + pins
 
 
 def new_card(path: Path) -> Path:
