@@ -1,5 +1,7 @@
 """Pictures of OpenCV and camera libraries, converted to what the bundle takes: RGB or gray, its size, its type."""
 
+from typing import Sequence
+
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped, Unsupported
@@ -30,8 +32,8 @@ def need_shape(depth: np.ndarray, spec: Sensor, what: str) -> None:
     """Raise ``Unsupported`` unless a depth picture (height, width, 1) has the size that a bundle takes."""
     if list(depth.shape) != list(spec["shape"]):
         raise Unsupported(
-            "{} gives depth of {}; this bundle takes {}. Export for this camera.".format(
-                what, depth.shape[:2], tuple(spec["shape"][:2])
+            "{} gives depth of {}; this bundle takes {}. {}".format(
+                what, depth.shape[:2], tuple(spec["shape"][:2]), another_size(depth.shape)
             )
         )
 
@@ -67,10 +69,18 @@ def fits(picture: np.ndarray, spec: Sensor, what: str) -> np.ndarray:
     try:
         return fit(picture, spec)
     except FrameDropped:
-        problem = "{} gives {} {}; this bundle takes {} {}. Set the camera to that, or export for this one.".format(
-            what, picture.dtype, picture.shape, spec["dtype"], tuple(spec["shape"])
+        problem = "{} gives {} {}; this bundle takes {} {}. {}".format(
+            what, picture.dtype, picture.shape, spec["dtype"], tuple(spec["shape"]), another_size(picture.shape)
         )
         raise Unsupported(problem) from None
+
+
+def another_size(shape: Sequence[int]) -> str:
+    """What to do where pictures have another ``shape`` than the bundle's: the section, and what writes it."""
+    return (
+        "Set the camera to that, or make a bundle whose [capture] resizes what this one gives: train on its pictures, "
+        "with edgeveil recipe new --capture {}x{}x{} --size WIDTHxHEIGHT (docs/get-started/your-own-data.md)"
+    ).format(shape[1], shape[0], shape[2] if len(shape) == 3 else 1)
 
 
 class OpenCVCamera(Camera):

@@ -11,6 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Unsupported
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import Sensor
+from edgeveil.edge_runtime.sources.convert import another_size
 
 _START, _SCAN = b"\xff\xd8\xff", 0xDA
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOF0 to SOF15; the other three are no frames
@@ -27,8 +28,9 @@ def decode(data: bytes, spec: Sensor, what: str, *, first: bool = False) -> np.n
     if size is not None and size != wanted:
         if first:
             raise Unsupported(
-                "{} gives pictures of {} x {} (height x width); this bundle takes {} x {}. Set the camera to that, or "
-                "export for this one.".format(what, *(size + wanted))
+                "{} gives pictures of {} x {} (height x width); this bundle takes {} x {}. {}".format(
+                    what, *(size + wanted), another_size(size + tuple(spec["shape"][2:]))
+                )
             )
         raise FrameDropped("shape")
     picture = None
