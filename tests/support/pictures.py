@@ -2,14 +2,16 @@
 
 import csv
 
-import cv2
 import numpy as np
+import pytest
+
+cv2 = pytest.importorskip("cv2")
 
 PEOPLE, EACH = 24, 16
 
 
 def scene(y, z, rng, *, height=480, width=640):
-    """One picture uint8 (height, width, 3), blue first: a bright bar that lies (y 0) or stands (y 1), on red or blue."""
+    """One picture uint8 (height, width, 3), blue first: a bar that lies (y 0) or stands (y 1) on blue or red (z)."""
     picture = rng.integers(0, 60, (height // 8, width // 8, 3), dtype=np.uint8)
     picture = cv2.resize(picture, (width, height), interpolation=cv2.INTER_NEAREST)
     picture[..., 2 if z else 0] += 90

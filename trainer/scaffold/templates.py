@@ -6,7 +6,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.datasets.slicing import FEWEST_ROWS
+from edgeveil.trainer.datasets.slicing import FEWEST_ROWS, fit_and_validation
 from edgeveil.trainer.recipe import renamed
 
 GENERATED = ("prgan", "ngp", "ap", "minimax")
@@ -108,7 +108,7 @@ def usual(dataset: Dataset) -> tuple[str, str]:
     cells = len(np.unique(np.stack([part.y, part.z]), axis=1).T)
     needed = max(FEWEST_ROWS * cells, ROWS_OF_A_CODE * CODES * len(dataset.y_names))
     if fewest < 2:
-        return "label-only", "a class of y has one person in the second slice: no mean would be of several"
+        return "label-only", "a class of y has one person to learn codes from, and a mean must be of several"
     if len(part) < needed:
         return "label-only", f"codes are learned from {len(part)} rows here, and {needed} are needed"
     return "codebook", "what it sends can be counted"
@@ -153,8 +153,8 @@ def _generated(kind: str, dataset: Dataset, apart: float) -> str:
 
 
 def _fewest(dataset: Dataset) -> int:
-    """The fewest people, or samples where none are named, of a class of y in the second slice."""
-    part = dataset.part("perturber")
+    """The fewest people, or samples where none are named, of a class of y among the rows that codes are learned from."""
+    part, _ = fit_and_validation(dataset, "perturber")
     who = part.index if part.cluster is None else part.cluster
     return min(len(np.unique(who[part.y == value])) for value in np.unique(part.y))
 

@@ -19,10 +19,10 @@ from edgeveil.trainer.recipe.schema import Columns
 def load(kind: str, path: Path, columns: Columns) -> Readings:
     """Read and check a table. Raises ``BadInput``."""
     table = read_table(kind, path)
-    x = features(table, columns)
     y, y_names = classes(table, columns.target or "", "target")
     z, z_names = classes(table, columns.sensitive, "sensitive")
-    return Readings(x, y, z, y_names, z_names, "vector", **units(table, columns))
+    who = units(table, columns)
+    return Readings(features(table, columns), y, z, y_names, z_names, "vector", **who)
 
 
 def classes(table: Table, column: str, role: str) -> tuple[np.ndarray, tuple[str, ...]]:
