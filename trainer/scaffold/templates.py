@@ -153,7 +153,7 @@ def _generated(kind: str, dataset: Dataset, apart: float) -> str:
 
 
 def _fewest(dataset: Dataset) -> int:
-    """The fewest people, or samples where none are named, of a class of y among the rows that codes are learned from."""
+    """The fewest people (samples, where none are named) of a class of y, of the rows that codes are learned from."""
     part, _ = fit_and_validation(dataset, "perturber")
     who = part.index if part.cluster is None else part.cluster
     return min(len(np.unique(who[part.y == value])) for value in np.unique(part.y))
