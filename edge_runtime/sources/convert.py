@@ -69,8 +69,10 @@ def fits(picture: np.ndarray, spec: Sensor, what: str) -> np.ndarray:
     try:
         return fit(picture, spec)
     except FrameDropped:
+        same = list(picture.shape[:2]) == list(spec["shape"][:2])
+        cure = "Set the camera to that" if same else another_size(picture.shape)
         problem = "{} gives {} {}; this bundle takes {} {}. {}".format(
-            what, picture.dtype, picture.shape, spec["dtype"], tuple(spec["shape"]), another_size(picture.shape)
+            what, picture.dtype, picture.shape, spec["dtype"], tuple(spec["shape"]), cure
         )
         raise Unsupported(problem) from None
 
