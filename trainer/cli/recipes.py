@@ -70,10 +70,10 @@ def list_recipes(
     as_json: Json = False,
 ) -> None:
     """Name the recipes that come with EdgeVeil."""
-    from edgeveil.trainer.recipe.schema import BASELINES, Recipe
+    from edgeveil.trainer.recipe.schema import Recipe
 
     found = [(name, Recipe.find(name)) for name in Recipe.names()]
-    shown = [(name, one) for name, one in found if everything or one.perturber.kind not in BASELINES]
+    shown = [(name, one) for name, one in found if everything or one.holds]
     if as_json:
         rows = [{"name": name, "kind": one.perturber.kind, "description": one.description} for name, one in shown]
         print_json({"schema": 1, "recipes": rows})

@@ -271,6 +271,11 @@ class Recipe(Section):
             raise ValueError('perturber.kind = "codebook" with `limits.unseen_accuracy`')
         return self
 
+    @property
+    def holds(self) -> bool:
+        """Whether it is one to use; the others are there to compare with."""
+        return self.perturber.kind not in BASELINES and getattr(self.perturber, "hold", "none") != "frame"
+
     @classmethod
     def names(cls) -> list[str]:
         """The recipes that come with EdgeVeil, sorted."""
