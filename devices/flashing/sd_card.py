@@ -24,6 +24,7 @@ KINDS = ("image:", "dir:")
 _TREE = "/opt/" + first_boot.TREE
 _UNITS = "/etc/systemd/system"
 _WANTS = f"{_UNITS}/multi-user.target.wants"
+_SYSTEM = ("/etc", "/usr")  # what every root file system has
 _HOST_KEY = re.compile(r"ssh_host_[A-Za-z0-9_.-]*")  # a name that is safe in a command of debugfs
 
 
@@ -93,6 +94,12 @@ def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
             f"{needed >> 20} MiB free were expected in {media.name}; there are {free >> 20}. Make room there."
         )
     if media.is_root:
+        blank = [folder for folder in _SYSTEM if not media.has(folder)]
+        if blank:
+            raise BadInput(
+                f"Expected a board's system in {media.name}; there is no {' and no '.join(blank)}: it is blank, or "
+                "holds something else. Write the board's own image first (docs/how-to/flash-a-board.md), then flash."
+            )
         return _write_root(media, files)
     cmdline = media.read("/cmdline.txt")
     changed = None if cmdline is None else first_boot.with_run(cmdline)

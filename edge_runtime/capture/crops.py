@@ -3,7 +3,7 @@
 The same code runs in training and on the device, with numpy only. docs/reference/sources.md describes it.
 """
 
-from typing import Callable, List, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -119,12 +119,14 @@ def _converter(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.
     if spec.kind == "vector":
         return scale
     frame = capture.frame.shape
-    size = tuple(capture.crop.size) if capture.crop else tuple(frame[:2])
+    part = _window(capture.window)
+    size = tuple(capture.crop.size) if capture.crop else tuple(capture.window[2:] if capture.window else frame[:2])
     gray = len(frame) == 3 and frame[2] == 3 and shape[2] == 1
     means = capture.resize == "area" and size != shape[:2]
     fit = (resize.area if means else resize.nearest)(size, shape[:2])
 
     def run(picture: np.ndarray) -> np.ndarray:
+        picture = picture[part]
         if gray:
             picture = picture.dot(np.array([RED, GREEN, BLUE], np.uint16)) >> 8
             picture = picture.astype(np.uint8)
@@ -133,6 +135,14 @@ def _converter(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.
         return np.ascontiguousarray(scale(fit(picture)))
 
     return run
+
+
+def _window(window: Optional[Sequence[int]]) -> Tuple[slice, ...]:
+    """The part of a frame that is used; without a ``window``, all of it."""
+    if window is None:
+        return (slice(None),)
+    top, left, height, width = window
+    return slice(top, top + height), slice(left, left + width)
 
 
 def _scaler(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.ndarray]:

@@ -33,7 +33,8 @@ def check_capture(capture: Any, source: Dict[str, Any]) -> None:
     """Raise ``BundleRefused`` unless ``capture`` is null or says how frames become ``source``, the checked input."""
     if capture is None:
         return
-    record(capture, "capture", _KEYS)
+    # Bundles from before it have no window.
+    record(dict({"window": None}, **capture) if type(capture) is dict else capture, "capture", _KEYS + ("window",))
     vector = source["kind"] == "vector"
     frame = record(capture["frame"], "capture.frame", ("shape", "dtype", "unit_mm"))
     size = shape(frame["shape"], "capture.frame.shape", 1 if vector else 2, 1 if vector else 3)
@@ -75,8 +76,8 @@ def _check_measure(capture: Dict[str, Any], frame: Dict[str, Any], source: Dict[
 def _check_vector(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> None:
     if size != source["shape"]:
         refuse("bad-value", "capture.frame.shape", "expected {}, got {}".format(source["shape"], size))
-    for key in ("crop", "resize"):
-        if capture[key] is not None:
+    for key in ("crop", "resize", "window"):
+        if capture.get(key) is not None:
             refuse("bad-value", "capture." + key, "expected null for a vector")
     if capture["measure"] not in ("value", "seen"):
         refuse("bad-value", "capture.measure", "a vector has no depth")
@@ -93,6 +94,17 @@ def _check_address(name: Any, at: str) -> str:
     return str(name)
 
 
+def _check_window(window: Any, size: Any, crop: Any) -> None:
+    if window is None:
+        return
+    if crop is not None:
+        refuse("bad-value", "capture.window", "expected null with crop, which looks for people in the whole frame")
+    top, left, height, width = each(window, "capture.window", lambda n, at: whole(n, at, 0, size[0] + size[1]), 4, 4)
+    if not (0 < height <= size[0] - top and 0 < width <= size[1] - left):
+        within = "expected [top, left, height, width] within the frame's {}, got {}"
+        refuse("bad-value", "capture.window", within.format(size[:2], [top, left, height, width]))
+
+
 def _check_image(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> None:
     if capture["access_points"] is not None:
         refuse("bad-value", "capture.access_points", "expected null for images")
@@ -107,6 +119,7 @@ def _check_image(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> 
     if resize == "area" and capture["measure"] != "value":
         refuse("bad-value", "capture.resize", "expected nearest: a mean over pixels without a value is no depth")
     crop = capture["crop"]
+    _check_window(capture.get("window"), size, crop)
     if crop is None:
         if capture["measure"] == "height":
             refuse("bad-value", "capture.measure", "height is measured in crops")

@@ -151,7 +151,7 @@ class Crop(NamedTuple):
 
 
 class CaptureRules(NamedTuple):
-    """How a sensor's frames become the input, and when something leaves."""
+    """How a sensor's frames become the input, and when something leaves. ``window``: top, left, height, width."""
 
     frame: SensorFrame
     access_points: Optional[List[str]]
@@ -164,6 +164,7 @@ class CaptureRules(NamedTuple):
     tick_hz: float
     on_fault: str
     degraded_after_s: float
+    window: Optional[Sequence[int]] = None
 
 
 class Member(NamedTuple):

@@ -1,7 +1,7 @@
 """Pictures of OpenCV and camera libraries, converted to what the bundle takes: RGB or gray, its size, its type."""
 
 import os
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Sequence, Tuple
 
 import numpy as np
 
@@ -34,8 +34,8 @@ def need_shape(depth: np.ndarray, spec: Sensor, what: str) -> None:
     """Raise ``Unsupported`` unless a depth picture (height, width, 1) has the size that a bundle takes."""
     if list(depth.shape) != list(spec["shape"]):
         raise Unsupported(
-            "{} gives depth of {}; this bundle takes {}. Export for this camera.".format(
-                what, depth.shape[:2], tuple(spec["shape"][:2])
+            "{} gives depth of {}; this bundle takes {}. {}".format(
+                what, depth.shape[:2], tuple(spec["shape"][:2]), another_size(depth.shape)
             )
         )
 
@@ -45,8 +45,9 @@ def need_size(size: Tuple[int, int], spec: Sensor, what: str) -> None:
     wanted = tuple(spec["shape"][:2])
     if size != wanted:
         raise Unsupported(
-            "{} gives pictures of {} x {} (height x width); this bundle takes {} x {}. Set the camera to that, or "
-            "export for this one.".format(what, *(size + wanted))
+            "{} gives pictures of {} x {} (height x width); this bundle takes {} x {}. {}".format(
+                what, *(size + wanted), another_size(size + tuple(spec["shape"][2:]))
+            )
         )
 
 
@@ -98,10 +99,20 @@ def fits(picture: np.ndarray, spec: Sensor, what: str) -> np.ndarray:
     try:
         return fit(picture, spec)
     except FrameDropped:
-        problem = "{} gives {} {}; this bundle takes {} {}. Set the camera to that, or export for this one.".format(
-            what, picture.dtype, picture.shape, spec["dtype"], tuple(spec["shape"])
+        same = list(picture.shape[:2]) == list(spec["shape"][:2])
+        cure = "Set the camera to that" if same else another_size(picture.shape)
+        problem = "{} gives {} {}; this bundle takes {} {}. {}".format(
+            what, picture.dtype, picture.shape, spec["dtype"], tuple(spec["shape"]), cure
         )
         raise Unsupported(problem) from None
+
+
+def another_size(shape: Sequence[int]) -> str:
+    """What to do where pictures have another ``shape`` than the bundle's: the section, and what writes it."""
+    return (
+        "Set the camera to that, or make a bundle whose [capture] resizes what this one gives: train on its pictures, "
+        "with edgeveil recipe new --capture {}x{}x{} --size WIDTHxHEIGHT (docs/get-started/your-own-data.md)"
+    ).format(shape[1], shape[0], shape[2] if len(shape) == 3 else 1)
 
 
 class OpenCVCamera(Camera):

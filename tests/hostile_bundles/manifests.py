@@ -801,6 +801,36 @@ def raw_values_of_another_type() -> bytes:
 
 
 @exhibit("bad-value")
+def window_around_people() -> bytes:
+    return _captured(lambda c: c.update(window=[0, 0, 424, 512]))
+
+
+def _windowed(window: Any) -> bytes:
+    plain = {"measure": "depth", "crop": None, "slots": 1, "window": window}
+    return _captured(lambda c: c.update(plain))
+
+
+@exhibit("bad-value")
+def window_beyond_the_frame() -> bytes:
+    return _windowed([1, 0, 424, 512])
+
+
+@exhibit("bad-value")
+def window_of_no_pixels() -> bytes:
+    return _windowed([0, 0, 0, 512])
+
+
+@exhibit("bad-count")
+def window_without_a_height() -> bytes:
+    return _windowed([0, 0, 424])
+
+
+@exhibit("bad-value")
+def window_left_of_the_frame() -> bytes:
+    return _windowed([0, -1, 424, 512])
+
+
+@exhibit("bad-value")
 def ticks_faster_than_a_clock() -> bytes:
     return _captured(lambda c: c.update(tick_hz=1e6))
 

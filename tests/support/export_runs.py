@@ -85,7 +85,7 @@ def numbers_of(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _started(folder):
-    run = Run.create(folder, Recipe.find("digits").model_copy(update={"seed": seeds.seed(0)}))
+    run = Run.create(folder, Recipe.find("digits-prgan").model_copy(update={"seed": seeds.seed(0)}))
     run.dataset()
     for name in ("target", "sensitive"):
         classifier().save(folder / "classifiers" / f"{name}.keras")

@@ -113,7 +113,7 @@ def about(path: Path) -> Mapping[str, Any]:
 
 def _licence(data: Any) -> str:
     """A note on what may be done with the set. Raises ``BadInput`` unless it is known that it may be passed on."""
-    source = "npz" if data.source.startswith("npz:") else data.source
+    source = data.own[0] if data.own else data.source
     known = LICENCES.get(source)
     if known is not None:
         return known

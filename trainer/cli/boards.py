@@ -16,6 +16,7 @@ from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.flashing.wheels import collect
+from edgeveil.devices.transports.base import check
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
@@ -37,10 +38,14 @@ devices = typer.Typer(help="The boards EdgeVeil knows.", no_args_is_help=True)
 
 
 @devices.command("list", epilog="Example: edgeveil devices list")
-def list_boards() -> None:
+def list_boards(as_json: Json = False) -> None:
     """Name the board profiles."""
-    for name in profiles.names():
-        print(f"{name:24} {profiles.load(name).title}")
+    found = [(name, profiles.load(name).title) for name in profiles.names()]
+    if as_json:
+        print_json({"schema": 1, "boards": [{"name": name, "title": title} for name, title in found]})
+        return
+    for name, title in found:
+        print(f"{name:24} {title}")
 
 
 @devices.command("show", epilog="Example: edgeveil devices show coral-dev-board")
@@ -159,10 +164,17 @@ def releases(
     connection: Connection,
     on: On,
     keep: Annotated[int | None, typer.Option(help="Remove all but this many of the newest.")] = None,
+    as_json: Json = False,
 ) -> None:
     """List the releases on a board, or remove old ones; the current and the previous one stay."""
+    words = [] if keep is None else ["--keep", str(keep)]
     with connection.open(on) as board:
-        _print_runtime(board, "releases", *([] if keep is None else ["--keep", str(keep)]))
+        if not as_json:
+            _print_runtime(board, "releases", *words)
+            return
+        lines = check(board.edge("releases", "--root", board.root, *words), "Listing releases").decode().splitlines()
+    rows = [[*line.split(), None][:2] for line in lines]
+    print_json({"schema": 1, "releases": [{"release": release, "is": mark} for release, mark in rows]})
 
 
 @app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")

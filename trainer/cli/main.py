@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
-from edgeveil.trainer.cli import audit_command, bench_command, boards, card_command, cost_command, estimate
+from edgeveil.trainer.cli import audit_command, bench_command, boards, card_command, cost_command, doctor, estimate
 from edgeveil.trainer.cli.common import (
     Json,
     NoPassphrase,
@@ -27,26 +28,54 @@ from edgeveil.trainer.cli.common import (
     print_view,
 )
 from edgeveil.trainer.cli.fleet import fleet
+from edgeveil.trainer.cli.recipes import data, recipes
+from edgeveil.trainer.cli.runs_command import runs
 from edgeveil.trainer.cli.trust import trust
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.tensorflow_quiet import quiet_process
 
+
+class _Commands(TyperGroup):
+    """The commands of ``edgeveil``, which knows those that are the runtime's."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As usual; a command of ``edgeveil-edge`` alone is refused with its name. Raises ``BadInput``."""
+        if args and args[0] in RUNTIME and args[0] not in self.commands:
+            words = " ".join(["edgeveil-edge", *args])
+            raise BadInput(
+                f"`edgeveil {args[0]}` is a command of the edge runtime: that is edgeveil-edge. Run: {words}"
+            )
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="edgeveil",
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-recipes = typer.Typer(help="Recipes: what to train on which data.", no_args_is_help=True)
 bundles = typer.Typer(help="Look at a sealed bundle, or check one.", no_args_is_help=True)
-for module in (audit_command, card_command, boards, cost_command, bench_command, estimate):
+for module in (audit_command, card_command, boards, cost_command, bench_command, estimate, doctor):
     app.add_typer(module.app)
+app.add_typer(data, name="data")
 app.add_typer(recipes, name="recipe")
+app.add_typer(runs, name="runs")
 app.add_typer(bundles, name="bundle")
 app.add_typer(boards.devices, name="devices")
 app.add_typer(trust, name="trust")
 app.add_typer(fleet, name="fleet")
 
+RUNTIME = (
+    "run",
+    "verify",
+    "inside",
+    "install",
+    "update",
+    "recover",
+    "try",
+    "policy",
+)  # commands of edgeveil-edge alone
 Budget = Annotated[Literal["quick", "full"], typer.Option(help="quick cuts the recipe's epochs to a trial.")]
 Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
 
@@ -134,41 +163,6 @@ def sweep(
     else:
         print(as_text(frontier, kept=kept or ()))
         say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
-
-
-@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --kind codebook --out mine.toml")
-def recipe_new(
-    data: Annotated[str, typer.Option(help="npz:FILE with arrays x, y, z (and subject, session or groups).")],
-    out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
-    kind: Annotated[
-        str,
-        typer.Option(
-            help="Perturber: prgan, ngp, ap, minimax, codebook, label-only, laplace; for vectors also cleaner, noise."
-        ),
-    ] = "prgan",
-) -> None:
-    """Look at your data and write a commented recipe that trains on it."""
-    from edgeveil.trainer.scaffold.new import write_recipe
-
-    write_recipe(data, out, kind=kind)
-    say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
-
-
-@recipes.command("list", epilog="Example: edgeveil recipe list")
-def recipe_list() -> None:
-    """Name the recipes that come with EdgeVeil."""
-    from edgeveil.trainer.recipe.schema import Recipe
-
-    for name in Recipe.names():
-        print(f"{name:24} {Recipe.find(name).description}")
-
-
-@recipes.command("show", epilog="Example: edgeveil recipe show mnist > mine.toml")
-def recipe_show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.")]) -> None:
-    """Print a recipe, ready to be changed and trained."""
-    from edgeveil.trainer.recipe.schema import Recipe
-
-    sys.stdout.write(Recipe.text(recipe))
 
 
 @app.command(

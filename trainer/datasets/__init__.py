@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,19 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import priced, prior, slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
-from edgeveil.trainer.datasets.loaders import depth, digits, faces, mnist, npz, overhead, scene, wifi, wq
+from edgeveil.trainer.datasets.loaders import (
+    depth,
+    digits,
+    faces,
+    image_folder,
+    mnist,
+    npz,
+    overhead,
+    scene,
+    table_file,
+    wifi,
+    wq,
+)
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
 from edgeveil.trainer.recipe.schema import Recipe
@@ -56,7 +69,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         **readings.known,
     }
     return Dataset(
-        name=recipe.data.source if not recipe.data.source.startswith("npz:") else "npz",
+        name=recipe.data.own[0] if recipe.data.own else recipe.data.source,
         x=readings.x,
         y=readings.y,
         z=readings.z,
@@ -86,8 +99,24 @@ def _read(recipe: Recipe) -> Readings:
         return MULTI_TARGET[data.source]().readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
     if data.source == "overhead":
         return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
-    readings = npz.load(Path(data.source[4:]), low=data.low, high=data.high, wanted=data.wanted)
-    return readings if recipe.capture is None else captured(readings, recipe.capture)
+    if data.own is None:
+        raise BadInput(f"`data.source`: {data.source} has no loader.")
+    return own(recipe, *data.own)
+
+
+def own(recipe: Recipe, kind: str, path: Path) -> Readings:
+    """The user's own data of a recipe. Raises ``BadInput``."""
+    data, capture = recipe.data, recipe.capture
+    if data.columns is not None and kind != "images":
+        if capture is not None:
+            raise BadInput("`[capture]` makes samples of a sensor's frames, and a table has none: leave it out.")
+        return table_file.load(kind, path, data.columns)
+    if data.columns is not None and data.labels is not None:
+        readings = image_folder.load(path, Path(data.labels), data.columns, capture)
+        ends = {end: value for end in ("low", "high") if (value := getattr(data, end)) is not None}
+        return replace(readings, **ends) if ends else readings
+    readings = npz.load(path, low=data.low, high=data.high, wanted=data.wanted)
+    return readings if capture is None else captured(readings, capture)
 
 
 def _known(values: np.ndarray, names: tuple[str, ...]) -> Known:

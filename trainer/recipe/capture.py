@@ -12,6 +12,7 @@ from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.trainer.recipe.perturber import Section
 
 Size = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2, max_length=2)]
+Window = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=4, max_length=4)]
 
 
 class Frame(Section):
@@ -64,9 +65,12 @@ class Capture(Section):
     high: float | None = Field(
         default=None, description="Value that becomes the upper end of the range; mm for depth and height."
     )
+    window: Window | None = Field(
+        default=None, description="The part of the frame that is used: top, left, height, width. Left out: all of it."
+    )
     crop: Crop | None = Field(default=None, description="Patches around people. Left out: the whole frame.")
     size: Size | None = Field(
-        default=None, description="Rows and columns of a sample. Left out: those of the patch or the frame."
+        default=None, description="Rows and columns of a sample. Left out: those of the patch, the window or the frame."
     )
     channels: Literal[1, 3] | None = Field(default=None, description="1 turns colour into gray. Left out: unchanged.")
     dtype: Literal["uint8", "uint16", "float32"] | None = Field(
@@ -104,13 +108,14 @@ class Capture(Section):
             "frame": self.frame.model_dump(),
             "crop": None if self.crop is None else self.crop.model_dump(),
             "resize": None if len(self.frame.shape) == 1 else self.resize,
+            **({} if self.window is None else {"window": self.window}),
         }
 
     def input(self) -> dict[str, Any]:
         """``kind``, ``shape``, ``dtype``, ``low`` and ``high`` of a sample; the last two None if unknown."""
         shape, dtype = list(self.frame.shape), self.dtype or self.frame.dtype
         if len(shape) > 1:
-            size = self.size or (self.crop.size if self.crop else shape[:2])
+            size = self.size or (self.crop.size if self.crop else self.window[2:] if self.window else shape[:2])
             shape = [*size, self.channels or (shape[2] if len(shape) == 3 else 1)]
         ends: tuple[float | None, float | None] = None, None
         if self.low is not None or dtype == "uint8":

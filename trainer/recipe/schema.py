@@ -16,16 +16,31 @@ from edgeveil.trainer.recipe.messages import nearest, sentence
 from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber, Section
 
 FOLDER = Path(__file__).parent / "library"
-ALIASES = {name: f"{name}-prgan" for name in ("digits", "mnist", "wifi", "depth", "faces")}
+ALIASES = {name: f"{name}-codebook" for name in ("digits", "mnist", "wifi", "depth", "faces")}
+BASELINES = ("prgan", "ngp", "ap", "minimax", "laplace")  # kinds to compare with
 BUILT_IN = (
     "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq",
 )  # edgeveil.trainer.datasets has each  # fmt: skip
+OWN = ("npz", "images", "csv", "parquet")  # the user's own data, as KIND:PATH
 STREAMS = ("depth", "overhead")  # whose samples come from a camera, many of each person
 PRICED = ("codebook", "minimax", "prgan", "ngp", "ap")  # kinds that hide more than z
+OWN_FORMS = '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"'
 CERTIFIED = ("codebook", "label-only")  # kinds that send one of finitely many codes
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
 Name = Annotated[str, Field(pattern=NAME)]
+
+
+class Columns(Section):
+    """Own data: which columns say what. ``csv``, ``parquet``: all others are features; ``images``: of ``labels``."""
+
+    target: str | None = Field(
+        default=None, min_length=1, description="The column of y. Left out: for images, the folder that each lies in."
+    )
+    sensitive: str = Field(min_length=1, description="The column of z.")
+    subject: str | None = Field(default=None, min_length=1, description="The column that says whose sample it is.")
+    session: str | None = Field(default=None, min_length=1, description="The column of the recording it is from.")
+    leave_out: list[str] | None = Field(default=None, description="csv, parquet: columns that are no features.")
 
 
 class Data(Section):
@@ -33,12 +48,12 @@ class Data(Section):
 
     source: str = Field(
         description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq" '
-        '(files that you download once), "overhead" (simulated), or "npz:FILE" with arrays x, y, z (and labels); '
-        "FILE is relative to the recipe."
+        '(files that you download once), "overhead" (simulated), or your own, relative to the recipe: "npz:FILE" with '
+        'arrays x, y, z (and labels), "images:DIR" with a folder for each class, "csv:FILE", "parquet:FILE".'
     )
     target: Name = Field(
         description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
-        '"building"; faces "light"; depth "action", "movement"; overhead "direction"; for npz: its name.'
+        '"building"; faces "light"; depth "action", "movement"; overhead "direction"; for your own data: its name.'
     )
     sensitive: Name = Field(
         description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build". Of a '
@@ -69,11 +84,19 @@ class Data(Section):
         "`edgeveil freeze` requires it for data that it does not know.",
     )
     low: float | None = Field(
-        default=None, description="npz images: the value of x that becomes 0. Left out: 0, or the smallest in training."
+        default=None, description="Own pictures: the value that becomes 0. Left out: 0, or the smallest in training."
     )
     high: float | None = Field(
-        default=None, description="npz images: the value of x that becomes 1. Left out: the largest in training."
+        default=None,
+        description="Own pictures: the value that becomes 1. Left out: 255 for 8 bits, else the largest in training.",
     )
+    labels: str | None = Field(
+        default=None,
+        min_length=1,
+        description='images: a CSV, relative to the recipe, with a column "file" (a path below DIR) and those of '
+        "`columns`.",
+    )
+    columns: Columns | None = Field(default=None, description="images, csv, parquet: which columns say what.")
 
     @model_validator(mode="before")
     @classmethod
@@ -86,9 +109,30 @@ class Data(Section):
     @field_validator("source")
     @classmethod
     def _known_source(cls, source: str) -> str:
-        if source not in BUILT_IN and not (source.startswith("npz:") and len(source) > 4):
-            raise ValueError(", ".join(f'"{name}"' for name in BUILT_IN) + ' or "npz:FILE"')
+        kind, _, place = source.partition(":")
+        if source not in BUILT_IN and not (kind in OWN and place):
+            raise ValueError(", ".join(f'"{name}"' for name in BUILT_IN) + f", or {OWN_FORMS}")
         return source
+
+    @model_validator(mode="after")
+    def _columns_of_what_has_them(self) -> Data:
+        kind = self.own[0] if self.own else ""
+        named = kind in ("images", "csv", "parquet")
+        if named != (self.columns is not None):
+            wanted = "a section [data.columns]" if named else "no section [data.columns]"
+            raise ValueError(f'{wanted} with `source = "{self.source}"`')
+        if (kind == "images") != (self.labels is not None):
+            wanted = "`labels`, the CSV with z of each picture," if kind == "images" else "no `labels`"
+            raise ValueError(f'{wanted} with `source = "{self.source}"`')
+        if kind in ("csv", "parquet") and self.columns is not None and self.columns.target is None:
+            raise ValueError("`columns.target`, the column of y")
+        return self
+
+    @property
+    def own(self) -> tuple[str, Path] | None:
+        """(kind, path) of the user's own data; None for a data set that EdgeVeil knows."""
+        kind, colon, place = self.source.partition(":")
+        return (kind, Path(place)) if colon else None
 
 
 class TablePrior(Section):
@@ -227,6 +271,11 @@ class Recipe(Section):
             raise ValueError('perturber.kind = "codebook" with `limits.unseen_accuracy`')
         return self
 
+    @property
+    def holds(self) -> bool:
+        """Whether it is one to use; the others are there to compare with."""
+        return self.perturber.kind not in BASELINES and getattr(self.perturber, "hold", "none") != "frame"
+
     @classmethod
     def names(cls) -> list[str]:
         """The recipes that come with EdgeVeil, sorted."""
@@ -255,15 +304,18 @@ class Recipe(Section):
         except tomllib.TOMLDecodeError as error:
             raise BadInput(f"{origin} is not valid TOML: {error}.") from None
         recipe = cls.check(table, origin=origin)
-        source = recipe.data.source
-        if source.startswith("npz:"):
-            source = f"npz:{(folder / Path(source[4:]).expanduser()).resolve()}"
+        found: dict[str, Any] = {}
+        if recipe.data.own is not None:
+            own, place = recipe.data.own
+            found["source"] = f"{own}:{(folder / place.expanduser()).resolve()}"
+        if recipe.data.labels is not None:
+            found["labels"] = str((folder / Path(recipe.data.labels).expanduser()).resolve())
         perturber = recipe.perturber
         if isinstance(perturber, (Cleaner, Noise)) and perturber.operator != "data":
             kind, _, place = perturber.operator.partition(":")
             operator = f"{kind}:{(folder / Path(place).expanduser()).resolve()}"
             perturber = perturber.model_copy(update={"operator": operator})
-        data = recipe.data.model_copy(update={"source": source})
+        data = recipe.data.model_copy(update=found)
         return recipe.model_copy(update={"data": data, "perturber": perturber})
 
     @classmethod

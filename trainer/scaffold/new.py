@@ -1,43 +1,47 @@
-"""``edgeveil recipe new``: inspect a user's file and write a commented recipe that trains on it."""
+"""``edgeveil recipe new``: inspect a user's data and write a commented recipe that trains on it."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.datasets.priced import finest, follows
-from edgeveil.trainer.recipe.schema import PRICED, Recipe
+from edgeveil.trainer.recipe.schema import PRICED, Data, Recipe
 from edgeveil.trainer.scaffold import templates
+from edgeveil.trainer.scaffold.given import Given, capture_section, data_section, smaller, turned_round
 
 USES = "for the classifiers, the perturber, adversaries alone, and the test"
 USES_OF_THREE = (
     "for the classifiers, the perturber and the test; too few for a fourth, so adversaries learn on folds of the test"
 )
 LOOK_ROWS = 3000  # for the forest of the first look
+LOOK_VALUES = 50_000_000  # at most, of the rows that are looked at: 200 MB as float32
 STEPS = {"classifiers": 1500, "perturber": 2500}  # training steps that suit small data sets
 
 TEMPLATE = """\
 # Written by `edgeveil recipe new`. Every key is described in docs/reference/recipes.md.
 name = {name}
-description = "{title} on {file}: keeps y, hides z."
+description = "{title} on {file}: keeps {target}, hides {sensitive}."
 seed = 0
 
 # {rows:,} {spec.kind}s of shape {spec.shape}, {spec.dtype}. Slices of {slices} rows, {cut}:
-# {uses}.
+# {uses}.{turned}
 [data]
 source = {source}
-target = "y"       # what y is called in the bundle
-sensitive = "z"    # what z is called in the bundle
-{family}{range}
+target = "{target}"       # what y is called in the bundle
+sensitive = "{sensitive}"    # what z is called in the bundle
+{labels}{family}{range}{columns}{capture}
 # What the public knows about z given y. Counted in the training slices: the attacker is assumed to know all of it.
 # To state what is really known, in part or in full, instead:
 #   kind = "table"
@@ -66,6 +70,11 @@ target_accuracy = {floor}
 """
 
 
+CAPTURE = """
+# What the camera gives, and how it becomes a sample: the same on the board as in training, and signed with the bundle.
+"""
+
+
 @dataclass(frozen=True)
 class Look:
     """The accuracies for one attribute of a random forest and of always guessing the commonest class."""
@@ -75,29 +84,39 @@ class Look:
     classes: int
 
 
-def write_recipe(data: str, out: Path, *, kind: str = "prgan") -> None:
-    """Write a recipe for ``data`` ("npz:FILE") with that kind of perturber to ``out``, which must not exist.
+def write_recipe(given: Given, out: Path, *, kind: str | None = None) -> tuple[str, ...]:
+    """Write a recipe for the data with that kind of perturber (None: the usual one) to ``out``, which must not exist.
 
-    Raises ``BadInput``.
+    Returns what a person should know, in sentences. Raises ``BadInput``.
     """
     out = Path(out)
-    if not data.startswith("npz:") or len(data) <= 4:
-        raise BadInput(
-            f'--data: expected npz:FILE; got "{data}". For digits and mnist see `edgeveil recipe show digits`.'
-        )
+    _ = given.kind  # raises for what is no data of one's own
     if out.suffix != ".toml":
         raise BadInput(f"--out: expected a name that ends in .toml; got {out}.")
     if out.exists():
         raise BadInput(f"{out} exists; it is not overwritten. Choose another --out, or remove it.")
-    text = compose(Path(data[4:]).expanduser(), out, kind=kind)
+    text, notes = compose(given, out, kind=kind)
     write_atomic(str(out), text.encode())
+    return notes
 
 
-def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
-    """The text of a recipe at ``out`` for the arrays in ``file``."""
-    dataset = datasets.load(_first_guess(file))
-    section, trained = templates.section(kind, dataset, apart=_apart(dataset)), kind in templates.TRAINED
-    look = {label: _look(dataset, label, names) for label, names in (("y", dataset.y_names), ("z", dataset.z_names))}
+def compose(given: Given, out: Path, *, kind: str | None = None) -> tuple[str, tuple[str, ...]]:
+    """The text of a recipe at ``out``, and what a person should know of it, in sentences."""
+    if kind is not None:
+        templates.check_kind(kind)
+    guess = first_guess(given)
+    dataset, file = datasets.load(guess), given.path
+    notes = _notes(given, dataset)
+    if kind is None:
+        kind, reason = templates.usual(dataset)
+        notes = (
+            f"The perturber is {templates.TITLES[kind].lower()}: {reason}. Another is asked for with --kind.",
+            *notes,
+        )
+    section = templates.section(kind, dataset, apart=_apart(dataset), stream=guess.capture is not None)
+    trained = kind in templates.TRAINED
+    names = {"y": guess.data.target, "z": guess.data.sensitive}
+    look = {label: _look(dataset, label, all_) for label, all_ in (("y", dataset.y_names), ("z", dataset.z_names))}
     fitted = 0.8 * len(dataset.slices.perturber)
     batch = 128 if fitted >= 4096 else 64 if fitted >= 256 else 16
     per_epoch = max(1, int(fitted // batch))
@@ -105,6 +124,14 @@ def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
     spec, image, linear = dataset.input, dataset.input.kind == "image", kind in templates.LINEAR
     text = TEMPLATE.format(
         name=json.dumps(f"{_name(file)}-{kind}"),
+        target=names["y"],
+        sensitive=names["z"],
+        turned="\n# Its pictures have channels first; they are turned round, as cameras give them."
+        if turned_round(given)
+        else "",
+        labels=_labels(guess.data, out.parent),
+        columns=_section("data.columns", guess.data.columns),
+        capture=CAPTURE + _section("capture", guess.capture)[1:] if guess.capture else "",
         title=templates.TITLES[kind],
         file=re.sub(r"[^\w .-]", "_", file.name),
         rows=len(dataset.y),
@@ -114,11 +141,11 @@ def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
         slices=", ".join(str(len(dataset.part(part))) for part in PARTS if len(dataset.part(part))),
         uses=USES if len(dataset.slices.attack) else USES_OF_THREE,
         cut=f"no {dataset.cluster_kind} in two of them" if dataset.cluster_kind else "cut row by row",
-        source=json.dumps(f"npz:{_from(out.parent, file)}", ensure_ascii=False),
+        source=_quoted(f"{given.kind}:{_from(out.parent, file)}"),
         range=f"low = {spec.low}    # x that becomes 0 in the networks\nhigh = {spec.high}    # x that becomes 1\n"
-        if image
+        if image and guess.capture is None
         else "",
-        family=_family(dataset) if kind in PRICED else "",
+        family=_family(dataset, names) if kind in PRICED else "",
         y=_key(dataset.y_names[0]),
         z=_key(dataset.z_names[0]),
         p=float(dataset.theta[0, 0]),
@@ -137,14 +164,16 @@ def compose(file: Path, out: Path, *, kind: str = "prgan") -> str:
         floor=round(float(np.clip(look["y"].accuracy - 0.1, 0.05, 0.97)), 2),
     )
     Recipe.parse(text, origin=str(out), folder=out.parent)
-    return text
+    return text, notes
 
 
-def _first_guess(file: Path) -> Recipe:
+def first_guess(given: Given) -> Recipe:
     """A recipe sufficient to load the data."""
+    capture = capture_section(given)
     table = {
         "name": "look",
-        "data": {"source": f"npz:{file.resolve()}", "target": "y", "sensitive": "z"},
+        "data": data_section(given),
+        **({} if capture is None else {"capture": capture}),
         "prior": {"kind": "counted"},
         "classifiers": {"architecture": "small"},
         "perturber": {"kind": "label-only"},
@@ -158,7 +187,8 @@ def _look(dataset: Dataset, label: str, names: Sequence[str]) -> Look:
     from sklearn.ensemble import RandomForestClassifier
 
     first, second = dataset.part("classifiers"), dataset.part("perturber")
-    train, test = (part.take(np.arange(min(len(part), LOOK_ROWS))) for part in (first, second))
+    most = min(LOOK_ROWS, _affordable(dataset))
+    train, test = (part.take(np.arange(min(len(part), most))) for part in (first, second))
     forest = RandomForestClassifier(100, random_state=0, n_jobs=2)
     forest.fit(dataset.unit(train.x).reshape(len(train), -1), getattr(train, label))
     truth = getattr(test, label)
@@ -166,19 +196,27 @@ def _look(dataset: Dataset, label: str, names: Sequence[str]) -> Look:
     return Look(accuracy, float(np.bincount(truth).max() / len(truth)), len(names))
 
 
-def _family(dataset: Dataset) -> str:
+def _affordable(dataset: Dataset) -> int:
+    """How many rows at a time may be looked at."""
+    return max(20, LOOK_VALUES // int(np.prod(dataset.input.shape)))
+
+
+def _family(dataset: Dataset, names: Mapping[str, str]) -> str:
     """Lines about the other labels of the file: a finer one than z is priced, the others are named."""
-    finer = finest("z", dataset.known)
-    y = dataset.known["y"].values
+    named_y, named_z = names["y"], names["z"]
+    finer = finest(named_z, dataset.known)
+    y = dataset.known[named_y].values
     others = [
-        name for name, one in dataset.known.items() if name not in ("y", "z", finer) and not follows(one.values, y)
+        name
+        for name, one in dataset.known.items()
+        if name not in (named_y, named_z, finer) and not follows(one.values, y)
     ]
     text = ""
-    if finer != "z":
+    if finer != named_z:
         classes = len(np.unique(dataset.known[finer].values))
         text += f'family = "finest"  # z is a grouping of "{finer}" ({classes} classes), and no other is told either\n'
     if others:
-        listed = ", ".join(json.dumps(name) for name in ["z", *others])
+        listed = ", ".join(json.dumps(name) for name in [named_z, *others])
         text += f"# To hide other labels of the file too: sensitive = [{listed}]\n"
     return text
 
@@ -196,8 +234,40 @@ def _remark(look: dict[str, Look]) -> str:
 def _apart(dataset: Dataset) -> float:
     """The mean Euclidean distance between two training samples in the unit cube."""
     part = dataset.part("perturber")
-    u = dataset.unit(part.x[:1000]).reshape(min(len(part), 1000), -1)
+    most = min(len(part), 1000, _affordable(dataset))
+    u = dataset.unit(part.x[:most]).reshape(most, -1)
     return float(np.linalg.norm(u - np.roll(u, 1, axis=0), axis=1).mean())
+
+
+def _notes(given: Given, dataset: Dataset) -> tuple[str, ...]:
+    notes = []
+    if turned_round(given):
+        notes.append("The pictures have channels first; they are turned round, as cameras give them.")
+    spec = dataset.input
+    if spec.kind == "image" and given.capture is None and (options := smaller(spec.shape)):
+        size = f"{spec.shape[1]} x {spec.shape[0]}"
+        notes.append(f"The network is as large as the pictures, {size}. A smaller one for them: {' '.join(options)}.")
+    return tuple(notes)
+
+
+def _labels(data: Data, folder: Path) -> str:
+    return "" if data.labels is None else f"labels = {_quoted(_from(folder, Path(data.labels)))}\n"
+
+
+def _section(name: str, section: BaseModel | None) -> str:
+    """A section of plain values and those below it, as TOML; "" for None."""
+    if section is None:
+        return ""
+    values = section.model_dump(exclude_none=True, exclude_defaults=True)
+    inner = {key: value for key, value in values.items() if isinstance(value, dict)}
+    lines = [f"{key} = {_quoted(value)}\n" for key, value in values.items() if key not in inner]
+    text = f"\n[{name}]\n{''.join(lines)}"
+    return text + "".join(_section(f"{name}.{key}", getattr(section, key)) for key in inner)
+
+
+def _quoted(value: Any) -> str:
+    """Text, numbers and lists of them as TOML, which writes these as JSON does."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _name(file: Path) -> str:

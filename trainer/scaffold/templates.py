@@ -6,12 +6,13 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.datasets.slicing import FEWEST_ROWS, fit_and_validation
 from edgeveil.trainer.recipe import renamed
 
 GENERATED = ("prgan", "ngp", "ap", "minimax")
 LINEAR = ("cleaner", "noise")
 TRAINED = (*GENERATED, "codebook")  # in the epochs of the budget
-KINDS = (*TRAINED, "label-only", "laplace", *LINEAR)
+KINDS = ("codebook", "label-only", *LINEAR, *GENERATED, "laplace")
 TITLES = {
     "prgan": "PR-GAN",
     "ngp": "NGP",
@@ -23,6 +24,8 @@ TITLES = {
     "cleaner": "A linear cleaner",
     "noise": "Noise like a cleaner's",
 }
+ROWS_OF_A_CODE = 10  # at least: a code's picture is a mean of so many
+CODES = 4  # of each class, where there are few rows
 SMALL = 5000  # rows of the second slice: below that every step of a codebook sees all of them
 
 GENERATOR = """\
@@ -48,7 +51,7 @@ CODEBOOK = """\
 [perturber]
 kind = "codebook"
 keep = ["pixels"]     # what the codes should keep of a sample: "pixels" (its values), "moments" of pictures, attributes
-codes = {codes:<13} # of each class; more keep more, and need more rows
+codes = {codes:<13} # of each class; more keep more, and need more rows{held}
 price = 4.0           # the cost of information about z in a code; larger hides more
 steps = {steps}
 code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}
@@ -59,6 +62,8 @@ code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}
 tried = 1
 """
 LITTLE = "\nshrinkage = 8.0\ndropout = 0.3\nweight_decay = 0.1"
+HELD = """
+hold = "period:600s"  # a stream: a class keeps one code for ten minutes (docs/explanation/streams.md)"""
 DONOR = 'synthesis = "donor"   # a sample of a person who consents (array `consent`) is sent in place of another\'s'
 CENTROID = """\
 synthesis = "centroid" # the mean of samples of at least so many different people is sent
@@ -89,20 +94,38 @@ eps = 0.01            # the squared error of the cleaner that it is compared wit
 }
 
 
-def section(kind: str, dataset: Dataset, *, apart: float) -> str:
-    """``[perturber]`` and the sections it needs, with settings that suit such data.
-
-    ``apart`` is the mean distance of two samples in the unit cube. Raises ``BadInput`` for an unknown kind, or for one
-    that these data cannot have.
-    """
+def check_kind(kind: str) -> None:
+    """Raise ``BadInput`` for an unknown kind."""
     renamed.refuse_old(kind, renamed.KINDS, "--kind: the perturber kind")
     if kind not in KINDS:
         raise BadInput(f'--kind: expected one of {", ".join(KINDS)}; got "{kind}".')
+
+
+def usual(dataset: Dataset) -> tuple[str, str]:
+    """The kind that holds for such data, "codebook" or "label-only", and why."""
+    part = dataset.part("perturber")
+    fewest = _fewest(dataset)
+    cells = len(np.unique(np.stack([part.y, part.z]), axis=1).T)
+    needed = max(FEWEST_ROWS * cells, ROWS_OF_A_CODE * CODES * len(dataset.y_names))
+    if fewest < 2:
+        return "label-only", "a class of y has one person to learn codes from, and a mean must be of several"
+    if len(part) < needed:
+        return "label-only", f"codes are learned from {len(part)} rows here, and {needed} are needed"
+    return "codebook", "what it sends can be counted"
+
+
+def section(kind: str, dataset: Dataset, *, apart: float, stream: bool = False) -> str:
+    """``[perturber]`` and the sections it needs, with settings that suit such data.
+
+    ``apart`` is the mean distance of two samples in the unit cube; ``stream``: a camera gives many frames of a
+    person. Raises ``BadInput`` for an unknown kind, or for one that these data cannot have.
+    """
+    check_kind(kind)
     if kind in LINEAR and dataset.input.kind != "vector":
-        raise BadInput(f'--kind {kind} is for vectors, and these are pictures: give "codebook" or "prgan".')
+        raise BadInput(f'--kind {kind} is for vectors, and these are pictures: give "codebook" or "label-only".')
     if kind in GENERATED:
         return _generated(kind, dataset, apart)
-    return _codebook(dataset) if kind == "codebook" else PLAIN[kind]
+    return _codebook(dataset, stream=stream) if kind == "codebook" else PLAIN[kind]
 
 
 def _generated(kind: str, dataset: Dataset, apart: float) -> str:
@@ -129,16 +152,22 @@ def _generated(kind: str, dataset: Dataset, apart: float) -> str:
     )
 
 
-def _codebook(dataset: Dataset) -> str:
+def _fewest(dataset: Dataset) -> int:
+    """The fewest people (samples, where none are named) of a class of y, of the rows that codes are learned from."""
+    part, _ = fit_and_validation(dataset, "perturber")
+    who = part.index if part.cluster is None else part.cluster
+    return min(len(np.unique(who[part.y == value])) for value in np.unique(part.y))
+
+
+def _codebook(dataset: Dataset, *, stream: bool) -> str:
     part = dataset.part("perturber")
     small = len(part) < SMALL
     consents = dataset.consent is not None and bool(dataset.consent[part.index].any())
-    who = part.index if part.cluster is None else part.cluster
-    fewest = min(len(np.unique(who[part.y == value])) for value in np.unique(part.y))
     return CODEBOOK.format(
-        codes=4 if len(part) < 500 else 8 if small else 32,
+        held=HELD if stream else "",
+        codes=CODES if len(part) < 500 else 8 if small else 32,
         steps=300 if small else 1400,
         batch=0 if small else 1024,
         small=LITTLE if small else "",
-        synthesis=DONOR if consents else CENTROID.format(fewest=int(np.clip(fewest, 2, 10))),
+        synthesis=DONOR if consents else CENTROID.format(fewest=int(np.clip(_fewest(dataset), 2, 10))),
     )

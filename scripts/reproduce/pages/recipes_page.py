@@ -1,7 +1,9 @@
 """The tables of docs/reference/recipes.md from the pydantic models of a recipe; no key is typed twice."""
 
+import json
 import types
 import typing
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -17,26 +19,32 @@ PAGE = Path("docs/reference/recipes.md")
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
 
-def kind(annotation: object) -> str:
-    """A type as a reader of TOML would say it."""
+def kind(annotation: object, constraints: Iterable[object] = ()) -> str:
+    """A type with its limits, as a reader of TOML would say it."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return kind(arguments[0], [*constraints, *_constraints(arguments[1:])])
     if origin is typing.Literal:
-        return " or ".join(f'`"{value}"`' for value in arguments)
+        return " or ".join(f"`{value(one)}`" for one in arguments)
     if origin is dict:
         return "tables of tables of numbers"
-    if origin is list:
-        return f"list of {kind(arguments[0])}s".replace("texts", "text")
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(kind(part) for part in arguments if part is not type(None))
-    if origin is typing.Annotated:
-        return kind(arguments[0])
-    return PLAIN.get(annotation, str(annotation))  # type: ignore[call-overload]
+        return " or ".join(kind(part, constraints) for part in arguments if part is not type(None))
+    if origin is list:
+        name, _, inner = kind(arguments[0]).partition(", ")
+        return f"list of {_count(constraints)}{name}s" + (f", each {inner}" if inner else "")
+    return PLAIN[annotation] + limits(constraints)  # type: ignore[index]
 
 
-def limits(field: FieldInfo) -> str:
-    """The range of a number, from the constraints of its field."""
+def value(one: object) -> str:
+    """A value as TOML writes it, which is as JSON does."""
+    return json.dumps(one)
+
+
+def limits(constraints: Iterable[object]) -> str:
+    """The range of a number."""
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-    found = [f"{sign} {getattr(m, name)}" for m in field.metadata for name, sign in signs.items() if hasattr(m, name)]
+    found = [f"{sign} {getattr(m, name)}" for m in constraints for name, sign in signs.items() if hasattr(m, name)]
     return f", {', '.join(found)}" if found else ""
 
 
@@ -44,33 +52,41 @@ def default(field: FieldInfo) -> str:
     """What is taken where the key is left out."""
     if field.is_required():
         return "required"
-    value = field.default
-    if value is None:
-        return "left out"
-    return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
+    return "left out" if field.default is None else f"`{value(field.default)}`"
 
 
-def section(model: type[BaseModel], name: str) -> str:
-    """One section and those inside it."""
-    rows, inner = [], ""
-    for key, field in model.model_fields.items():
-        models = members(field.annotation)
-        path = f"{name}.{key}" if name else key
-        if not models:
-            rows.append(
-                f"| `{key}` | {kind(field.annotation)}{limits(field)} | {default(field)} | {field.description} |"
-            )
-            continue
-        if len(models) == 1:
-            inner += section(models[0], path)
-            continue
-        for member in models:
-            inner += section(member, path)
+def _constraints(metadata: Iterable[object]) -> list[object]:
+    """The constraints of an annotation, those within a ``Field`` of it too."""
+    return [one for part in metadata for one in (part.metadata if isinstance(part, FieldInfo) else [part])]
+
+
+def _count(constraints: Iterable[object]) -> str:
+    ends = {
+        name: getattr(one, name) for one in constraints for name in ("min_length", "max_length") if hasattr(one, name)
+    }
+    return f"{ends['min_length']} " if len(set(ends.values())) == 1 and len(ends) == 2 else ""
+
+
+def sections(model: type[BaseModel] = Recipe, name: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """(heading, model) of every section, the outer ones first."""
     title = f"`[{name}]`" if name else "At the top"
     if "kind" in model.model_fields:
         title += " with " + " or ".join(f'`kind = "{kind}"`' for kind in tags(model))
-    table = "| key | value | if left out | what it is |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n\n"
-    return f"### {title}\n\n{model.__doc__}\n\n{table}{inner}"
+    yield title, model
+    for key, field in model.model_fields.items():
+        for inner in members(field.annotation):
+            yield from sections(inner, f"{name}.{key}" if name else key)
+
+
+def section(title: str, model: type[BaseModel]) -> str:
+    """One section with a row for each key that is no section of its own."""
+    rows = [
+        f"| `{key}` | {kind(field.annotation, field.metadata)} | {default(field)} | {field.description} |\n"
+        for key, field in model.model_fields.items()
+        if not members(field.annotation)
+    ]
+    head = "| key | value | if left out | what it is |\n| --- | --- | --- | --- |\n"
+    return f"### {title}\n\n{model.__doc__}\n\n{head}{''.join(rows)}\n"
 
 
 def shipped() -> str:
@@ -85,7 +101,7 @@ def shipped() -> str:
 
 def keys() -> str:
     """Every section with a row for each key."""
-    return section(Recipe, "").rstrip() + "\n"
+    return "".join(section(*one) for one in sections()).rstrip() + "\n"
 
 
 def page(text: str) -> str:

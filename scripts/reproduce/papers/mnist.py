@@ -49,7 +49,7 @@ def main() -> None:
     clock = {}
 
     folder = out / "run"
-    run = Run.open(folder) if (folder / "perturber").is_dir() else train(Recipe.find("mnist"), folder)
+    run = Run.open(folder) if (folder / "perturber").is_dir() else train(Recipe.find("mnist-prgan"), folder)
     clock["train_s"] = sum(run.facts["wall_time_s"].values())  # what it took then, where it is used again
 
     started = time.monotonic()

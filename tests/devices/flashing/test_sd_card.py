@@ -139,6 +139,19 @@ def test_a_boot_partition_in_an_image(owner, boot_image):
 
 
 @needs_tools
+def test_a_blank_file_system_is_no_board_and_is_left_as_it_is(owner, tmp_path):
+    blank = tmp_path / "blank.img"
+    with blank.open("wb") as file:
+        file.truncate(20 * MIB)
+    tool("/sbin/mke2fs", "-q", "-t", "ext4", blank)
+    before, said = blank.read_bytes(), []
+    with pytest.raises(BadInput, match=r"there is no /etc and no /usr: it is blank.*Write the board's own image first"):
+        write(owner, f"image:{blank}", said=said)
+    assert blank.read_bytes() == before
+    assert not any("cleared" in line for line in said)
+
+
+@needs_tools
 def test_what_is_no_card_or_has_no_room_is_left_alone(owner, image, boot_image, tmp_path, monkeypatch):
     (tmp_path / "none.img").write_bytes(bytes(MIB))
     with pytest.raises(BadInput, match="Expected an ext4 or FAT"):

@@ -166,6 +166,26 @@ def test_every_reading_goes_to_the_same_value_by_table_and_by_arithmetic():
     assert (one._data[..., 0] == wanted).mean() > 0.9999  # float32 rounds a few halves the other way
 
 
+def test_a_window_is_cut_out_before_all_else():
+    picture = np.arange(20 * 30 * 3, dtype=np.uint32).reshape(20, 30, 3).astype(np.uint8)
+    part = picture[2:14, 5:29]
+    for shape, resized in (((12, 24, 3), "nearest"), ((6, 8, 1), "area"), ((6, 8, 3), "nearest")):
+        windowed = plain(picture, shape, "uint8", {"resize": resized, "window": [2, 5, 12, 24]})
+        alone = plain(part, shape, "uint8", {"resize": resized})
+        sent = windowed.frames(RawFrame(picture, 0))[0][1]._data
+        assert np.array_equal(sent, alone.frames(RawFrame(part, 0))[0][1]._data)
+        assert not np.shares_memory(sent, picture)
+
+
+def test_a_manifest_may_have_a_window_or_be_of_before_there_were_any():
+    document, _ = bundles.captured_example()
+    assert "window" not in document["capture"]
+    check_manifest(document, sealed=False)
+    document["capture"].update(crop=None, slots=1, measure="depth", window=[12, 20, 400, 480])
+    check_manifest(document, sealed=False)
+    assert parse(document).capture.window == [12, 20, 400, 480]
+
+
 @pytest.mark.parametrize(
     ("size", "to"), [((424, 512), (28, 28)), ((48, 64), (12, 16)), ((7, 5), (7, 5)), ((5, 7), (8, 9))]
 )

@@ -78,7 +78,7 @@ def test_the_example_of_audit_runs(workplace):
 
 def test_a_recipe_may_be_named_and_what_is_wrong_is_one_sentence(tmp_path):
     with pytest.raises(BadInput, match=r"`perturber\.distance`: expected"):
-        edgeveil.load_recipe("digits", {"perturber.distance": -1.0})
+        edgeveil.load_recipe("digits-prgan", {"perturber.distance": -1.0})
     with pytest.raises(BadInput, match='There is no recipe "digit" '):
         edgeveil.train("digit", tmp_path / "run")
     with pytest.raises(BadInput, match="A run was expected"):

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``run`` and ``export``."""
     folder = tmp_path_factory.mktemp("digits")
-    recipe = Recipe.find("digits")
+    recipe = Recipe.find("digits-prgan")
     lenient = recipe.limits.model_copy(update={"target_accuracy": 0.6})
     train(recipe.model_copy(update={"limits": lenient, "seed": seeds.seed(0)}), folder / "run", budget="quick")
     export(folder / "run", ["workstation"], folder / "export")

@@ -310,7 +310,7 @@ def test_limits_of_an_audit_of_before_are_said_as_it_compared_them():
 
 
 def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe():
-    table = Recipe.find("mnist").model_dump(exclude_none=True)
+    table = Recipe.find("mnist-prgan").model_dump(exclude_none=True)
     with pytest.raises(BadInput, match=r'no `\[certificate\]` for perturber.kind = "prgan"'):
         Recipe.check({**table, "certificate": {"tried": 3}})
     assert Recipe.find("mnist-codebook").certificate.tried > 1

@@ -1,11 +1,19 @@
 """The commands: every one has an example and words for each of its options, and a flag is spelled one way."""
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from collections import defaultdict
 
+import pytest
 import typer.main
 
 from edgeveil import __version__
+from edgeveil.edge_runtime.cli import main as edge
 from edgeveil.trainer.cli import main
+from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 
 # What is said of such a flag is the same in every command that has it.
 SHARED = {
@@ -80,6 +88,79 @@ def test_a_key_is_made_and_read_by_the_same_flags_everywhere():
 
 def test_the_version_is_said(edgeveil):
     assert edgeveil("--version") == (0, f"edgeveil {__version__}\n", "")
+
+
+@pytest.mark.parametrize("verb", main.RUNTIME)
+def test_a_command_of_the_runtime_says_so_with_the_whole_line(edgeveil, verb):
+    code, out, err = edgeveil(verb, "mine.veil", "--trust", "keys")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: `edgeveil {verb}` is a command of the edge runtime")
+    assert err.endswith(f"edgeveil-edge {verb} mine.veil --trust keys\n")
+
+
+def test_the_runtimes_own_commands_are_those_that_edgeveil_lacks():
+    (choices,) = (set(one.choices) for one in edge._parser()._actions if one.choices)
+    assert set(main.RUNTIME) == choices - set(typer.main.get_command(main.app).commands)
+
+
+def test_every_list_has_json():
+    lists = {name for name, _ in commands() if name.endswith("list")} | {"releases"}
+    assert lists == {"recipe list", "devices list", "runs list", "releases"}
+    assert {name for name, flag, _ in flags() if flag == "--json"} >= lists
+
+
+def test_recipes_to_compare_with_stand_behind_all(edgeveil):
+    code, out, err = edgeveil("recipe", "list")
+    assert code == 0
+    names = {line.split()[0] for line in out.splitlines()}
+    assert {"digits-codebook", "digits-label-only"} <= names
+    assert not {name for name in names if name.endswith(("-prgan", "-ngp", "-ap", "-minimax", "-laplace", "-frame"))}
+    assert "recipe list --all" in err
+    everything = json.loads(edgeveil("recipe", "list", "--all", "--json")[1])["recipes"]
+    assert [one["name"] for one in everything] == Recipe.names()
+
+
+def test_boards_are_listed_as_json(edgeveil):
+    code, out, _ = edgeveil("devices", "list", "--json")
+    assert code == 0
+    assert {"name": "coral-dev-board", "title": "Coral Dev Board (NXP i.MX 8M, Edge TPU)"} in json.loads(out)["boards"]
+
+
+def test_the_plain_name_of_a_data_set_is_what_holds():
+    assert {Recipe.find(name).perturber.kind for name in ALIASES} == {"codebook"}
+
+
+def test_bash_completes_commands_and_options(tmp_path):
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash here")
+    program = tmp_path / "edgeveil"
+    lines = [f"#!{sys.executable}", "import sys", f"sys.path[:0] = {sys.path!r}"]
+    program.write_text("\n".join([*lines, "from edgeveil.trainer.cli.main import main", "main()", ""]))
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def completed(*words):
+        # As bash does when a person presses the tab key: the function that was registered fills COMPREPLY.
+        script = """
+            eval "$(edgeveil --show-completion bash)"
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+            function=$(complete -p edgeveil | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+            $function edgeveil
+            echo "${COMPREPLY[@]}"
+        """
+        done = subprocess.run(
+            ["bash", "-c", script, "bash", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        return set(done.stdout.split())
+
+    assert completed("edgeveil", "rec") == {"recipe"}
+    assert completed("edgeveil", "recipe", "") == {"new", "list", "show"}
+    assert completed("edgeveil", "runs", "list", "--j") == {"--json"}
 
 
 def test_an_old_name_on_the_command_line_is_one_sentence(tmp_path, edgeveil):

@@ -41,7 +41,7 @@ def saved(folder, **changes):
 
 
 def test_digits_are_those_of_scikit_learn():
-    dataset = datasets.load(Recipe.find("digits"))
+    dataset = datasets.load(Recipe.find("digits-prgan"))
     assert dataset.x.shape == (1797, 8, 8, 1)
     assert dataset.x.dtype == np.uint8
     assert (dataset.input.low, dataset.input.high) == (0.0, 16.0)
@@ -56,7 +56,7 @@ def test_digits_are_those_of_scikit_learn():
 def test_digits_that_changed_are_refused(monkeypatch):
     monkeypatch.setattr(digits, "SHA256", "0" * 64)
     with pytest.raises(BadInput, match="Expected scikit-learn's digits with SHA-256 0000"):
-        datasets.load(Recipe.find("digits"))
+        datasets.load(Recipe.find("digits-prgan"))
 
 
 def test_an_attribute_that_digits_lack_is_refused():
@@ -65,7 +65,7 @@ def test_an_attribute_that_digits_lack_is_refused():
 
 
 def test_training_sees_no_test_row():
-    dataset = datasets.load(Recipe.find("digits"))
+    dataset = datasets.load(Recipe.find("digits-prgan"))
     seen = dataset.for_training()
     assert len(seen.x) == len(dataset.slices.training())
     assert len(seen.part("attack")) == 0
@@ -76,9 +76,9 @@ def test_training_sees_no_test_row():
 
 
 def test_the_seed_decides_the_slices():
-    one, again = (datasets.load(Recipe.find("digits")) for _ in range(2))
+    one, again = (datasets.load(Recipe.find("digits-prgan")) for _ in range(2))
     np.testing.assert_array_equal(one.slices.test, again.slices.test)
-    other = datasets.load(Recipe.find("digits").model_copy(update={"seed": 1}))
+    other = datasets.load(Recipe.find("digits-prgan").model_copy(update={"seed": 1}))
     assert not np.array_equal(np.sort(one.slices.test), np.sort(other.slices.test))
 
 
@@ -253,7 +253,7 @@ def test_a_label_with_a_name_that_no_recipe_can_say_is_refused(tmp_path):
 
 
 def test_digits_know_all_their_labels():
-    known = datasets.load(Recipe.find("digits")).known
+    known = datasets.load(Recipe.find("digits-prgan")).known
     assert {name: (len(one.names), one.ordered) for name, one in known.items()} == {
         "parity": (2, False),
         "less-than-five": (2, False),

@@ -14,6 +14,7 @@ from edgeveil.trainer.recipe import renamed
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.new import write_recipe
 from edgeveil.trainer.sealing.inspect import inspect
 from tests.support import bundles
@@ -35,7 +36,7 @@ def test_an_old_kind_in_a_recipe_is_refused_with_its_new_name(tmp_path):
 
 
 def test_a_recipe_that_is_no_table_where_one_belongs_is_still_said(tmp_path):
-    table = tomllib.loads(Recipe.find("digits").toml())
+    table = tomllib.loads(Recipe.find("digits-prgan").toml())
     with pytest.raises(BadInput, match=r"`perturber`: expected"):
         Recipe.check({**table, "perturber": "release"})
     with pytest.raises(BadInput, match=r"`perturber\.kind`: expected"):
@@ -43,7 +44,7 @@ def test_a_recipe_that_is_no_table_where_one_belongs_is_still_said(tmp_path):
 
 
 def test_a_new_recipe_of_an_old_kind_is_refused_with_its_new_name(tmp_path):
-    data = f"npz:{write_npz(tmp_path)}"
+    data = Given(f"npz:{write_npz(tmp_path)}")
     with pytest.raises(BadInput, match=r'^--kind: the perturber kind "release" is called "codebook" since 0\.2\.$'):
         write_recipe(data, tmp_path / "mine.toml", kind="release")
     assert not (tmp_path / "mine.toml").exists()

@@ -1,10 +1,14 @@
 """A recipe says what is wrong with it: the key, what was expected, what came."""
 
 import copy
+import json
+import re
 import typing
+from typing import Annotated
 
 import pytest
 import tomllib
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.perturbers import KINDS
@@ -14,7 +18,7 @@ from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from scripts.reproduce.pages import recipes_page
 from tests.support.checkout import ROOT
 
-GOOD = tomllib.loads(Recipe.find("digits").toml())
+GOOD = tomllib.loads(Recipe.find("digits-prgan").toml())
 
 
 def changed(path, value):
@@ -39,12 +43,12 @@ def test_every_recipe_that_comes_along_holds(name):
 
 
 def test_a_recipe_written_out_reads_back_the_same():
-    recipe = Recipe.find("digits")
+    recipe = Recipe.find("digits-prgan")
     assert Recipe.parse(recipe.toml()) == recipe
 
 
 def test_the_quick_budget_is_smaller_and_the_rest_is_the_same():
-    recipe = Recipe.find("mnist")
+    recipe = Recipe.find("mnist-prgan")
     quick = recipe.with_budget("quick")
     assert quick.budget.rows == recipe.budget.quick.rows
     assert quick.budget.epochs < recipe.budget.epochs
@@ -86,7 +90,8 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         (
             "data/source",
             "minst",
-            '"mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq" or "npz:FILE"; got "minst"',
+            '"mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", or "npz:FILE", '
+            '"images:DIR", "csv:FILE" or "parquet:FILE"; got "minst"',
         ),
         ("budget/epochs", True, "`budget.epochs`: expected a valid integer; got true"),
         ("limits/target_accuracy", 95, "`limits.target_accuracy`: expected less than or equal to 1; got 95"),
@@ -133,7 +138,7 @@ def test_a_missing_file_is_named():
 
 
 def test_npz_paths_are_taken_from_the_folder_of_the_recipe(tmp_path):
-    text = Recipe.find("digits").toml().replace('source = "digits"', 'source = "npz:data/mine.npz"')
+    text = Recipe.find("digits-prgan").toml().replace('source = "digits"', 'source = "npz:data/mine.npz"')
     (tmp_path / "mine.toml").write_text(text)
     found = Recipe.find(tmp_path / "mine.toml").data.source
     assert found == f"npz:{tmp_path.resolve() / 'data' / 'mine.npz'}"
@@ -142,6 +147,87 @@ def test_npz_paths_are_taken_from_the_folder_of_the_recipe(tmp_path):
 def test_the_reference_is_the_one_the_models_give():
     text = (ROOT / "docs/reference/recipes.md").read_text()
     assert recipes_page.page(text) == text, recipes_page.HOW
+
+
+def rows():
+    """(heading, key, what the page says of its value, what it says of it left out, field) of every key of the page."""
+    text = (ROOT / "docs/reference/recipes.md").read_text()
+    for heading, model in recipes_page.sections():
+        table = text.partition(f"### {heading}\n\n{model.__doc__}\n")[2].partition("\n### ")[0]
+        for line in table.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            if line.startswith("| `"):
+                key = cells[0].strip(" `")
+                yield heading, key, cells[1], cells[2], model.model_fields[key]
+
+
+def takes(field, value):
+    """Whether a key takes a value, written as the page writes it, by its type and limits."""
+    read = tomllib.loads(f"key = {value}")["key"]
+    field_type = Annotated[field.annotation, field]
+    try:
+        TypeAdapter(field_type, config=ConfigDict(strict=True)).validate_python(read)
+    except ValidationError:
+        return False
+    return True
+
+
+EXAMPLES = {"text": '"a"', "whole number": "2", "number": "0.75", "true or false": "true"}
+SIGNS = {"≥": (0, -1), ">": (1e-6, 0), "≤": (0, 1), "<": (-1e-6, 0)}  # from the limit to what is taken, and is not
+
+
+def tried(said):
+    """(a value, whether it must be taken) for what the page says of a key's values."""
+    if said.startswith("`"):
+        for one in said.split(" or "):
+            yield one.strip("`"), True
+            yield json.dumps(one.strip("`")), False  # quoted once more: 1 is taken, "1" is not
+        return
+    name, *limits = said.split(", ")
+    many = re.fullmatch(r"list of (?:(\d+) )?(.*)s", name)
+    if many:
+        count, of = int(many[1] or 2), many[2]
+        yield f"[{', '.join([EXAMPLES[of]] * count)}]", True
+        yield EXAMPLES[of], False
+        if many[1]:
+            yield f"[{', '.join([EXAMPLES[of]] * (count + 1))}]", False
+        for limit in limits:
+            sign, end = limit.removeprefix("each ").split()
+            taken, refused = (float(end) + step for step in SIGNS[sign])
+            number = int if of == "whole number" else float
+            yield f"[{', '.join([repr(number(taken))] * count)}]", True
+            yield f"[{', '.join([repr(number(refused))] * count)}]", False
+        return
+    if name not in EXAMPLES:
+        return
+    yield {"text": "1", "whole number": "1.5", "number": '"1"', "true or false": "1"}[name], False
+    if not limits:
+        yield EXAMPLES[name], True
+    for limit in limits:
+        sign, end = limit.split()
+        taken, refused = (float(end) + step for step in SIGNS[sign])
+        number = int if name == "whole number" else float
+        yield repr(number(taken)), True
+        yield repr(number(refused)), False
+
+
+PATTERNS = {"name", "target", "sensitive", "hold"}  # texts of a certain form, which their words describe
+ROWS = [pytest.param(*row[1:], id=f"{row[0]} {row[1]}") for row in rows()]
+
+
+@pytest.mark.parametrize(("key", "said", "left_out", "field"), ROWS)
+def test_every_type_and_value_of_the_reference_is_tried(key, said, left_out, field):
+    assert "typing" not in said
+    values = dict(tried(said)) if key not in PATTERNS or said != "text" else {'"a"': key != "hold"}
+    assert values or said == "tables of tables of numbers"
+    assert {value: takes(field, value) for value in values} == values
+    if left_out.startswith("`"):
+        assert takes(field, left_out.strip("`"))
+
+
+def test_the_whole_page_is_tried():
+    assert len(ROWS) > 100
+    assert {heading for heading, *_ in rows()} >= {"`[data.columns]`", "`[capture]`", "`[capture.crop]`"}
 
 
 def test_every_key_is_described():

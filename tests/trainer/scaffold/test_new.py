@@ -5,18 +5,21 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
+from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.new import write_recipe
 from edgeveil.trainer.scaffold.templates import KINDS
 from edgeveil.trainer.train import train
+from tests.support.pictures import write_folder
 from tests.support.small_runs import ROWS, write_npz
 
 
 def test_it_trains_on_vectors(tmp_path):
     write_npz(tmp_path)
-    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml")
     recipe = Recipe.find(tmp_path / "mine.toml")
-    assert recipe.name == "small-prgan"
+    assert recipe.name == "small-codebook"
     run = train(recipe, tmp_path / "run", budget="quick")
     assert run.perturber().input.kind == "vector"
 
@@ -28,7 +31,7 @@ def test_it_trains_on_images(tmp_path):
     x[y == 1, :5] += 120
     x[z == 1, :, :6] += 60
     write_npz(tmp_path, x=x, y=y, z=np.where(z, "Zoë", 'a "quoted" name'))
-    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml", kind="prgan")
     recipe = Recipe.find(tmp_path / "mine.toml")
     assert recipe.perturber.generator.halvings == 1
     run = train(recipe, tmp_path / "run", budget="quick")
@@ -38,7 +41,7 @@ def test_it_trains_on_images(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_perturber_can_be_asked_for(kind, tmp_path):
     write_npz(tmp_path)
-    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml", kind=kind)
+    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml", kind=kind)
     recipe = Recipe.find(tmp_path / "mine.toml")
     assert (recipe.name, recipe.perturber.kind) == (f"small-{kind}", kind)
     datasets.load(recipe.with_budget("quick"))
@@ -49,10 +52,10 @@ def test_every_kind_of_perturber_can_be_asked_for(kind, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["codebook", "cleaner"])
+@pytest.mark.parametrize("kind", ["prgan", "cleaner"])
 def test_what_was_asked_for_trains(kind, tmp_path):
     write_npz(tmp_path)
-    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml", kind=kind)
+    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml", kind=kind)
     run = train(Recipe.find(tmp_path / "mine.toml"), tmp_path / "run", budget="quick")
     assert run.perturber().kind == kind
 
@@ -60,25 +63,25 @@ def test_what_was_asked_for_trains(kind, tmp_path):
 def test_a_codebook_takes_as_many_people_for_a_mean_as_there_are_and_donors_only_with_consent(tmp_path):
     subject = np.arange(ROWS) // 10
     path = write_npz(tmp_path, subject=subject)
-    write_recipe(f"npz:{path}", tmp_path / "means.toml", kind="codebook")
+    write_recipe(Given(f"npz:{path}"), tmp_path / "means.toml", kind="codebook")
     found = Recipe.find(tmp_path / "means.toml").perturber
     assert (found.synthesis, found.fewest_subjects) == ("centroid", 10)
     path = write_npz(tmp_path, consent=np.ones(ROWS, bool))
-    write_recipe(f"npz:{path}", tmp_path / "donors.toml", kind="codebook")
+    write_recipe(Given(f"npz:{path}"), tmp_path / "donors.toml", kind="codebook")
     assert Recipe.find(tmp_path / "donors.toml").perturber.synthesis == "donor"
 
 
 def test_a_kind_that_does_not_suit_is_refused(tmp_path):
     path = write_npz(tmp_path, x=np.zeros((ROWS, 8, 8), np.uint8) + np.arange(ROWS, dtype=np.uint8)[:, None, None] % 9)
     with pytest.raises(BadInput, match="cleaner is for vectors"):
-        write_recipe(f"npz:{path}", tmp_path / "mine.toml", kind="cleaner")
-    with pytest.raises(BadInput, match=r'expected one of prgan.*got "gan"'):
-        write_recipe(f"npz:{path}", tmp_path / "mine.toml", kind="gan")
+        write_recipe(Given(f"npz:{path}"), tmp_path / "mine.toml", kind="cleaner")
+    with pytest.raises(BadInput, match=r'expected one of codebook.*got "gan"'):
+        write_recipe(Given(f"npz:{path}"), tmp_path / "mine.toml", kind="gan")
 
 
 def test_it_says_what_it_saw(tmp_path):
     write_npz(tmp_path)
-    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml")
     text = (tmp_path / "mine.toml").read_text()
     assert "300 vectors of shape (6,), float32. Slices of 100, 100, 100 rows, cut row by row:" in text
     assert "too few for a fourth, so adversaries learn on folds of the test" in text
@@ -93,7 +96,7 @@ def test_it_says_that_a_slice_is_for_adversaries_alone_where_there_are_rows_enou
     y, z = rng.integers(0, 2, (2, 800))
     x = rng.normal(size=(800, 6)).astype(np.float32) + y[:, None]
     write_npz(tmp_path, x=x, y=y, z=z)
-    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml")
     text = (tmp_path / "mine.toml").read_text()
     assert "Slices of 200, 200, 200, 200 rows, cut row by row:" in text
     assert "adversaries alone, and the test" in text
@@ -101,7 +104,7 @@ def test_it_says_that_a_slice_is_for_adversaries_alone_where_there_are_rows_enou
 
 def test_it_warns_where_there_is_nothing_to_read(tmp_path):
     write_npz(tmp_path, x=np.random.default_rng(0).normal(size=(ROWS, 6)).astype(np.float32))
-    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml")
+    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml")
     text = (tmp_path / "mine.toml").read_text()
     assert "there may be little to keep" in text
     assert "there may be little to hide" in text
@@ -111,7 +114,7 @@ def test_a_file_elsewhere_is_named_in_full(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "recipes").mkdir()
     path = write_npz(tmp_path / "data")
-    write_recipe(f"npz:{path}", tmp_path / "recipes" / "mine.toml")
+    write_recipe(Given(f"npz:{path}"), tmp_path / "recipes" / "mine.toml")
     assert Recipe.find(tmp_path / "recipes" / "mine.toml").data.source == f"npz:{path.resolve()}"
 
 
@@ -119,36 +122,132 @@ def test_nothing_is_overwritten_or_half_written(tmp_path):
     path = write_npz(tmp_path)
     (tmp_path / "mine.toml").write_text("mine")
     with pytest.raises(BadInput, match="it is not overwritten"):
-        write_recipe(f"npz:{path}", tmp_path / "mine.toml")
+        write_recipe(Given(f"npz:{path}"), tmp_path / "mine.toml")
     assert (tmp_path / "mine.toml").read_text() == "mine"
     bad = write_npz(tmp_path, x=np.full((ROWS, 6), np.nan))
     with pytest.raises(BadInput, match="NaN or infinite"):
-        write_recipe(f"npz:{bad}", tmp_path / "other.toml")
+        write_recipe(Given(f"npz:{bad}"), tmp_path / "other.toml")
     assert not (tmp_path / "other.toml").exists()
 
 
 @pytest.mark.parametrize(
     ("data", "out", "says"),
     [
-        ("digits", "mine.toml", 'expected npz:FILE; got "digits"'),
-        ("npz:", "mine.toml", "expected npz:FILE"),
+        ("digits", "mine.toml", 'got "digits". digits comes with EdgeVeil'),
+        ("npz:", "mine.toml", 'expected as "npz:FILE"'),
         ("npz:none.npz", "mine.toml", "there is no such file"),
         ("npz:none.npz", "mine.txt", r"ends in \.toml"),
     ],
 )
 def test_wrong_arguments_get_one_sentence(data, out, says, tmp_path):
     with pytest.raises(BadInput, match=says):
-        write_recipe(data, tmp_path / out)
+        write_recipe(Given(data), tmp_path / out)
 
 
 def test_a_codebook_prices_the_finest_label_of_the_file_and_names_the_others(tmp_path):
     rng = np.random.default_rng(0)
     age = rng.permutation(ROWS) % 6
     write_npz(tmp_path, z=(age >= 3).astype(int), label_age=age, label_hand=rng.integers(0, 2, ROWS))
-    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "mine.toml", kind="codebook")
+    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml", kind="codebook")
     text = (tmp_path / "mine.toml").read_text()
     assert 'family = "finest"  # z is a grouping of "age" (6 classes)' in text
     assert '# To hide other labels of the file too: sensitive = ["z", "hand"]' in text
     assert len(datasets.load(Recipe.find(tmp_path / "mine.toml")).as_priced().z_names) == 6
-    write_recipe(f"npz:{tmp_path / 'small.npz'}", tmp_path / "other.toml", kind="label-only")
+    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "other.toml", kind="label-only")
     assert "family" not in (tmp_path / "other.toml").read_text()
+
+
+def test_the_usual_kind_is_what_holds(tmp_path):
+    path = write_npz(tmp_path)
+    assert "what it sends can be counted" in write_recipe(Given(f"npz:{path}"), tmp_path / "codes.toml")[0]
+    assert Recipe.find(tmp_path / "codes.toml").perturber.kind == "codebook"
+
+
+def test_where_the_rows_are_too_few_for_codes_it_is_label_only_and_says_why(tmp_path):
+    rng = np.random.default_rng(0)
+    path = write_npz(tmp_path, z=rng.integers(0, 12, ROWS), y=np.arange(ROWS) % 2)  # 24 cells of y and z
+    (note,) = write_recipe(Given(f"npz:{path}"), tmp_path / "mine.toml")
+    assert note == (
+        "The perturber is label-only: codes are learned from 100 rows here, and 120 are needed. Another is asked for "
+        "with --kind."
+    )
+    assert Recipe.find(tmp_path / "mine.toml").perturber.kind == "label-only"
+    write_recipe(Given(f"npz:{path}"), tmp_path / "asked.toml", kind="codebook")
+    assert Recipe.find(tmp_path / "asked.toml").perturber.kind == "codebook"
+
+
+def test_y_and_z_have_the_users_names(tmp_path):
+    path = write_npz(tmp_path)
+    write_recipe(Given(f"npz:{path}", "Activity", "Age Group"), tmp_path / "mine.toml")
+    data = Recipe.find(tmp_path / "mine.toml").data
+    assert (data.target, data.sensitive) == ("activity", "age-group")
+    assert "keeps activity, hides age-group" in (tmp_path / "mine.toml").read_text()
+    datasets.load(Recipe.find(tmp_path / "mine.toml"))
+
+
+def camera(folder, **words):
+    return Given(f"images:{folder}", sensitive="group", subject="person", **words)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    pytest.importorskip("cv2")
+    return write_folder(tmp_path_factory.mktemp("pictures"), people=24, each=8, height=48, width=64)
+
+
+def test_the_camera_is_one_option(pictures, tmp_path):
+    words = {"capture": "64x48x3", "size": "12x16x1", "crop": "48x48"}
+    write_recipe(camera(pictures, **words), tmp_path / "mine.toml", kind="codebook")
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    found = recipe.capture
+    assert (found.frame.shape, found.frame.dtype) == ([48, 64, 3], "uint8")
+    assert (found.window, found.size, found.channels, found.resize) == ([0, 8, 48, 48], [16, 12], 1, "area")
+    assert recipe.data.low is recipe.data.high is None  # of frames, not of samples
+    assert datasets.load(recipe).input.shape == (16, 12, 1)
+    # A camera gives many frames of a person: a code for each would tell who it is.
+    assert recipe.perturber.hold == "period:600s"
+    fit, _ = fit_and_validation(datasets.load(recipe), "perturber")
+    people = [len(np.unique(fit.cluster[fit.y == y])) for y in (0, 1)]
+    assert recipe.perturber.fewest_subjects == min(people)  # more, and it would not train
+
+
+def test_a_part_of_the_frame_has_its_place(pictures, tmp_path):
+    write_recipe(camera(pictures, capture="64x48x3", crop="20x30+40+10"), tmp_path / "mine.toml", kind="label-only")
+    assert Recipe.find(tmp_path / "mine.toml").capture.window == [10, 40, 30, 20]
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        ({"capture": "64x48"}, "--capture: expected width and height in pixels, as in 640x480x3"),
+        ({"capture": "48x64x3"}, r"frames are uint8 \(48, 64, 3\), not uint8 \(64, 48, 3\)"),
+        ({"capture": "64x48x3", "size": "2x2"}, "at least 4x4"),
+        ({"capture": "64x48x3", "crop": "65x10"}, "a part of the camera's 64x48"),
+        ({"capture": "64x48x3", "crop": "10x10+60+0"}, "a part of the camera's 64x48"),
+        ({"size": "12x12"}, "--size does not go with images: they are of --capture"),
+        ({"leave_out": ("x",)}, "--leave-out does not go with images"),
+    ],
+)
+def test_what_is_wrong_about_the_camera_is_one_sentence(pictures, words, match, tmp_path):
+    with pytest.raises(BadInput, match=match):
+        write_recipe(camera(pictures, **words), tmp_path / "mine.toml")
+    assert not (tmp_path / "mine.toml").exists()
+
+
+def test_columns_that_are_not_named_are_asked_for_with_those_there_are(pictures, tmp_path):
+    with pytest.raises(
+        BadInput, match=r'labels.csv has the columns "file", "group", "person". Name .*--sensitive COLUMN'
+    ):
+        write_recipe(Given(f"images:{pictures}"), tmp_path / "mine.toml")
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(BadInput, match="Name --target COLUMN and --sensitive COLUMN"):
+        write_recipe(Given(f"csv:{tmp_path / 't.csv'}"), tmp_path / "mine.toml")
+
+
+def test_large_pictures_without_a_capture_are_told_of_it(tmp_path):
+    pytest.importorskip("cv2")
+    folder = write_folder(tmp_path / "large", people=24, each=4, height=144, width=192)
+    notes = write_recipe(camera(folder), tmp_path / "mine.toml", kind="label-only")
+    assert notes == (
+        "The network is as large as the pictures, 192 x 144. A smaller one for them: --capture 192x144x3 --size 32x24.",
+    )

@@ -234,7 +234,7 @@ def test_the_embedded_default_meets_its_limits(tmp_path):
     """What scripts/demo trains: parity kept, less-than-five hidden from the fixed adversary."""
     from edgeveil.trainer.recipe.schema import Recipe
 
-    run = train(Recipe.find("digits").model_copy(update={"seed": seeds.seed(0)}), tmp_path / "run")
+    run = train(Recipe.find("digits-prgan").model_copy(update={"seed": seeds.seed(0)}), tmp_path / "run")
     found = run.facts["validation"]
     assert found["target_accuracy"] >= 0.95
     assert found["sensitive_accuracy"] <= 0.75  # 120 rows: four standard deviations above the prior's 0.6 are 0.78

@@ -1,6 +1,7 @@
 """A user's own arrays: an .npz file with x, y and z, and optionally the person and the recording of each row.
 
-``x`` (N, height, width), (N, height, width, channels) or (N, features); ``y`` and ``z`` (N,) whole numbers or text;
+``x`` (N, height, width), (N, height, width, channels) or (N, features); (N, channels, height, width) is turned round;
+``y`` and ``z`` (N,) whole numbers or text;
 ``labels`` (N, L), for cleaners: several numbers to keep or to hide of each row;
 ``label_NAME`` (N,) whole numbers (taken as ordered) or text: what else is known of each row, for the audit to attack;
 ``subject`` (or ``groups``, scikit-learn's name for it) and ``session`` (N,) whole numbers or text;
@@ -19,7 +20,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known, Labels
 from edgeveil.trainer.datasets.loaders.multitarget import checked_labels
-from edgeveil.trainer.datasets.npz_errors import UNREADABLE
+from edgeveil.trainer.datasets.npz_errors import UNREADABLE, why
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.messages import nearest
 
@@ -103,7 +104,7 @@ def read_arrays(path: Path, *, needed: tuple[str, ...] = NEEDED) -> dict[str, np
             names = (*NEEDED, *OPTIONAL, LABELS, CONSENT)
             return {name: _array(file, name, path) for name in file.files if name in names or KNOWN.fullmatch(name)}
     except UNREADABLE as error:
-        raise BadInput(f"{path} cannot be read as an .npz file ({error}). Write it with numpy.savez.") from None
+        raise BadInput(f"{path} cannot be read as an .npz file ({why(error)}). Write it with numpy.savez.") from None
 
 
 def _array(file: np.lib.npyio.NpzFile, name: str, path: Path) -> np.ndarray:
@@ -135,6 +136,11 @@ def _check_names(names: list[str], path: Path, needed: tuple[str, ...]) -> None:
             raise BadInput(f"{path}: `{name}` is not a known array{near}. Rename it.")
 
 
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether pictures of this shape (N, channels, height, width) are turned round: cameras give channels last."""
+    return len(shape) == 4 and shape[1] in (1, 3) and min(shape[2:]) >= SMALLEST_SIDE
+
+
 def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
     """``x`` with a last axis for the channels of pictures. Raises ``BadInput`` for what no perturber takes."""
     if str(x.dtype) not in DTYPES:
@@ -145,6 +151,8 @@ def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
         )
     if x.ndim == 3:
         x = x[..., None]
+    if channels_first(x.shape):
+        x = np.ascontiguousarray(np.moveaxis(x, 1, -1))
     if x.ndim == 4 and min(x.shape[1:3]) < SMALLEST_SIDE:
         raise BadInput(
             f"{path}: images must have at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels; got {x.shape[1]} x "

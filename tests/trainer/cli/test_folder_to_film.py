@@ -1,0 +1,85 @@
+"""From a folder of 640 x 480 pictures of two classes to a service that shows a film, by commands alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgeveil.trainer.attacks import problem
+from edgeveil.trainer.attacks.families.fixed import Fixed
+from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.audit.sections import utility
+from edgeveil.trainer.cli import main
+from edgeveil.trainer.recipe.schema import Recipe
+from tests.support import network_receivers
+from tests.support.pictures import cv2, write_film, write_folder
+
+pytestmark = pytest.mark.slow
+
+
+def edgeveil(*words):
+    main.app([str(word) for word in words], standalone_mode=False)
+
+
+@pytest.fixture
+def little(monkeypatch):
+    """Adversaries and readers with hardly any training: this is about the way, not about the numbers."""
+    monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
+    monkeypatch.setitem(utility.EFFORT, "quick", utility.Effort(rows=100, epochs=1))
+    monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
+
+
+def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_folder(tmp_path / "pictures", people=24, each=10)
+    write_film(tmp_path / "hall.avi")
+    edgeveil("data", "look", "images:pictures")
+    said = capsys.readouterr()
+    assert "each 480 x 640 x 3, uint8" in said.out
+    assert "--sensitive COLUMN --capture 640x480x3 --size 32x24 --out mine.toml" in said.err
+
+    words = ["--sensitive", "group", "--subject", "person", "--capture", "640x480x3", "--crop", "480x480"]
+    edgeveil("recipe", "new", "--data", "images:pictures", *words, "--size", "32x32", "--out", "mine.toml")
+    assert Recipe.find(tmp_path / "mine.toml").perturber.kind == "codebook"
+    edgeveil("train", "mine.toml", "--out", "runs/mine", "--budget", "quick")
+    edgeveil("export", "runs/mine", "--for", "workstation", "--out", "runs/mine-export")
+    edgeveil("audit", "runs/mine-export", "--artefact", "onnx-float32")
+    edgeveil("keygen", "keys", "--development")
+    edgeveil("seal", "runs/mine-export", "--key", "keys/signing.key", "--out", "mine.veil")
+
+    capsys.readouterr()
+    edgeveil("bundle", "inspect", "mine.veil", "--trust", "keys", "--json")
+    capture = json.loads(capsys.readouterr().out)["manifest"]["capture"]
+    assert (capture["frame"]["shape"], capture["window"]) == ([480, 640, 3], [0, 80, 480, 480])
+
+    port = network_receivers.free_port()
+    words = ["run", "mine.veil", "--trust", "keys", "--source", "video:hall.avi", "--realtime", "--repeat"]
+    service = subprocess.Popen(
+        [sys.executable, "-m", "edgeveil.edge_runtime", *words, "--sink", f"preview:{port}", "--health", "off"],
+        env=os.environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert network_receivers.eventually(lambda: frame_of(port) is not None, 60)
+        assert frame_of(port).shape == (32, 32, 3)
+    finally:
+        service.send_signal(signal.SIGINT)
+        out, _ = service.communicate(timeout=60)
+    assert "frames in" in out
+
+
+def frame_of(port):
+    """The picture that the preview shows, or None."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/frame.png?slot=0", timeout=5) as answer:
+            return cv2.imdecode(np.frombuffer(answer.read(), np.uint8), cv2.IMREAD_UNCHANGED)
+    except (urllib.error.URLError, OSError):
+        return None

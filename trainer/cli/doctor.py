@@ -1,0 +1,127 @@
+"""``edgeveil doctor``: what is installed, which data and boards there are, and what is missing for what."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edgeveil.edge_runtime import __version__
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
+from edgeveil.trainer.cli.common import Json, print_json
+from edgeveil.trainer.progress import say
+
+app = typer.Typer()
+
+# What for: the modules that it needs, and what installs them.
+NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "train and audit": (("tensorflow", "keras", "sklearn", "scipy", "pydantic"), "pip install 'edgeveil[trainer]'"),
+    "export": (("tf2onnx", "onnx", "onnxruntime", "ai_edge_litert"), "pip install 'edgeveil[trainer]'"),
+    "sign": (("cryptography",), "pip install 'edgeveil[trainer]'"),
+    "pictures, films and cameras": (("cv2",), "pip install 'edgeveil[camera]'"),
+    "Parquet tables": (("pyarrow",), "pip install pyarrow"),
+    "boards over SSH": (("paramiko",), "pip install 'edgeveil[ssh]'"),
+    "boards over a serial line": (("serial",), "pip install 'edgeveil[serial]'"),
+    "MQTT": (("paho",), "pip install 'edgeveil[mqtt]'"),
+    "sweeps on Ray": (("ray",), "pip install 'edgeveil[ray]'"),
+    "keys on a token": (("pkcs11",), "pip install 'edgeveil[pkcs11]'"),
+    "edgeveil card --cyclonedx": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
+}
+EDGETPU = "edgetpu_compiler"
+
+
+@app.command(epilog="Example: edgeveil doctor --on ssh://pi@edgepi")
+def doctor(
+    boards: Annotated[
+        list[str] | None, typer.Option("--on", metavar="TARGET", help="A board to ask: ssh://user@host; repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what is installed, which data sets are there, which boards answer, and what is missing for what."""
+    found = examine(boards or ())
+    if as_json:
+        print_json(found)
+    else:
+        print(text(found))
+    silent = [one for one in found["boards"] if one["problem"] is not None]
+    if silent:
+        raise DeviceFailed(f"{len(silent)} of {len(found['boards'])} boards do not answer: {silent[0]['problem']}")
+    say("Next: edgeveil data look SOURCE, or edgeveil recipe list")
+
+
+def examine(boards: Sequence[str] = ()) -> dict[str, Any]:
+    """The document of ``--json``."""
+    return {
+        "schema": 1,
+        "edgeveil": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "parts": [_part(what, *needs) for what, needs in NEEDS.items()],
+        "programs": [{"name": EDGETPU, "for": "artefacts of an Edge TPU", "there": shutil.which(EDGETPU) is not None}],
+        "data": [{"name": name, "missing": missing(paths)} for name, paths in data_sets().items()],
+        "boards": [_board(target) for target in boards],
+    }
+
+
+def data_sets() -> dict[str, tuple[str, ...]]:
+    """The files of each data set that is downloaded once, below the folder that EDGEVEIL_DATA names."""
+    from edgeveil.trainer.datasets.loaders import depth, faces, mnist, scene, wifi, wq
+
+    return {
+        "mnist": tuple(f"mnist/{name}" for files in mnist.FILES.values() for name, _ in files),
+        "wifi": tuple(f"ujiindoorloc/{name}" for name in wifi.FILES),
+        "faces": (faces.FILE,),
+        "depth": (depth.FILE,),
+        "scene": tuple(f"mulan_scene/{name}" for name in scene.FILES),
+        "wq": tuple(f"mulan_wq/{name}" for name in wq.FILES),
+    }
+
+
+def missing(paths: Sequence[str]) -> list[str]:
+    """Those of the files that are not there, packed or not; their checksums are read when they are loaded."""
+    folder = os.environ.get("EDGEVEIL_DATA")
+    if not folder:
+        return list(paths)
+    root = Path(folder).expanduser()
+    return [path for path in paths if not (root / path).is_file() and not (root / f"{path}.gz").is_file()]
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """For people."""
+    lines = [f"edgeveil {found['edgeveil']}, Python {found['python']}, {found['system']}"]
+    for part in found["parts"]:
+        gone = f"missing: {', '.join(part['missing'])} ({part['install']})"
+        lines.append(f"  {part['for']:28} {gone if part['missing'] else 'there'}")
+    for one in found["programs"]:
+        lines.append(f"  {one['for']:28} {'there' if one['there'] else 'missing: ' + one['name'] + ' on PATH'}")
+    for one in found["data"]:
+        where = "missing below EDGEVEIL_DATA: " if os.environ.get("EDGEVEIL_DATA") else "EDGEVEIL_DATA is not set: "
+        gone = where + ", ".join(one["missing"][:2]) + (", ..." if len(one["missing"]) > 2 else "")
+        gone += " (downloaded when it is first used)" if one["name"] == "mnist" else ""
+        lines.append(f"  data set {one['name']:19} {gone if one['missing'] else 'there'}")
+    for one in found["boards"]:
+        lines.append(f"  {one['target']:28} {one['problem'] or one['what']}")
+    return "\n".join(lines)
+
+
+def _part(what: str, modules: Sequence[str], install: str) -> dict[str, Any]:
+    gone = [name for name in modules if importlib.util.find_spec(name) is None]
+    return {"for": what, "missing": gone, "install": install if gone else None}
+
+
+def _board(target: str) -> dict[str, Any]:
+    from edgeveil.devices.flashing.connection import Connection
+
+    try:
+        with Connection().open(target) as board:
+            facts = board.facts_document()
+    except EdgeVeilError as problem:
+        return {"target": target, "what": None, "problem": str(problem)}
+    known = (facts.get(key) for key in ("board", "architecture", "python"))
+    return {"target": target, "what": ", ".join(str(one) for one in known if one) or "answers", "problem": None}

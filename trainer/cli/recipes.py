@@ -1,0 +1,116 @@
+"""``edgeveil recipe`` and ``edgeveil data``: what to train, and what there is to train on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.cli.common import Json, print_json, print_view
+from edgeveil.trainer.progress import say
+
+recipes = typer.Typer(help="Recipes: what to train on which data.", no_args_is_help=True)
+data = typer.Typer(help="Your own data, before any training.", no_args_is_help=True)
+
+Target = Annotated[
+    str | None, typer.Option(help="Column of y, which is kept. Left out: an image's folder; of an .npz its array y.")
+]
+Sensitive = Annotated[str | None, typer.Option(help="Column of z, which is hidden; of an .npz its array z.")]
+Subject = Annotated[str | None, typer.Option(help="Column that says whose sample it is.")]
+Session = Annotated[str | None, typer.Option(help="Column that says which recording it is from.")]
+Labels = Annotated[Path | None, typer.Option(help="images: CSV with a column file and those named (DIR/labels.csv).")]
+LeaveOut = Annotated[
+    list[str] | None, typer.Option(help="csv, parquet: a column that is no part of x. May be repeated.")
+]
+
+
+@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --out mine.toml")
+def new(
+    source: Annotated[str, typer.Option("--data", help="npz:FILE, images:DIR, csv:FILE or parquet:FILE.")],
+    out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="Perturber: codebook or label-only, whichever the data allow; to compare with, prgan, ngp, ap, "
+            "minimax, laplace; for vectors also cleaner, noise."
+        ),
+    ] = None,
+    target: Target = None,
+    sensitive: Sensitive = None,
+    subject: Subject = None,
+    session: Session = None,
+    labels: Labels = None,
+    leave_out: LeaveOut = None,
+    capture: Annotated[
+        str | None, typer.Option(help="What the camera gives: 640x480x3, width, height and channels.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="With --capture: what the network gets, 32x32, or 32x32x1 for gray.")
+    ] = None,
+    crop: Annotated[
+        str | None, typer.Option(help="With --capture: the part that is used, 480x480 (the middle) or 480x480+80+0.")
+    ] = None,
+) -> None:
+    """Look at your data and write a commented recipe that trains on it."""
+    from edgeveil.trainer.scaffold.given import Given
+    from edgeveil.trainer.scaffold.new import write_recipe
+
+    words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
+    for note in write_recipe(Given(source, *words), out, kind=kind):
+        say(note)
+    say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
+
+
+@recipes.command("list", epilog="Example: edgeveil recipe list")
+def list_recipes(
+    everything: Annotated[bool, typer.Option("--all", help="Those to compare with too: PR-GAN and its like.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Name the recipes that come with EdgeVeil."""
+    from edgeveil.trainer.recipe.schema import Recipe
+
+    found = [(name, Recipe.find(name)) for name in Recipe.names()]
+    shown = [(name, one) for name, one in found if everything or one.holds]
+    if as_json:
+        rows = [{"name": name, "kind": one.perturber.kind, "description": one.description} for name, one in shown]
+        print_json({"schema": 1, "recipes": rows})
+        return
+    for name, one in shown:
+        print(f"{name:24} {one.description}")
+    if len(shown) < len(found):
+        say(f"{len(found) - len(shown)} more, to compare with: edgeveil recipe list --all")
+
+
+@recipes.command("show", epilog="Example: edgeveil recipe show mnist > mine.toml")
+def show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.")]) -> None:
+    """Print a recipe, ready to be changed and trained."""
+    from edgeveil.trainer.recipe.schema import Recipe
+
+    sys.stdout.write(Recipe.text(recipe))
+
+
+@data.command("look", epilog="Example: edgeveil data look images:pictures")
+def look(
+    source: Annotated[str, typer.Argument(help="npz:FILE, images:DIR, csv:FILE or parquet:FILE.")],
+    target: Target = None,
+    sensitive: Sensitive = None,
+    subject: Subject = None,
+    session: Session = None,
+    labels: Labels = None,
+    leave_out: LeaveOut = None,
+    as_json: Json = False,
+) -> None:
+    """Say what your data hold, what could be y and z, and what is wrong with them."""
+    from edgeveil.trainer.scaffold.given import Given
+    from edgeveil.trainer.scaffold.look import look as look_at
+    from edgeveil.trainer.scaffold.look import next_command
+
+    given = Given(source, target, sensitive, subject, session, labels, tuple(leave_out or ()))
+    found = look_at(given)
+    print_view(found, as_json=as_json)
+    if found.wrong:
+        raise BadInput(f"{found.wrong[0]} Then look again.")
+    say(f"Next: {next_command(given, found)}")

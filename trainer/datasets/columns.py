@@ -1,0 +1,175 @@
+"""Tables as people have them: a CSV or Parquet file by its columns, each of numbers or of text."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.recipe.messages import nearest
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in any case: an empty cell
+SEPARATORS = ",;\t"
+FEW_CLASSES = 50  # more different numbers than these are a measurement, no class
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: ``values`` (rows,) int64, float64 or text, and which of them are ``missing`` (rows,)."""
+
+    values: np.ndarray
+    missing: np.ndarray
+
+    def __getitem__(self, rows: np.ndarray) -> Column:
+        return Column(self.values[rows], self.missing[rows])
+
+    @property
+    def is_number(self) -> bool:
+        """Whether all that is there are numbers."""
+        return self.values.dtype.kind in "if"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a file, by name, in the file's order; at least one row."""
+
+    path: Path
+    columns: Mapping[str, Column]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return len(next(iter(self.columns.values())).values)
+
+    def column(self, name: str, of: str) -> Column:
+        """The column of that name, for the role ``of``. Raises ``BadInput``."""
+        if name not in self.columns:
+            raise BadInput(
+                f'{self.path}: there is no column "{name}" for {of}{nearest(name, self.columns)}; it has '
+                f"{listed(self.columns)}."
+            )
+        return self.columns[name]
+
+    def classes(self, name: str, of: str) -> np.ndarray:
+        """Whole numbers or text (rows,), one class a row. Raises ``BadInput``: no such column, cells missing, numbers
+        that are measurements.
+        """
+        found = self.column(name, of)
+        if found.missing.any():
+            raise BadInput(
+                f'{self.path}: column "{name}" ({of}) has no value in {found.missing.sum()} of {self.rows} rows, first '
+                f"in row {int(found.missing.argmax()) + 1}. Fill or drop them."
+            )
+        if found.values.dtype.kind == "f":
+            raise BadInput(
+                f'{self.path}: column "{name}" ({of}) has {len(np.unique(found.values))} different numbers with '
+                "fractions, and classes were expected. Cut it into classes (numpy.digitize), and name that column."
+            )
+        return found.values
+
+
+def read_table(kind: str, path: Path) -> Table:
+    """A ``csv`` or ``parquet`` file. Raises ``BadInput``."""
+    if not path.is_file():
+        there = "it is a folder" if path.is_dir() else "there is no such file"
+        raise BadInput(f"Expected a table in {path}; {there}. Correct its path.")
+    return _parquet(path) if kind == "parquet" else _csv(path)
+
+
+def listed(names: Iterable[str], *, most: int = 12) -> str:
+    """Names for a sentence, cut after ``most``."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(f'"{name}"' for name in names[:most]) + more
+
+
+def _csv(path: Path) -> Table:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file, delimiter=_separator(file.readline()), strict=True)
+            file.seek(0)
+            names = _checked_names([name.strip() for name in next(rows, [])], path)
+            cells = list(_whole(rows, len(names), path))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path} cannot be read as a CSV file ({error}). Save it as CSV in UTF-8.") from None
+    if not cells:
+        raise BadInput(f"{path} has names of columns and no rows. Add rows.")
+    return Table(path, {name: _column(values) for name, values in zip(names, zip(*cells, strict=True), strict=True)})
+
+
+def _separator(line: str) -> str:
+    return max(SEPARATORS, key=line.count)
+
+
+def _checked_names(names: Sequence[str], path: Path) -> Sequence[str]:
+    if not names:
+        raise BadInput(f"{path} is empty. Expected a first line of column names, then a line for each sample.")
+    if all(_number(name) is not None for name in names):
+        raise BadInput(f"{path}: the first line holds numbers. Expected the names of the columns there: add them.")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or "" in names:
+        what = f'the column "{twice[0]}" is there twice' if twice and twice[0] else "a column has no name"
+        raise BadInput(f"{path}: {what}. Give every column a name of its own.")
+    return names
+
+
+def _whole(rows: Any, width: int, path: Path) -> Iterator[list[str]]:
+    for row in rows:
+        if row and len(row) != width:
+            raise BadInput(f"{path}: line {rows.line_num} has {len(row)} cells and the first has {width}. Correct it.")
+        if row:
+            yield row
+
+
+def _parquet(path: Path) -> Table:
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise BadInput(
+            "Parquet files are read with pyarrow, which is not installed: pip install pyarrow, or save the table as "
+            "CSV and name it with csv:FILE."
+        ) from None
+    with _readable(path, "Parquet"):
+        table = parquet.read_table(path)
+    if not table.num_rows:
+        raise BadInput(f"{path} has no rows. Add rows.")
+    names = _checked_names([str(name) for name in table.column_names], path)
+    cells = (["" if cell is None else str(cell) for cell in column.to_pylist()] for column in table.columns)
+    return Table(path, {name: _column(values) for name, values in zip(names, cells, strict=True)})
+
+
+@contextmanager
+def _readable(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # pyarrow's errors are of many kinds
+        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        raise BadInput(f"{path} cannot be read as a {what} file ({reason}). Write it again.") from None
+
+
+def _column(cells: Sequence[str]) -> Column:
+    cells = [cell.strip() for cell in cells]
+    missing = np.array([cell.lower() in MISSING for cell in cells])
+    numbers = [0.0 if gone else _number(cell) for cell, gone in zip(cells, missing, strict=True)]
+    if None in numbers or missing.all():
+        return Column(np.array(cells), missing)
+    values = np.array(numbers, np.float64)
+    if (values == np.rint(values)).all() and np.abs(values).max() < 2**53:
+        return Column(values.astype(np.int64), missing)
+    return Column(values, missing)
+
+
+def _number(cell: str) -> float | None:
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and "_" not in cell else None

@@ -1,0 +1,137 @@
+"""A user's own pictures: ``images:DIR`` with a folder for each class of y, and a CSV that says z of each.
+
+They are read as on a board, by OpenCV: gray (height, width, 1), colour (height, width, 3) as RGB.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput, Missing
+from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.sources.images import SUFFIXES
+from edgeveil.trainer.datasets.columns import Table, listed, read_table
+from edgeveil.trainer.datasets.loaders.captured import captured
+from edgeveil.trainer.datasets.loaders.npz import checked_samples, class_numbers
+from edgeveil.trainer.datasets.loaders.table_file import classes, units
+from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.recipe.capture import Capture
+from edgeveil.trainer.recipe.schema import Columns
+
+FILE = "file"  # the column of the CSV that names the picture
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The pictures of a folder: ``names`` are paths below ``folder``, sorted. They are read when they are asked for."""
+
+    folder: Path
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        return (read_picture(self.folder / self.names[row]) for row in rows)
+
+    def classes(self) -> np.ndarray:
+        """The folder (N,) that each picture lies in, text. Raises ``BadInput`` for one that lies in none."""
+        loose = [name for name in self.names if "/" not in name]
+        if loose:
+            raise BadInput(
+                f"{self.folder}: {len(loose)} pictures lie in no class, such as {loose[0]}. Expected "
+                "DIR/CLASS/PICTURE: move them into a folder for each class of y, or name the column of y with --target."
+            )
+        return np.array([name.partition("/")[0] for name in self.names])
+
+
+def find(folder: Path) -> Pictures:
+    """All pictures below a folder, hidden ones left out. Raises ``BadInput`` where there are none."""
+    if not folder.is_dir():
+        there = "it is a file" if folder.exists() else "there is no such folder"
+        raise BadInput(f"Expected a folder of pictures at {folder}; {there}. Correct its path.")
+    below = (path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    names = sorted(path.as_posix() for path in below if not any(part.startswith(".") for part in path.parts))
+    if not names:
+        raise BadInput(f"Expected pictures ({', '.join(SUFFIXES)}) below {folder}; there are none.")
+    return Pictures(folder, tuple(names))
+
+
+def read_picture(path: Path) -> np.ndarray:
+    """One picture (height, width, channels) as the board's ``images:`` reads it. Raises ``BadInput``."""
+    try:
+        cv2 = opencv()
+    except Missing as missing:
+        raise BadInput(f"{missing}.") from None
+    picture = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+    if picture is None:
+        raise BadInput(f"{path} cannot be read as a picture: it is damaged or empty. Replace or remove it.")
+    if picture.ndim == 3 and picture.shape[2] == 4:
+        raise BadInput(f"{path} has an alpha channel, which no camera gives. Save it without.")
+    return picture[:, :, None] if picture.ndim == 2 else np.ascontiguousarray(picture[:, :, ::-1])
+
+
+def load(folder: Path, labels: Path, columns: Columns, capture: Capture | None) -> Readings:
+    """Read and check the pictures; with ``capture`` they are frames of the sensor. Raises ``BadInput``."""
+    pictures = find(folder)
+    table = matched(pictures, read_table("csv", labels))
+    if columns.target is None:
+        y, y_names = class_numbers(pictures.classes(), "y", len(pictures), folder)
+    else:
+        y, y_names = classes(table, columns.target, "target")
+    z, z_names = classes(table, columns.sensitive, "sensitive")
+    who = units(table, columns)
+    if capture is not None:
+        frames: Any = pictures
+        return captured(Readings(frames, y, z, y_names, z_names, "image", **who), capture)
+    x = checked_samples(_stacked(pictures), folder)
+    low, high = (0.0, 255.0) if x.dtype == np.uint8 else (None, None)
+    return Readings(x, y, z, y_names, z_names, "image", low, high, **who)
+
+
+def matched(pictures: Pictures, table: Table) -> Table:
+    """The rows of a CSV in the order of the pictures. Raises ``BadInput`` where one lacks the other."""
+    named = table.column(FILE, "the picture of each row").values.astype(str).tolist()
+    place = {name: row for row, name in enumerate(named)}
+    if len(place) < len(named):
+        raise BadInput(
+            f'{table.path}: "{Counter(named).most_common(1)[0][0]}" has two rows. Leave one of each picture.'
+        )
+    there = set(pictures.names)
+    unknown = [name for name in named if name not in there]
+    if unknown:
+        raise BadInput(
+            f"{table.path}: {len(unknown)} of {len(named)} files are not below {pictures.folder}, such as "
+            f'"{unknown[0]}". Expected paths below it, such as "{pictures.names[0]}".'
+        )
+    without = [name for name in pictures.names if name not in place]
+    if without:
+        raise BadInput(
+            f"{table.path}: {len(without)} of {len(pictures)} pictures have no row, such as {listed(without[:1])}. "
+            "Add rows, or move them away."
+        )
+    order = np.array([place[name] for name in pictures.names])
+    return Table(table.path, {name: column[order] for name, column in table.columns.items()})
+
+
+def _stacked(pictures: Pictures) -> np.ndarray:
+    """x (N, height, width, channels). Raises ``BadInput`` for pictures of several shapes or types."""
+    read = list(pictures[np.arange(len(pictures))])
+    kinds = Counter((one.shape, str(one.dtype)) for one in read)
+    if len(kinds) > 1:
+        raise BadInput(f"{pictures.folder}: {several(kinds)}. Make them alike.")
+    return np.stack(read)
+
+
+def several(kinds: Counter[tuple[tuple[int, ...], str]]) -> str:
+    """The shapes and types of pictures, for a sentence."""
+    shown = "; ".join(
+        f"{count} of {' x '.join(map(str, shape))} {dtype}" for (shape, dtype), count in kinds.most_common(4)
+    )
+    return f"the pictures have {len(kinds)} shapes or types (height x width x channels): {shown}"

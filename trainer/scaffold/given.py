@@ -1,0 +1,165 @@
+"""What a person says of their own data on the command line, as sections of a recipe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.columns import listed, read_table
+from edgeveil.trainer.datasets.loaders import image_folder
+from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE, channels_first, read_arrays
+from edgeveil.trainer.recipe.schema import BUILT_IN, OWN, OWN_FORMS
+
+LARGE = 128  # pixels: pictures with a longer side make a large network
+LABELS = "labels.csv"  # of a folder of pictures, where --labels names no other
+
+
+@dataclass(frozen=True)
+class Given:
+    """The words of the command: where the data are, which columns say what, and what the camera gives.
+
+    ``capture`` is WIDTHxHEIGHTxCHANNELS, ``size`` WIDTHxHEIGHT or WIDTHxHEIGHTx1, ``crop`` WIDTHxHEIGHT or
+    WIDTHxHEIGHT+LEFT+TOP.
+    """
+
+    source: str
+    target: str | None = None
+    sensitive: str | None = None
+    subject: str | None = None
+    session: str | None = None
+    labels: Path | None = None
+    leave_out: tuple[str, ...] = ()
+    capture: str | None = None
+    size: str | None = None
+    crop: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """npz, images, csv or parquet. Raises ``BadInput``."""
+        kind, _, place = self.source.partition(":")
+        if kind in OWN and place:
+            return kind
+        known = f" {self.source} comes with EdgeVeil: see `edgeveil recipe list`." if self.source in BUILT_IN else ""
+        raise BadInput(f'Your own data were expected as {OWN_FORMS}; got "{self.source}".{known}')
+
+    @property
+    def path(self) -> Path:
+        """The file or folder."""
+        return Path(self.source.partition(":")[2]).expanduser()
+
+    def labels_file(self) -> Path:
+        """The CSV about a folder of pictures."""
+        return self.path / LABELS if self.labels is None else self.labels.expanduser()
+
+
+def data_section(given: Given) -> dict[str, Any]:
+    """``[data]`` with paths in full, ``target`` and ``sensitive`` as names of the bundle. Raises ``BadInput``."""
+    kind = given.kind
+    target, sensitive = (_name(word, other) for word, other in ((given.target, "y"), (given.sensitive, "z")))
+    section: dict[str, Any] = {"source": f"{kind}:{given.path.resolve()}"}
+    section |= {"target": "y" if target == sensitive else target, "sensitive": sensitive}
+    if kind == "npz":
+        _refuse(
+            given, ("subject", "session", "labels", "leave_out"), "an .npz file has arrays: x, y, z, subject, session"
+        )
+        return section
+    if kind == "images":
+        _refuse(given, ("leave_out",), "pictures have no columns of features")
+        section["labels"] = str(given.labels_file().resolve())
+    else:
+        _refuse(given, ("labels",), "a table has its labels in columns of its own")
+    missing = [name for name in ("target", "sensitive") if getattr(given, name) is None]
+    if [name for name in missing if kind != "images" or name == "sensitive"]:
+        raise BadInput(f"{_columns(given)} Name {' and '.join(f'--{name} COLUMN' for name in missing)}.")
+    roles = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session")}
+    section["columns"] = {name: word for name, word in roles.items() if word is not None}
+    if given.leave_out:
+        section["columns"]["leave_out"] = list(given.leave_out)
+    return section
+
+
+def capture_section(given: Given) -> dict[str, Any] | None:
+    """``[capture]``; None where the samples are what the sensor gives. Raises ``BadInput``."""
+    if given.capture is None:
+        _refuse(given, ("size", "crop"), "they are of --capture WIDTHxHEIGHTxCHANNELS: add it")
+        return None
+    if given.kind in ("csv", "parquet"):
+        raise BadInput("--capture is for a camera's pictures, and a table has none: leave it out.")
+    columns, rows, channels = _numbers("--capture", given.capture, r"(\d+)x(\d+)x([13])", "640x480x3 (or x1 for gray)")
+    section: dict[str, Any] = {
+        "frame": {"shape": [rows, columns] if channels == 1 else [rows, columns, channels], "dtype": _dtype(given)}
+    }
+    whole = [rows, columns]
+    if given.crop is not None:
+        section["window"] = _window(given.crop, rows, columns)
+        whole = section["window"][2:]
+    if given.size is not None:
+        wide, high, *last = _numbers("--size", given.size, r"(\d+)x(\d+)(?:x(1|3))?", "32x32, or 32x32x1 for gray")
+        if min(wide, high) < SMALLEST_SIDE:
+            raise BadInput(f"--size: expected at least {SMALLEST_SIDE}x{SMALLEST_SIDE}; got {given.size}.")
+        section["size"] = [high, wide]
+        section |= {"channels": last[0]} if last and last[0] != channels else {}
+        if high <= whole[0] and wide <= whole[1]:
+            section["resize"] = "area"
+    return section
+
+
+def turned_round(given: Given) -> bool:
+    """Whether the pictures of an .npz have their channels first, and are turned."""
+    return given.kind == "npz" and channels_first(read_arrays(given.path, needed=("x",))["x"].shape)
+
+
+def smaller(shape: Sequence[int]) -> list[str]:
+    """The options by which large pictures (height, width, channels) make a small network; none for small pictures."""
+    high, wide, channels = shape
+    if max(high, wide) <= LARGE:
+        return []
+    side = LARGE // 4
+    return [f"--capture {wide}x{high}x{channels}", f"--size {side}x{max(SMALLEST_SIDE, round(side * high / wide))}"]
+
+
+def _window(crop: str, rows: int, columns: int) -> list[int]:
+    wide, high, *place = _numbers(
+        "--crop", crop, r"(\d+)x(\d+)(?:\+(\d+)\+(\d+))?", "480x480 (the middle) or 480x480+80+0 (its left and top)"
+    )
+    left, top = place or ((columns - wide) // 2, (rows - high) // 2)
+    if not (wide and high and 0 <= left <= columns - wide and 0 <= top <= rows - high):
+        raise BadInput(f"--crop: expected a part of the camera's {columns}x{rows}; got {crop}.")
+    return [top, left, high, wide]
+
+
+def _dtype(given: Given) -> str:
+    if given.kind == "npz":
+        return str(read_arrays(given.path, needed=("x",))["x"].dtype)
+    pictures = image_folder.find(given.path)
+    return str(next(pictures[np.array([0])]).dtype)
+
+
+def _numbers(flag: str, words: str, pattern: str, example: str) -> list[int]:
+    match = re.fullmatch(pattern, words)
+    if match is None:
+        raise BadInput(f"{flag}: expected width and height in pixels, as in {example}; got {words}.")
+    return [int(number) for number in match.groups() if number is not None]
+
+
+def _refuse(given: Given, names: tuple[str, ...], reason: str) -> None:
+    for name in names:
+        if getattr(given, name):
+            raise BadInput(f"--{name.replace('_', '-')} does not go with {given.kind}: {reason}.")
+
+
+def _columns(given: Given) -> str:
+    path = given.labels_file() if given.kind == "images" else given.path
+    table = read_table("csv" if given.kind == "images" else given.kind, path)
+    return f"{path} has the columns {listed(table.columns)}."
+
+
+def _name(column: str | None, other: str) -> str:
+    name = re.sub(r"[^a-z0-9._-]+", "-", (column or "").lower()).strip("-._")[:80]
+    return name or other

@@ -1,0 +1,221 @@
+"""``edgeveil data look``: what a user's data hold, what could be y and z, and what is wrong, before any training."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer import datasets
+from edgeveil.trainer.datasets.columns import Column, Table, read_table
+from edgeveil.trainer.datasets.loaders import image_folder, npz
+from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
+from edgeveil.trainer.scaffold.given import Given, smaller, turned_round
+from edgeveil.trainer.scaffold.new import first_guess
+
+SHOWN = 10  # classes of a column, the commonest first
+MOST_CLASSES = 50  # of a column that could be y or z
+LEAST = SLICES * FEWEST_ROWS  # rows of a class
+
+
+@dataclass(frozen=True)
+class Label:
+    """A column or array with one value a row. ``classes`` are the commonest with their rows, none of a measurement."""
+
+    name: str
+    type: str
+    missing: int
+    different: int
+    classes: Mapping[str, int]
+    could_be: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What data hold: samples of ``shape`` and ``dtype`` (None: what is x depends on the columns named).
+
+    ``wrong`` are sentences; with any of them nothing can be trained.
+    """
+
+    source: str
+    kind: str
+    rows: int
+    what: str
+    shape: Sequence[int] | None
+    dtype: str | None
+    low: float | None
+    high: float | None
+    labels: Sequence[Label]
+    notes: Sequence[str]
+    wrong: Sequence[str]
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {"schema": 1, **asdict(self)}
+
+    def text(self) -> str:
+        """For people."""
+        lines = [f"{self.source}: {self.rows:,} {self.what}"]
+        if self.shape is not None:
+            shape = " x ".join(map(str, self.shape))
+            lines.append(f"  each {shape}, {self.dtype}, values {self.low:g} to {self.high:g}")
+        for one in self.labels:
+            gone = f", {one.missing} missing" if one.missing else ""
+            may = f"; could be {' or '.join(one.could_be)}" if one.could_be else ""
+            lines.append(f"  {one.name}: {one.type}, {one.different} different{gone}{may}")
+            if one.classes:
+                more = "" if one.different <= len(one.classes) else ", ..."
+                lines.append(f"    {', '.join(f'{name} {count}' for name, count in one.classes.items())}{more}")
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join([*lines, *(f"  wrong: {one}" for one in self.wrong)])
+
+
+def look(given: Given) -> Found:
+    """Read data and say what they hold. Raises ``BadInput`` for what cannot be read at all."""
+    return {"npz": _npz, "images": _images, "csv": _table, "parquet": _table}[given.kind](given)
+
+
+def next_command(given: Given, found: Found) -> str:
+    """The command to go on with."""
+    flags = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session", "labels")}
+    words = [f"--{name} {shlex.quote(str(value))}" for name, value in flags.items() if value is not None]
+    words += [f"--leave-out {shlex.quote(name)}" for name in given.leave_out]
+    named = {name for one in found.labels for name in one.could_be}
+    needed = {"csv": ("target", "sensitive"), "parquet": ("target", "sensitive"), "images": ("sensitive",)}
+    words += [f"--{name} COLUMN" for name in needed.get(given.kind, ()) if flags[name] is None and named]
+    if given.kind == "images" and found.shape is not None:
+        words += smaller(found.shape)
+    return " ".join(["edgeveil recipe new --data", shlex.quote(given.source), *words, "--out mine.toml"])
+
+
+def _npz(given: Given) -> Found:
+    arrays = npz.read_arrays(given.path)
+    raw = arrays["x"]
+    x, notes = npz.checked_samples(raw, given.path), []
+    if turned_round(given):
+        notes.append(f"x has channels first, {_sized(raw.shape[1:])}; it is turned round, as cameras give pictures")
+    labels = []
+    for name, values in arrays.items():
+        if name not in ("x", npz.LABELS):
+            npz.class_numbers(values, name, len(x), given.path)
+            labels.append(_label(name, Column(values, np.zeros(len(x), bool)), roles=()))
+    if "subject" not in arrays and "groups" not in arrays:
+        notes.append("no array says whose a row is (subject): rows of one person may be in training and in the test")
+    return Found(
+        given.source,
+        "npz",
+        len(x),
+        "vectors" if x.ndim == 2 else "pictures",
+        *_samples(x),
+        labels,
+        notes,
+        _wrong(given),
+    )
+
+
+def _images(given: Given) -> Found:
+    pictures = image_folder.find(given.path)
+    kinds: Counter[tuple[tuple[int, ...], str]] = Counter()
+    low, high, wrong, notes = np.inf, -np.inf, [], []
+    for number in range(len(pictures)):
+        try:
+            picture = image_folder.read_picture(given.path / pictures.names[number])
+        except BadInput as problem:
+            wrong.append(str(problem))
+            continue
+        kinds[picture.shape, str(picture.dtype)] += 1
+        low, high = min(low, float(picture.min())), max(high, float(picture.max()))
+    if not kinds:
+        raise BadInput(wrong[0])
+    (shape, dtype), _ = kinds.most_common(1)[0]
+    labels = []
+    if given.target is None:
+        folders = Column(pictures.classes(), np.zeros(len(pictures), bool))
+        labels.append(_label("folder", folders, roles=("y",)))
+    if len(wrong) > 1:
+        wrong = [f"{len(wrong)} pictures cannot be used; the first: {wrong[0]}"]
+    if len(kinds) > 1:
+        wrong.append(f"{image_folder.several(kinds)}. Make them alike.")
+    if given.labels is None and not given.labels_file().is_file():
+        wrong.append(
+            f"what z is of each picture was expected in {given.labels_file()}; there is no such file. Write a CSV with "
+            f'a column "{image_folder.FILE}" (such as "{pictures.names[0]}") and one of z, and name it with --labels.'
+        )
+    else:
+        table = read_table("csv", given.labels_file())
+        labels += _columns(Table(table.path, {n: c for n, c in table.columns.items() if n != image_folder.FILE}))
+        try:
+            image_folder.matched(pictures, table)
+        except BadInput as problem:
+            wrong.append(str(problem))
+    if not wrong and given.sensitive is not None:
+        wrong += _wrong(given)
+    return Found(given.source, "images", len(pictures), "pictures", shape, dtype, low, high, labels, notes, wrong)
+
+
+def _table(given: Given) -> Found:
+    table = read_table(given.kind, given.path)
+    named = given.target is not None and given.sensitive is not None
+    return Found(
+        given.source,
+        given.kind,
+        table.rows,
+        f"rows of {len(table.columns)} columns",
+        *(None, None, None, None),
+        _columns(table),
+        () if named else ("name the column to keep with --target and the one to hide with --sensitive",),
+        _wrong(given) if named else (),
+    )
+
+
+def _wrong(given: Given) -> list[str]:
+    """What keeps the data from being cut into slices."""
+    try:
+        datasets.load(first_guess(given))
+    except BadInput as problem:
+        return [str(problem)]
+    return []
+
+
+def _samples(x: np.ndarray) -> tuple[Sequence[int], str, float, float]:
+    return x.shape[1:], str(x.dtype), float(x.min()), float(x.max())
+
+
+def _columns(table: Table) -> list[Label]:
+    return [_label(name, column) for name, column in table.columns.items()]
+
+
+def _label(name: str, column: Column, *, roles: Sequence[str] | None = None) -> Label:
+    """``roles``: what it is; None: judged by its values."""
+    values, counts = np.unique(column.values[~column.missing], return_counts=True)
+    kind = {"i": "whole numbers", "u": "whole numbers", "b": "true or false", "f": "numbers"}
+    measured = column.values.dtype.kind == "f" or len(values) > MOST_CLASSES
+    order = np.argsort(-counts, kind="stable")[:SHOWN]
+    return Label(
+        name,
+        kind.get(column.values.dtype.kind, "text"),
+        int(column.missing.sum()),
+        len(values),
+        {} if measured else {str(values[one]): int(counts[one]) for one in order},
+        _roles(column, counts) if roles is None else roles,
+    )
+
+
+def _roles(column: Column, counts: np.ndarray) -> list[str]:
+    """What a column could be: y or z of enough rows a class, a subject that has several rows."""
+    if column.missing.any() or column.values.dtype.kind == "f":
+        return []
+    roles = ["y", "z"] if 2 <= len(counts) <= MOST_CLASSES and counts.min() >= LEAST else []
+    people = len(counts) >= FEWEST_GROUPS and counts.mean() >= 2
+    return (
+        [*roles, "subject"] if people and (column.values.dtype.kind != "i" or len(counts) < counts.sum() / 2) else roles
+    )
+
+
+def _sized(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))
