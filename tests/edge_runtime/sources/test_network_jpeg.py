@@ -105,17 +105,17 @@ def test_the_size_is_read_as_the_decoder_reads_it(options, channels):
 
 
 MEASURE = """
-import resource
 import sys
 import cv2, numpy
+from edgeveil.edge_runtime.machine import peak_rss_bytes
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.sources.network.jpeg import decode
 data = sys.stdin.buffer.read()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_rss_bytes()
 try:
     decode(data, {"shape": [24, 32, 3]}, "camera")
 except FrameDropped as drop:
-    print(drop.reason, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+    print(drop.reason, (peak_rss_bytes() - before) // 2**20)
 """
 
 

@@ -131,11 +131,11 @@ def test_no_bytes_raise(suffix, at, gone, junk):
 
 
 MEASURE = """
-import resource, sys
 import cv2
+from edgeveil.edge_runtime.machine import peak_rss_bytes
 from edgeveil.edge_runtime.errors import EdgeVeilError, FrameDropped
 from edgeveil.edge_runtime.sources import {module} as module
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_rss_bytes()
 {first}
 try:
     source = module.{name}({place!r}, {sensor!r})
@@ -144,7 +144,7 @@ try:
     said = "taken"
 except (EdgeVeilError, FrameDropped) as error:
     said = str(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, said)
+print((peak_rss_bytes() - before) // 1024, said)
 """
 
 
