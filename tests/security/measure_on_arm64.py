@@ -80,10 +80,10 @@ def send(board: emulated_boards.Emulated) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=RECORD, help="where the record goes")
-    parser.add_argument("--only", default="", help="cases with this text in their name")
+    parser.add_argument("--only", nargs="*", default=[""], help="cases with one of these texts in their name")
     options = parser.parse_args()
     measured: dict[str, Any] = {}
-    wanted = {case: words for case, words in cases().items() if options.only in case}
+    wanted = {case: words for case, words in cases().items() if any(text in case for text in options.only)}
     with emulated_boards.board("vm") as board:
         send(board)
         versions = json.loads(board.run("python3 -", data=VERSIONS.encode()).stdout)
