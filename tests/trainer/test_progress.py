@@ -45,8 +45,35 @@ def test_nothing_goes_on_after_a_failure(capsys):
     assert "1/2" not in before
 
 
-def test_a_transfer_says_bytes_and_rate(capsys):
+def test_a_transfer_says_bytes_and_no_rate_at_first(capsys):
     with transfer("sending") as report:
         report(500, 1000)
         lines = wait_for_lines(capsys, 2).splitlines()
+    assert lines[-1] == "sending: 500 of 1000 bytes"
+
+
+def test_a_transfer_says_its_rate_once_it_is_known(capsys, monkeypatch):
+    monkeypatch.setattr(module, "QUIET_S", 0.01)
+    with transfer("sending") as report:
+        report(100, 1000)
+        time.sleep(0.05)
+        report(500, 1000)
+        capsys.readouterr()
+        lines = wait_for_lines(capsys, 2).splitlines()
     assert re.fullmatch(r"sending: 500 of 1000 bytes, [\d.]+ kB/s, \d+ s left", lines[-1])
+
+
+def test_a_rate_is_that_of_the_last_seconds_and_not_of_the_first():
+    now = 0.0
+    rate = module.Rate(lambda: now)
+    for second in (0, 1):  # a slow start, of which nothing is said
+        now = float(second)
+        rate.see(second + 1)
+        assert rate.left(1000) == ""
+    for second in range(2, 30):
+        now = float(second)
+        rate.see(10 * second)
+    assert rate.per_s() == pytest.approx(10, rel=0.02)
+    assert rate.left(390) == ", 10 s left"
+    now = 1e6
+    assert rate.per_s() < 1  # it stands still now
