@@ -75,6 +75,13 @@ def audit(
         typer.Option(help="With --before: test if rows match; they surely do; or they do not, and after has labels."),
     ] = "test",
     out: Annotated[Path | None, typer.Option(help="With --before: folder for audit.json and report.html.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an audit that was broken off.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Keep an earlier audit.json under a dated name, and audit anew.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print every table; of the audit that is there, if one is.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Attack an artefact: how much does an adversary who retrains still learn?
@@ -83,7 +90,8 @@ def audit(
     """
     from edgeveil.trainer.audit.audit import audit as run_audit
     from edgeveil.trainer.audit.board import audit_on_board, same_export
-    from edgeveil.trainer.audit.document import add_column, as_text, save
+    from edgeveil.trainer.audit.closing import next_step, summary
+    from edgeveil.trainer.audit.document import add_column, as_text, require_new, save
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.export.folder import ExportFolder
 
@@ -110,7 +118,14 @@ def audit(
                 "Samples are audited with --before and --after together, and without a bundle or export; "
                 + (f"leave out {given[0]}." if given else "give both.")
             )
-        _audit_pairs(before, after, labels=labels, rows=rows, out=out, budget=budget, seed=seed, as_json=as_json)
+        if out is not None and out.exists() and not out.is_dir():
+            raise BadInput(f"--out: a folder for the report was expected; {out} is a file. Name another.")
+        if out is not None:
+            require_new(out, replace=replace)
+        elif resume or replace:
+            raise BadInput("What was finished of an audit of samples is kept in its --out: name that folder.")
+        where = {"out": out, "resume": resume}
+        _audit_pairs(before, after, labels=labels, rows=rows, budget=budget, seed=seed, as_json=as_json, **where)
         return
     if target is None or labels is not None or out is not None or rows != "test":
         raise BadInput(
@@ -124,7 +139,12 @@ def audit(
             raise BadInput("--device says what runs the artefact on a board: name the board with --on.")
         if into is not None:
             raise BadInput("--into adds the column of a board: name the board with --on.")
-        document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, **settings)
+        if target.is_dir() and full and not replace and (shown := ExportFolder.open(target).audit) is not None:
+            print(as_text(shown), flush=True)
+            return
+        if target.is_dir():
+            require_new(target, replace=replace)
+        document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, resume=resume, **settings)
         saved = save(document, target) if target.is_dir() else None
     else:
         if target.is_dir():
@@ -142,9 +162,10 @@ def audit(
     if as_json:
         print_json(document)
     else:
-        print(as_text(document), flush=True)
+        print(as_text(document) if full else summary(document), flush=True)
         if saved is not None:
-            say(f"Wrote {saved}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
+            say(f"Wrote {saved}. {next_step(document, target)}")
+            say(f"Every table: edgeveil audit {target} --full")
     if document["limits"]["exceeded"]:
         raise LimitNotMet(" ".join(sentences(document["limits"])))
 
@@ -188,19 +209,20 @@ def _audit_pairs(
     budget: str,
     seed: int,
     as_json: bool,
+    resume: bool,
 ) -> None:
     from edgeveil.trainer.audit.before_after.compare import audit_pairs
     from edgeveil.trainer.audit.before_after.pair_files import read_pairs
     from edgeveil.trainer.audit.before_after.pairs_text import as_text
     from edgeveil.trainer.report.pairs_page import write_pairs_report
 
-    if out is not None and out.exists() and not out.is_dir():
-        raise BadInput(f"--out: a folder for the report was expected; {out} is a file. Name another.")
     document = audit_pairs(
         read_pairs(before, after, labels=labels, order=rows),
         name=f"{before.name} to {after.name}",
         budget=budget,
         seed=seed,
+        keep=None if out is None else out / f"attacks-{budget}-{seed}",
+        resume=resume,
     )
     if as_json:
         print_json(document)
