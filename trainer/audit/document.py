@@ -110,11 +110,7 @@ def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[
     with it, and so are the columns of boards that are in the file already. Raises ``BadInput`` for the Keras networks
     as the main document: they never ship.
     """
-    if document["artefact"] == KERAS:
-        raise BadInput(
-            "The audit of an artefact that ships was expected; got one of the Keras networks. Audit tflite-int8, or "
-            "the artefact that goes onto the board."
-        )
+    require_ships(document["artefact"])
     path = Path(folder) / "audit.json"
     others = [*others, *columns(path)]
     whole = {**document, "others": others} if others else dict(document)
@@ -123,6 +119,15 @@ def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[
         set_aside(path.with_name("countersignature.json"))  # it speaks of the old one
         write_atomic(str(path), _bytes(whole))
     return path
+
+
+def require_ships(artefact: str) -> None:
+    """Raise ``BadInput`` for the Keras networks, whose audit is no part of an export folder."""
+    if artefact == KERAS:
+        raise BadInput(
+            "The audit of an artefact that ships was expected; got one of the Keras networks. Audit tflite-int8, or "
+            "the artefact that goes onto the board."
+        )
 
 
 def require_new(folder: Path, *, replace: bool) -> None:

@@ -24,6 +24,7 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.findings import Row
+from edgeveil.trainer.attacks.journal import Journal
 from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Problem, Released, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import FOLDS, Question, question_of_fresh
@@ -161,10 +162,9 @@ def audit_pairs(
         load_tensorflow()
         attackers = tuple(families or [one for one in adversaries() if one.name not in NEED_D_Z])
         total = len(attackers) + (3 if read is None else 1)
-        answers = nullcontext(None) if keep is None else kept_answers(keep, resume=resume)
+        answers = nullcontext(Journal(None)) if keep is None else kept_answers(keep, resume=resume)
         with answers as journal, progress("audit", total=total) as advance:
-            if journal is not None:
-                journal.begins = advance.begin
+            journal.begins = advance.begin
             tries = replace(BUDGETS[budget], journal=journal)
             asked = _Asked(tries, seed, _judged(len(after.y), judged))
 
