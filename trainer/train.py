@@ -13,6 +13,7 @@ from edgeveil.trainer.perturbers import fit_function
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import HIDES_NOTHING, constant, unchanged
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -22,32 +23,40 @@ from edgeveil.trainer.training.linear_classifiers import train_linear
 
 
 def train(
-    recipe: Recipe, out: Path, *, budget: str = "full", resume: bool = False, classifiers: Path | None = None
+    recipe: Recipe,
+    out: Path,
+    *,
+    budget: str = "full",
+    resume: bool = False,
+    replace: bool = False,
+    classifiers: Path | None = None,
 ) -> Run:
     """Train ``recipe`` in the folder ``out``; the test slice is not used.
 
     ``classifiers`` is the folder of a run whose D_y and D_z to take: the same data, slices and seed. ``budget`` is
     ``full`` or ``quick`` (``[budget.quick]`` of the recipe). After Ctrl-C the run keeps its last checkpoint, and
-    ``resume`` continues from it. Raises ``BadInput``, and ``LimitNotMet`` if no checkpoint reaches the recipe's
-    Acc(D_y): the run is then complete, with the checkpoint best by Acc(D_y). Under ``quick`` that is only a message.
+    ``resume`` continues from it; ``replace`` gives an earlier run a dated name. Raises ``BadInput``, and
+    ``LimitNotMet`` if no checkpoint reaches the recipe's Acc(D_y): the run is then complete, with the checkpoint best
+    by Acc(D_y). Under ``quick`` that is only a message.
     """
     load_tensorflow()
     # Opened first: if it is missing, no folder must be left behind.
     other = None if classifiers is None else Run.open(classifiers)
-    run = Run.create(out, recipe, budget=budget, resume=resume)
-    if other is not None:
+    with locked(out, "train"):
+        run = Run.create(out, recipe, budget=budget, resume=resume, replace=replace)
+        if other is not None:
+            try:
+                run.adopt_classifiers(other)
+            except BadInput:
+                if not resume:
+                    shutil.rmtree(run.folder)
+                raise
         try:
-            run.adopt_classifiers(other)
-        except BadInput:
-            if not resume:
-                shutil.rmtree(run.folder)
+            return _train(run)
+        except KeyboardInterrupt:
+            run.record(state="interrupted")
+            say(f"Interrupted. The last checkpoint is in {run.folder}; --resume continues from it.")
             raise
-    try:
-        return _train(run)
-    except KeyboardInterrupt:
-        run.record(state="interrupted")
-        say(f"Interrupted. The last checkpoint is in {run.folder}; the same command with --resume continues from it.")
-        raise
 
 
 def _train(run: Run) -> Run:

@@ -14,6 +14,7 @@ from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.inputs import Inputs, read_inputs
 from edgeveil.devices.flashing.plan import Flashed, plan
 from edgeveil.devices.flashing.records import Wanted
+from edgeveil.edge_runtime.kinds import check_sensor, check_sink, check_source
 
 
 def flash_target(
@@ -30,7 +31,13 @@ def flash_target(
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Flashed:
     """Install ``bundle`` on the board or card that ``target`` names. Raises ``EdgeVeilError``."""
+    if wanted.source is not None:
+        check_source(wanted.source)
+    for sink in wanted.sinks:
+        check_sink(sink)
     inputs = read_inputs(bundle, profile, trust, wheels)
+    if wanted.source is not None:
+        check_sensor(wanted.source, inputs.opened.manifest.input.sensor)
     if target.startswith(sd_card.KINDS):
         return flash_card(inputs, target, wanted, root=connection.root, dry_run=dry_run, show=show)
     with connection.open(target, say=show) as board:

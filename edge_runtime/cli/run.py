@@ -10,8 +10,13 @@ from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli.options import add_bundle, add_command, add_json, add_setting
 from edgeveil.edge_runtime.cli.output import Document, print_document
 from edgeveil.edge_runtime.config import Settings
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.kinds import check_sink, check_source
+from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.manifest.sensor import expected
 
+# Reasons for which a frame may rightly not come out: nobody in it, or the end, or a newer one.
+_USUAL = ("nobody", "stopped", "newer-frame", "newer-set")
 _INSIDE = ("source", "artefact", "backend", "device", "fps", "max-latency", "recheck", "hang-after", "inside-at")
 
 
@@ -64,7 +69,9 @@ def _run(arguments: argparse.Namespace) -> int:
     # Flags that give every required setting need no file.
     needed = any(not flags[name] for name in config.REQUIRED)
     settings = config.merged(flags, config.read(arguments.config) if arguments.config or needed else {})
+    check_source(settings.source)
     for sink in settings.sink:
+        check_sink(sink)
         _refuse_overwriting(settings.source, sink)
     if config.needs_service(settings):
         from edgeveil.edge_runtime.outside import service
@@ -74,8 +81,12 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         document = _file_to_file(settings)
         code = 130 if document["stopped"] == "interrupted" else 0
+    manifest = document.pop("manifest")
     file = sys.stderr if "csv:-" in settings.sink else sys.stdout
     print_document(document, _run_lines, as_json=arguments.json, file=file)
+    failed = " ".join(_failures(document, manifest))
+    if failed:
+        raise DeviceFailed(failed)
     return code
 
 
@@ -108,7 +119,8 @@ def _file_to_file(settings: Settings) -> Document:
                 capture = Capture(manifest) if manifest.capture else None
                 summary = batch.run(source, perturber, sink, capture=capture, progress=progress, report=report)
         document = dict({"schema": 1}, **summary._asdict())
-        document.update(perturber.info)
+        document["sinks"] = {name: one._asdict() for name, one in sink.deliveries().items()}
+        document.update(perturber.info, manifest=manifest)
     return document
 
 
@@ -126,6 +138,26 @@ def _run_lines(document: Document) -> Iterator[str]:
     yield line.format(**document)
     for reason, count in document["dropped"].items():
         yield "  dropped, {}: {}".format(reason, count)
+    for name, counts in document["sinks"].items():
+        yield "  {}: {delivered} records delivered, {waiting} waiting, {lost} lost".format(name, **counts)
+
+
+def _failures(document: Document, manifest: Manifest) -> Iterator[str]:
+    """A sentence if no frame came out, and one for each sink that lost all it was given."""
+    dropped = document["dropped"]
+    if not document["frames_out"] and any(reason not in _USUAL for reason in dropped):
+        reasons = ", ".join("{} {}".format(count, reason) for reason, count in dropped.items())
+        wanted = expected(manifest.input, manifest.capture)
+        yield (
+            "no frame came out of {frames_in} ({}): this bundle takes frames of {dtype} {shape}; "
+            "docs/reference/edge-runtime.md explains the reasons.".format(reasons, **dict(document, **wanted))
+        )
+    for name, counts in document["sinks"].items():
+        if counts["lost"] and not counts["delivered"] and not counts["waiting"]:
+            yield (
+                "nothing arrived at {}, {} records are lost: check its address, and that something listens there; "
+                "the option spool=DIR keeps records until it does.".format(name, counts["lost"])
+            )
 
 
 @contextlib.contextmanager

@@ -196,9 +196,11 @@ class Inside(object):
         from edgeveil.edge_runtime.sources import open_source
 
         if frames is not None:
+            from edgeveil.edge_runtime.kinds import check_sensor
             from edgeveil.edge_runtime.manifest.sensor import expected
             from edgeveil.edge_runtime.sources.network.from_pipe import FetchedSource
 
+            check_sensor(self._settings.source, manifest.input.sensor)
             return FetchedSource(frames, self._settings.source, expected(manifest.input, manifest.capture))
         return open_source(
             self._settings.source,

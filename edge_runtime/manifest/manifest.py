@@ -20,7 +20,10 @@ class PerturberFacts(NamedTuple):
 
 
 class Input(NamedTuple):
-    """x: an ``image`` (height, width, channels) or a ``vector`` (features,), with its range in units of x."""
+    """x: an ``image`` (height, width, channels) or a ``vector`` (features,), with its range in units of x.
+
+    ``sensor`` is the kind of sensor that gives it, one of ``kinds.SENSORS``; None where the bundle does not say.
+    """
 
     name: str
     kind: str
@@ -28,6 +31,7 @@ class Input(NamedTuple):
     dtype: str
     low: Bound
     high: Bound
+    sensor: Optional[str] = None
 
 
 class Stage(NamedTuple):
@@ -230,7 +234,8 @@ def parse(document: Mapping[str, Any]) -> Manifest:
 def parse_input(entry: Mapping[str, Any]) -> Input:
     """The record of ``input``."""
     name, kind = entry.get("name", ""), entry.get("kind", "")
-    return Input(name, kind, tuple(entry["shape"]), entry["dtype"], entry.get("low"), entry.get("high"))
+    low, high, sensor = (entry.get(key) for key in ("low", "high", "sensor"))
+    return Input(name, kind, tuple(entry["shape"]), entry["dtype"], low, high, sensor)
 
 
 def parse_table(entry: Mapping[str, Any]) -> Table:

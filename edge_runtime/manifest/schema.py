@@ -27,6 +27,7 @@ from edgeveil.edge_runtime.formats.validate import (
     truth,
     whole,
 )
+from edgeveil.edge_runtime.kinds import SENSORS
 from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.compiled import KEY, check_compiled
 from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
@@ -131,7 +132,10 @@ def _check_packages(packages: Any, at: str) -> None:
 
 
 def _check_input(source: Any) -> None:
-    record(source, "input", ("name", "kind", "shape", "dtype", "low", "high"))
+    named = type(source) is dict and "sensor" in source  # not in bundles of 0.1
+    record(source, "input", ("name", "kind", "shape", "dtype", "low", "high") + (("sensor",) if named else ()))
+    if named:
+        one_of(source["sensor"], "input.sensor", SENSORS)
     identifier(source["name"], "input.name")
     kind = one_of(source["kind"], "input.kind", ("image", "vector"))
     rank = {"image": 3, "vector": 1}[kind]

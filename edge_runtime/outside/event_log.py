@@ -10,7 +10,10 @@ import time
 from typing import Any, Dict, List
 
 _KEPT = 500  # events in memory
-_LOUD = ("start", "ready", "source", "stop", "degraded", "running", "isolation", "port", "inside-ended")
+_LOUD = (
+    "start", "ready", "source", "stop", "degraded", "running", "isolation", "port", "sink", "sink-again",
+    "inside-ended", "hang",
+)  # fmt: skip
 
 
 class Log(object):

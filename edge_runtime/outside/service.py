@@ -119,6 +119,8 @@ class Service(object):
             dropped=self.drops(),
             seconds=self.clock() - started,
             stopped=self._stopped,
+            sinks={name: delivery._asdict() for name, delivery in self.sinks.deliveries().items()},
+            manifest=self.bundle.manifest,
             exit_code=130 if signal.SIGINT in self._signals else 0,
         )
 

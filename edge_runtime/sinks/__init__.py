@@ -4,6 +4,7 @@ import importlib
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import FILE_SINKS, LIVE_SINKS, PREVIEW, check_sink
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.group import SinkGroup
@@ -11,20 +12,7 @@ from edgeveil.edge_runtime.sinks.uri import Known, rotation, split, without_secr
 
 __all__ = ["Sink", "SinkGroup", "open_sink", "open_sinks"]
 
-_FILES = {
-    "npz": ("npz", "NpzSink"),
-    "images": ("images", "ImagesSink"),
-    "video": ("video", "VideoSink"),
-    "csv": ("text", "CsvSink"),
-}
 _ROTATING = {"npz": ".npz", "images": "", "video": ".avi"}
-_LIVE = {
-    "mqtt": ("network.mqtt", "MqttSink"),
-    "mqtts": ("network.mqtt", "MqttSink"),
-    "http": ("network.http", "HttpSink"),
-    "https": ("network.http", "HttpSink"),
-    "tcp": ("network.tcp", "TcpSink"),
-}
 
 
 def open_sink(
@@ -39,18 +27,12 @@ def open_sink(
     Raises ``BadInput`` for an unknown kind or a path that cannot take them, ``DeviceFailed`` where a library that the
     kind needs is not installed or the path cannot be written to.
     """
-    kind, colon, where = uri.partition(":")
-    if kind in _LIVE and colon and where.startswith("//"):
-        return _load(*_LIVE[kind])(uri, outputs, manifest, dict(options or {}))
-    if kind == "preview" and colon and where:
+    kind, where = check_sink(uri)
+    if kind in LIVE_SINKS:
+        return _load(*LIVE_SINKS[kind])(uri, outputs, manifest, dict(options or {}))
+    if kind == PREVIEW:
         return _load("preview.sink", "PreviewSink")(where, outputs, manifest, dict(options or {}))
-    if kind in _FILES and colon and where:
-        return _open_file_sink(kind, where, outputs, manifest)
-    # The text after the colon may hold a password.
-    raise BadInput(
-        "expected a sink as csv:FILE, npz:FILE or images:DIR, video:FILE, mqtt://HOST/TOPIC, http://HOST/PATH, "
-        "tcp://HOST:PORT or preview:PORT; got {!r}".format(kind if colon else uri)
-    )
+    return _open_file_sink(kind, where, outputs, manifest)
 
 
 def open_sinks(
@@ -84,7 +66,7 @@ def open_sinks(
 
 
 def _open_file_sink(kind: str, where: str, outputs: List[Output], manifest: Optional[Manifest]) -> Sink:
-    make_sink = _load(*_FILES[kind])
+    make_sink = _load(*FILE_SINKS[kind])
     known: Known = {"rotate": rotation} if kind in _ROTATING else {}
     if kind == "video":
         from edgeveil.edge_runtime.sinks import video

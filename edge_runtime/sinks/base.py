@@ -1,10 +1,18 @@
 """The base of all sinks: they take perturbed frames only, and keep them, or discard them at a privacy stop."""
 
 import contextlib
-from typing import Any, Dict, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
+
+
+class Delivery(NamedTuple):
+    """What became of the records that a sink was given; ``waiting`` ones are on the disk, for the next run."""
+
+    delivered: int
+    waiting: int
+    lost: int
 
 
 class Sink(object):
@@ -40,6 +48,10 @@ class Sink(object):
     def counts(self) -> Dict[str, int]:
         """Numbers for this device's own metrics: what waits, what was sent, what was dropped here."""
         return {}
+
+    def delivery(self) -> Optional[Delivery]:
+        """What became of the records, once closed; None where all that ``write`` took is there."""
+        return None
 
     def flush(self) -> None:
         """Pass on the frames so far; called after each block of frames."""

@@ -5,7 +5,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.frames import PerturbedFrame
-from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.base import Delivery, Sink
 
 # Called with a sink's name, its error (None: it works again), how many frames it lost, and whether it worked before.
 OnFailure = Callable[[str, Optional[DeviceFailed], int, bool], None]
@@ -22,6 +22,8 @@ class SinkGroup(Sink):
         self.sinks = dict(sinks)
         self._on_failure = on_failure
         self._failing: Set[str] = set()
+        self._taken: Dict[str, int] = {}
+        self._lost: Dict[str, int] = {}
 
     @property
     def live(self) -> bool:  # type: ignore[override]  # of sinks that may be opened later
@@ -54,6 +56,13 @@ class SinkGroup(Sink):
     def counts_by_sink(self) -> Dict[str, Dict[str, int]]:
         """The counts of each sink, by the sink's name."""
         return {name: sink.counts() for name, sink in self.sinks.items()}
+
+    def deliveries(self) -> Dict[str, Delivery]:
+        """What became of the records of each sink, by the sink's name."""
+        return {
+            name: sink.delivery() or Delivery(self._taken.get(name, 0), 0, self._lost.get(name, 0))
+            for name, sink in self.sinks.items()
+        }
 
     def flush(self) -> None:
         """See ``Sink``."""
@@ -95,10 +104,12 @@ class SinkGroup(Sink):
                 call(sink)
             except DeviceFailed as error:
                 first = first or error
+                self._lost[name] = self._lost.get(name, 0) + frames
                 if self._on_failure is not None:
                     self._on_failure(name, error, frames, name not in self._failing)
                 self._failing.add(name)
             else:
+                self._taken[name] = self._taken.get(name, 0) + frames
                 if name in self._failing and self._on_failure is not None:
                     self._on_failure(name, None, 0, False)
                 self._failing.discard(name)

@@ -11,7 +11,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.base import Delivery, Sink
 from edgeveil.edge_runtime.storage import free_space
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, writing
 
@@ -69,6 +69,10 @@ class RotatingSink(Sink):
     def counts(self) -> Dict[str, int]:
         """``put``: frames taken; ``parts`` closed; ``lost``: frames that no disk took."""
         return dict(self._counts)
+
+    def delivery(self) -> Delivery:
+        """See ``Sink``."""
+        return Delivery(self._counts["put"], 0, self._counts["lost"])
 
     def close(self) -> None:
         """Close the last part; remove it if it has no frame."""

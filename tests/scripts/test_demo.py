@@ -83,7 +83,7 @@ VERBS = {
         r"The artefacts are in \S+\. Next: edgeveil audit .+",
     ),
     "audit": (
-        (*EDGEVEIL, "audit", "OUT/export", "--budget", "quick"),
+        (*EDGEVEIL, "audit", "OUT/export", "--budget", "quick", "--replace"),
         (PROGRESS,),
         r"Wrote \S+audit\.json\. Next: edgeveil seal .+",
     ),

@@ -8,8 +8,9 @@ import sys
 
 from tests.support.checkout import ROOT
 
-# A title, how much is done, seconds, figures: without a terminal a line every 10 s and one at the end.
-PROGRESS = r"[\w '-]+: \d+/\d+, \d+ s(  [a-z_ ]+ -?[\d.e+-]+)*"
+# A title, how much is done, seconds, what runs, the time left, figures: without a terminal a line every 10 s and one at
+# the end.
+PROGRESS = r"[\w '-]+: \d+/\d+, \d+ s(, [^,]+ for \d+ s)?(, \d+ to \d+ s left)?(  [a-z_ ]+ -?[\d.e+-]+)*"
 # Escape sequences of a terminal: colours, and where to write.
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

@@ -45,8 +45,69 @@ def test_nothing_goes_on_after_a_failure(capsys):
     assert "1/2" not in before
 
 
-def test_a_transfer_says_bytes_and_rate(capsys):
+def test_a_transfer_says_bytes_and_no_rate_at_first(capsys):
     with transfer("sending") as report:
         report(500, 1000)
         lines = wait_for_lines(capsys, 2).splitlines()
+    assert lines[-1] == "sending: 500 of 1000 bytes"
+
+
+def test_a_transfer_says_its_rate_once_it_is_known(capsys, monkeypatch):
+    monkeypatch.setattr(module, "QUIET_S", 0.01)
+    with transfer("sending") as report:
+        report(100, 1000)
+        time.sleep(0.05)
+        report(500, 1000)
+        capsys.readouterr()
+        lines = wait_for_lines(capsys, 2).splitlines()
     assert re.fullmatch(r"sending: 500 of 1000 bytes, [\d.]+ kB/s, \d+ s left", lines[-1])
+
+
+def test_a_rate_is_that_of_the_last_seconds_and_not_of_the_first():
+    now = 0.0
+    rate = module.Rate(lambda: now)
+    for second in (0, 1):  # a slow start, of which nothing is said
+        now = float(second)
+        rate.see(second + 1)
+        assert rate.left(1000) == ""
+    for second in range(2, 100):
+        now = float(second)
+        rate.see(second)
+    for second in range(100, 120):  # ten times as fast
+        now = float(second)
+        rate.see(100 + 10 * (second - 100))
+    assert rate.per_s() == pytest.approx(10)
+    assert rate.left(390) == ", 10 s left"
+    now = 1e6
+    assert rate.per_s() < 1  # it stands still now
+
+
+def test_it_says_what_runs_for_how_long_and_how_long_the_rest_may_take():
+    now = 0.0
+    steps = module.Steps(10, clock=lambda: now)
+    steps.begin("forest")
+    now = 1.5
+    assert steps.text() == "2 s, forest for 2 s"
+    for seconds in (1.5, 4, 1, 0.5):
+        now += seconds
+        steps(right=0.5)
+    # The quicker half took 0.75 s on average, the slower one 3.5 s, and six are left.
+    assert steps.text() == "8 s, 4 to 21 s left  right 0.5"
+    for _ in range(3):
+        steps()  # taken from an audit that was broken off: they say nothing of the others
+    assert steps.text() == "8 s, 2 to 10 s left"
+
+
+def test_nothing_is_said_of_the_time_left_before_enough_has_been_seen():
+    now = 0.0
+    steps = module.Steps(10, clock=lambda: now)
+    for _ in range(4):
+        now += 0.1
+        steps()
+    assert "left" not in steps.text()  # it is too early
+    now = 100.0
+    assert "left" in steps.text()
+    few = module.Steps(10, clock=lambda: now)
+    now = 200.0
+    few()
+    assert "left" not in few.text()

@@ -58,13 +58,15 @@ def train(
     *,
     budget: str = "full",
     resume: bool = False,
+    replace: bool = False,
     classifiers: "str | Path | None" = None,
 ) -> "Run":
     """Train the classifiers and the perturber that a recipe describes, as ``edgeveil train`` does.
 
     ``recipe`` is a recipe or what ``load_recipe`` takes. ``out`` is the folder of the run; it must not exist, unless
-    ``resume`` continues from its last checkpoint. ``budget`` is ``"full"``, or ``"quick"`` for a trial.
-    ``classifiers`` is the folder of a run whose classifiers to take: the same data, slices and seed.
+    ``resume`` continues from its last checkpoint or ``replace`` gives an earlier run a dated name. ``budget`` is
+    ``"full"``, or ``"quick"`` for a trial. ``classifiers`` is the folder of a run whose classifiers to take: the same
+    data, slices and seed.
 
     Returns the run: ``run.folder``, ``run.recipe``, ``run.facts`` (run.json). Raises ``BadInput``, and ``LimitNotMet``
     if no checkpoint reaches the recipe's limits under the full budget: the run is then complete.
@@ -84,6 +86,7 @@ def train(
         Path(out),
         budget=budget,
         resume=resume,
+        replace=replace,
         classifiers=None if classifiers is None else Path(classifiers),
     )
 
@@ -96,13 +99,14 @@ def export(
     all_formats: bool = False,
     emit: str = "frame",
     pool: "int | None" = None,
+    replace: bool = False,
 ) -> "ExportFolder":
     """Export a run for boards as TFLite and ONNX, checked and compared with Keras, as ``edgeveil export`` does.
 
     ``run`` is the folder of a finished run, ``profiles`` lists boards by name (``edgeveil devices list``) or TOML file,
     ``out`` is the folder to write, whole or not at all. ``all_formats`` makes every format. ``emit`` is ``"frame"``, or
     ``"code"`` for a cleaner or codebook that sends its code alone; ``pool`` is how many samples of each code the
-    receiver of a codebook draws from.
+    receiver of a codebook draws from. ``replace`` gives an earlier export there a dated name.
 
     Returns the export folder: ``manifest``, ``members``, ``report`` (export.json). Raises ``BadInput``.
 
@@ -118,7 +122,7 @@ def export(
 
     boards = [profiles] if isinstance(profiles, str) else list(profiles)
     samples = None if pool is None else receiver_pool(Run.open(Path(run)), pool)
-    return export_run(Path(run), boards, Path(out), all_formats=all_formats, emit=emit, pool=samples)
+    return export_run(Path(run), boards, Path(out), all_formats=all_formats, emit=emit, pool=samples, replace=replace)
 
 
 def audit(
@@ -129,12 +133,13 @@ def audit(
     seed: int = 0,
     run: "str | Path | None" = None,
     trust: "str | Path | None" = None,
+    resume: bool = False,
 ) -> "dict[str, Any]":
     """Attack one artefact: how much does an adversary trained on its output learn about z?
 
     ``folder_or_bundle`` is an export folder, or a sealed bundle, for which ``run`` (the folder of its run) and
     ``trust`` (a folder of public keys) are needed. ``budget`` is ``"quick"`` or ``"thorough"``; ``seed`` is that of the
-    adversaries.
+    adversaries. ``resume`` continues such an audit that was broken off.
 
     Returns the audit, a dictionary of docs/reference/schemas/audit.schema.json. No file is written: ``edgeveil
     audit`` writes the ``audit.json`` that ``edgeveil seal`` needs. Raises ``BadInput``, ``BundleRefused``, or
@@ -155,6 +160,7 @@ def audit(
         seed=seed,
         run=None if run is None else Path(run),
         trust=None if trust is None else Path(trust),
+        resume=resume,
     )
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from edgeveil.trainer.attacks.findings import Curve, Point
+from edgeveil.trainer.attacks.journal import answered
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import Setting
-from edgeveil.trainer.attacks.scores.scoring import answers
 from edgeveil.trainer.measures import attack_metrics, intervals
 
 FRACTIONS = (0.125, 0.25, 0.5)
@@ -29,7 +29,7 @@ def learning_curve(setting: Setting, family: Adversary, *, seed: int, rows: int,
         return None
     points, half = [], full
     for fraction in FRACTIONS:
-        said = [answers(less, family.fit(less, seed), family.name) for less in (part(fold, fraction) for fold in folds)]
+        said = [answered(part(fold, fraction), family, seed) for fold in folds]
         choose, test = (np.concatenate([one.raw[name] for one in said]) for name in ("choose", "test"))
         calibration = attack_metrics.calibrate(choose, whole.base(whole.choose), whole.choose.z)
         half = calibration.apply(test, whole.base(whole.test)).argmax(axis=1) == whole.test.z

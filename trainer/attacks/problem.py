@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -39,6 +40,9 @@ class Budget:
     widen: int
     every_family: bool  # also those for which a cheaper relative stands in the quick audit
     confirm: bool = False  # networks also where there are so few different releases that counting them is exact
+    journal: Any = field(
+        default=None, compare=False, repr=False
+    )  # keeps what each attack answers (journal.py), or None
 
 
 BUDGETS = {
@@ -91,6 +95,12 @@ class Released:
     def __len__(self) -> int:
         return len(self.y)
 
+    @cached_property
+    def digest(self) -> bytes:
+        """A hash of all of it."""
+        codes = () if self.codes is None else (self.codes.received, self.codes.sent, self.codes.channel)
+        return _digest(self.x, self.y, self.z, self.cluster, self.also, self.raw, self.row, *codes)
+
     def take(self, rows: np.ndarray | slice) -> Released:
         """Some of the rows, in the order of ``rows``."""
         return Released(
@@ -135,6 +145,19 @@ class Problem:
     budget: Budget
     clean: Released | None = None
     sensitive: Any = None
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A hash of all that an attack on it depends on, but for the attack."""
+        parts = (self.fit, self.stop, self.choose, self.test, self.clean)
+        weights = () if self.sensitive is None else self.sensitive.get_weights()
+        told = repr((self.input, self.budget, [part is None for part in parts])).encode()
+        return _digest(
+            np.frombuffer(told + b"".join(part.digest for part in parts if part is not None), np.uint8),
+            self.theta,
+            self.counted,
+            *weights,
+        )
 
     @property
     def z_classes(self) -> int:
@@ -226,6 +249,17 @@ def keys(part: Released) -> list[bytes]:
         return [row.tobytes() for row in frames]
     further = np.ascontiguousarray(part.also)
     return [row.tobytes() + also.tobytes() for row, also in zip(frames, further, strict=True)]
+
+
+def _digest(*arrays: np.ndarray | None) -> bytes:
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is None:
+            digest.update(b"none")
+            continue
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data if array.size else b"")
+    return digest.digest()
 
 
 def _some(values: np.ndarray | None, rows: np.ndarray | slice) -> np.ndarray | None:

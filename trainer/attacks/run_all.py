@@ -13,12 +13,13 @@ from edgeveil.trainer.attacks.ensemble import NAME as ENSEMBLE
 from edgeveil.trainer.attacks.ensemble import build_ensemble
 from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
 from edgeveil.trainer.attacks.findings import Curve, Done, Findings, NotRun, most_bits, worst_adaptive
+from edgeveil.trainer.attacks.journal import answered
 from edgeveil.trainer.attacks.learning_curve import learning_curve
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import Question, Setting
 from edgeveil.trainer.attacks.registry import adversaries
-from edgeveil.trainer.attacks.scores.scoring import Diverged, Scored, answers, score
+from edgeveil.trainer.attacks.scores.scoring import Diverged, Scored, score
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.permutation import Permuted, permutation_test
 
@@ -121,11 +122,11 @@ def _attack(setting: Setting, family: Adversary, first_seed: int) -> tuple[list[
         return [], reason
     kept = []
     for seed in range(first_seed, first_seed + (setting.whole.budget.seeds if family.seeded else 1)):
-        begun = time.perf_counter()
         try:
-            said = [answers(fold, family.fit(fold, seed), family.name) for fold in setting.folds]
+            said = [answered(fold, family, seed) for fold in setting.folds]
         except Diverged:
             return [], "its training diverged"
+        begun = time.perf_counter() - sum(one.seconds for one in said)
         raw = {part: np.concatenate([one.raw[part] for one in said]) for part in ("choose", "test")}
         kept.append(
             score(

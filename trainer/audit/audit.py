@@ -16,6 +16,7 @@ from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed, masked
 from edgeveil.trainer.attacks.families.networks import logits
 from edgeveil.trainer.attacks.findings import Done, Row
+from edgeveil.trainer.attacks.journal import Journal
 from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import question_of
@@ -26,6 +27,7 @@ from edgeveil.trainer.attacks.scores.groupings import MOST_CLASSES
 from edgeveil.trainer.attacks.scores.parts import Labels, Part, parts
 from edgeveil.trainer.audit import limits, probes
 from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
+from edgeveil.trainer.audit.kept_answers import kept_answers
 from edgeveil.trainer.audit.open import open_target
 from edgeveil.trainer.audit.probes.answer import not_run
 from edgeveil.trainer.audit.sections import (
@@ -65,6 +67,7 @@ def audit(
     tried: int | None = None,
     there: OnBoard | None = None,
     cache: Path | None = None,
+    resume: bool = False,
 ) -> dict[str, Any]:
     """Attack one artefact of an export folder, or of a sealed bundle (then ``run`` and ``trust`` are needed).
 
@@ -74,7 +77,8 @@ def audit(
     were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
     ``there`` holds a board's outputs for the test rows (``audit_on_board``): these are attacked in place of those made
     here, and the document has a section ``on_board``. ``cache`` is the folder of perturbed rows, ``RUN/audit-cache``
-    where it is None.
+    where it is None. There an attack's answers are kept as it ends, until the audit is done; ``resume`` takes those
+    that an interrupted audit of the same bytes, budget and seed left, and without it such an audit is not begun again.
     Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but that cache.
     Raises ``BadInput`` where the inputs do not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
@@ -88,9 +92,18 @@ def audit(
     dataset = opened.run.dataset()
     strata = strata_of(dataset, asked.strata)  # raises, before the slow part, where they do not fit the data
     classifiers = opened.run.classifiers()
-    about = _Audit(opened.subject, opened.run, dataset, classifiers, BUDGETS[budget], seed, asked, strata, there)
-    families = (len(adversaries()) + 2) * (1 if label_only else 2)
-    with progress(f"audit of {opened.subject.artefact}", total=families) as advance:
+    families = (len(adversaries()) + 3) * (1 if label_only else 2)
+    at = cache or opened.run.folder / "audit-cache"
+    kept = at / _name(opened.subject, there, budget, seed)
+    with (
+        kept_answers(kept, resume=resume) as journal,
+        progress(f"audit of {opened.subject.artefact}", total=families) as advance,
+    ):
+        journal.begins = advance.begin
+        # What label-only sends is the same whatever the artefact: its answers stay.
+        floors = Journal(at / "label-only", made_by=journal.made_by, begins=advance.begin)
+        tries = replace(BUDGETS[budget], journal=journal)
+        about = _Audit(opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there)
 
         def done(found: Sequence[Row]) -> None:
             figures = {"right": found[0].accuracy} if found else {}
@@ -98,14 +111,19 @@ def audit(
 
         elsewhere = None if there is None else there.rows.outputs
         rows = dataset.slices.rows()
+        advance.begin("perturbing")
         perturbed = perturb_rows(opened.subject, opened.run, dataset, rows, elsewhere=elsewhere, cache=cache)
         advance()
+        advance.begin("certificate and probes")
         sections = about.sections(perturbed)
         advance()
-        found = examine(dataset, perturbed.released, classifiers, about.budget, seed, done)
-        what = what_else.section(dataset, perturbed.released, about.budget, seed, of_z=found.most_bits)
+        found = examine(dataset, perturbed.released, classifiers, tries, seed, done)
+        what = what_else.section(dataset, perturbed.released, tries, seed, of_z=found.most_bits)
+        advance()
         if label_only is None:
-            label_only = measured_label_only(dataset, classifiers, about.budget, seed, done)
+            tries, named = replace(tries, journal=floors), named_by(opened.run)
+            label_only = measured_label_only(dataset, classifiers, tries, seed, done, named=named)
+            advance()
 
     versions, machine = environment()
     document: dict[str, Any] = {
@@ -129,6 +147,12 @@ def audit(
     for part in (document, document["label_only"]):
         part["verdict"] = judge(part, asked_of, document["data"])
     return {**document, "limits": limits.check(opened.run.recipe.limits, document["verdict"])}
+
+
+def _name(subject: Subject, there: OnBoard | None, budget: str, seed: int) -> str:
+    """A folder's name for the answers of one audit."""
+    pipeline = subject.artefact if subject.artefact == KERAS else subject.pipeline_sha256()[:16]
+    return f"attacks-{pipeline}-{budget}-{seed}{'' if there is None else '-on-board'}"
 
 
 @dataclass(frozen=True)
@@ -207,8 +231,7 @@ class _Audit:
     def _retained(self, released: Released) -> dict[str, Any] | None:
         if not any(output["kind"] == "frame" for output in self.subject.manifest["outputs"]):
             return None
-        named = tuple(getattr(self.run.recipe.perturber, "keep", ()))
-        return retained.section(self.dataset, released.x, self.budget.name, self.seed, named=named)
+        return retained.section(self.dataset, released.x, self.budget.name, self.seed, named=named_by(self.run))
 
     def _streams(self) -> dict[str, Any]:
         perturb = track_perturber(self.subject, self.run)
@@ -216,11 +239,23 @@ class _Audit:
         return streams.section(stream, self.dataset, perturb, trees=self.budget.trees, seed=self.seed, tried=tried)
 
 
+def named_by(run: Run) -> tuple[str, ...]:
+    """The properties of a sample that a run's recipe asks to keep."""
+    return tuple(getattr(run.recipe.perturber, "keep", ()))
+
+
 def measured_label_only(
-    dataset: Dataset, classifiers: Mapping[str, Any], budget: Budget, seed: int, done: Done
+    dataset: Dataset,
+    classifiers: Mapping[str, Any],
+    budget: Budget,
+    seed: int,
+    done: Done,
+    *,
+    named: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """The same adversaries against label-only, the floor: the predicted y and nothing else.
 
+    ``named`` are properties that the recipe asks to keep: they are read of label-only too.
     In a quick audit counting stands for those that learn: a label takes few values, and counting them is exact.
     """
     from edgeveil.trainer.perturbers.label_only import from_classifier
@@ -228,7 +263,7 @@ def measured_label_only(
     fitted = from_classifier(dataset.for_training(), classifiers["target"])
     floor = perturb_with(fitted, dataset, dataset.slices.rows())
     done([])
-    useful = retained.label_only(dataset, floor.released.x, floor.outputs["label"], budget.name, seed)
+    useful = retained.label_only(dataset, floor.released.x, floor.outputs["label"], budget.name, seed, named=named)
     done([])
     # Its x' takes no more values than y has: a few thousand rows are enough.
     fewer = replace(budget, rows=min(budget.rows, LABEL_ONLY_ROWS))

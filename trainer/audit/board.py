@@ -39,6 +39,7 @@ def audit_on_board(
     budget: str = "quick",
     seed: int = 0,
     tried: int | None = None,
+    resume: bool = False,
 ) -> dict[str, Any]:
     """The audit document of ``bundle`` as ``board`` runs it, with its section ``on_board``.
 
@@ -75,6 +76,7 @@ def audit_on_board(
         tried=tried,
         label_only=label_only,
         there=OnBoard(rows, rows.ran["manifest_sha256"]),
+        resume=resume,
     )
     shutil.rmtree(kept, ignore_errors=True)
     return document

@@ -22,6 +22,7 @@ from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import KERAS
 from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines, what_else_lines
 from edgeveil.trainer.measures.intervals import Interval
+from edgeveil.trainer.results import locked, set_aside
 from edgeveil.trainer.runs.versions import package_versions
 
 SCHEMA = 1
@@ -103,22 +104,40 @@ def environment() -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[str, Any]] = ()) -> Path:
-    """Write ``audit.json`` into an export folder, whole or not at all.
+    """Write ``audit.json`` into an export folder, whole or not at all; an earlier one gets a dated name.
 
     ``document`` is of the artefact that ships. ``others``, audits of further artefacts of the same export, are kept
     with it, and so are the columns of boards that are in the file already. Raises ``BadInput`` for the Keras networks
     as the main document: they never ship.
     """
-    if document["artefact"] == KERAS:
+    require_ships(document["artefact"])
+    path = Path(folder) / "audit.json"
+    others = [*others, *columns(path)]
+    whole = {**document, "others": others} if others else dict(document)
+    with locked(path, "audit"):
+        set_aside(path)
+        set_aside(path.with_name("countersignature.json"))  # it speaks of the old one
+        write_atomic(str(path), _bytes(whole))
+    return path
+
+
+def require_ships(artefact: str) -> None:
+    """Raise ``BadInput`` for the Keras networks, whose audit is no part of an export folder."""
+    if artefact == KERAS:
         raise BadInput(
             "The audit of an artefact that ships was expected; got one of the Keras networks. Audit tflite-int8, or "
             "the artefact that goes onto the board."
         )
+
+
+def require_new(folder: Path, *, replace: bool) -> None:
+    """Raise ``BadInput`` where an export folder was audited already, unless that audit may be replaced."""
     path = Path(folder) / "audit.json"
-    others = [*others, *columns(path)]
-    whole = {**document, "others": others} if others else dict(document)
-    write_atomic(str(path), _bytes(whole))
-    return path
+    if path.exists() and not replace:
+        raise BadInput(
+            f"{path} is an audit already: seal it, show it with --full, or add --replace, which keeps it under a dated "
+            "name."
+        )
 
 
 def _bytes(document: Mapping[str, Any]) -> bytes:
@@ -148,7 +167,7 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
 
 def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: the perturber, then label-only; every non-adaptive number is marked as such."""
-    from edgeveil.trainer.audit.limits import sentences
+    from edgeveil.trainer.audit.closing import closing, headline, limit_lines, rate
     from edgeveil.trainer.audit.sections.linear_section import as_lines
     from edgeveil.trainer.audit.verdict import sentence
 
@@ -156,14 +175,13 @@ def as_text(document: Mapping[str, Any]) -> str:
     lines = [
         sentence(document),
         "",
-        f"{document['artefact']} of {document['perturber']} on {data['name']}: {data['rows']['test']} test rows, "
-        f"{document['budget']} audit, 95 % intervals ({document['intervals']})",
+        headline(document),
     ]
     for title, part in (("this perturber", document), ("label-only (the floor)", document["label_only"])):
         target, chance, worst = part["target"], part["chance"], part["worst_adaptive"]
         lines += [
             "",
-            f"{title}: {data['target']} right {_range(target)} (raw {percent(raw['target']['accuracy'])}); "
+            f"{title}: {data['target']} right {rate(target)} (raw {percent(raw['target']['accuracy'])}); "
             f"chance at {data['sensitive']}: prior {percent(chance['prior'])}, majority "
             f"{percent(chance['majority'])}",
             HEAD,
@@ -187,7 +205,7 @@ def as_text(document: Mapping[str, Any]) -> str:
         f"{document['diagnostic']['title']}: mean {perturbed['mean']:.3f}, largest {perturbed['sup']:.3f}; "
         f"raw {untouched['mean']:.3f}, {untouched['sup']:.3f}",
     ]
-    lines += [f"LIMIT NOT MET. {text}" for text in sentences(document["limits"])]
+    lines += ["", *limit_lines(document), *closing(document)]
     return "\n".join(lines)
 
 
@@ -236,7 +254,3 @@ def same(row: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
 def identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """What tells an adversary's row from the others of one document: its name, its seed, what it learned on."""
     return row["name"], row["seed"], row.get("learned_on")
-
-
-def _range(rate: Mapping[str, float]) -> str:
-    return f"{percent(rate['accuracy'])} [{percent(rate['low'])}, {percent(rate['high'])}]"

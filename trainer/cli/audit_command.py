@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -75,6 +76,13 @@ def audit(
         typer.Option(help="With --before: test if rows match; they surely do; or they do not, and after has labels."),
     ] = "test",
     out: Annotated[Path | None, typer.Option(help="With --before: folder for audit.json and report.html.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an audit that was broken off.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Keep an earlier audit.json under a dated name, and audit anew.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print every table; of the audit that is there, if one is.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Attack an artefact: how much does an adversary who retrains still learn?
@@ -83,19 +91,29 @@ def audit(
     """
     from edgeveil.trainer.audit.audit import audit as run_audit
     from edgeveil.trainer.audit.board import audit_on_board, same_export
-    from edgeveil.trainer.audit.document import add_column, as_text, save
+    from edgeveil.trainer.audit.closing import next_step, summary
+    from edgeveil.trainer.audit.document import add_column, as_text, require_new, require_ships, save
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.export.folder import ExportFolder
 
     if sign is not None or passphrase_file is not None:
         beside: dict[str, Any] = {"--verify": verify or None, "--artefact": artefact, "--run": run, "--trust": trust}
         beside |= {"--on": on, "--into": into, "--before": before, "--after": after, "--labels": labels, "--out": out}
-        beside |= {"--budget": budget, "--seed": seed, "--tried": tried}
+        beside |= {"--budget": budget, "--seed": seed, "--tried": tried, "--full": full or None}
+        beside |= {"--resume": resume or None, "--replace": replace or None}
         _sign(target, sign, passphrase_file, [name for name, value in beside.items() if value is not None])
         return
     if verify:
         unused = {"--budget": budget, "--tried": tried, "--on": on, "--into": into, "--before": before}
-        unused |= {"--after": after, "--labels": labels, "--out": out, "--device": None if device == CPU else device}
+        unused |= {
+            "--resume": resume or None,
+            "--replace": replace or None,
+            "--full": full or None,
+            "--after": after,
+            "--labels": labels,
+            "--out": out,
+            "--device": None if device == CPU else device,
+        }
         for name, value in unused.items():
             if value is not None:
                 raise BadInput(f"--verify repeats the audit on a bundle's card as it was made: leave out {name}.")
@@ -110,22 +128,34 @@ def audit(
                 "Samples are audited with --before and --after together, and without a bundle or export; "
                 + (f"leave out {given[0]}." if given else "give both.")
             )
-        _audit_pairs(before, after, labels=labels, rows=rows, out=out, budget=budget, seed=seed, as_json=as_json)
+        if out is not None and out.exists() and not out.is_dir():
+            raise BadInput(f"--out: a folder for the report was expected; {out} is a file. Name another.")
+        if out is not None:
+            require_new(out, replace=replace)
+        elif resume or replace:
+            raise BadInput("What was finished of an audit of samples is kept in its --out: name that folder.")
+        pairs = partial(_audit_pairs, before, after, labels=labels, rows=rows, out=out, as_json=as_json)
+        pairs(budget=budget, seed=seed, resume=resume)
         return
     if target is None or labels is not None or out is not None or rows != "test":
         raise BadInput(
             "An export folder or a bundle was expected (edgeveil audit runs/mnist-export), or samples before and after "
             "a mechanism (edgeveil audit --before raw.npz --after out.npz). --labels, --rows and --out are for samples."
         )
-    saved = None
     settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried}
     if on is None:
         if device != CPU:
             raise BadInput("--device says what runs the artefact on a board: name the board with --on.")
         if into is not None:
             raise BadInput("--into adds the column of a board: name the board with --on.")
-        document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, **settings)
-        saved = save(document, target) if target.is_dir() else None
+        if target.is_dir():
+            shown = ExportFolder.open(target).audit if full and not (replace or as_json) else None
+            if shown is not None and artefact in (None, shown["artefact"]):
+                print(as_text(shown), flush=True)
+                return
+            require_new(target, replace=replace)
+            require_ships(artefact or USUAL)
+        document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, resume=resume, **settings)
     else:
         if target.is_dir():
             raise BadInput("A board runs sealed bundles: seal this export, flash it, and name the .veil file.")
@@ -136,15 +166,16 @@ def audit(
         floor = None if folder is None else same_export(folder, target, trust, run, settings)
         settings |= {"artefact": artefact or "auto", "device": check_device(device)}
         with connection.open(on, say=say) as board:
-            document = audit_on_board(target, board, run=run, trust=trust, label_only=floor, **settings)
+            document = audit_on_board(target, board, run=run, trust=trust, label_only=floor, resume=resume, **settings)
         if into is not None:
             say(f"Added the board's column to {add_column(document, into)}. Next: seal {into} again for the new card.")
     if as_json:
         print_json(document)
     else:
-        print(as_text(document), flush=True)
-        if saved is not None:
-            say(f"Wrote {saved}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
+        print(as_text(document) if full else summary(document), flush=True)
+    if on is None and target.is_dir():  # shown first: where the disk is full, it is not lost
+        say(f"Wrote {save(document, target)}. {next_step(document, target)}")
+        say(f"Every table: edgeveil audit {target} --full")
     if document["limits"]["exceeded"]:
         raise LimitNotMet(" ".join(sentences(document["limits"])))
 
@@ -188,19 +219,20 @@ def _audit_pairs(
     budget: str,
     seed: int,
     as_json: bool,
+    resume: bool,
 ) -> None:
     from edgeveil.trainer.audit.before_after.compare import audit_pairs
     from edgeveil.trainer.audit.before_after.pair_files import read_pairs
     from edgeveil.trainer.audit.before_after.pairs_text import as_text
     from edgeveil.trainer.report.pairs_page import write_pairs_report
 
-    if out is not None and out.exists() and not out.is_dir():
-        raise BadInput(f"--out: a folder for the report was expected; {out} is a file. Name another.")
     document = audit_pairs(
         read_pairs(before, after, labels=labels, order=rows),
         name=f"{before.name} to {after.name}",
         budget=budget,
         seed=seed,
+        keep=None if out is None else out / f"attacks-{budget}-{seed}",
+        resume=resume,
     )
     if as_json:
         print_json(document)

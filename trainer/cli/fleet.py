@@ -57,7 +57,8 @@ def flash(
         settings |= {"canary": False, "most_failures": len(boards.boards)}
     else:
         if record.release == release:
-            say(f"Continuing with {release:.12}: {len(record.boards)} of {len(boards.boards)} boards are done.")
+            well = sum(board["state"] in WELL for board in record.boards.values())
+            say(f"Continuing with {release:.12}: {well} of {len(boards.boards)} boards are done.")
         record.begin(release)
         settings["keep"] = record.keep
     work = flash_work(bundle, again=again, dry_run=dry_run)

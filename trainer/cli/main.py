@@ -77,6 +77,7 @@ RUNTIME = (
     "policy",
 )  # commands of edgeveil-edge alone
 Budget = Annotated[Literal["quick", "full"], typer.Option(help="quick cuts the recipe's epochs to a trial.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Keep what is at --out under a dated name, and write anew.")]
 Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
 
 
@@ -101,6 +102,7 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder of the run; must not exist unless --resume.")],
     budget: Budget = "full",
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")] = False,
+    replace: Replace = False,
     classifiers: Annotated[
         Path | None, typer.Option(help="Folder of a run whose classifiers to reuse: same data, slices and seed.")
     ] = None,
@@ -110,7 +112,10 @@ def train(
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.train import train as train_recipe
 
-    run = train_recipe(Recipe.find(recipe), out, budget=budget, resume=resume, classifiers=classifiers)
+    if resume and replace:
+        raise BadInput("--resume continues the run in --out and --replace puts it aside: give one of them.")
+    found = Recipe.find(recipe)
+    run = train_recipe(found, out, budget=budget, resume=resume, replace=replace, classifiers=classifiers)
     if as_json:
         print_json(run.summary())
     else:
@@ -188,6 +193,7 @@ def export(
             "them; left out, the typical ones that x' would show.",
         ),
     ] = None,
+    replace: Replace = False,
     as_json: Json = False,
 ) -> None:
     """Export a run as TFLite and ONNX for boards, checked for each and compared with Keras."""
@@ -196,7 +202,7 @@ def export(
     from edgeveil.trainer.runs.run import Run
 
     samples = None if pool is None else receiver_pool(Run.open(run), pool)
-    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit, pool=samples)
+    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit, pool=samples, replace=replace)
     if as_json:
         print_json(folder.report)
     else:
@@ -257,13 +263,14 @@ def seal(
     out: Annotated[Path, typer.Option(help="The .veil file to write.")],
     no_audit: Annotated[bool, typer.Option("--no-audit", help='Seal unaudited; the card says "not audited".')] = False,
     trust: Annotated[Path | None, typer.Option(help="Trust folder whose keys and policy must take it too.")] = None,
+    replace: Replace = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign artefacts, manifest and privacy card into one bundle."""
     from edgeveil.trainer.sealing.seal import seal as seal_folder
 
     passphrase = passphrase_of(key, passphrase_file)
-    path = seal_folder(folder, key, out, passphrase=passphrase, allow_unaudited=no_audit, trust=trust)
+    path = seal_folder(folder, key, out, passphrase=passphrase, allow_unaudited=no_audit, trust=trust, replace=replace)
     say(f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)")
 
 
@@ -326,7 +333,7 @@ def main() -> None:
         say("Interrupted.")
         code = 130
     except KeyboardInterrupt:
-        say("Interrupted. What was finished is kept; continue a training with --resume.")
+        say("Interrupted.")
         code = 130
     except BrokenPipeError:
         code = 0

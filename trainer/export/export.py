@@ -23,6 +23,7 @@ from edgeveil.trainer.export.measure import measure
 from edgeveil.trainer.graphs.graph import Graph
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.progress import progress
+from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -38,21 +39,29 @@ def export(
     all_formats: bool = False,
     emit: str = "frame",
     pool: np.ndarray | None = None,
+    replace: bool = False,
 ) -> ExportFolder:
     """Export the run in the folder ``run`` for boards, by name or TOML file, into the folder ``out``.
 
     Every artefact that the boards run is made (with ``all_formats``, every one there is), linted against these boards,
     compared with Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit`` is
     ``"frame"``, or ``"code"`` for a cleaner or codebook that sends its code, of which the receiver makes x'; of a
-    codebook's it draws from ``pool`` (codes, m, *shape), where that is given. Raises ``BadInput``, with the lint's
-    findings where there are any.
+    codebook's it draws from ``pool`` (codes, m, *shape), where that is given. ``replace`` gives an earlier export there
+    a dated name. Raises ``BadInput``, with the lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
     chosen = [board_profiles.load(name) for name in dict.fromkeys(profiles)]
     if not chosen and not all_formats:
         known = ", ".join(board_profiles.names())
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
-    check_place(out)
+    with locked(out, "export"):
+        check_place(out, replace=replace)
+        return _export(source, chosen, out, all_formats=all_formats, emit=emit, pool=pool)
+
+
+def _export(
+    source: Run, chosen: Sequence[Profile], out: Path, *, all_formats: bool, emit: str, pool: np.ndarray | None
+) -> ExportFolder:
     load_tensorflow()
     fitted = source.perturber()
     if pool is not None and emit != "code":

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,7 @@ from typing import Any
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.recipe import renamed
-
-_FOLDERS = ("artefacts", "tables", "golden")
-# What an export folder may contain ("compiled": in one of an earlier version). One with other files is not replaced.
-_KNOWN = {"manifest.json", "export.json", "audit.json", "countersignature.json", "privacy", "compiled", *_FOLDERS}
+from edgeveil.trainer.results import require_free, set_aside
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class ExportFolder:
         return "\n".join(lines)
 
 
-def check_place(out: Path) -> None:
+def check_place(out: Path, *, replace: bool) -> None:
     """Raise ``BadInput`` unless ``out`` is free, an empty folder, or an export folder that may be replaced."""
     if not os.path.lexists(out):
         return
@@ -100,18 +98,16 @@ def check_place(out: Path) -> None:
     inside = {entry.name for entry in out.iterdir()}
     if inside and not {"manifest.json", "export.json"} <= inside:
         raise BadInput(f"{out} exists and is not an export folder: choose a new name, or an empty folder.")
-    if inside - _KNOWN:
-        other = sorted(inside - _KNOWN)[0]
-        raise BadInput(f"{out} holds {other}, which no export wrote: move it away, or choose another folder.")
+    if inside:
+        require_free(out, replace=replace)
 
 
 def write(out: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], report: Mapping[str, Any]) -> None:
     """Write the whole folder under a temporary name next to ``out`` and rename it: whole or not at all.
 
-    An earlier export folder is replaced, with its audit, which was of other artefacts. Raises ``BadInput`` as
-    ``check_place`` does, ``WriteFailed`` where the disk refuses.
+    An earlier export folder keeps all that is in it, its audit too, under a dated name. Raises ``BadInput``,
+    ``WriteFailed`` where the disk refuses.
     """
-    check_place(out)
     new = out.parent / f".{out.name}.{os.urandom(4).hex()}"
     try:
         new.mkdir(parents=True)
@@ -121,18 +117,15 @@ def write(out: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], 
         for name, document in (("manifest.json", manifest), ("export.json", report)):
             text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
             write_atomic(str(new / name), text.encode())
-        old = None
-        if out.exists():
-            old = out.parent / f".{out.name}.{os.urandom(4).hex()}.old"
-            out.rename(old)
+        with suppress(OSError):
+            out.rmdir()  # an empty folder is nothing to keep
+        old = set_aside(out)
         try:
             new.rename(out)
         except BaseException:
             if old is not None:
                 old.rename(out)
             raise
-        if old is not None:
-            shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise BadInput(f"Cannot write the export folder {out}: {error.strerror}. Choose another place.") from None
     finally:

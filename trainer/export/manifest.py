@@ -65,6 +65,7 @@ def build(
         "security_version": 1,
         "audience": "",
         **description,
+        "input": {**description["input"], **({} if recipe.sensor is None else {"sensor": recipe.sensor})},
         "capture": None if recipe.capture is None else recipe.capture.manifest(),
         "perturber": {
             **description["perturber"],

@@ -22,6 +22,10 @@ BUILT_IN = (
     "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq",
 )  # edgeveil.trainer.datasets has each  # fmt: skip
 OWN = ("npz", "images", "csv", "parquet")  # the user's own data, as KIND:PATH
+SENSORS = {
+    "digits": "camera", "mnist": "camera", "faces": "camera", "wifi": "wifi", "wifi-strength": "wifi",
+    "depth": "depth", "overhead": "depth",
+}  # that the built-in data came from; the others are no sensor's  # fmt: skip
 STREAMS = ("depth", "overhead")  # whose samples come from a camera, many of each person
 PRICED = ("codebook", "minimax", "prgan", "ngp", "ap")  # kinds that hide more than z
 OWN_FORMS = '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"'
@@ -82,6 +86,11 @@ class Data(Section):
         default=False,
         description="The data are public and may be passed on perturbed, as their licence or their people allow. "
         "`edgeveil freeze` requires it for data that it does not know.",
+    )
+    sensor: Literal["camera", "depth", "wifi"] | None = Field(
+        default=None,
+        description="What gives such samples: the bundle refuses sources of another sensor. Left out: known of the "
+        "data that come with EdgeVeil and by `[capture]`, else any.",
     )
     low: float | None = Field(
         default=None, description="Own pictures: the value that becomes 0. Left out: 0, or the smallest in training."
@@ -246,6 +255,16 @@ class Recipe(Section):
     budget: Budget = Field(description="How long to train.")
     limits: Limits = Field(description="What the result must meet.")
     certificate: Certificate | None = Field(default=None, description="Asks for a certificate.")
+
+    @property
+    def sensor(self) -> str | None:
+        """The kind of sensor that gives the samples; None where nothing says it."""
+        if self.data.sensor is None and self.capture is not None:
+            if self.capture.access_points is not None:
+                return "wifi"
+            if self.capture.frame.unit_mm is not None:
+                return "depth"
+        return self.data.sensor or SENSORS.get(self.data.source)
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Recipe:

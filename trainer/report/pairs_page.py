@@ -14,6 +14,7 @@ from edgeveil.trainer.audit.document import same
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
 from edgeveil.trainer.report.card_page import environment
 from edgeveil.trainer.report.page_facts import GROUPS
+from edgeveil.trainer.results import set_aside
 
 TONES = {LEAKS: ("bad", "It leaks"), HOLDS: ("good", "No attack found reads it"), CANNOT_TELL: ("some", "Cannot tell")}
 
@@ -57,12 +58,17 @@ def render_pairs(document: Mapping[str, Any]) -> str:
 
 
 def write_pairs_report(document: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
-    """Write both files into ``folder``, which is made where it is not there. Raises ``BadInput``."""
+    """Write both files into ``folder``, which is made where it is not there; earlier ones get a dated name.
+
+    Raises ``BadInput``.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"--out: the folder {folder} cannot be made ({error.strerror}). Name another.") from None
     data, page = folder / "audit.json", folder / "report.html"
+    for path in (data, page):
+        set_aside(path)
     write_atomic(str(data), (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
     write_atomic(str(page), render_pairs(document).encode())
     return data, page

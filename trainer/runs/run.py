@@ -35,6 +35,7 @@ from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
 from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.results import set_aside
 from edgeveil.trainer.runs.checkpoints import Checkpoint
 from edgeveil.trainer.runs.versions import package_versions
 
@@ -51,18 +52,24 @@ class Run:
         self._stages: set[str] = set()  # stages with lines from this process
 
     @classmethod
-    def create(cls, folder: Path, recipe: Recipe, *, budget: str = "full", resume: bool = False) -> Run:
+    def create(
+        cls, folder: Path, recipe: Recipe, *, budget: str = "full", resume: bool = False, replace: bool = False
+    ) -> Run:
         """A new run in ``folder``; with ``resume`` the existing one, under a new ``[budget]`` if it changed.
 
-        Raises ``BadInput`` if the folder is not empty, or if a run to resume is missing or has another recipe.
+        ``replace`` gives an earlier run there a dated name. Raises ``BadInput`` if the folder is not empty, or if a
+        run to resume is missing or has another recipe.
         """
         recipe = recipe.with_budget(budget)
         if resume:
             return cls._resume(folder, recipe, budget)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            there = "It holds a run: add --resume to continue it, or" if (folder / "run.json").is_file() else "Please"
-            raise BadInput(f"{folder} exists and is not empty. {there} choose another folder.")
+        earlier = (folder / "run.json").is_file()
+        if not (earlier and replace) and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            ways = "It holds a run: add --resume to continue it, --replace to keep it under a dated name, or"
+            raise BadInput(f"{folder} exists and is not empty. {ways if earlier else 'Please'} choose another folder.")
         dataset = datasets.load(recipe)  # before anything is written: bad data leave no folder behind
+        if earlier:
+            set_aside(folder)
         try:
             for part in ("", "classifiers", "checkpoints"):
                 (folder / part).mkdir(parents=True, exist_ok=True)

@@ -31,10 +31,11 @@ from edgeveil.edge_runtime.manifest.schema import (
     referenced_files,
 )
 from edgeveil.edge_runtime.signing.envelope import parse
-from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.edge_runtime.storage.atomic import atomic_path, writing
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.export.manifest import not_audited
+from edgeveil.trainer.results import locked, require_free, set_aside
 from edgeveil.trainer.sealing.keys import Signer, is_encrypted, keygen
 
 __all__ = ["audit_of", "is_encrypted", "keygen", "seal", "spoken_of"]
@@ -53,16 +54,35 @@ def seal(
     passphrase: str | None = None,
     allow_unaudited: bool = False,
     trust: Path | None = None,
+    replace: bool = False,
 ) -> Path:
     """Sign the export and the audit in ``export_dir`` as the bundle ``out``.
 
     The same folder and key give the same bytes. The written file is read again and verified before it gets its name.
     ``allow_unaudited``: without an audit of these artefacts, seal with a card that says "not audited". ``trust``: the
     owner's trust folder, whose keys and policy must take the bundle too. The auditors' signatures in the folder are
-    carried. Raises ``BadInput`` where there is no audit and that is not allowed, where folder or key are not valid, or
-    where a member names a path of this machine; ``BundleRefused`` where a board would refuse the result.
+    carried. ``replace`` gives a file that is at ``out`` a dated name. Raises ``BadInput`` where there is no audit and
+    that is not allowed, where folder or key are not valid, or where a member names a path of this machine;
+    ``BundleRefused`` where a board would refuse the result.
     """
-    folder = ExportFolder.open(Path(export_dir))
+    out = Path(out)
+    with writing(out):
+        out.parent.stat()  # a folder that was mistyped is not made
+    with locked(out, "seal"):
+        require_free(out, replace=replace)
+        return _seal(Path(export_dir), key_path, out, passphrase, allow_unaudited=allow_unaudited, trust=trust)
+
+
+def _seal(
+    export_dir: Path,
+    key_path: str | Path,
+    out: Path,
+    passphrase: str | None,
+    *,
+    allow_unaudited: bool,
+    trust: Path | None,
+) -> Path:
+    folder = ExportFolder.open(export_dir)
     signer = Signer.open(key_path, passphrase=passphrase)
     manifest = copy.deepcopy(dict(folder.manifest))
     manifest["development"] = signer.key.development
@@ -100,7 +120,8 @@ def seal(
         read_bundle(temporary, Trust([signer.key], audience=manifest["audience"]))
         if trust is not None:
             read_bundle(temporary, open_trust(trust))
-    return Path(out)
+        set_aside(out)
+    return out
 
 
 def card_files(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[bytes, bytes]:

@@ -59,7 +59,8 @@ def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attack
         return {"failed": str(error)}
     dataset, two = run.dataset(), lent.classifiers()
     fitted = from_classifier(dataset.for_training(), two["target"]) if floor else run.perturber()
-    figures = measure(dataset, fitted, two, attacks=attacks, seed=recipe.seed, limits=recipe.limits)
+    named = tuple(getattr(recipe.perturber, "keep", ()))
+    figures = measure(dataset, fitted, two, attacks=attacks, seed=recipe.seed, limits=recipe.limits, named=named)
     versions, machine = environment()
     spent = round(sum(run.facts["wall_time_s"].values()), 1)
     limit_met = floor or bool(run.facts["limit_met"])
@@ -91,10 +92,11 @@ def measure(
     attacks: str,
     seed: int,
     limits: Limits | None = None,
+    named: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """Leakage, utility and kept properties of ``fitted`` on the test slice; ``two`` are D_y and D_z.
 
-    The verdict is an audit's, by the recipe's ``limits``.
+    The verdict is an audit's, by the recipe's ``limits``; ``named`` is what it asks to keep.
     """
     rows = dataset.slices.rows()
     perturbed = perturb_with(fitted, dataset, rows)
@@ -139,7 +141,10 @@ def measure(
             "leak": leak,
             "target": interval(audited.target),
             "raw": raw_rates(dataset, two),
-            "kept": {name: correlation(value, units) for name, value in correlations(dataset, part, frames).items()},
+            "kept": {
+                name: correlation(value, units)
+                for name, value in correlations(dataset, part, frames, named=named).items()
+            },
             "distance": float(np.linalg.norm(distance, axis=1).mean()),
         }
     )

@@ -12,6 +12,7 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.perturber import LabelOnly
 from edgeveil.trainer.recipe.schema import Limits, Recipe
+from edgeveil.trainer.results import locked
 from edgeveil.trainer.sweep import engines
 from edgeveil.trainer.sweep.axes import Axis, Point, points
 from edgeveil.trainer.sweep.engines import Attacks, Task
@@ -52,7 +53,7 @@ def sweep(
     say(f"{len(wanted)} points, {len(found)} of them done before; each is in {out / 'points'}")
     crashed = []
     measure = engines.ray if engine == "ray" else engines.processes
-    with progress("points", total=len(wanted), done=len(found)) as advance:
+    with locked(out, "sweep"), progress("points", total=len(wanted), done=len(found)) as advance:
         for task, document in measure(missing, out, jobs=jobs) if missing else ():
             if "crashed" in document:
                 crashed.append(f"{task.name}: {document['crashed']}")

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
-from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.base import Delivery, Sink
 from edgeveil.edge_runtime.sinks.network import wire
 from edgeveil.edge_runtime.sinks.network.spool import Spool
 from edgeveil.edge_runtime.sinks.uri import Known, duration_s, size_bytes
@@ -41,6 +41,7 @@ class NetworkSink(Sink):
         self._format = wire.Format(outputs, manifest)
         self._say: Callable[[str], None] = settings.get("say") or _note
         folder = settings.get("spool")
+        self._lasts = folder is not None
         self._spool = Spool(
             most_bytes=settings.get("spool_size") or (256 if folder else 16) * 10**6,
             ttl_s=settings.get("ttl") or 3600.0,
@@ -73,6 +74,13 @@ class NetworkSink(Sink):
             connections=self._connections,
             failures=self._failures,
         )
+
+    def delivery(self) -> Delivery:
+        """What arrived, those of an earlier run too; what waits in memory is lost with the process."""
+        counts = self._spool.counts()
+        waiting = counts["waiting"] if self._lasts else 0
+        lost = sum(counts[name] for name in ("full", "expired", "lost", "waiting"))
+        return Delivery(counts["done"], waiting, lost - waiting)
 
     def close(self) -> None:
         """Send what waits for up to ``DRAIN_S``; the rest stays in a spool on the disk, or is lost and counted."""

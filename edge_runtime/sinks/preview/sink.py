@@ -1,6 +1,7 @@
 """``preview:PORT``: a page with the latest perturbed frames, for this device or, with a token, for others."""
 
 import collections
+import ipaddress
 import json
 import os
 import re
@@ -65,6 +66,9 @@ class PreviewSink(Sink):
                 "the preview cannot have port {} of {} ({}): choose another".format(number, bind, problem)
             ) from None
         self.port = self._server.server_address[1]
+        say = settings.get("say")
+        if say:
+            say(_invitation(bind, self.port, token is not None))
 
     def _write(self, frame: Any) -> None:
         now = time.monotonic()
@@ -138,6 +142,19 @@ class PreviewSink(Sink):
         labels = [int(frame.outputs[name]) for name in self._labels]
         shown = [self._classes[n] if 0 <= n < len(self._classes) else str(n) for n in labels]
         return {"slot": slot, "width": width, "height": height, "label": ", ".join(shown)}
+
+
+def _invitation(bind: str, port: int, has_token: bool) -> str:
+    """Where the page is and what a person can do there, without the token."""
+    alone = ipaddress.ip_address(bind).is_loopback
+    everywhere = ipaddress.ip_address(bind).is_unspecified
+    host = "THIS-DEVICE" if everywhere else "[{}]".format(bind) if ":" in bind else bind
+    return "open http://{}:{}/{} to watch what leaves and read its privacy card; nothing can be changed there{}".format(
+        host,
+        port,
+        "?token=TOKEN" if has_token else "",
+        " (from elsewhere: ssh -L {0}:{1}:{0} THIS-DEVICE)".format(port, host) if alone else "",
+    )
 
 
 def _range(manifest: Optional[Manifest]) -> Tuple[float, float]:

@@ -67,7 +67,7 @@ def main() -> None:
 
     if not (out / "keys").exists():
         keygen(out / "keys", development=True)
-    bundle = seal(out / "export", out / "keys" / "signing.key", out / "mnist.veil")
+    bundle = seal(out / "export", out / "keys" / "signing.key", out / "mnist.veil", replace=True)
     np.savez(out / "frames.npz", x=run.dataset().part("test").x[:2000])
     common = [str(bundle), "--trust", str(out / "keys")]
     result = {

@@ -214,7 +214,7 @@ def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(
     hosts.write_text(known)
     code, found, out = edgeveil("flash", hall)
     assert (code, found) == (0, {"one": "already", "two": "done", "three": "done"}), out.err
-    assert "Continuing with" in out.err
+    assert ": 1 of 3 boards are done." in out.err
     assert runs() == [True, True, True]
 
     code, found, out = edgeveil("status")

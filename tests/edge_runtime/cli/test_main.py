@@ -14,6 +14,7 @@ import pytest
 from edgeveil import edge_runtime
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.cli import run as run_command
+from edgeveil.edge_runtime.manifest import manifest as manifests
 from tests.support import bundles, tiny_models
 from tests.support.checkout import ROOT
 
@@ -71,6 +72,61 @@ def test_run_on_a_real_artefact_from_images_to_images(tiny, tmp_path, capsys, va
     assert (document["frames_in"], document["frames_out"]) == (4, 2)
     assert document["dropped"] == {"shape": 1, "unreadable": 1}
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["00000000.png", "00000002.png"]
+
+
+def test_a_run_says_what_became_of_the_records_of_each_sink(made, tmp_path, capsys):
+    code, out, _ = run(capsys, made, f"npz:{tmp_path}/in.npz", f"csv:{tmp_path}/out.csv")
+    assert code == 0
+    assert f"csv:{tmp_path}/out.csv: 50 records delivered, 0 waiting, 0 lost" in out
+
+
+def test_a_folder_of_pictures_of_a_wrong_size_ends_with_four(tiny, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        cv2.imwrite(str(tmp_path / "in" / f"{name}.png"), np.zeros((5, 5), np.uint8))
+    code, out, err = run(capsys, tiny, f"images:{tmp_path}/in", f"images:{tmp_path}/out", "--json")
+    assert code == 4
+    assert json.loads(out)["dropped"] == {"shape": 2}
+    assert "no frame came out of 2 (2 shape): this bundle takes frames of uint8 " in err
+
+
+@pytest.mark.parametrize(
+    ("drops", "failed"),
+    [({"nobody": 9}, False), ({"nobody": 8, "shape": 1}, True), ({"newer-frame": 1}, False), ({}, False)],
+)
+def test_an_empty_scene_is_no_failure(drops, failed):
+    manifest = manifests.parse(bundles.numpy_example()[0])
+    document = {"frames_in": 9, "frames_out": 0, "dropped": drops, "sinks": {}}
+    assert bool(list(run_command._failures(document, manifest))) is failed
+
+
+@pytest.mark.parametrize(
+    ("delivered", "waiting", "lost", "failed"), [(0, 0, 5, True), (1, 0, 5, False), (0, 1, 5, False), (0, 0, 0, False)]
+)
+def test_a_sink_that_lost_all_is_a_failure(delivered, waiting, lost, failed):
+    sinks = {"tcp://h:1": {"delivered": delivered, "waiting": waiting, "lost": lost}}
+    document = {"frames_in": 5, "frames_out": 5, "dropped": {}, "sinks": sinks}
+    assert [text[:27] for text in run_command._failures(document, None)] == ["nothing arrived at tcp://h:"] * failed
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "said"),
+    [
+        ("npz:a.npz", "mqqt://broker/hall", "Did you mean mqtt://?"),
+        ("cam:0", "npz:o.npz", "Did you mean camera:?"),
+        ("npz:a.npz", "mqtt:broker/hall", "Write mqtt://..."),
+        ("npz:a.npz", "camera:0", "camera: is a source."),
+        ("preview:8080", "npz:o.npz", "preview: is a sink."),
+    ],
+)
+def test_a_typing_error_is_found_before_anything_starts(made, capsys, monkeypatch, source, sink, said):
+    from edgeveil.edge_runtime.outside import service
+
+    monkeypatch.setattr(service, "run", None)
+    monkeypatch.setattr(run_command, "_file_to_file", None)
+    code, _, err = run(capsys, made, source, sink)
+    assert code == 2
+    assert err.rstrip().endswith(said)
 
 
 def test_verify_says_what_was_verified(made, tiny, capsys):

@@ -51,3 +51,25 @@ def test_sigterm_drains_and_what_left_is_kept(wide, tmp_path):
     assert document["stopped"] == "interrupted"
     assert document["frames_in"] == document["frames_out"] + sum(document["dropped"].values())
     assert (tmp_path / "out.npz").exists()
+
+
+def test_a_sink_that_nobody_listens_to_is_said_and_ends_with_four(wide, tmp_path):
+    words = arguments(wide, "fake:20?fps=50", "tcp://127.0.0.1:1", "preview:0")
+    words[words.index("--log") + 1] = "memory"
+    process = start(words, tmp_path)
+    out, err = process.communicate(timeout=40)
+    document = json.loads(out)
+    lost, shown = document["sinks"]["tcp://127.0.0.1:1"], document["sinks"]["preview:0"]
+    assert process.returncode == 4, err
+    assert lost["delivered"] == lost["waiting"] == 0 < lost["lost"]
+    assert shown["lost"] == 0 < shown["delivered"]
+    assert f"nothing arrived at tcp://127.0.0.1:1, {lost['lost']} records are lost" in err
+    assert "Frames wait, and the connection is tried again" in err
+    assert "to watch what leaves and read its privacy card; nothing can be changed there" in err
+
+
+def test_records_that_wait_on_the_disk_are_no_failure(wide, tmp_path):
+    words = arguments(wide, "fake:20?fps=50", f"tcp://127.0.0.1:1?spool={tmp_path}/spool")
+    code, document, _ = finish(start(words, tmp_path))
+    assert code == 0
+    assert document["sinks"]["tcp://127.0.0.1:1"]["waiting"] > 0

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from edgeveil.edge_runtime import kinds
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.sinks.network import wire
 from tests.support import network_receivers
@@ -33,15 +34,11 @@ def test_every_command_is_understood():
 
 
 def test_every_kind_of_sink_is_there():
-    from edgeveil.edge_runtime import sinks
-
-    for kind in [*sinks._FILES, *sinks._LIVE, "preview"]:
+    for kind in [*kinds.FILE_SINKS, *kinds.LIVE_SINKS, kinds.PREVIEW]:
         assert f"`{kind}:" in PAGE
 
 
 def test_every_kind_of_source_is_on_the_page_on_sources():
-    from edgeveil.edge_runtime import sources
-
     page = (ROOT / "docs/reference/sources.md").read_text()
-    for kind in sources._KINDS:
+    for kind in kinds.SOURCES:
         assert f"`{kind}:" in page

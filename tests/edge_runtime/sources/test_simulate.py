@@ -83,3 +83,16 @@ def test_a_bundle_for_vectors_cannot_be_simulated():
     spec = Input("x", "vector", (520,), "uint8", 0, 1)
     with pytest.raises(Unsupported, match="npz:FILE"):
         open_source("simulate:depth", spec)
+
+
+@pytest.mark.parametrize(
+    ("source", "sensor"), [("simulate:depth", "camera"), ("camera:0", "depth"), ("rtsp://h/1", "wifi")]
+)
+def test_a_source_of_another_sensor_is_refused(source, sensor):
+    with pytest.raises(BadInput, match="its output would mean nothing"):
+        open_source(source, DEPTH._replace(sensor=sensor))
+
+
+@pytest.mark.parametrize("sensor", [None, "depth"])
+def test_a_bundle_for_this_sensor_or_for_none_runs(sensor):
+    assert open_source("simulate:depth", DEPTH._replace(sensor=sensor)).next() is not None

@@ -2,11 +2,13 @@
 
 import copy
 import json
+import re
 
 import jsonschema
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit.closing import closing, next_step, summary
 from edgeveil.trainer.audit.document import as_text, save
 from edgeveil.trainer.audit.verdict import sentence
 from tests.support.audit_documents import before, document
@@ -144,3 +146,31 @@ def test_text_says_who_is_exposed_most_whether_more_data_would_help_and_what_is_
             for name in [name for name in row if name.startswith(("tpr", "worst_class", "balanced"))]:
                 del row[name]
     assert "best attack found" in as_text(older)
+
+
+def test_an_audit_ends_with_what_is_kept_what_leaks_and_what_is_certified():
+    kept, leaks, certified = summary(document(best=0.95)).splitlines()[-3:]
+    assert as_text(document(best=0.95)).splitlines()[-3:] == [kept, leaks, certified]
+    assert re.match(r"Kept: parity is read right \d+\.\d % \[\d+\.\d %, \d+\.\d %\] \(of raw samples", kept)
+    assert leaks.startswith("Leaks beyond parity: yes, surely. The best attack found (BatchNorm MLP) reads ")
+    assert "less-than-five right 95.0 % [" in leaks
+    assert "parity alone gives 60.0 %" in leaks
+    assert re.search(r"most bits: [+-]\d\.\d{3} \[", leaks)
+    assert certified.startswith(("Certified: no bound. ", "Certified: No code raises", "Certified: With"))
+
+
+def test_what_is_certified_is_the_bound_for_every_code_or_that_there_is_none():
+    made = document()
+    made["certificate"] = {"given": False, "sentence": "No certificate: made frames."}
+    assert closing(made)[2] == "Certified: no bound. No certificate: made frames."
+    made["certificate"] = {"given": True, "sentence": "averaged", "per_code": {"given": True, "sentence": "per code"}}
+    assert closing(made)[2] == "Certified: per code"
+    made["certificate"]["per_code"]["given"] = False
+    assert closing(made)[2] == "Certified: averaged"
+
+
+def test_the_next_step_goes_by_the_verdict(tmp_path):
+    seal = f"Next: edgeveil seal {tmp_path} --key keys/signing.key --out FILE.veil"
+    assert "its card says that it leaks" in next_step(document(best=0.95), tmp_path)
+    assert next_step(document(best=0.61), tmp_path) == seal
+    assert "nothing found; holds to within" in closing(document(best=0.61))[1]

@@ -13,6 +13,7 @@ from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.attacks.journal import Journal
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import as_text, save
 from edgeveil.trainer.export.export import export
@@ -68,6 +69,32 @@ def test_label_only_is_at_chance_and_keeps_what_d_y_reads(document):
     floor = document["label_only"]
     assert floor["worst_adaptive"]["low"] <= max(floor["chance"].values())
     assert floor["target"] == document["raw"]["target"]  # its label is D_y's own
+
+
+def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, trial, document, monkeypatch, capsys):
+    answers, kept = Journal.answers, 6
+
+    def interrupted(journal, *about):
+        if len(journal) == kept and journal.folder.name.startswith("attacks-"):
+            raise KeyboardInterrupt
+        return answers(journal, *about)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "answers", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            audit(work / "export", artefact="tflite-int8")
+    assert f"Answers of {kept} attacks are kept in" in capsys.readouterr().err
+    with pytest.raises(BadInput, match=f"answers of {kept} attacks are kept. Add --resume"):
+        audit(work / "export", artefact="tflite-int8")
+    resumed = audit(work / "export", artefact="tflite-int8", resume=True)
+    assert _without_times(resumed) == _without_times(document)
+    assert not list((work / "run" / "audit-cache").glob("attacks-*"))
+
+
+def _without_times(value):
+    if isinstance(value, dict):
+        return {k: _without_times(v) for k, v in value.items() if k not in ("created", "wall_time_s", "seconds")}
+    return [_without_times(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def test_every_kind_of_adversary_is_there(document):

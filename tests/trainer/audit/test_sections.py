@@ -1,6 +1,7 @@
 """The parts of an audit beside its attacks: what can be counted, what is still of use, and what was asked."""
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import numpy as np
@@ -11,7 +12,7 @@ from edgeveil.trainer.audit import limits
 from edgeveil.trainer.audit.card import card
 from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Bottleneck, bottleneck
 from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained, utility
-from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
 from edgeveil.trainer.perturbers.codebook import channel
 from edgeveil.trainer.recipe.schema import Limits, Recipe
 from tests.support.audit_documents import document
@@ -336,3 +337,18 @@ def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the
     assert any("tracks of 16: best attack right 26.0 %" in line for line in as_lines(made))
     audit["streams"]["certificate"]["given"] = False
     assert card(audit, MANIFEST)["guarantees"] == []
+
+
+def test_ink_and_slant_are_measured_of_digits_and_of_what_a_recipe_names_alone():
+    def pictures(**known):
+        data = dataset(60)
+        spec = InputSpec("image", (8, 8, 1), "uint8", 0, 255)
+        return replace(data, input=spec, x=np.zeros((60, 8, 8, 1), np.uint8), known=known)
+
+    assert utility.moments_of(pictures(), ()) == ()
+    assert utility.moments_of(pictures(), ("pixels", "slant")) == ("slant",)
+    assert utility.moments_of(pictures(), ("moments",)) == ("ink", "slant", "stroke")
+    assert utility.moments_of(pictures(digit=Known(np.zeros(60, int), ("0",))), ()) == ("ink", "slant", "stroke")
+    assert [one.name for one in utility.properties(pictures())] == ["size"]
+    frames = pictures().x[pictures().slices.test]
+    assert "ink" not in retained.correlations(pictures(), pictures().part("test"), frames)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import referencing
 
-from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.logistic import Logistic
@@ -139,8 +139,21 @@ def test_a_limit_that_is_exceeded_ends_with_three_and_says_by_how_much(work, tri
     found = 100 * (document["worst_adaptive"]["accuracy"] - max(document["chance"].values()))
     limits = asked.limits.model_copy(update={"attack_points": max(0.0, found - 1), "bits": 0.0})
     recipe.write_text(asked.model_copy(update={"limits": limits}).toml())
-    with pytest.raises(LimitNotMet, match="exceeded by") as caught:
+    with pytest.raises(BadInput, match="is an audit already: seal it, show it with --full, or add --replace"):
         edgeveil("audit", work / "mine-export", "--artefact", "onnx-float32")
+    with pytest.raises(LimitNotMet, match="exceeded by") as caught:
+        edgeveil("audit", work / "mine-export", "--artefact", "onnx-float32", "--replace")
+    (old,) = (work / "mine-export").glob("audit.2*Z.json")
+    assert json.loads(old.read_text()) == document
     assert caught.value.exit_code == 3
-    assert "LIMIT NOT MET" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "LIMIT NOT MET" in out
+    assert [line.split(":")[0].split(" beyond")[0] for line in out.splitlines()[-3:]] == ["Kept", "Leaks", "Certified"]
+    assert "learned on" not in out
+    assert "Next: edgeveil seal" in err
+    edgeveil("audit", work / "mine-export", "--full")
+    tables = capsys.readouterr().out
+    assert "learned on" in tables
+    assert tables.splitlines()[-3:] == out.splitlines()[-3:]
+    assert not any(word in tables for word in ("ink", "slant", "stroke"))
     assert json.loads(audit.read_text())["limits"]["exceeded"]  # it is kept, and the card will say so

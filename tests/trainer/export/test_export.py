@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.self_test import self_test
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.results import locked
 from tests.support.checkout import PACKAGES, ROOT
 from tests.support.export_models import image_net
 from tests.support.export_runs import label_only_run, noise_run, numbers_of, prgan_run
@@ -225,17 +227,28 @@ def test_a_folder_that_is_not_an_export_is_left_alone(run, tmp_path):
         export(run.folder, ["workstation"], tmp_path / "file")
 
 
-def test_an_older_export_is_replaced_with_its_audit_but_not_with_notes(run, tmp_path):
+def test_an_audited_export_is_refused_and_with_replace_kept_under_a_dated_name(run, tmp_path):
     out = tmp_path / "out"
     export(run.folder, ["workstation"], out)
-    (out / "audit.json").write_text("{}")
-    (out / "notes.txt").write_text("mine")
-    with pytest.raises(BadInput, match=r"holds notes.txt"):
+    (out / "audit.json").write_text('{"hours": 3}')
+    with pytest.raises(BadInput, match="--replace"):
         export(run.folder, ["jetson-nano"], out)
-    (out / "notes.txt").unlink()
-    assert export(run.folder, ["jetson-nano"], out).audit is None
+    assert (out / "audit.json").exists()
+    assert export(run.folder, ["jetson-nano"], out, replace=True).audit is None
     assert sorted(path.name for path in (out / "artefacts").iterdir()) == ["generator.onnx-float32.onnx"]
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    new, old = sorted(tmp_path.iterdir())
+    assert (new.name, bool(re.fullmatch(r"out\.\d{8}T\d{6}Z", old.name))) == ("out", True)
+    assert ExportFolder.open(old).audit == {"hours": 3}
+
+
+def test_a_folder_that_is_being_written_is_left_alone(run, tmp_path):
+    with locked(tmp_path / "out", "export"), pytest.raises(BadInput, match=f"edgeveil export .process {os.getpid()}"):
+        export(run.folder, ["workstation"], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bundle_says_which_sensor_it_is_for(exported):
+    assert exported.manifest["input"]["sensor"] == "camera"
 
 
 def test_a_full_disk_leaves_nothing_behind(run, tmp_path, monkeypatch):

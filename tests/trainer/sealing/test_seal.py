@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import read_public_key
+from edgeveil.trainer.results import locked
 from edgeveil.trainer.sealing import seal as seal_module
 from edgeveil.trainer.sealing.inspect import inspect, verify
 from edgeveil.trainer.sealing.keys import Signer
@@ -166,11 +167,25 @@ def test_the_same_folder_and_key_give_the_same_bytes(tmp_path, keys, exported):
     assert seal(exported, keys / "signing.key", tmp_path / "b.veil").read_bytes() == first
 
 
+def test_a_bundle_that_is_there_is_kept(exported, tmp_path):
+    keys, out = tmp_path / "keys", tmp_path / "a.veil"
+    keygen(keys, development=True)
+    first = seal(exported, keys / "signing.key", out).read_bytes()
+    with pytest.raises(BadInput, match="--replace"):
+        seal(exported, keys / "signing.key", out)
+    with locked(out, "seal"), pytest.raises(BadInput, match="is being written by edgeveil seal"):
+        seal(exported, keys / "signing.key", out, replace=True)
+    assert out.read_bytes() == first
+    seal(exported, keys / "signing.key", out, replace=True)
+    (old,) = tmp_path.glob("a.2*Z.veil")
+    assert old.read_bytes() == first
+
+
 def test_other_examples_are_sealed_too(tmp_path, keys):
     for number, example in enumerate((bundles.numpy_example, bundles.channel_example)):
         folder = bundles.export_folder(tmp_path / str(number), example())
-        seal(folder, keys / "signing.key", tmp_path / "b.veil", allow_unaudited=True)
-        assert read_bundle(tmp_path / "b.veil", open_trust(keys)).manifest.privacy.file is None
+        out = seal(folder, keys / "signing.key", tmp_path / f"{number}.veil", allow_unaudited=True)
+        assert read_bundle(out, open_trust(keys)).manifest.privacy.file is None
 
 
 def test_development_key_makes_a_development_bundle(tmp_path, exported):
@@ -279,7 +294,7 @@ def test_its_own_output_is_read_again_before_it_takes_its_name(tmp_path, keys, e
     (tmp_path / "b.veil").write_bytes(b"the old one")
     monkeypatch.setattr(seal_module, "pack", lambda members: b"PK broken")
     with pytest.raises(BundleRefused):
-        seal(exported, keys / "signing.key", tmp_path / "b.veil")
+        seal(exported, keys / "signing.key", tmp_path / "b.veil", replace=True)
     assert (tmp_path / "b.veil").read_bytes() == b"the old one"
     assert listing(tmp_path) == ["b.veil", "export", "keys"]
 
@@ -287,6 +302,7 @@ def test_its_own_output_is_read_again_before_it_takes_its_name(tmp_path, keys, e
 def test_a_full_disk_leaves_nothing_half_written(keys, exported):
     with pytest.raises(DeviceFailed, match="cannot write"):
         seal(exported, keys / "signing.key", Path("/nonexistent/b.veil"))
+    assert not Path("/nonexistent").exists()
 
 
 # What a bundle says of itself

@@ -1,6 +1,7 @@
 """Training end to end: it repeats itself, stops and goes on, never looks at the test slice, and says what it missed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.perturbers import prgan
 from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import _advice, train
 from edgeveil.trainer.training.epochs import check_converging
@@ -114,6 +116,33 @@ def test_classifiers_of_other_slices_are_refused(finished, tmp_path):
     with pytest.raises(BadInput, match="was expected"):
         train(other, tmp_path / "nothing", classifiers=tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_trainings_of_one_folder_do_not_mix(finished, tmp_path):
+    with locked(tmp_path / "run", "train"), pytest.raises(BadInput, match="is being written by edgeveil train"):
+        train(finished.recipe, tmp_path / "run")
+    with locked(finished.folder, "train"), pytest.raises(BadInput, match="is being written by edgeveil train"):
+        train(finished.recipe, finished.folder, resume=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_earlier_run_is_kept_under_a_dated_name(finished, tmp_path):
+    shutil.copytree(finished.folder, tmp_path / "run")
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    with pytest.raises(BadInput, match="--replace"):
+        train(finished.recipe, tmp_path / "run")
+    train(finished.recipe, tmp_path / "run", classifiers=finished.folder, replace=True)
+    (old,) = tmp_path.glob("run.2*Z")
+    assert (old / "metrics.jsonl").read_bytes() == before
+    assert Run.open(tmp_path / "run").facts["state"] == "finished"
+
+
+def test_replace_does_not_take_a_folder_that_holds_no_run(finished, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").write_text("precious")
+    with pytest.raises(BadInput, match="is not empty"):
+        train(finished.recipe, tmp_path / "thesis", replace=True)
+    assert (tmp_path / "thesis" / "chapter1.txt").exists()
 
 
 def test_ctrl_c_exits_130_and_resume_finishes(tmp_path):

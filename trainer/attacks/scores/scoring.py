@@ -42,10 +42,14 @@ class Scored:
 
 
 class Answers(NamedTuple):
-    """What an attack said of the rows to ``choose`` by and of the ``test`` rows: (n, classes of z) each."""
+    """What an attack said of the rows to ``choose`` by and of the ``test`` rows: (n, classes of z) each.
+
+    ``seconds`` is what learning and answering took.
+    """
 
     raw: dict[str, np.ndarray]
     train_samples: int
+    seconds: float = 0.0
 
 
 def answers(problem: Problem, attack: Attack, name: str) -> Answers:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.findings import Row
+from edgeveil.trainer.attacks.journal import Journal
 from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Problem, Released, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import FOLDS, Question, question_of_fresh
@@ -33,6 +36,7 @@ from edgeveil.trainer.audit.before_after.conclusion import concluded, sentence
 from edgeveil.trainer.audit.before_after.matched import Match, match
 from edgeveil.trainer.audit.before_after.pairs import Pairs, spec, units, without_rare
 from edgeveil.trainer.audit.document import Audited, environment, interval
+from edgeveil.trainer.audit.kept_answers import kept_answers
 from edgeveil.trainer.audit.sections import what_else
 from edgeveil.trainer.audit.sections.known_labels import Label, Labelled, labels_of
 from edgeveil.trainer.datasets.base import InputSpec
@@ -110,13 +114,16 @@ def audit_pairs(
     read: Read | None = None,
     judged: int | None = None,
     curve: bool = True,
+    keep: Path | None = None,
+    resume: bool = False,
 ) -> dict[str, Any]:
     """Attack what a mechanism made of samples, and compare with the samples.
 
     ``target`` and ``sensitive`` are words for y and z. ``families`` (default: all that need no D_z) attack z, and
     ``readers`` read y of both and z of the rows before. ``read`` is what ``read_before`` returned for the same rows,
     where it need not be measured again. ``judged`` of three folds of the rows are test rows; default: all of them,
-    or one where there are more than ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows.
+    or one where there are more than ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows. In the folder
+    ``keep`` each attack's answers are kept as it ends, until all is done; ``resume`` continues from them.
     Returns the document of docs/reference/schemas/pairs.schema.json; writes nothing. Raises ``BadInput`` where the rows
     seem not to be in one order, or no class has rows enough.
     """
@@ -127,7 +134,6 @@ def audit_pairs(
     before, after = pairs.before, pairs.after
     cluster, kind = units(after)
     order = _order(pairs, seed)
-    asked = _Asked(BUDGETS[budget], seed, _judged(len(after.y), judged))
     rows = len(after.y)
     count = rows if cluster is None else len(np.unique(cluster))
     document: dict[str, Any] = {
@@ -155,7 +161,12 @@ def audit_pairs(
     else:
         load_tensorflow()
         attackers = tuple(families or [one for one in adversaries() if one.name not in NEED_D_Z])
-        with progress("audit", total=len(attackers) + (3 if read is None else 1)) as advance:
+        total = len(attackers) + (3 if read is None else 1)
+        answers = nullcontext(Journal(None)) if keep is None else kept_answers(keep, resume=resume)
+        with answers as journal, progress("audit", total=total) as advance:
+            journal.begins = advance.begin
+            tries = replace(BUDGETS[budget], journal=journal)
+            asked = _Asked(tries, seed, _judged(len(after.y), judged))
 
             def done(rows_found: Sequence[Row]) -> None:
                 advance(**({"right": rows_found[0].accuracy} if rows_found else {}))

@@ -23,6 +23,7 @@ from edgeveil.trainer.audit.sections.utility import (
     chances,
     correlation,
     discriminator_accuracy,
+    moments_of,
     properties,
 )
 from edgeveil.trainer.datasets.base import Dataset, Part
@@ -45,7 +46,7 @@ def section(
 
     ``named`` are the properties that the recipe asks to keep; nothing was tuned for the others.
     """
-    effort, known = EFFORT[budget], properties(dataset)
+    effort, known = EFFORT[budget], properties(dataset, named=named)
     shown = _by_slice(dataset, frames)
     found = _row(dataset, shown, known, effort, seed)
     test = dataset.part("test")
@@ -55,7 +56,7 @@ def section(
         "attributes": {p.name: {"classes": p.classes, "named_by_recipe": p.name in named} for p in known},
         "chance": dict(chances(dataset, known)),
         "perturbed": found,
-        "kept": correlations_with_intervals(dataset, test, frames[-len(test) :]),
+        "kept": correlations_with_intervals(dataset, test, frames[-len(test) :], named=named),
         "distance": spread(intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)),
         "alike": _similarity(dataset, test, shown["test"].u, seed),
         "meaning": dict(MEANING),
@@ -63,14 +64,14 @@ def section(
 
 
 def label_only(
-    dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, seed: int
+    dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, seed: int, *, named: tuple[str, ...] = ()
 ) -> dict[str, dict[str, Any]]:
     """The same networks on raw samples and on label-only, as its mean (``means``, frames of all rows) and as a donor.
 
     ``label`` (n,) is y-hat of the rows of all slices. A donor is a random training sample of class y-hat: it
-    shows how much of a row's figures is due to donors alone.
+    shows how much of a row's figures is due to donors alone. ``named`` is as in ``section``.
     """
-    effort, known = EFFORT[budget], properties(dataset)
+    effort, known = EFFORT[budget], properties(dataset, named=named)
     rng = np.random.default_rng([seed, 7])
     pool, drawn = dataset.part("perturber"), np.empty(len(label), np.int64)
     for value in np.unique(label):
@@ -85,21 +86,25 @@ def label_only(
     }
 
 
-def correlations(dataset: Dataset, part: Part, frames: np.ndarray) -> dict[str, float]:
+def correlations(dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()) -> dict[str, float]:
     """Correlation within y between x and x' by property, for rows ``part`` and their raw ``frames`` (n, *shape).
 
-    Ink, slant and stroke are measured on images. An attribute of the data set is looked up where every frame is a
+    What ``moments_of`` names is measured. An attribute of the data set is looked up where every frame is a
     sample of the data set (donors); else it is left out, because it is not known of a made frame.
     """
-    return {name: found["correlation"] for name, found in correlations_with_intervals(dataset, part, frames).items()}
+    found = correlations_with_intervals(dataset, part, frames, named=named)
+    return {name: value["correlation"] for name, value in found.items()}
 
 
-def correlations_with_intervals(dataset: Dataset, part: Part, frames: np.ndarray) -> dict[str, dict[str, Any]]:
+def correlations_with_intervals(
+    dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()
+) -> dict[str, dict[str, Any]]:
     """As ``correlations``, each with its 95 % interval."""
     found = {}
-    if dataset.input.kind == "image":
+    if shown := moments_of(dataset, named):
         before, after = moments(dataset.unit(part.x)), moments(dataset.unit(frames))
-        for i, name in enumerate(MOMENTS):
+        for name in shown:
+            i = MOMENTS.index(name)
             found[name] = correlation(before[:, i], after[:, i], part.y, part.cluster)
     donors = _rows_of(dataset, frames) if dataset.attributes else None
     if donors is not None:

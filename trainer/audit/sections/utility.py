@@ -7,7 +7,7 @@ it shows what they tell about each property: leakage about it, wanted or not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,14 +43,23 @@ class Property:
     classes: int
 
 
-def properties(dataset: Dataset, *, most: int = 6) -> list[Property]:
-    """Ink, slant and stroke of images, and the data set's own attributes, ``most`` at most; never z."""
+def moments_of(dataset: Dataset, named: Sequence[str]) -> tuple[str, ...]:
+    """Which of ink, slant and stroke mean something here: all for digits, for other images what a recipe ``named``."""
+    if dataset.input.kind != "image":
+        return ()
+    if "digit" in dataset.known or "moments" in named:
+        return MOMENTS
+    return tuple(name for name in MOMENTS if name in named)
+
+
+def properties(dataset: Dataset, *, named: Sequence[str] = (), most: int = 6) -> list[Property]:
+    """Those of ``moments_of``, and the data set's own attributes, ``most`` at most; never z."""
     found = []
-    if dataset.input.kind == "image":
+    if shown := moments_of(dataset, named):
         values = np.concatenate(
             [moments(dataset.unit(dataset.x[i : i + 4096])) for i in range(0, len(dataset.x), 4096)]
         )
-        found = [Property(name, values[:, i], 0) for i, name in enumerate(MOMENTS)]
+        found = [Property(name, values[:, MOMENTS.index(name)], 0) for name in shown]
     for name, values in dataset.attributes.items():
         if np.ptp(values) > 0:
             distinct, numbers = np.unique(values, return_inverse=True)

@@ -28,7 +28,7 @@ from edgeveil.trainer.perturbers.codebook import (
 from edgeveil.trainer.perturbers.codebook.group_means import group_means
 from edgeveil.trainer.perturbers.codebook.stages import class_stages, draw_stage, is_held, pictured
 from edgeveil.trainer.perturbers.codebook.targets import Values, fit_kept
-from edgeveil.trainer.progress import Advance, progress
+from edgeveil.trainer.progress import Steps, progress
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -209,7 +209,7 @@ def _held(
     return stream_codes.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
 
-def _metric(log: Log, stage: str, advance: Advance) -> training.Report:
+def _metric(log: Log, stage: str, advance: Steps) -> training.Report:
     def report(step: int, values: dict[str, float]) -> None:
         log.metric(stage=stage, step=step, **values)
         advance(**values)

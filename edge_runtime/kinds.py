@@ -1,0 +1,107 @@
+"""The kinds of sources and sinks, the words before the colon. Each is checked before anything is opened."""
+
+from typing import Dict, NamedTuple, Optional, Tuple
+
+from edgeveil.edge_runtime.errors import BadInput
+
+SENSORS = ("camera", "depth", "wifi")  # what a bundle may be for; files may hold what any of them gave
+
+
+class SourceKind(NamedTuple):
+    """The module and class of a source, whether it needs text behind the colon, and its sensor (None: a file)."""
+
+    module: str
+    name: str
+    needs_text: bool
+    sensor: Optional[str] = None
+
+
+SOURCES = {
+    "csv": SourceKind("text", "LinesSource", True),
+    "arff": SourceKind("text", "ArffSource", True),
+    "npz": SourceKind("npz", "NpzSource", True),
+    "images": SourceKind("images", "ImagesSource", True),
+    "simulate": SourceKind("simulate", "SimulatedSource", True, "depth"),
+    "video": SourceKind("video", "VideoSource", True),
+    "camera": SourceKind("cameras.camera", "CameraSource", True, "camera"),
+    "libcamera": SourceKind("cameras.libcamera", "LibcameraSource", False, "camera"),
+    "gst": SourceKind("cameras.gst", "GstSource", True),  # any sensor that a pipeline reads
+    "kinect": SourceKind("cameras.kinect", "KinectSource", False, "depth"),
+    "openni": SourceKind("cameras.openni", "OpenNISource", False, "depth"),
+    "realsense": SourceKind("cameras.realsense", "RealSenseSource", False, "depth"),
+    "wifi": SourceKind("wifi", "WifiSource", True, "wifi"),
+    "http": SourceKind("network.http", "HttpSource", True, "camera"),
+    "https": SourceKind("network.http", "HttpsSource", True, "camera"),
+    "rtsp": SourceKind("network.rtsp", "RtspSource", True, "camera"),
+}
+FILE_SINKS = {
+    "npz": ("npz", "NpzSink"),
+    "images": ("images", "ImagesSink"),
+    "video": ("video", "VideoSink"),
+    "csv": ("text", "CsvSink"),
+}
+LIVE_SINKS = {
+    "mqtt": ("network.mqtt", "MqttSink"),
+    "mqtts": ("network.mqtt", "MqttSink"),
+    "http": ("network.http", "HttpSink"),
+    "https": ("network.http", "HttpSink"),
+    "tcp": ("network.tcp", "TcpSink"),
+}
+PREVIEW = "preview"
+_SINKS = (*FILE_SINKS, *LIVE_SINKS, PREVIEW)
+
+
+def check_source(text: str) -> Tuple[str, str]:
+    """Kind and place of a source. Raises ``BadInput`` with the nearest kind for one that there is not."""
+    kind, colon, where = text.partition(":")
+    if kind in SOURCES and colon and (where or not SOURCES[kind].needs_text):
+        return kind, where
+    kinds = ", ".join(name + ":" for name in sorted(SOURCES))
+    problem = "expected a source as KIND:WHERE, such as npz:FILE or images:DIR, with a KIND of {}; got {!r}"
+    # The text after the colon may be an address with a password.
+    given = kind + ":" if colon and where else text
+    raise BadInput(problem.format(kinds, given) + _nearest(kind, dict.fromkeys(SOURCES, ""), _SINKS, "sink"))
+
+
+def check_sink(uri: str) -> Tuple[str, str]:
+    """Kind and place of a sink. Raises ``BadInput`` with the nearest kind for one that there is not."""
+    kind, colon, where = uri.partition(":")
+    if kind in _SINKS and colon and where and (kind not in LIVE_SINKS or where.startswith("//")):
+        return kind, where
+    # The text after the colon may hold a password.
+    raise BadInput(
+        "expected a sink as csv:FILE, npz:FILE or images:DIR, video:FILE, mqtt://HOST/TOPIC, http://HOST/PATH, "
+        "tcp://HOST:PORT or preview:PORT; got {!r}".format(kind if colon else uri)
+        + _nearest(kind, {name: "//" if name in LIVE_SINKS else "" for name in _SINKS}, tuple(SOURCES), "source")
+    )
+
+
+def check_sensor(source: str, wanted: Optional[str]) -> None:
+    """Raise ``BadInput`` where a source reads another sensor than the one that the bundle is for.
+
+    ``wanted`` is the manifest's ``input.sensor``; None: the bundle does not say, and anything of its shape is taken.
+    """
+    kind = source.partition(":")[0]
+    given = SOURCES[kind].sensor if kind in SOURCES else None
+    if wanted is None or given is None or given == wanted:
+        return
+    fits = ", ".join(name + ":" for name, one in SOURCES.items() if one.sensor == wanted)
+    raise BadInput(
+        "{}: gives {}, and this bundle is for {}: its output would mean nothing. Take one of {}, or a file of such "
+        "samples".format(kind, _WORDS[given], _WORDS[wanted], fits)
+    )
+
+
+_WORDS = {"camera": "pictures of a camera", "depth": "depth pictures", "wifi": "WiFi strengths"}
+
+
+def _nearest(word: str, known: Dict[str, str], others: Tuple[str, ...], other: str) -> str:
+    """A sentence with the kind that was meant, where one is near."""
+    if word in known:
+        return ". Write {}:{}...".format(word, known[word])
+    if word in others:
+        return ". {}: is a {}.".format(word, other)
+    import difflib
+
+    near = difflib.get_close_matches(word.lower(), known, 1)
+    return ". Did you mean {}:{}?".format(near[0], known[near[0]]) if near else ""

@@ -1,0 +1,71 @@
+"""One verb at a time writes a result, and what was there before keeps a name."""
+
+import multiprocessing
+import os
+import re
+import signal
+
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.results import locked, require_free, set_aside
+
+
+def hold(out, ready):
+    with locked(out, "train"):
+        ready.set()
+        signal.pause()
+
+
+def test_another_process_is_named_and_a_dead_one_holds_nothing(tmp_path):
+    out, context = tmp_path / "runs" / "two", multiprocessing.get_context("fork")
+    ready = context.Event()
+    other = context.Process(target=hold, args=(out, ready))
+    other.start()
+    try:
+        assert ready.wait(10)
+        with (
+            pytest.raises(BadInput, match=rf"being written by edgeveil train \(process {other.pid}\)"),
+            locked(out, "x"),
+        ):
+            pass
+    finally:
+        other.kill()
+        other.join()
+    with locked(out, "train"):
+        assert (tmp_path / "runs" / ".two.lock").exists()
+    assert list((tmp_path / "runs").iterdir()) == []
+    with locked(tmp_path / "more" / "runs" / "two", "train"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]  # no folder made for a lock alone
+
+
+def test_what_was_written_stays(tmp_path):
+    with locked(tmp_path / "a" / "b", "train"):
+        (tmp_path / "a" / "b").mkdir()
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(BadInput, match="Choose another place"), locked(tmp_path / "a", "train"):
+        pass
+
+
+def test_a_place_below_a_file_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="Choose another place"), locked(tmp_path / "file" / "a" / "b", "train"):
+        pass
+
+
+def test_the_old_ones_keep_a_name_each(tmp_path):
+    for text in ("1", "2", "3"):
+        (tmp_path / "a.veil").write_text(text)
+        with pytest.raises(BadInput, match="--replace"):
+            require_free(tmp_path / "a.veil", replace=False)
+        set_aside(tmp_path / "a.veil")
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["1", "2", "3"]
+    assert all(re.fullmatch(r"a\.\d{8}T\d{6}Z(-\d)?\.veil", path.name) for path in tmp_path.iterdir())
+    require_free(tmp_path / "a.veil", replace=False)
+    assert set_aside(tmp_path / "a.veil") is None

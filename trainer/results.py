@@ -1,0 +1,90 @@
+"""Where a verb writes its result: locked while it does, and never over an earlier one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from edgeveil.edge_runtime.errors import BadInput
+
+
+@contextmanager
+def locked(out: Path, verb: str) -> Iterator[None]:
+    """Hold the lock of ``out``, a file or folder that ``verb`` writes; folders above it are made.
+
+    The lock is a file beside it, which the kernel frees however the holder ends. Raises ``BadInput`` with the verb and
+    the process of who holds it, or where nothing can be written there.
+    """
+    out = out.absolute()
+    path, made = out.with_name(f".{out.name}.lock"), _parents(out)
+    handle = -1
+    try:
+        handle = _opened(path, out)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"edgeveil {verb} (process {os.getpid()})".encode(), 0)
+        yield
+    finally:
+        if handle >= 0:
+            # While it is held: whoever takes it next sees that it has gone, and makes another.
+            path.unlink(missing_ok=True)
+            os.close(handle)
+        with suppress(OSError):  # the folders are in use, as they should be
+            for parent in made:
+                parent.rmdir()
+
+
+def require_free(out: Path, *, replace: bool) -> None:
+    """Raise ``BadInput`` where something is at ``out`` already, unless it may be replaced."""
+    if os.path.lexists(out) and not replace:
+        raise BadInput(f"{out} exists. Choose another name, or add --replace: the old one is kept under a dated name.")
+
+
+def set_aside(out: Path) -> Path | None:
+    """Give what is at ``out`` a dated name beside it, and return that; None where there is nothing."""
+    if not os.path.lexists(out):
+        return None
+    date = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    suffix = "" if out.is_dir() else out.suffix
+    for number in range(1, 1000):
+        old = out.with_name(f"{out.name.removesuffix(suffix)}.{date}{'' if number == 1 else f'-{number}'}{suffix}")
+        if not os.path.lexists(old):
+            out.rename(old)
+            return old
+    raise BadInput(f"{out} cannot be set aside: there are too many of that second.")
+
+
+def _parents(out: Path) -> list[Path]:
+    """Make the folders above ``out``; returns those that were not there, the lowest first."""
+    missing = [parent for parent in out.parents if not parent.exists()]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"The folder {out.parent} cannot be made: {error.strerror}. Choose another place.") from None
+    return missing
+
+
+def _opened(path: Path, out: Path) -> int:
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise BadInput(f"{out} cannot be written: {error.strerror}. Choose another place.") from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or "another command"
+            os.close(handle)
+            raise BadInput(
+                f"{out} is being written by {holder}: nothing was done. Wait until that has ended, or choose another "
+                "place."
+            ) from None
+        try:
+            if os.fstat(handle).st_ino == path.stat().st_ino:
+                return handle
+        except FileNotFoundError:
+            pass
+        os.close(handle)  # its holder removed it between our two calls
