@@ -325,8 +325,8 @@ class Recipe(Section):
         recipe = cls.check(table, origin=origin)
         found: dict[str, Any] = {}
         if recipe.data.own is not None:
-            own, place = recipe.data.own
-            found["source"] = f"{own}:{(folder / place.expanduser()).resolve()}"
+            own, path = recipe.data.own
+            found["source"] = f"{own}:{(folder / path.expanduser()).resolve()}"
         if recipe.data.labels is not None:
             found["labels"] = str((folder / Path(recipe.data.labels).expanduser()).resolve())
         perturber = recipe.perturber

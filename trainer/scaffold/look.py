@@ -96,7 +96,7 @@ def next_command(given: Given, found: Found) -> str:
 def _npz(given: Given) -> Found:
     arrays = npz.read_arrays(given.path)
     raw = arrays["x"]
-    x, notes = npz.checked_samples(raw, given.path), []
+    x, notes = npz.checked_samples(raw, given.path), list[str]()
     if turned_round(given):
         notes.append(f"x has channels first, {_sized(raw.shape[1:])}; it is turned round, as cameras give pictures")
     labels = []
@@ -121,7 +121,7 @@ def _npz(given: Given) -> Found:
 def _images(given: Given) -> Found:
     pictures = image_folder.find(given.path)
     kinds: Counter[tuple[tuple[int, ...], str]] = Counter()
-    low, high, wrong, notes = np.inf, -np.inf, [], []
+    low, high, wrong = np.inf, -np.inf, list[str]()
     for number in range(len(pictures)):
         try:
             picture = image_folder.read_picture(given.path / pictures.names[number])
@@ -155,7 +155,7 @@ def _images(given: Given) -> Found:
             wrong.append(str(problem))
     if not wrong and given.sensitive is not None:
         wrong += _wrong(given)
-    return Found(given.source, "images", len(pictures), "pictures", shape, dtype, low, high, labels, notes, wrong)
+    return Found(given.source, "images", len(pictures), "pictures", shape, dtype, low, high, labels, (), wrong)
 
 
 def _table(given: Given) -> Found:

@@ -86,13 +86,13 @@ def load(folder: Path, labels: Path, columns: Columns, capture: Capture | None) 
     else:
         y, y_names = classes(table, columns.target, "target")
     z, z_names = classes(table, columns.sensitive, "sensitive")
-    who = units(table, columns)
+    subject, session = units(table, columns)
     if capture is not None:
         frames: Any = pictures
-        return captured(Readings(frames, y, z, y_names, z_names, "image", **who), capture)
+        return captured(Readings(frames, y, z, y_names, z_names, "image", subject=subject, session=session), capture)
     x = checked_samples(_stacked(pictures), folder)
     low, high = (0.0, 255.0) if x.dtype == np.uint8 else (None, None)
-    return Readings(x, y, z, y_names, z_names, "image", low, high, **who)
+    return Readings(x, y, z, y_names, z_names, "image", low, high, subject, session)
 
 
 def matched(pictures: Pictures, table: Table) -> Table:

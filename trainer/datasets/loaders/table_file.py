@@ -21,8 +21,9 @@ def load(kind: str, path: Path, columns: Columns) -> Readings:
     table = read_table(kind, path)
     y, y_names = classes(table, columns.target or "", "target")
     z, z_names = classes(table, columns.sensitive, "sensitive")
-    who = units(table, columns)
-    return Readings(features(table, columns), y, z, y_names, z_names, "vector", **who)
+    subject, session = units(table, columns)
+    x = features(table, columns)
+    return Readings(x, y, z, y_names, z_names, "vector", subject=subject, session=session)
 
 
 def classes(table: Table, column: str, role: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -30,10 +31,12 @@ def classes(table: Table, column: str, role: str) -> tuple[np.ndarray, tuple[str
     return class_numbers(table.classes(column, f"data.columns.{role}"), column, table.rows, table.path)
 
 
-def units(table: Table, columns: Columns) -> dict[str, np.ndarray]:
-    """The numbers (rows,) of subjects and sessions, where columns say them. Raises ``BadInput``."""
-    named = {"subject": columns.subject, "session": columns.session}
-    return {role: classes(table, column, role)[0] for role, column in named.items() if column is not None}
+def units(table: Table, columns: Columns) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The numbers (rows,) of subjects and of sessions; None where no column says them. Raises ``BadInput``."""
+    return (
+        None if columns.subject is None else classes(table, columns.subject, "subject")[0],
+        None if columns.session is None else classes(table, columns.session, "session")[0],
+    )
 
 
 def features(table: Table, columns: Columns) -> np.ndarray:
