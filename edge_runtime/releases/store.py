@@ -23,6 +23,7 @@ from edgeveil.edge_runtime.bundle.board_state import (
     STATE_FILE,
     State,
     StateLost,
+    accept,
     read_one,
     read_state,
     write_state,
@@ -164,6 +165,7 @@ class Releases(object):
             if name.endswith(".tmp"):
                 remove_tree(self._filesystem, os.path.join(self.root, name))
         self._link_runtimes()
+        state = self._with_trust(state)
         if state != State() and [read_one(self.root, name) for name in (STATE_FILE, COPY_FILE)] != [state, state]:
             write_state(self._filesystem, self.root, state)
         if current != state.committed:
@@ -177,6 +179,14 @@ class Releases(object):
             )
         self._sync_links(state)
         return None
+
+    def _with_trust(self, state: State) -> State:
+        """With the trust and policy that are in place, which from now on are the last that this board took."""
+        try:
+            trust = self._trust(0)
+        except EdgeVeilError:
+            return state  # a board comes up with what it has, and remembers what it lacks
+        return accept(state, trust.accepted, trust.floor_reset) if trust.accepted.trust else state
 
     def _rollback(self) -> str:
         self._recover()
@@ -293,7 +303,7 @@ class Releases(object):
         failed = {name: count for name, count in state.failed.items() if name != sha}
         previous = state.committed if state.committed != sha else state.previous
         floor = max(state.floor, bundle.manifest.security_version)
-        committed = State(sha, previous, floor, failed, "")
+        committed = State(sha, previous, floor, failed, "", state.accepted)
         write_state(self._filesystem, self.root, committed)
         self._sync_links(committed)
 

@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from edgeveil.edge_runtime.bundle.reader import read_bundle
+from edgeveil.edge_runtime.bundle.reader import read_bundle, unverified_manifest
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy, update_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
@@ -46,6 +46,7 @@ SINCE = {
     "removed": ({"roles": {"maker": role(["other"])}}, None, "untrusted-key"),
     "old version": ({"security_version": 9}, None, "rolled-back"),
     "wrong audience": ({"audience": "ward-8"}, None, "other-audience"),
+    "wrong product": ({"product": "toilet"}, None, "other-product"),
     "policy not met": ({}, policy("gait"), "policy-not-met"),
     "policy over its limit": ({}, policy(most=0.01), "policy-not-met"),
     "audit not countersigned": ({"roles": {"auditor": role(["jury"])}}, policy(countersigned=True), "policy-not-met"),
@@ -83,9 +84,10 @@ def board(tmp_path, first_signers=("root",)):
 
 
 def index_of(path, key="release"):
-    data = path.read_bytes()
-    entry = {"name": "b", "manifest_sha256": "0" * 64, "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-    releases = [{**entry, "security_version": 99, "url": path.name}]
+    data, manifest = path.read_bytes(), unverified_manifest(str(path))
+    said = {name: json.loads(manifest)[name] for name in ("name", "security_version")}
+    hashes = {"manifest_sha256": hashlib.sha256(manifest).hexdigest(), "sha256": hashlib.sha256(data).hexdigest()}
+    releases = [{**said, **hashes, "size": len(data), "url": path.name}]
     return envelope("index", {"schema": 1, "name": "hall", "version": 1, "releases": releases}, [key])
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import http.server
+import json
 import os
 import random
 import re
@@ -26,6 +27,7 @@ from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing import ed25519
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import app
+from edgeveil.trainer.sealing.keys import Signer
 from edgeveil.trainer.sealing.update_index import write_index
 from tests.support import bundles, seeds
 
@@ -326,7 +328,9 @@ def test_a_freeze_is_seen(device, www, monkeypatch):
     monkeypatch.setattr(index, "time", types.SimpleNamespace(time=iter([1000.0, 2000.0]).__next__))
     device.pull(place)
     device.pull(place)
-    assert index_seen.index_seen(str(device.root)) == {
+    shown = index_seen.index_seen(str(device.root))
+    assert shown.pop("age_s") < 60
+    assert shown == {
         "name": "hall",
         "audience": "",
         "version": 1,
@@ -339,9 +343,42 @@ def test_a_damaged_record_of_the_index_is_not_taken_for_none(device, www):
     _, _, place = www
     device.pull(place)
     for damage in (b"{", b"[]", b'{"schema":2}'):
-        (device.root / "index-seen.json").write_bytes(damage)
-        with pytest.raises(DeviceFailed, match=r"index-seen\.json cannot be read"):
+        for name in ("index-seen.json", "index-seen-copy.json"):
+            kept = (device.root / name).read_bytes()
+            (device.root / name).write_bytes(damage)
+            with pytest.raises(DeviceFailed, match=rf"{name} cannot be read.* what index-seen.* says holds"):
+                device.pull(place)
+            (device.root / name).write_bytes(kept)
+
+
+@pytest.mark.parametrize("lost", ["index-seen.json", "index-seen-copy.json"])
+def test_the_higher_version_of_the_two_places_holds(device, www, key, lost):
+    folder, _, place = www
+    first = (folder / "index.json").read_bytes()
+    device.pull(place)
+    old = (device.root / lost).read_bytes()
+    write_index([folder / "v2.veil"], key, folder / "index.json", name="hall")
+    device.pull(place)
+    (folder / "index.json").write_bytes(first)
+    for data in (old, None):
+        (device.root / lost).unlink()
+        if data is not None:
+            (device.root / lost).write_bytes(data)  # out of a backup
+        with pytest.raises(BundleRefused, match="has version 1, and this board has seen 2"):
             device.pull(place)
+
+
+@pytest.mark.parametrize("change", [{"name": "other"}, {"manifest_sha256": "0" * 64}, {"security_version": 3}])
+def test_an_index_that_offers_another_bundle_than_it_says_is_refused(device, www, key, change):
+    """Mix and match: each part is truly signed."""
+    folder, _, place = www
+    payload = json.loads(json.loads((folder / "index.json").read_bytes())["payload"])
+    payload["releases"][0].update(change)
+    (folder / "index.json").write_bytes(Signer.open(key).envelope("index", payload))
+    with pytest.raises(BundleRefused, match=r"v2\.veil is another bundle") as refused:
+        device.pull(place)
+    assert refused.value.reason == "other-bundle"
+    assert device.releases.current is None
 
 
 def test_the_products_that_version_0_1_followed_are_still_followed(device, www):
@@ -349,6 +386,7 @@ def test_the_products_that_version_0_1_followed_are_still_followed(device, www):
     (device.root / "index-seen.json").write_text('{"attic": 5, "hall": 1}')
     assert device.pull(place) is True
     (device.root / "index-seen.json").write_text('{"attic": 5}')
+    (device.root / "index-seen-copy.json").unlink()
     with pytest.raises(BundleRefused, match="follows 'attic'"):
         device.pull(place)
 
