@@ -71,7 +71,7 @@ def read_state(root: str) -> State:
             raise StateLost("{} is missing, and this board had a release. {}".format(path, MEND))
         return State()
     # A board of version 0.1 has no copy yet.
-    return state if copy is None else _merged(state, copy)
+    return state if copy is None else merged(state, copy)
 
 
 def read_one(root: str, name: str) -> Optional[State]:
@@ -115,7 +115,7 @@ def accepted_beside(trust: str) -> Optional[Accepted]:
     if root is None:
         return Accepted()
     found = [state for _, state in _whole(root)]
-    return _merged(found[0], found[-1]).accepted if found else None
+    return merged(found[0], found[-1]).accepted if found else None
 
 
 def amend(trust: str, change: Callable[[State], State]) -> None:
@@ -175,8 +175,8 @@ def _whole(root: str) -> List[Tuple[str, State]]:
     return found
 
 
-def _merged(state: State, copy: State) -> State:
-    """Of the floor, the trust and the policy, the newer in each; a floor that was reset since is newer."""
+def merged(state: State, copy: State) -> State:
+    """Of the floor, the trust and the policy, the newer in each of the two; a floor that was reset since is newer."""
     one, two = state.accepted, copy.accepted
     accepted = one._replace(floor_reset=max(one.floor_reset, two.floor_reset))
     if (two.trust_schema, two.trust_version) > (one.trust_schema, one.trust_version):

@@ -24,6 +24,7 @@ from edgeveil.edge_runtime.bundle.board_state import (
     State,
     StateLost,
     accept,
+    merged,
     read_one,
     read_state,
     write_state,
@@ -228,7 +229,7 @@ class Releases(object):
             except StateLost:
                 continue
             found += [] if one is None else [one]
-        self._trust(0)  # raises where it cannot be opened: then no release could be judged
+        trust = self._trust(0)  # raises where it cannot be opened: then no release could be judged
         whole = {sha: self.read(sha) for sha in names(os.path.join(self.root, "releases"))}
         unread = sorted(sha for sha, bundle in whole.items() if bundle is None)
         if not found and unread:
@@ -238,12 +239,21 @@ class Releases(object):
             )
         versions = [bundle.manifest.security_version for bundle in whole.values() if bundle is not None]
         current = self.current
-        state = found[0] if found else State(committed=current if current and whole.get(current) else None)
+        if found:
+            state = merged(found[0], found[-1])
+        else:
+            reset = 0 if trust.floor_reset is None else trust.floor_reset.version  # it was here before, and is no news
+            accepted = trust.accepted._replace(floor_reset=reset)
+            state = State(committed=current if current and whole.get(current) else None, accepted=accepted)
         state = state._replace(floor=max([one.floor for one in found] + versions + [0]))
         write_state(self._filesystem, self.root, state)
         self._sync_links(state)
-        return "The state was written anew from {}: release {:.12}, floor {}.".format(
-            "what is left of it" if found else "the releases alone", state.committed or "none", state.floor
+        return "The state was written anew from {}: release {:.12}, floor {}, trust of version {}, {} policy.".format(
+            "what is left of it" if found else "the releases alone",
+            state.committed or "none",
+            state.floor,
+            trust.version,
+            "no" if trust.policy is None else "a",
         )
 
     def _stage(self, sha: str, data: bytes) -> None:

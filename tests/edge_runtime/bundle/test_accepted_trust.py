@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from tests.edge_runtime.bundle import signed_trust
 from tests.edge_runtime.bundle.signed_trust import device, policy_file, public, trust_file
+from tests.edge_runtime.bundle.taken_once import counted
 from tests.support import bundles
 
 HIDDEN = bundles.numpy_example()[0]["perturber"]["sensitive"]
@@ -147,7 +148,8 @@ def policy_bytes(document):
 
 
 @pytest.mark.parametrize("what", DOWNGRADES)
-def test_what_comes_out_of_a_backup_is_refused(board, made, what):
+def test_what_comes_out_of_a_backup_is_refused(board, made, what, record_property):
+    counted(record_property, "open and install, with files put back", what)
     board.restore(DOWNGRADES[what](board))
     board.refuses_all(made[9], r"(is missing|is not the one that this board took last)\. To mend it, ")
 
@@ -181,7 +183,8 @@ THIEF = {
 
 @pytest.mark.parametrize("damage", ["lost", "damaged", "whole", "state.json lost", "copy lost"])
 @pytest.mark.parametrize("what", THIEF)
-def test_a_lost_trust_file_lets_no_first_root_key_begin_again(board, what, damage):
+def test_a_lost_trust_file_lets_no_first_root_key_begin_again(board, what, damage, record_property):
+    counted(record_property, "trust file sent, the board's own " + damage, what)
     if damage != "whole":
         board.restore({"trust.json": b"garbage" if damage == "damaged" else None})
     for name in {"state.json lost": [STATE_FILE], "copy lost": [COPY_FILE]}.get(damage, []):
@@ -201,6 +204,29 @@ def test_without_any_state_and_trust_nothing_tells_what_it_took(board):
         update_trust(str(board.trust), trust_file(1))
 
 
+@pytest.mark.parametrize("lost", [[STATE_FILE], [COPY_FILE], [STATE_FILE, COPY_FILE]])
+def test_a_repair_remembers_what_it_can_and_says_what_holds(board, lost, capsys):
+    before = read_state(str(board.root))
+    for name in lost:
+        (board.root / name).write_bytes(b"garbage")
+    assert main(["recover", "--repair", "--root", str(board.root)]) == 0
+    assert "floor 1, trust of version 3, a policy" in capsys.readouterr().out
+    assert read_state(str(board.root)).accepted == before.accepted
+    board.restore(board.backup)
+    with pytest.raises(BadInput, match="took last"):
+        open_trust(board.trust)
+
+
+def test_a_repair_accepts_no_older_trust_while_one_place_remembers(board, capsys):
+    (board.root / STATE_FILE).write_bytes(b"garbage")
+    board.restore(board.backup)
+    assert main(["recover", "--repair", "--root", str(board.root)]) == 2
+    assert "not the one that this board took last" in capsys.readouterr().err
+    assert update_trust(str(board.trust), b"\n".join(board.chain)) is True  # the trust is mended first
+    assert update_policy(str(board.trust), policy_file(2, policy(), ("new",))) is True
+    assert main(["recover", "--repair", "--root", str(board.root)]) == 0
+
+
 POLICIES = {
     "the version before": policy_file(1, policy()),
     "the version before by the new root key": policy_file(1, policy(), ("new",)),
@@ -211,7 +237,8 @@ POLICIES = {
 
 @pytest.mark.parametrize("lost", [["policy-signed.json"], ["policy.json"], ["policy.json", "policy-signed.json"], []])
 @pytest.mark.parametrize("what", POLICIES)
-def test_an_old_policy_is_refused_whatever_was_lost(board, what, lost):
+def test_an_old_policy_is_refused_whatever_was_lost(board, what, lost, record_property):
+    counted(record_property, "policy sent, lost: " + (" and ".join(lost) or "nothing"), what)
     board.restore(dict.fromkeys(lost))
     before = contents(board.root)
     with pytest.raises(BadInput):
@@ -311,7 +338,8 @@ def test_a_floor_that_was_reset_does_not_come_back_by_the_copy(high):
     ],
     ids=["not root", "a later version", "negative", "without a version", "a number", "the same version"],
 )
-def test_no_one_else_resets_the_floor(high, data):
+def test_no_one_else_resets_the_floor(high, data, record_property):
+    counted(record_property, "trust file sent", "a reset of the floor that root did not sign so")
     with pytest.raises(BundleRefused):
         update_trust(str(high.trust), data)
     assert high.releases.state().floor == 9
