@@ -121,10 +121,11 @@ def accepted_beside(trust: str) -> Optional[Accepted]:
 def amend(trust: str, change: Callable[[State], State]) -> None:
     """Change what the board whose trust folder this is remembers, wherever its state is whole; else do nothing."""
     root = board_of(trust)
-    found = [] if root is None else _whole(root)
-    for name, state in found:
-        last = name == found[-1][0]
-        write_atomic(os.path.join(str(root), name), _data(change(state)), mode=0o644, lasting=last)
+    found = [] if root is None else [(name, state, change(state)) for name, state in _whole(root)]
+    changed = [(name, now) for name, before, now in found if now != before]
+    for name, now in changed:
+        last = name == changed[-1][0]
+        write_atomic(os.path.join(str(root), name), _data(now), mode=0o644, lasting=last)
 
 
 def accept(state: State, accepted: Accepted, reset: Optional[FloorReset]) -> State:
