@@ -3,6 +3,14 @@
 A signature says who sealed an audit, not that its numbers are numbers of anything: a chance of 2 or an accuracy of
 -1e308 would meet every limit. Sealing, the policy, the preview and ``verify`` all read audits through here. An audit
 that is refused is of no use to anyone, so the bundle is refused with it.
+
+What an attack is over chance decides, so chance is held to what else the audit says. ``data.counts`` are the test rows
+of each y by z, most frequent first: no guess from y alone is right more often than the first of each, and neither
+chance may be above that. (One below it makes an audit look worse, never better.) An audit of before has no counts.
+There the guess from y by counting is wrong on as many rows of the attack's worst class as its ``worst_class_chance``
+says. In both, some attack's interval reaches chance less 5 points, because each knows y; and balanced chance is from
+1 / classes of z to 1 / 2, being the mean of 1 / values of z over those y that have two or more. Whoever invents all
+figures anew passes: that is what a countersignature is for.
 """
 
 import math
@@ -19,6 +27,8 @@ _MOST_OTHERS = 64
 _MOST_BITS = 1000.0  # wide: an interval over two units is, and nothing is learned in thousands of bits
 _MOST = 1e15  # of any other number
 _ROUNDED = 1e-3  # points: figures are written with six digits as shares, and taken times 100
+_ROUNDED_SHARE = 1e-5
+_BELOW = 0.05  # attacks that learned from few people may be worse than a guess from y
 
 # Of one attack: an estimate and the ends of its interval, and the range of all three.
 _SHARE, _BITS = (0.0, 1.0), (-_MOST_BITS, _MOST_BITS)
@@ -41,6 +51,7 @@ _COUNTS = {
     *("classes", "differ", "n", "questions", "releases", "rows", "shuffles", "tpr_rows", "tracks", "train_samples"),
     *("worst_class_rows", "y_classes", "z_classes"),
 }
+_CLASSES = (("y_classes", 1), ("z_classes", 2))
 _ESTIMATES = ("accuracy", "mean", "share", "value", "correlation")
 
 
@@ -120,16 +131,60 @@ def _check_part(part: Dict[str, Any], at: str, target: str, sensitive: str) -> N
     for name in sorted(rows):
         _count(rows[name], "{}data.rows.{}".format(at, show(name)), 0 if name == "attack" else 1)
     tested = _count(_value(rows, "test", at + "data.rows."), at + "data.rows.test", 1)
-    _count(_value(data, "y_classes", at + "data."), at + "data.y_classes", 1)
-    _count(_value(data, "z_classes", at + "data."), at + "data.z_classes", 2)
+    classes = {name: _count(_value(data, name, at + "data."), at + "data." + name, least) for name, least in _CLASSES}
     clusters = data.get("clusters")
     if clusters is not None:
         place = at + "data.clusters"
         _count(_value(_object(clusters, place), "test", place + "."), place + ".test", 1, tested)
+    most = 1.0
+    if "counts" in data:
+        most = _best_guess(data["counts"], at + "data.counts", classes, tested)
     _check_found(part, at)
+    _check_chance(part, at, tested, classes["z_classes"], most)
     if "label_only" in part:
         _check_found(_object(part["label_only"], at + "label_only"), at + "label_only.")
+        _check_chance(part["label_only"], at + "label_only.", tested, classes["z_classes"], most)
     _check_names(part, at)
+
+
+def _best_guess(counts: Any, at: str, classes: Mapping[str, int], tested: int) -> float:
+    """The share of test rows on which the best guess from y alone is right."""
+    if type(counts) is not list or len(counts) != classes["y_classes"]:
+        _untrue(at, "expected a list for each y, got {}".format(show(counts)))
+    every: List[int] = []
+    for number, row in enumerate(counts):
+        place = "{}[{}]".format(at, number)
+        if type(row) is not list or len(row) > classes["z_classes"]:
+            _untrue(place, "expected at most {} counts, got {}".format(classes["z_classes"], show(row)))
+        every += [_count(one, place, 1) for one in row]
+    if sum(every) != tested:
+        _untrue(at, "expected {} test rows, got {}".format(tested, sum(every)))
+    return sum(max(row) for row in counts if row) / float(tested)
+
+
+def _check_chance(part: Mapping[str, Any], at: str, tested: int, classes: int, most: float) -> None:
+    """Neither chance is above what the rest of the audit allows; ``most`` is what the counts do."""
+    chance, rows = part["chance"], part["adversaries"]
+    for name in ("majority", "prior"):
+        if chance[name] > most + _ROUNDED_SHARE:
+            text = "got {:g}, and the best guess from y alone is right on {:g} of the test rows"
+            _untrue("{}chance.{}".format(at, name), text.format(chance[name], most))
+    reached = max(row["high"] for row in rows)
+    if max(chance.values()) > reached + _BELOW:
+        text = "got {:g}, and no attack reaches more than {:g}, although each knows y"
+        _untrue(at + "chance", text.format(max(chance.values()), reached))
+    for number, row in enumerate(rows):
+        place = "{}adversaries[{}].".format(at, number)
+        base = row.get("balanced_chance")
+        if base is not None:
+            _number(base, place + "balanced_chance", 1.0 / classes - _ROUNDED_SHARE, 0.5 + _ROUNDED_SHARE)
+        # Rows that were tested crosswise are more than the test rows.
+        wrong = (row.get("worst_class_rows") or 0) * (1.0 - (row.get("worst_class_chance") or 0.0))
+        if row.get("learned_on") != "crossed" and row.get("worst_class_chance") is not None:
+            least = 1.0 - wrong / tested
+            if chance["majority"] > least + _ROUNDED_SHARE:
+                text = "got {:g}, and the guess from y is wrong on {:.0f} of {} rows"
+                _untrue(at + "chance.majority", text.format(chance["majority"], wrong, tested))
 
 
 def _check_found(part: Dict[str, Any], at: str) -> None:

@@ -1,25 +1,54 @@
 """What a board committed to, in two places: ``ROOT/state.json``, and ``ROOT/state-copy.json`` written after it.
 
-The first decides; of the two floors the higher holds. A board that never had a release has neither file, no link and
-no folder of releases; anything else that is missing, unreadable or damaged is a fault, never an empty state.
+The first decides; of the two floors the higher holds, and so does the newer trust and policy. A board that never had a
+release has neither file, no link and no folder of releases; anything else that is missing, unreadable or damaged is a
+fault, never an empty state.
 """
 
 import errno
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.edge_runtime.storage.filesystem import Filesystem, read_strict
 
 STATE_FILE, COPY_FILE = "state.json", "state-copy.json"
 RELEASES, CURRENT, PREVIOUS = "releases", "current", "previous"
 MEND = "Nothing was changed. Run edgeveil-edge recover --repair, and check what it says."
-_KEYS = ["committed", "failed", "floor", "previous", "reason", "schema"]
+_KEYS_1 = ["committed", "failed", "floor", "previous", "reason", "schema"]
+_KEYS = sorted(_KEYS_1 + ["accepted"])
 
 
 class StateLost(DeviceFailed):
     """What this board committed to cannot be known for certain."""
+
+
+class Accepted(NamedTuple):
+    """Which trust and policy files this board took last, so that neither a lost file nor an older one passes for them.
+
+    ``trust`` and ``policy`` are SHA-256 of ``trust.json`` and ``policy.json``: none where there never was one, two
+    while one takes the place of another; the versions are then those of the older. A policy that came unsigned, with
+    the first flash, has version 0. ``floor_reset``: the version of the trust file by which the floor was last reset.
+    """
+
+    trust_schema: int = 0
+    trust_version: int = 0
+    trust: Tuple[str, ...] = ()
+    policy_version: int = 0
+    policy: Tuple[str, ...] = ()
+    floor_reset: int = 0
+
+
+NOTHING = Accepted()
+
+
+class FloorReset(NamedTuple):
+    """The root keys' word that boards go back to ``floor``, once: when they take ``version`` of the trust file."""
+
+    version: int
+    floor: int
 
 
 class State(NamedTuple):
@@ -30,6 +59,7 @@ class State(NamedTuple):
     floor: int = 0
     failed: Dict[str, int] = {}  # noqa: RUF012 - never changed in place
     reason: str = ""
+    accepted: Accepted = Accepted()
 
 
 def read_state(root: str) -> State:
@@ -41,7 +71,7 @@ def read_state(root: str) -> State:
             raise StateLost("{} is missing, and this board had a release. {}".format(path, MEND))
         return State()
     # A board of version 0.1 has no copy yet.
-    return state if copy is None else state._replace(floor=max(state.floor, copy.floor))
+    return state if copy is None else merged(state, copy)
 
 
 def read_one(root: str, name: str) -> Optional[State]:
@@ -52,13 +82,13 @@ def read_one(root: str, name: str) -> Optional[State]:
         return None if data is None else _parse(data)
     except OSError as error:
         raise StateLost("{} cannot be read ({}). {}".format(path, error.strerror, MEND)) from None
-    except (ValueError, TypeError, AttributeError):
+    except (LookupError, ValueError, TypeError, AttributeError):
         raise StateLost("{} is damaged. {}".format(path, MEND)) from None
 
 
 def write_state(filesystem: Filesystem, root: str, state: State) -> None:
     """Replace both files, one after the other: at no moment is the copy newer. It lasts after ``sync_folder(root)``."""
-    data = strict_json.dumps(dict(state._asdict(), schema=1))
+    data = _data(state)
     state_file, copy = os.path.join(root, STATE_FILE), os.path.join(root, COPY_FILE)
     filesystem.write(state_file + ".tmp", data)
     filesystem.sync(state_file + ".tmp")
@@ -67,6 +97,51 @@ def write_state(filesystem: Filesystem, root: str, state: State) -> None:
     filesystem.write(copy + ".tmp", data)
     filesystem.sync(copy + ".tmp")
     filesystem.rename(copy + ".tmp", copy)
+
+
+def board_of(trust: Union[str, "os.PathLike[str]"]) -> Optional[str]:
+    """The root of the board whose trust folder this is; None for a folder of no board."""
+    folder = os.path.realpath(os.fspath(trust))
+    root = os.path.dirname(folder)
+    return root if os.path.basename(folder) == "trust" and had_a_release(root) else None
+
+
+def accepted_beside(trust: str) -> Optional[Accepted]:
+    """What the board whose trust folder this is took last; ``Accepted()`` for a folder of no board.
+
+    None where a board's state is lost in both places. One of them is enough: the trust is mended before the state.
+    """
+    root = board_of(trust)
+    if root is None:
+        return Accepted()
+    found = [state for _, state in _whole(root)]
+    return merged(found[0], found[-1]).accepted if found else None
+
+
+def amend(trust: str, change: Callable[[State], State]) -> None:
+    """Change what the board whose trust folder this is remembers, wherever its state is whole; else do nothing."""
+    root = board_of(trust)
+    found = [] if root is None else [(name, state, change(state)) for name, state in _whole(root)]
+    changed = [(name, now) for name, before, now in found if now != before]
+    for name, now in changed:
+        last = name == changed[-1][0]
+        write_atomic(os.path.join(str(root), name), _data(now), mode=0o644, lasting=last)
+
+
+def accept(state: State, accepted: Accepted, reset: Optional[FloorReset]) -> State:
+    """The state of a board on which these files are in place. Its floor falls where ``reset`` is one it did not have.
+
+    What there was of a policy stays: one that a board had is never taken for none.
+    """
+    before, floor = state.accepted, state.floor
+    if reset is not None and reset.version > before.floor_reset:
+        floor = min(floor, reset.floor)
+    now = accepted._replace(
+        policy_version=max(accepted.policy_version, before.policy_version),
+        policy=accepted.policy or before.policy,
+        floor_reset=max(before.floor_reset, reset.version if reset is not None else 0),
+    )
+    return state._replace(accepted=now, floor=floor)
 
 
 def had_a_release(root: str) -> bool:
@@ -90,17 +165,56 @@ def files_beside(trust: Union[str, "os.PathLike[str]"]) -> List[str]:
 
 def floor_beside(trust: Union[str, "os.PathLike[str]"]) -> int:
     """The floor of the board whose trust folder this is, 0 for any other folder. Raises ``StateLost``."""
-    folder = os.path.realpath(os.fspath(trust))
-    root = os.path.dirname(folder)
-    on_board = os.path.basename(folder) == "trust" and had_a_release(root)
-    return read_state(root).floor if on_board else 0
+    root = board_of(trust)
+    return 0 if root is None else read_state(root).floor
+
+
+def _whole(root: str) -> List[Tuple[str, State]]:
+    """Those of the two files that are there and whole."""
+    found = []
+    for name in (STATE_FILE, COPY_FILE):
+        try:
+            state = read_one(root, name)
+        except StateLost:
+            continue
+        if state is not None:
+            found.append((name, state))
+    return found
+
+
+def merged(state: State, copy: State) -> State:
+    """Of the floor, the trust and the policy, the newer in each of the two; a floor that was reset since is newer."""
+    one, two = state.accepted, copy.accepted
+    accepted = one._replace(floor_reset=max(one.floor_reset, two.floor_reset))
+    if (two.trust_schema, two.trust_version) > (one.trust_schema, one.trust_version):
+        accepted = accepted._replace(trust_schema=two.trust_schema, trust_version=two.trust_version, trust=two.trust)
+    if (two.policy_version, bool(two.policy)) > (one.policy_version, bool(one.policy)):
+        accepted = accepted._replace(policy_version=two.policy_version, policy=two.policy)
+    floors = [each.floor for each in (state, copy) if each.accepted.floor_reset == accepted.floor_reset]
+    return state._replace(floor=max(floors), accepted=accepted)
+
+
+def _data(state: State) -> bytes:
+    return strict_json.dumps(dict(state._asdict(), accepted=dict(state.accepted._asdict()), schema=2))
 
 
 def _parse(data: bytes) -> State:
     document: Any = strict_json.loads(data)
-    if sorted(document) != _KEYS or document.pop("schema") != 1:
+    schema = document["schema"]
+    # A board of before wrote schema 1, which remembers no trust.
+    if sorted(document) != {1: _KEYS_1, 2: _KEYS}[schema]:
         raise ValueError("other keys")
-    state = State(**document)
+    del document["schema"]
+    state = State(**dict(document, accepted=_accepted(document.get("accepted", {}))))
     if type(state.floor) is not int or state.floor < 0 or type(state.failed) is not dict:
         raise ValueError("other types")
     return state
+
+
+def _accepted(document: Any) -> Accepted:
+    found = Accepted(**document)
+    found = found._replace(trust=tuple(found.trust), policy=tuple(found.policy))
+    numbers = (found.trust_schema, found.trust_version, found.policy_version, found.floor_reset)
+    if any(type(number) is not int for number in numbers) or {type(sha) for sha in found.trust + found.policy} - {str}:
+        raise ValueError("other types")
+    return found

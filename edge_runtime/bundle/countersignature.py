@@ -7,7 +7,7 @@ audit of these artefacts and of no other.
 """
 
 import hashlib
-from typing import Any, Dict, FrozenSet, Mapping, NoReturn
+from typing import Any, Dict, FrozenSet, List, Mapping, NoReturn
 
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
@@ -39,9 +39,7 @@ def check_countersigned(
     if privacy.file is None or privacy.countersignature is None:
         _refuse("it has no countersigned audit")
     try:
-        envelope = envelopes.parse(KIND, members[privacy.countersignature])
-        if envelope.payload != statement(members[privacy.file], privacy.speaks_of, privacy.pipeline):
-            _refuse("its countersignature is of another audit or of other artefacts")
+        envelope = _of_this_audit(manifest, members)
         others = auditors._replace(keys=tuple(key for key in auditors.keys if key.key != maker))
         others.check(envelope.signers, "audit", "auditor", revoked=revoked)
         envelopes.verify(KIND, envelope)
@@ -49,6 +47,24 @@ def check_countersigned(
         if error.reason == "policy-not-met":
             raise
         _refuse(str(error))
+
+
+def signers_of(manifest: Manifest, members: Dict[str, bytes]) -> List[str]:
+    """The keys that signed the audit in a verified bundle, whoever they are. Raises ``BundleRefused``."""
+    if manifest.privacy.countersignature is None:
+        return []
+    envelope = _of_this_audit(manifest, members)
+    envelopes.verify(KIND, envelope)
+    return sorted(envelope.signers)
+
+
+def _of_this_audit(manifest: Manifest, members: Dict[str, bytes]) -> envelopes.Envelope:
+    """The countersignature, which says the right thing; its signatures are not verified."""
+    privacy = manifest.privacy
+    envelope = envelopes.parse(KIND, members[str(privacy.countersignature)])
+    if envelope.payload != statement(members[str(privacy.file)], privacy.speaks_of, privacy.pipeline):
+        _refuse("its countersignature is of another audit or of other artefacts")
+    return envelope
 
 
 def _refuse(what: str) -> NoReturn:

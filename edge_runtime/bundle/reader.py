@@ -130,6 +130,15 @@ def check_beginning(handle: int, trust: Trust) -> Optional[_Signed]:
     return _Signed(manifest_bytes, signature_bytes, _check_signature(manifest_bytes, signature_bytes, trust))
 
 
+def unverified_manifest(path: str) -> bytes:
+    """The bytes of a bundle's manifest, whoever signed it; raises as ``read_bundle`` does."""
+    handle = open_file(path)
+    try:
+        return _manifest_and_signature(read_first(os.pread(handle, _BEGINNING_BYTES, 0), 2))[0]
+    finally:
+        os.close(handle)
+
+
 def read_all(handle: int) -> bytes:
     """A bundle's bytes from its beginning; the descriptor's own position is neither used nor changed."""
     data = os.pread(handle, os.fstat(handle).st_size + 1, 0)  # in one piece: joined, they would be there twice

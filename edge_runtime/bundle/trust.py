@@ -5,6 +5,7 @@ The device's owner put the files into that folder; nothing in a bundle can add t
 
 from typing import Any, Dict, FrozenSet, Iterable, Mapping, Optional
 
+from edgeveil.edge_runtime.bundle.board_state import NOTHING, Accepted, FloorReset
 from edgeveil.edge_runtime.bundle.countersignature import check_countersigned
 from edgeveil.edge_runtime.bundle.policy import Policy
 from edgeveil.edge_runtime.bundle.trust_file import AUDITOR, MAKER, RELEASE, RUNTIME
@@ -27,7 +28,8 @@ class Trust(object):
     there is no policy, ``NoPolicyForAudit`` where it was set aside. ``roles``: who may sign anything else, ``root``
     among them; without roles, the keys may sign the index of updates. The rest is as in
     ``edgeveil.edge_runtime.bundle.trust_file``: ``product``, ``runtimes`` (SHA-256 of approved edge runtimes),
-    ``index_stale_days`` and ``version``, 0 for a folder of public keys.
+    ``index_stale_days``, ``floor_reset`` and ``version``, 0 for a folder of public keys. ``accepted``: the files that
+    this was read from.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Trust(object):
         runtimes: FrozenSet[str] = frozenset(),
         index_stale_days: Optional[int] = None,
         version: int = 0,
+        accepted: Accepted = NOTHING,
+        floor_reset: Optional[FloorReset] = None,
     ) -> None:
         self.revoked, self.policy = revoked, policy
         self.keys: Dict[str, Key] = {}
@@ -57,7 +61,7 @@ class Trust(object):
         plain = {MAKER: makers, AUDITOR: NOBODY, RELEASE: makers, RUNTIME: NOBODY, ROOT: NOBODY}
         self.roles: Dict[str, Role] = dict(plain, **(roles or {}))
         self.product, self.runtimes, self.index_stale_days = product, runtimes, index_stale_days
-        self.version = version
+        self.version, self.accepted, self.floor_reset = version, accepted, floor_reset
 
     def key_of(self, public_key: str) -> Key:
         """The trusted key of these 64 hexadecimal digits; raises ``BundleRefused`` where there is none."""
@@ -96,6 +100,12 @@ class Trust(object):
         if manifest.audience not in ("", self.audience):
             message = "This bundle is for {}, not for this device. Ask for one that is for this device or for all."
             raise BundleRefused("other-audience", message.format(show(manifest.audience)))
+        if self.product and manifest.name != self.product:
+            message = (
+                "This bundle is {}, and the trust of this device names the product {}. Use one of that name, or have "
+            )
+            message += "the owner of the device name another (edgeveil trust set --product)."
+            raise BundleRefused("other-product", message.format(show(manifest.name), show(self.product)))
         if manifest.security_version < self.floor:
             message = "This bundle has security version {}; this device takes {} or later. Use a newer bundle."
             raise BundleRefused("rolled-back", message.format(manifest.security_version, self.floor))

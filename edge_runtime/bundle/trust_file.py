@@ -12,8 +12,10 @@ alone. Version n + 1 is signed by a threshold of the root keys of version n and 
 replaced; a device that is behind is given the versions in between (the chain). ``first_root`` is the key in the
 device's ``root.pub``, under which this trust began: it names the trust for ever, and signed the first version.
 ``security_version`` is the least that is accepted, ``audience`` the name of this device or fleet, ``product`` the name
-that an index of updates must have (empty: that of the first index taken), ``runtimes`` the SHA-256 of approved edge
-runtimes, and ``index_stale_days`` after how many days without a newer index the service ends (null: never).
+that bundles and an index of updates must have (empty: bundles any, an index that of the first one taken), ``runtimes``
+the SHA-256 of approved edge runtimes, and ``index_stale_days`` after how many days without a newer index the service
+ends (null: never). Where the root keys reset the floor, ``"floor_reset":{"floor":3,"version":7}`` stands in version 7
+and all later ones: a board that takes one of them for the first time goes back to floor 3, once.
 
 Schema 1 had ``keys`` in place of roles and one root key for ever, that of ``root.pub``. It is still read. A file of
 schema 2 that this key signed takes the device over, and there is no way back. No clock is used: a board's may say 1970.
@@ -21,8 +23,20 @@ schema 2 that this key signed takes the device over, and there is no way back. N
 
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
+from edgeveil.edge_runtime.bundle.board_state import FloorReset
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.formats.validate import each, fields, identifier, record, refuse, sha256, text, truth, whole
+from edgeveil.edge_runtime.formats.validate import (
+    each,
+    fields,
+    identifier,
+    reading,
+    record,
+    refuse,
+    sha256,
+    text,
+    truth,
+    whole,
+)
 from edgeveil.edge_runtime.signing import envelope as envelopes
 from edgeveil.edge_runtime.signing.envelope import MOST_SIGNATURES, Envelope
 from edgeveil.edge_runtime.signing.keys import Key
@@ -55,6 +69,7 @@ class TrustFile(NamedTuple):
     runtimes: Tuple[str, ...] = ()
     index_stale_days: Optional[int] = None
     schema: int = SCHEMA
+    floor_reset: Optional[FloorReset] = None
 
     @property
     def keys(self) -> Tuple[Key, ...]:
@@ -121,6 +136,8 @@ def payload_of(file: TrustFile) -> Dict[str, Any]:
     }
     if file.schema == 1:
         return dict(common, keys=_role_document(file.roles[MAKER])["keys"])
+    if file.floor_reset is not None:
+        common["floor_reset"] = dict(file.floor_reset._asdict())
     return dict(
         common,
         first_root=file.first_root,
@@ -138,12 +155,18 @@ def _role_document(role: Role) -> Dict[str, Any]:
 
 
 def _parse(envelope: Envelope, first: Key) -> TrustFile:
+    with reading("trust.json", "Get it again from the owner of this device's keys."):
+        return _checked(envelope, first)
+
+
+def _checked(envelope: Envelope, first: Key) -> TrustFile:
     """Everything that the payload says, checked; its signatures are not."""
     payload = envelopes.unverified(KIND, envelope)
     schema = payload.get("schema") if type(payload) is dict else None
     if schema != envelope.schema:
         refuse("schema", "trust", "expected schema {} in an envelope of that schema".format(envelope.schema))
-    record(payload, "trust", _KEYS[envelope.schema])
+    reset = "floor_reset" in payload and envelope.schema == SCHEMA  # boards of before know no such key
+    record(payload, "trust", _KEYS[envelope.schema] + (("floor_reset",) if reset else ()))
     common: Dict[str, Any] = {
         "schema": whole(payload["schema"], "schema", 1, SCHEMA),
         "version": whole(payload["version"], "version", 1, _MOST_VERSION),
@@ -162,6 +185,7 @@ def _parse(envelope: Envelope, first: Key) -> TrustFile:
         product="" if payload["product"] == "" else identifier(payload["product"], "product"),
         runtimes=tuple(each(payload["runtimes"], "runtimes", sha256)),
         index_stale_days=None if days is None else whole(days, "index_stale_days", 1, 3650),
+        floor_reset=_floor_reset(payload["floor_reset"], common["version"]) if reset else None,
         **common,
     )
     if file.first_root != first.key:
@@ -171,6 +195,12 @@ def _parse(envelope: Envelope, first: Key) -> TrustFile:
         raise BundleRefused("untrusted-key", message.format(file.first_root, first.key, "device's root.pub"))
     _check_roles(file)
     return file
+
+
+def _floor_reset(entry: Any, version: int) -> FloorReset:
+    floor = lambda value, at: whole(value, at, 0, _MOST_VERSION)  # noqa: E731
+    checked = fields(entry, "floor_reset", floor=floor, version=lambda value, at: whole(value, at, 1, version))
+    return FloorReset(checked["version"], checked["floor"])
 
 
 def _roles_of_schema_1(keys: Tuple[Key, ...]) -> Dict[str, Role]:

@@ -95,6 +95,7 @@ def _add_trial(command: argparse.ArgumentParser) -> None:
 
 def _install(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
+    from edgeveil.edge_runtime.releases.update import count_up_unless_updating
 
     releases, device = open_releases(arguments.root), trial_device(arguments.device)
     with releases.changing("install"):
@@ -103,6 +104,7 @@ def _install(arguments: argparse.Namespace) -> None:
         with service_stopped(device, _note):
             tried = trial(arguments.root, arguments.source, arguments.frames, device, _note)
             changed = releases.install(data, tried, again=arguments.again)
+    count_up_unless_updating(arguments.root)
     state = releases.state()
     runs = "now runs" if changed else "runs already:"
     sys.stdout.write("{} {}, security version {} or later from now on\n".format(runs, state.committed, state.floor))
@@ -200,6 +202,7 @@ def _recover(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.runtimes import Runtimes
     from edgeveil.edge_runtime.releases.trial import open_releases
+    from edgeveil.edge_runtime.releases.update import count_up_unless_updating
 
     releases, runtimes = open_releases(arguments.root), Runtimes(arguments.root)
     with releases.changing("recover"):
@@ -215,6 +218,7 @@ def _recover(arguments: argparse.Namespace) -> None:
             runtimes.fall_back(lambda: open_trust(os.path.join(arguments.root, "trust"), floor=0))
         except EdgeVeilError as refused:
             _note("note: the runtime before stays the one before: {}".format(refused))
+    count_up_unless_updating(arguments.root)
     if done:
         sys.stdout.write(done + "\n")
 
@@ -229,6 +233,7 @@ def _runtime(arguments: argparse.Namespace) -> None:
         raise BadInput("expected the file of a runtime update, or --previous: give one of the two")
     releases, runtimes = open_releases(arguments.root), Runtimes(arguments.root)
     with releases.changing("runtime"):
+        releases.state()  # a board that lost its state takes nothing new
         trust = open_trust(os.path.join(arguments.root, "trust"), floor=0)
         if arguments.previous:
             sys.stdout.write("now runs the runtime {}\n".format(runtimes.go_back(trust)))
@@ -268,14 +273,15 @@ def _status(arguments: argparse.Namespace) -> None:
 
 
 def _index_text(index: Any) -> str:
-    if index is None:
-        return "none was ever accepted"
+    if index is None or not index["name"]:
+        since = "" if index is None else ", for {} days".format(index["age_s"] // 86400)
+        return "none was ever accepted" + since
     changed, asked = (
         time.strftime("%Y-%m-%d %H:%M", time.gmtime(index[name])) if index[name] else "unknown"
         for name in ("changed_at", "asked_at")
     )
-    told = "{} version {}, changed {}, last seen {} (UTC, by the clock of this board)"
-    return told.format(index["name"], index["version"], changed, asked)
+    told = "{} version {}, changed {}, last seen {} (UTC, by the clock of this board), the newest for {} days"
+    return told.format(index["name"], index["version"], changed, asked, index["age_s"] // 86400)
 
 
 def _releases(arguments: argparse.Namespace) -> None:

@@ -4,9 +4,10 @@
 show a value cut short and in ASCII, so that no text of a bundle can send control characters to a terminal.
 """
 
+import contextlib
 import math
 import re
-from typing import Any, Callable, Dict, Iterable, List, NoReturn, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NoReturn, Tuple, TypeVar
 
 from edgeveil.edge_runtime.errors import BundleRefused
 
@@ -19,10 +20,28 @@ MAX_RANK = 6
 Checked = TypeVar("Checked")
 
 
+class _Malformed(BundleRefused):
+    """A value is not what it must be; the message is that for a manifest."""
+
+    def __init__(self, reason: str, at: str, problem: str) -> None:
+        message = "The manifest is not one to follow: {}: {}. Export and seal it again with this version of EdgeVeil."
+        super(_Malformed, self).__init__(reason, message.format(at, problem))
+        self.at, self.problem = at, problem
+
+
 def refuse(reason: str, at: str, problem: str) -> NoReturn:
     """Raise ``BundleRefused`` for the place ``at``, with a word for programs and a sentence for readers."""
-    message = "The manifest is not one to follow: {}: {}. Export and seal it again with this version of EdgeVeil."
-    raise BundleRefused(reason, message.format(at, problem))
+    raise _Malformed(reason, at, problem)
+
+
+@contextlib.contextmanager
+def reading(name: str, cure: str) -> Iterator[None]:
+    """The refusals of these checks in the block are of the file ``name``; ``cure`` is the end of their sentence."""
+    try:
+        yield
+    except _Malformed as error:
+        message = "{} is not one to follow: {}: {}. {}"
+        raise BundleRefused(error.reason, message.format(name, error.at, error.problem, cure)) from None
 
 
 def show(value: Any) -> str:

@@ -1,7 +1,6 @@
 """Reads a running service's trust again, so that a key that was revoked meanwhile ends it."""
 
 import os
-import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from edgeveil.edge_runtime.bundle.index_seen import index_seen
@@ -10,7 +9,6 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BundleRefused, EdgeVeilError, PrivacyStop
 
 EVERY_S, DAY_S = 60.0, 86400
-CLOCKS_FROM_S = 1735689600  # 2025; a board whose clock is not set says less
 
 
 class TrustWatch(object):
@@ -18,7 +16,7 @@ class TrustWatch(object):
 
     ``say(event, **facts)`` logs. ``clock`` gives seconds. ``problem`` is why the trust cannot be read today; empty
     where it can. Without it nothing new is accepted, and what runs goes on: a fault alone must not end a service.
-    ``index`` is what the board last saw of its update index (``bundle.index_seen``), None where it saw none.
+    ``index`` is what the board last saw of its update index (``bundle.index_seen``), None where nothing is known.
     """
 
     def __init__(self, folder: str, bundle: Bundle, say: Callable[..., None], clock: Callable[[], float]) -> None:
@@ -66,17 +64,18 @@ class TrustWatch(object):
             ) from None
 
     def _hold_fresh(self) -> None:
-        """By the board's own clock: one that said 1970 then, or says it now, makes no index old."""
-        if self._stale_days is None or self.index is None or self.index["changed_at"] < CLOCKS_FROM_S:
+        """Its age is counted from the first flash on, and by the time that the board is up (``bundle.index_seen``)."""
+        if self._stale_days is None or self.index is None or self.index["age_s"] <= self._stale_days * DAY_S:
             return
-        age_s = time.time() - self.index["changed_at"]
-        if age_s > self._stale_days * DAY_S:
-            raise PrivacyStop(
-                "The update index of this board is of version {} for {:.0f} days, and its trust file allows {}. It "
-                "may be kept from newer ones. Run edgeveil-edge update, or ask the owner for a newer index.".format(
-                    self.index["version"], age_s / DAY_S, self._stale_days
-                )
+        what = "The update index of this board is of version {}".format(self.index["version"])
+        raise PrivacyStop(
+            "{} for {:.0f} days, and its trust file allows {}. It may be kept from newer ones. Run edgeveil-edge "
+            "update, or ask the owner for a newer index.".format(
+                what if self.index["name"] else "No update index came to this board",
+                self.index["age_s"] / DAY_S,
+                self._stale_days,
             )
+        )
 
     def _look(self) -> Tuple[Tuple[str, int, int, int], ...]:
         """What tells a changed folder without reading it: verifying costs a small board tens of milliseconds."""

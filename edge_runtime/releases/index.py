@@ -9,24 +9,21 @@ The index is an envelope (``signing.envelope``) of kind ``index`` by the role ``
 
 ``name`` is the product. The first index pins product and audience on the board: an index of another product or for
 another audience is refused, whoever signed it, unless the trust file names that one. ``version`` only rises, and the
-last one accepted is stored in ``ROOT/index-seen.json``, so that an old index cannot be served for ever. Schema 1 has no
+last one accepted is stored (``bundle.index_seen``), so that an old index cannot be served for ever. Schema 1 has no
 audience.
 """
 
 import hashlib
-import os
 import re
 import time
 from typing import Any, List, NamedTuple, Optional
 
-from edgeveil.edge_runtime.bundle.index_seen import SEEN_FILE, Seen
+from edgeveil.edge_runtime.bundle.index_seen import Seen, uptime, write_seen
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.bundle.trust_file import RELEASE
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.formats.validate import each, fields, identifier, record, sha256, show, text, whole
+from edgeveil.edge_runtime.formats.validate import each, fields, identifier, reading, record, sha256, show, text, whole
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 
 KIND = "index"
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
@@ -58,19 +55,21 @@ def read_index(data: bytes, trust: Trust) -> Index:
     """The content of an index, signed by the role ``release``. Raises ``BundleRefused``."""
     payload: Any = trust.unwrap(KIND, data, RELEASE)
     newer = type(payload) is dict and payload.get("schema") == 2
-    record(payload, "index", _KEYS + ("audience",) if newer else _KEYS)
-    whole(payload["schema"], "schema", 1, 2)
-    return Index(
-        identifier(payload["name"], "name"),
-        whole(payload["version"], "version", 1, 2**31 - 1),
-        each(payload["releases"], "releases", _entry, 1, 256),
-        text(payload["audience"], "audience") if newer else "",
-        hashlib.sha256(data).hexdigest(),
-    )
+    with reading("index.json", "Make it again (edgeveil index)."):
+        record(payload, "index", _KEYS + ("audience",) if newer else _KEYS)
+        whole(payload["schema"], "schema", 1, 2)
+        return Index(
+            identifier(payload["name"], "name"),
+            whole(payload["version"], "version", 1, 2**31 - 1),
+            each(payload["releases"], "releases", _entry, 1, 256),
+            text(payload["audience"], "audience") if newer else "",
+            hashlib.sha256(data).hexdigest(),
+        )
 
 
 def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
     """Raise ``BundleRefused`` for an index that is not this board's, or older than the one it saw."""
+    seen = seen if seen is not None and seen.name else None
     product = trust.product or (seen.name if seen else index.name)
     known = {} if seen is None else dict(seen.others, **{seen.name: seen.version})
     if index.name != product and (trust.product or index.name not in known):
@@ -103,14 +102,15 @@ def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
 
 def record_seen(root: str, index: Index, before: Optional[Seen]) -> None:
     """Remember an index that was accepted."""
-    now = int(time.time())
-    same = before is not None and (before.name, before.version) == (index.name, index.version)
-    changed_at = before.changed_at if before is not None and same and before.changed_at else now
-    others = {} if before is None else dict(before.others, **{before.name: before.version})
-    others.pop(index.name, None)
-    seen = Seen(index.name, index.audience, index.version, index.sha256, changed_at, now, others)
-    data = strict_json.dumps(dict(seen._asdict(), schema=2))
-    write_atomic(os.path.join(root, SEEN_FILE), data, mode=0o644)
+    now, (boot, up_s) = int(time.time()), uptime()
+    new = Seen(index.name, index.audience, index.version, index.sha256, now, now, {}, 0, boot, up_s)
+    if before is not None:
+        if (before.name, before.version) == (index.name, index.version):
+            known = before.counted()
+            new = new._replace(changed_at=before.changed_at or now, up_s=known.up_s)
+        others = dict(before.others, **{before.name: before.version})
+        new = new._replace(others={name: others[name] for name in others if name not in ("", index.name)})
+    write_seen(root, new)
 
 
 def _entry(entry: Any, at: str) -> Entry:

@@ -23,7 +23,7 @@ from edgeveil.edge_runtime.bundle.archive import read_archive
 from edgeveil.edge_runtime.bundle.trust import ROOT, Trust
 from edgeveil.edge_runtime.bundle.trust_file import RUNTIME
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
-from edgeveil.edge_runtime.formats.validate import identifier, record, sha256, whole
+from edgeveil.edge_runtime.formats.validate import identifier, reading, record, sha256, whole
 from edgeveil.edge_runtime.signing.envelope import parse, unverified, unwrap
 from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.edge_runtime.storage.filesystem import Filesystem, names, read_strict, remove_tree, target
@@ -65,12 +65,13 @@ def read_update(data: bytes, may_sign: Role) -> Update:
 
 
 def _checked(document: Any) -> Dict[str, Any]:
-    payload: Dict[str, Any] = record(document, "runtime", ("bytes", "name", "schema", "sha256", "version"))
-    whole(payload["schema"], "schema", 1, 1)
-    whole(payload["bytes"], "bytes", 1, MAX_BYTES)
-    whole(payload["version"], "version", 1, 2**31 - 1)
-    identifier(payload["name"], "name")
-    sha256(payload["sha256"], "sha256")
+    with reading(NOTE, "Make the update again (edgeveil runtime)."):
+        payload: Dict[str, Any] = record(document, "runtime", ("bytes", "name", "schema", "sha256", "version"))
+        whole(payload["schema"], "schema", 1, 1)
+        whole(payload["bytes"], "bytes", 1, MAX_BYTES)
+        whole(payload["version"], "version", 1, 2**31 - 1)
+        identifier(payload["name"], "name")
+        sha256(payload["sha256"], "sha256")
     return payload
 
 

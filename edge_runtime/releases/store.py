@@ -23,6 +23,8 @@ from edgeveil.edge_runtime.bundle.board_state import (
     STATE_FILE,
     State,
     StateLost,
+    accept,
+    merged,
     read_one,
     read_state,
     write_state,
@@ -164,6 +166,7 @@ class Releases(object):
             if name.endswith(".tmp"):
                 remove_tree(self._filesystem, os.path.join(self.root, name))
         self._link_runtimes()
+        state = self._with_trust(state)
         if state != State() and [read_one(self.root, name) for name in (STATE_FILE, COPY_FILE)] != [state, state]:
             write_state(self._filesystem, self.root, state)
         if current != state.committed:
@@ -177,6 +180,14 @@ class Releases(object):
             )
         self._sync_links(state)
         return None
+
+    def _with_trust(self, state: State) -> State:
+        """With the trust and policy that are in place, which from now on are the last that this board took."""
+        try:
+            trust = self._trust(0)
+        except EdgeVeilError:
+            return state  # a board comes up with what it has, and remembers what it lacks
+        return accept(state, trust.accepted, trust.floor_reset) if trust.accepted.trust else state
 
     def _rollback(self) -> str:
         self._recover()
@@ -218,7 +229,7 @@ class Releases(object):
             except StateLost:
                 continue
             found += [] if one is None else [one]
-        self._trust(0)  # raises where it cannot be opened: then no release could be judged
+        trust = self._trust(0)  # raises where it cannot be opened: then no release could be judged
         whole = {sha: self.read(sha) for sha in names(os.path.join(self.root, "releases"))}
         unread = sorted(sha for sha, bundle in whole.items() if bundle is None)
         if not found and unread:
@@ -228,12 +239,21 @@ class Releases(object):
             )
         versions = [bundle.manifest.security_version for bundle in whole.values() if bundle is not None]
         current = self.current
-        state = found[0] if found else State(committed=current if current and whole.get(current) else None)
+        if found:
+            state = merged(found[0], found[-1])
+        else:
+            reset = 0 if trust.floor_reset is None else trust.floor_reset.version  # it was here before, and is no news
+            accepted = trust.accepted._replace(floor_reset=reset)
+            state = State(committed=current if current and whole.get(current) else None, accepted=accepted)
         state = state._replace(floor=max([one.floor for one in found] + versions + [0]))
         write_state(self._filesystem, self.root, state)
         self._sync_links(state)
-        return "The state was written anew from {}: release {:.12}, floor {}.".format(
-            "what is left of it" if found else "the releases alone", state.committed or "none", state.floor
+        return "The state was written anew from {}: release {:.12}, floor {}, trust of version {}, {} policy.".format(
+            "what is left of it" if found else "the releases alone",
+            state.committed or "none",
+            state.floor,
+            trust.version,
+            "no" if trust.policy is None else "a",
         )
 
     def _stage(self, sha: str, data: bytes) -> None:
@@ -293,7 +313,7 @@ class Releases(object):
         failed = {name: count for name, count in state.failed.items() if name != sha}
         previous = state.committed if state.committed != sha else state.previous
         floor = max(state.floor, bundle.manifest.security_version)
-        committed = State(sha, previous, floor, failed, "")
+        committed = State(sha, previous, floor, failed, "", state.accepted)
         write_state(self._filesystem, self.root, committed)
         self._sync_links(committed)
 

@@ -1,16 +1,18 @@
 """``edgeveil-edge update --from https://...|dir:...``: a board behind a router fetches its own new releases.
 
 The index (``releases.index``) only says what to fetch: the bundle is verified, tried and undone as any other. The part
-fetched so far is kept in ``ROOT/incoming`` and continued by a range request. No decision depends on a clock.
+fetched so far is kept in ``ROOT/incoming`` and continued by a range request. What is fetched depends on no clock.
 """
 
 import hashlib
 import os
 from typing import Any, Callable, Optional
 
-from edgeveil.edge_runtime.bundle.index_seen import read_seen
+from edgeveil.edge_runtime.bundle.index_seen import count_up
+from edgeveil.edge_runtime.bundle.reader import unverified_manifest
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.releases.index import Entry, check_index, read_index, record_seen
 from edgeveil.edge_runtime.releases.origin import open_origin
 from edgeveil.edge_runtime.storage import root_lock
@@ -38,7 +40,7 @@ def update(
     source = open_origin(place)
     # A lock of its own: other commands need not wait for a slow server.
     with root_lock.held(root, "update", name=LOCK_FILE):
-        seen = read_seen(root)
+        seen = count_up(root)
         index = read_index(source.read_small(INDEX_FILE), trust)
         check_index(index, seen, trust)
         entry = index.releases[0]  # the newest; the others are for readers
@@ -54,10 +56,35 @@ def update(
             return False
         incoming = os.path.join(root, INCOMING)
         path = _fetch(incoming, source, entry, say)
+        _check_is(entry, unverified_manifest(path))
         record_seen(root, index, seen)
         changed = install(path)
         _clear_folder(incoming, keep="")
         return changed
+
+
+def count_up_unless_updating(root: str) -> None:
+    """Add up the time that the board was up (``bundle.index_seen``). An update that runs has done it."""
+    try:
+        with root_lock.held(root, "count", name=LOCK_FILE, wait_s=0):
+            count_up(root)
+    except DeviceFailed:
+        pass  # whatever is wrong with the record: update and status say it
+
+
+def _check_is(entry: Entry, manifest: bytes) -> None:
+    """Raise ``BundleRefused`` unless the index says of the bundle what its manifest says, whose signature is next."""
+    try:
+        said = strict_json.loads(manifest)
+        same = (said["name"], said["security_version"]) == (entry.name, entry.security_version)
+    except (strict_json.BadJson, LookupError, TypeError):
+        same = False
+    if not same or hashlib.sha256(manifest).hexdigest() != entry.manifest_sha256:
+        raise BundleRefused(
+            "other-bundle",
+            "The index offers {}, and {} is another bundle. Nothing was changed. Make the index again (edgeveil "
+            "index).".format(entry.name, entry.url),
+        )
 
 
 def _fetch(folder: str, source: Any, entry: Entry, say: Callable[[str], None]) -> str:

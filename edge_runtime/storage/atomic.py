@@ -47,12 +47,13 @@ def _sync_folder(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def atomic_path(path: Path, *, mode: int = 0o666) -> Iterator[str]:
+def atomic_path(path: Path, *, mode: int = 0o666, lasting: bool = True) -> Iterator[str]:
     """Yield the name of an empty temporary file in the folder of ``path``; it becomes ``path`` unless the block raises.
 
     The temporary name ends with the name of ``path``, for writers that look at the suffix. ``mode`` is that of the new
-    file, less the umask. On any error, Ctrl-C too, the temporary is removed and
-    the file that was at ``path`` before is unchanged. Raises ``WriteFailed`` (a ``DeviceFailed``) where that fails.
+    file, less the umask. Without ``lasting``, another write to the folder makes it last. On any error, Ctrl-C too, the
+    temporary is removed and the file that was at ``path`` before is unchanged. Raises ``WriteFailed`` (a
+    ``DeviceFailed``) where that fails.
     """
     path = os.fspath(path)
     folder, name = os.path.split(os.path.abspath(path))
@@ -81,7 +82,8 @@ def atomic_path(path: Path, *, mode: int = 0o666) -> Iterator[str]:
         except OSError:
             pass
         raise
-    _sync_folder(folder)
+    if lasting:
+        _sync_folder(folder)
 
 
 @contextlib.contextmanager
@@ -93,7 +95,7 @@ def writing(path: Path) -> Iterator[None]:
         raise _failed(os.fspath(path), error) from None
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """Write the bytes ``data`` to ``path``, whole or not at all. Raises as ``atomic_path`` does."""
-    with atomic_path(path, mode=mode) as temporary, open(temporary, "wb") as file:
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o666, lasting: bool = True) -> None:
+    """Write the bytes ``data`` to ``path``, whole or not at all. Arguments and errors are those of ``atomic_path``."""
+    with atomic_path(path, mode=mode, lasting=lasting) as temporary, open(temporary, "wb") as file:
         file.write(data)

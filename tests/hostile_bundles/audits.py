@@ -60,6 +60,43 @@ def a_third_chance() -> bytes:
 
 
 @exhibit("bad-audit")
+def chance_that_no_attack_reaches() -> bytes:
+    return _audited(lambda audit: audit["chance"].update(prior=0.99))
+
+
+@exhibit("bad-audit")
+def chance_above_its_own_counts() -> bytes:
+    """One value of z is not that frequent with any y."""
+
+    def change(audit: dict[str, Any]) -> None:
+        audit["data"]["counts"] = [[150, 149], [160, 140]]
+        audit["chance"].update(majority=0.6)
+
+    return _audited(change)
+
+
+@exhibit("bad-audit")
+def counts_of_other_rows() -> bytes:
+    return _audited(lambda audit: audit["data"].update(counts=[[200, 99], [200, 99]]))
+
+
+@exhibit("bad-audit")
+def chance_above_what_its_worst_class_says() -> bytes:
+    """290 of 599 rows are of a class that the guess from y is never right on."""
+
+    def change(audit: dict[str, Any]) -> None:
+        _attack(worst_class_rows=290, worst_class_chance=0.0)(audit)
+        audit["chance"].update(majority=0.6)
+
+    return _audited(change)
+
+
+@exhibit("bad-audit")
+def balanced_chance_above_one_half() -> bytes:
+    return _audited(_attack(balanced_chance=0.9))
+
+
+@exhibit("bad-audit")
 def attack_worse_than_any() -> bytes:
     return _audited(_attack(accuracy=-1e308, low=-1e308, high=-1e308))
 

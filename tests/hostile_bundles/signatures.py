@@ -170,6 +170,11 @@ def hides_another_attribute() -> tuple[bytes, Trust]:
     return bundles.sealed(*good()), Trust([bundles.trusted()], policy=policy)
 
 
+@exhibit("other-product")
+def of_another_product() -> tuple[bytes, Trust]:
+    return bundles.sealed(*good()), Trust([bundles.trusted()], product="hall")
+
+
 @exhibit("other-audience")
 def made_out_to_another_device() -> bytes:
     return changed(lambda manifest: manifest.update(audience="ward-7"))

@@ -187,6 +187,7 @@ class _Audit:
                 "sensitive": described["sensitive"],
                 "y_classes": int(dataset.theta.shape[0]),
                 "z_classes": int(dataset.theta.shape[1]),
+                "counts": _counts(test.y, test.z, dataset.theta.shape[0]),
                 "rows": {name: len(dataset.part(name)) for name in PARTS},
                 "clusters": None if units is None else {"kind": dataset.cluster_kind, "test": units},
             },
@@ -324,6 +325,11 @@ def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
         if len(one.names) <= MOST_CLASSES and not any(np.array_equal(one.values, of) for of in (dataset.y, dataset.z)):
             found[name] = np.array(one.names)[one.values[rows]]
     return found
+
+
+def _counts(y: np.ndarray, z: np.ndarray, classes: int) -> list[list[int]]:
+    """For each y how many rows (n,) have each z, most frequent first: which z is which stays out of the document."""
+    return [sorted(np.unique(z[y == k], return_counts=True)[1].tolist(), reverse=True) for k in range(classes)]
 
 
 def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:

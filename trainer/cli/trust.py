@@ -154,10 +154,22 @@ def require(
     _print(TrustFolder.open(folder).require(security_version, passphrase=_passphrase(folder, passphrase_file)))
 
 
+@trust.command("reset-floor", epilog="Example: edgeveil trust reset-floor root 3")
+def reset_floor(
+    folder: Folder,
+    floor: Annotated[int, typer.Argument(min=0, help="The least security version that boards accept from then on.")],
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Lower the floor of boards, once, to go back to an older release; they take it with edgeveil-edge trust."""
+    _print(TrustFolder.open(folder).reset_floor(floor, passphrase=_passphrase(folder, passphrase_file)))
+
+
 @trust.command("set", epilog="Example: edgeveil trust set root --product hall --index-stale-days 30")
 def settings(
     folder: Folder,
-    product: Annotated[str | None, typer.Option(help="Name of the update index that boards take.")] = None,
+    product: Annotated[
+        str | None, typer.Option(help="Name of the bundles and of the update index that boards take.")
+    ] = None,
     index_stale_days: Annotated[
         int | None, typer.Option(min=0, max=3650, help="Stop the service so long after the last new index; 0: never.")
     ] = None,

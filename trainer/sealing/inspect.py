@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgeveil.edge_runtime.bundle.countersignature import signers_of
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
+from edgeveil.edge_runtime.bundle.trust_file import AUDITOR
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
@@ -21,11 +24,15 @@ DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have i
 
 @dataclass(frozen=True)
 class View:
-    """A verified bundle. ``whole``: show all of it, not only that it is verified."""
+    """A verified bundle. ``whole``: show all of it, not only that it is verified.
+
+    ``auditors``: whom the trust names as such; any key may have countersigned.
+    """
 
     bundle: Bundle
     signer: Key
     whole: bool
+    auditors: tuple[Key, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """The content of ``text``, for JSON."""
@@ -38,6 +45,7 @@ class View:
             "manifest_sha256": self.bundle.manifest_sha256,
             "audited": sorted(manifest.privacy.speaks_of),
             "not_audited": self._not_audited(),
+            "countersigned_by": [{"key": key, "name": name} for key, name in self._countersigners()],
         }
         if self.whole:
             document["manifest"] = manifest.document
@@ -91,12 +99,25 @@ class View:
             yield f"privacy card: {NOT_AUDITED}"
             return
         yield f"privacy card, measured on {', '.join(self.bundle.manifest.privacy.speaks_of)}"
+        if self.bundle.manifest.privacy.countersignature is not None and not self._countersigners():
+            yield "  its countersignature is NOT VALID"
+        for key, name in self._countersigners():
+            yield f"  countersigned by {name or 'a key that is no auditor in this trust'}, key {key}"
         try:
             yield from as_lines(card)
         except (LookupError, TypeError, ValueError, AttributeError):
             yield "  written in a form that this version cannot show; --json has it unchanged"
         if self._not_audited():
             yield f"  NOT audited: {', '.join(self._not_audited())}"
+
+    def _countersigners(self) -> list[tuple[str, str | None]]:
+        """Keys that validly signed the audit, with the names of those that are auditors and not the maker."""
+        names = {key.key: key.name for key in self.auditors if key.key != self.bundle.key}
+        try:
+            signers = signers_of(self.bundle.manifest, self.bundle.members)
+        except BundleRefused:
+            return []
+        return [(key, names.get(key)) for key in signers]
 
     def _member(self, key: str) -> Any:
         name = getattr(self.bundle.manifest.privacy, key)
@@ -117,7 +138,9 @@ def verify(bundle: Path, trust: Path) -> View:
     """Verify a bundle and show that it is sound. Raises as ``read_bundle`` and ``open_trust`` do."""
     trusted = open_trust(trust)
     opened = read_bundle(bundle, trusted)
-    return View(opened, trusted.key_of(opened.key), whole=False)
+    revoked, auditors = trusted.revoked, trusted.roles[AUDITOR].keys
+    named = tuple(key for key in auditors if key.key not in revoked)
+    return View(opened, trusted.key_of(opened.key), whole=False, auditors=named)
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgeveil.edge_runtime.bundle.board_state import FloorReset
 from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, read_policy
 from edgeveil.edge_runtime.bundle.trust_file import (
     KIND,
@@ -147,6 +148,17 @@ class TrustFolder:
         if security_version <= now:
             raise BadInput(f"The least security version is {now} and only rises; got {security_version}.")
         return self._next(passphrase, security_version=security_version)
+
+    def reset_floor(self, floor: int, *, passphrase: str | None = None) -> TrustFolder:
+        """Have devices go back to the floor ``floor``, once: when they take the next version. Raises ``BadInput``.
+
+        A device takes each version once and no older one, so that nobody can repeat it.
+        """
+        self._needs_roles()
+        file = self._in_force()
+        reset = FloorReset(file.version + 1, floor)
+        least = min(file.security_version, floor)
+        return self._next(passphrase, floor_reset=reset, security_version=least)
 
     def settle(self, *, passphrase: str | None = None, **settings: Any) -> TrustFolder:
         """Change ``product``, ``index_stale_days`` (0: never) or ``runtimes`` (SHA-256, replaced as a whole)."""
@@ -343,6 +355,8 @@ def _lines(file: TrustFile) -> list[str]:
         lines += [f"approved runtime: {sha}" for sha in file.runtimes]
         if file.index_stale_days is not None:
             lines += [f"the service stops {file.index_stale_days} days after the last new index"]
+        if file.floor_reset is not None:
+            lines += [f"version {file.floor_reset.version} set the floor of boards back to {file.floor_reset.floor}"]
     else:
         lines += [f"may sign: {_shown(key)}" for key in file.keys]
     return lines + [f"revoked:  {key}" for key in file.revoked]

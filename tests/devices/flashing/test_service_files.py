@@ -3,6 +3,8 @@
 import configparser
 import json
 import re
+import shlex
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -102,7 +104,7 @@ def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
         assert words[1] == "/srv/veil/runtime/current/edgeveil-edge.pyz"
         main._parser().parse_args(words[2:])
     recover = unit(made, service_files.RECOVER)["Service"]["ExecStart"]
-    assert "recover --root /srv/veil && exit 0" in recover
+    assert "recover --root /srv/veil; e=$?; case $e in 0|2|4) exit" in recover
     assert service_files.RECOVER in unit(made, service_files.MAIN)["Unit"]["Requires"]
     assert service_files.RECOVER in unit(made, service_files.MAIN)["Unit"]["After"]
 
@@ -209,6 +211,39 @@ def test_a_first_flash_shows_the_runtime_the_wheels_that_travelled():
     Board(line).execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
     first = next(one for one in line.ran if "edgeveil-edge.pyz install" in one)
     assert first.startswith("env PYTHONPATH=/opt/edgeveil/site python3 ")
+
+
+@pytest.mark.parametrize(
+    ("codes", "ran", "code"),
+    [
+        ({"current": 0, "previous": 0}, ["current"], 0),
+        ({"current": 2, "previous": 0}, ["current"], 2),
+        ({"current": 4, "previous": 0}, ["current"], 4),
+        ({"current": 1, "previous": 0}, ["current", "previous"], 0),
+        ({"current": 70, "previous": 4}, ["current", "previous"], 4),
+        ({"current": 139, "previous": 0}, ["current", "previous"], 0),
+        ({"previous": 0}, ["previous"], 0),
+        ({"current": 1}, ["current"], 1),
+        ({"current": 127, "previous": 1}, ["current", "previous"], 1),
+    ],
+)
+def test_only_a_runtime_that_crashed_or_is_missing_is_followed_by_the_one_before(tmp_path, codes, ran, code):
+    """The unit's own line, with a shell in the place of Python: a refusal is an answer."""
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!/bin/sh\ncase $1 in *previous*) n=previous;; *) n=current;; esac\necho $n >> {tmp_path}/ran\n"
+        f"exit $(cat {tmp_path}/root/runtime/$n/edgeveil-edge.pyz)\n"
+    )
+    python.chmod(0o755)
+    for name, number in codes.items():
+        (tmp_path / "root/runtime" / name).mkdir(parents=True)
+        (tmp_path / "root/runtime" / name / "edgeveil-edge.pyz").write_text(str(number))
+    filled = service_files.filled(
+        service_files.RECOVER, {"@PYTHON@": str(python), "@ROOT@": str(tmp_path / "root"), "@USER@": "edgeveil"}
+    )
+    line = next(line for line in filled.decode().splitlines() if line.startswith("ExecStart="))
+    done = subprocess.run(shlex.split(line.partition("=")[2]), check=False)
+    assert ((tmp_path / "ran").read_text().split(), done.returncode) == (ran, code)
 
 
 class Watched(Board):

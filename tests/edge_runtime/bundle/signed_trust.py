@@ -48,6 +48,7 @@ def trust_file(
     schema: int = 2,
     change: Any = None,
     roles: dict[str, Role] | None = None,
+    floor_reset: Any = None,
     **fields: Any,
 ) -> bytes:
     """One ``trust.json``. The maker is ``bundles.KEY``; ``change`` alters the payload before it is signed."""
@@ -55,6 +56,8 @@ def trust_file(
     every = {**dict.fromkeys(ROLES, NOBODY), "maker": makers, "release": makers, **(roles or {})}
     said = TrustFile(version, public(first).key, role(root, threshold), every, schema=schema, **fields)
     payload = payload_of(said)
+    if floor_reset is not None:
+        payload["floor_reset"] = floor_reset
     if change:
         change(payload)
     return envelope("trust", payload, signers, schema)

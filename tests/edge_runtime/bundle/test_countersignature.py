@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing import seal as seal_module
 from edgeveil.trainer.sealing.countersign import countersign
+from edgeveil.trainer.sealing.inspect import inspect
 from edgeveil.trainer.sealing.keys import keygen
 from edgeveil.trainer.sealing.seal import seal
 from tests.edge_runtime.bundle.signed_trust import (
@@ -217,3 +218,24 @@ def test_an_audit_of_other_artefacts_is_not_signed(tmp_path, export):
     with pytest.raises(BadInput, match="is of another pipeline"):
         countersign(export, tmp_path / "auditor/signing.key")
     assert not (export / "countersignature.json").exists()
+
+
+def test_inspect_names_who_countersigned(tmp_path):
+    """By the name of the auditor in the trust, else as a key that is none."""
+    folder = trust(tmp_path, ["judge"])
+    path = bundle(tmp_path, ["judge", "stranger"])
+    view = inspect(path, folder)
+    said = {entry["key"]: entry["name"] for entry in view.document()["countersigned_by"]}
+    assert said == {public("judge").key: "judge", public("stranger").key: None}
+    assert f"countersigned by judge, key {public('judge').key}" in view.text()
+    assert f"countersigned by a key that is no auditor in this trust, key {public('stranger').key}" in view.text()
+
+
+@pytest.mark.parametrize("change", [spoil_audit, spoil_signature])
+def test_inspect_does_not_name_who_did_not_sign(tmp_path, change):
+    folder = trust(tmp_path, ["judge"])
+    (folder / "policy.json").write_bytes(document())
+    view = inspect(bundle(tmp_path, ["judge"], change=change), folder)
+    assert view.document()["countersigned_by"] == []
+    assert "its countersignature is NOT VALID" in view.text()
+    assert "countersigned by" not in view.text()

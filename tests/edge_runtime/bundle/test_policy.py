@@ -7,7 +7,7 @@ import pytest
 from edgeveil.edge_runtime.bundle.policy import Demand, NoPolicyForAudit, Policy, open_policy, read_policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust import Trust
-from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy, update_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
@@ -174,7 +174,7 @@ def test_an_audit_sets_the_policy_aside_and_nothing_else(tmp_path, trust, owner)
     assert read_bundle(leaky, audit).manifest_sha256
     Perturber.open(str(leaky), trust=audit).close()
     owner.require(9, passphrase=SECRET)
-    put(owner, trust)
+    put(owner, trust)  # not yet a board: nothing was ever installed here
     with pytest.raises(BundleRefused) as refused:
         read_bundle(leaky, open_trust(trust, policy=NoPolicyForAudit()))
     assert refused.value.reason == "rolled-back"
@@ -222,11 +222,14 @@ def test_no_way_leads_back_below_what_is_demanded_today(tmp_path, owner, trust, 
     device.install(old, passes)
     device.install(new, passes)
     if why == "revoked-key":
-        put(owner.revoke("second", passphrase=SECRET), trust)
+        owner.revoke("second", passphrase=SECRET)
     elif why == "policy-not-met":
-        (trust / "policy.json").write_bytes(document(most_attack_over_chance=0.05))
+        (tmp_path / "stricter.json").write_bytes(document(most_attack_over_chance=0.05))
+        owner.sign_policy(tmp_path / "stricter.json", passphrase=SECRET)
+        assert update_policy(str(trust), (owner.folder / "policy-signed.json").read_bytes())
     elif why == "other-audience":
-        put(TrustFolder.init(tmp_path / "other", [tmp_path / "test.pub"], audience="ward-8", passphrase=SECRET), trust)
+        owner._next(SECRET, audience="ward-8")
+    update_trust(str(trust), (owner.folder / "trust.json").read_bytes())
     current = device.current
     with pytest.raises(BundleRefused) as refused:
         device.rollback() if way == "manual" else device.install(old, passes)

@@ -4,7 +4,6 @@ Ways: a bundle is installed by hand, fetched by a signed index, gone back to, or
 policy is sent, alone or in a chain. The name of each test says which cell of how many it is.
 """
 
-import hashlib
 import itertools
 import json
 
@@ -13,54 +12,20 @@ import pytest
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy, update_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.pipeline.perturber import Perturber
-from edgeveil.edge_runtime.releases.store import Releases
-from edgeveil.edge_runtime.releases.update import read_index, update
-from edgeveil.edge_runtime.signing.roles import Role
+from edgeveil.edge_runtime.releases.update import read_index
 from tests.edge_runtime.bundle.signed_trust import (
     audited_bundle,
     contents,
     device,
     envelope,
     policy_file,
-    private,
     public,
     role,
     trust_file,
 )
-from tests.support import bundles
+from tests.edge_runtime.bundle.taken_once import SINCE, WAYS, attempt, board, counted, index_of, policy, say
 
-MAKER = bundles.trusted()
-HIDDEN = bundles.numpy_example()[0]["perturber"]["sensitive"]
 ROOTS = ("ann", "bob", "eve")
-
-
-def policy(sensitive=HIDDEN, most=None, **more):
-    demand = {"sensitive": sensitive, "audited": True, "most_attack_over_chance": most}
-    return {"schema": 1, "hide": [demand], **more}
-
-
-# A bundle that a board took once, and what the owner said since: today it is refused, whichever way it comes.
-SINCE = {
-    "revoked": ({"roles": {"maker": role(["other"])}, "revoked": (MAKER.key,)}, None, "revoked-key"),
-    "removed": ({"roles": {"maker": role(["other"])}}, None, "untrusted-key"),
-    "old version": ({"security_version": 9}, None, "rolled-back"),
-    "wrong audience": ({"audience": "ward-8"}, None, "other-audience"),
-    "policy not met": ({}, policy("gait"), "policy-not-met"),
-    "policy over its limit": ({}, policy(most=0.01), "policy-not-met"),
-    "audit not countersigned": ({"roles": {"auditor": role(["jury"])}}, policy(countersigned=True), "policy-not-met"),
-    "audit below its threshold": (
-        {"roles": {"auditor": role(["judge", "jury"], 2)}},
-        policy(countersigned=True),
-        "policy-not-met",
-    ),
-    "audit signed by its maker": (
-        {"roles": {"auditor": Role((MAKER,))}},
-        policy(countersigned=True),
-        "policy-not-met",
-    ),
-}
-WAYS = ("install", "index", "rollback", "start", "service")
 
 
 def cells(*axes):
@@ -70,54 +35,17 @@ def cells(*axes):
     return [pytest.param(*cell, id=name) for cell, name in zip(every, named, strict=True)]
 
 
-def board(tmp_path, first_signers=("root",)):
-    """A board of audience ward-7 that runs the second of two releases; the first one can be gone back to."""
-    folder = device(tmp_path / "opt" / "trust", trust_file(1, first_signers, audience="ward-7"))
-    releases = Releases(str(folder.parent), lambda floor: open_trust(folder, floor=floor))
-    signers = [private("judge"), bundles.KEY]
-    old = audited_bundle(tmp_path, signers, name="old.veil", audience="ward-7", created="2026-11-21T12:00:00Z")
-    new = audited_bundle(tmp_path, signers, name="new.veil", audience="ward-7", created="2026-11-22T12:00:00Z")
-    for path in (old, new):
-        assert releases.install(path.read_bytes(), lambda *_: None) is True
-    return folder, releases, old
-
-
-def index_of(path, key="release"):
-    data = path.read_bytes()
-    entry = {"name": "b", "manifest_sha256": "0" * 64, "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-    releases = [{**entry, "security_version": 99, "url": path.name}]
-    return envelope("index", {"schema": 1, "name": "hall", "version": 1, "releases": releases}, [key])
-
-
-def attempt(way, tmp_path, folder, releases, old):
-    if way == "install":
-        releases.install(old.read_bytes(), lambda *_: None)
-    elif way == "index":
-        (tmp_path / "index.json").write_bytes(index_of(old))
-        install = lambda data: releases.install(data, lambda *_: None)  # noqa: E731
-        update(releases.root, f"dir:{tmp_path}", open_trust(folder), install, committed=releases.state().committed)
-    elif way == "rollback":
-        releases.rollback()
-    elif way == "start":
-        Perturber.open(old, trust=folder).close()
-    else:
-        read_bundle(old, open_trust(folder))
-
-
 @pytest.mark.parametrize(("since", "way"), cells(SINCE, WAYS))
-def test_a_bundle_that_was_taken_once_is_refused_today(tmp_path, since, way):
-    fields, demands, reason = SINCE[since]
+def test_a_bundle_that_was_taken_once_is_refused_today(tmp_path, since, way, record_property):
+    counted(record_property, way, since)
     folder, releases, old = board(tmp_path)
     if way in ("start", "service"):
         assert read_bundle(old, open_trust(folder))
-    roles = {"release": role(["release"]), **fields.get("roles", {})}
-    assert update_trust(str(folder), trust_file(2, **{"audience": "ward-7", **fields, "roles": roles}))
-    if demands:
-        assert update_policy(str(folder), policy_file(1, demands))
+    say(since, folder)
     current = releases.current
     with pytest.raises(BundleRefused) as refused:
-        attempt(way, tmp_path, folder, releases, old)
-    assert refused.value.reason == reason
+        attempt(way, folder, releases, old)
+    assert refused.value.reason == SINCE[since][2]
     assert (releases.current, releases.state().committed) == (current, current)
 
 
@@ -184,7 +112,8 @@ def settled(tmp_path):
 
 
 @pytest.mark.parametrize("what", cells(TRUST))
-def test_a_trust_file_is_refused_and_nothing_changes(settled, what):
+def test_a_trust_file_is_refused_and_nothing_changes(settled, what, record_property):
+    counted(record_property, "trust file sent", what)
     before = contents(settled)
     with pytest.raises(BundleRefused):
         update_trust(str(settled), TRUST[what]())
@@ -193,7 +122,8 @@ def test_a_trust_file_is_refused_and_nothing_changes(settled, what):
 
 
 @pytest.mark.parametrize("what", cells(POLICIES))
-def test_a_policy_is_refused_and_nothing_changes(settled, what):
+def test_a_policy_is_refused_and_nothing_changes(settled, what, record_property):
+    counted(record_property, "policy sent", what)
     before = contents(settled)
     with pytest.raises(BadInput):
         update_policy(str(settled), POLICIES[what]())
@@ -212,8 +142,9 @@ INDEXES = {
 
 
 @pytest.mark.parametrize("who", cells(INDEXES))
-def test_an_index_that_the_role_release_did_not_sign_is_refused(tmp_path, who):
+def test_an_index_that_the_role_release_did_not_sign_is_refused(tmp_path, who, record_property):
     """The maker's key signs bundles and no index, once release is a role of its own."""
+    counted(record_property, "index sent", "signed by " + who)
     two = role(["release", "second"], 2)
     roles = {"maker": role(["judge"]), "auditor": role(["auditor"]), "release": two}
     trust = open_trust(device(tmp_path / "trust", sent(5, roles=roles, revoked=(public("gone").key,)), first="ann"))

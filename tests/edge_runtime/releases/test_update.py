@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import http.server
+import json
 import os
 import random
 import re
@@ -26,7 +27,9 @@ from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing import ed25519
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import app
+from edgeveil.trainer.sealing.keys import Signer
 from edgeveil.trainer.sealing.update_index import write_index
+from tests.edge_runtime.bundle.taken_once import counted
 from tests.support import bundles, seeds
 
 
@@ -195,7 +198,8 @@ def test_more_than_was_promised_is_not_read(device, www):
     assert device.pull(place) is True
 
 
-def test_an_older_index_is_refused_and_remembered_as_such(device, www, key):
+def test_an_older_index_is_refused_and_remembered_as_such(device, www, key, record_property):
+    counted(record_property, "index sent", "the version before")
     folder, _, place = www
     first = (folder / "index.json").read_bytes()
     write_index([folder / "v2.veil"], key, folder / "index.json", name="hall")
@@ -206,7 +210,8 @@ def test_an_older_index_is_refused_and_remembered_as_such(device, www, key):
     assert refused.value.reason == "rolled-back"
 
 
-def test_a_release_below_the_floor_is_not_fetched(device, www, key):
+def test_a_release_below_the_floor_is_not_fetched(device, www, key, record_property):
+    counted(record_property, "index sent", "a release below the floor")
     folder, handler, place = www
     device.pull(place)
     write_index([folder / "v1.veil"], key, folder / "index.json", name="hall")
@@ -216,7 +221,8 @@ def test_a_release_below_the_floor_is_not_fetched(device, www, key):
     assert [name for name, _ in handler.asked] == ["index.json"]
 
 
-def test_a_strangers_index_and_half_an_index_say_nothing(device, www):
+def test_a_strangers_index_and_half_an_index_say_nothing(device, www, record_property):
+    counted(record_property, "index sent", "not as it was signed", 4)
     folder, _, place = www
     whole = (folder / "index.json").read_bytes()
     for data in (
@@ -273,7 +279,8 @@ def test_the_commands_from_the_key_to_a_stick_in_the_board(tmp_path, www, key, c
 # A server that is anybody's -------------------------------------------------------------------------------------------
 
 
-def test_an_index_of_another_product_is_refused_whoever_signed_it(device, www, key):
+def test_an_index_of_another_product_is_refused_whoever_signed_it(device, www, key, record_property):
+    counted(record_property, "index sent", "another product")
     folder, handler, place = www
     device.pull(place)
     (folder / "index.json").unlink()
@@ -291,7 +298,8 @@ def test_an_index_of_another_product_is_refused_whoever_signed_it(device, www, k
         index.check_index(index.read_index(data, device.trust()), None, device.trust(product="hall"))
 
 
-def test_an_index_for_another_audience_is_refused(device, www, key):
+def test_an_index_for_another_audience_is_refused(device, www, key, record_property):
+    counted(record_property, "index sent", "another audience", 3)
     folder, _, place = www
     (folder / "index.json").unlink()
     write_index([folder / "v2.veil"], key, folder / "index.json", name="hall", audience="ward-7")
@@ -312,7 +320,8 @@ def test_an_index_for_another_audience_is_refused(device, www, key):
         (folder / "other.json").unlink()
 
 
-def test_two_indexes_of_one_version_are_one_too_many(device, www, key):
+def test_two_indexes_of_one_version_are_one_too_many(device, www, key, record_property):
+    counted(record_property, "index sent", "the same version, otherwise")
     folder, _, place = www
     device.pull(place)
     (folder / "index.json").unlink()
@@ -326,7 +335,9 @@ def test_a_freeze_is_seen(device, www, monkeypatch):
     monkeypatch.setattr(index, "time", types.SimpleNamespace(time=iter([1000.0, 2000.0]).__next__))
     device.pull(place)
     device.pull(place)
-    assert index_seen.index_seen(str(device.root)) == {
+    shown = index_seen.index_seen(str(device.root))
+    assert shown.pop("age_s") < 60
+    assert shown == {
         "name": "hall",
         "audience": "",
         "version": 1,
@@ -339,9 +350,44 @@ def test_a_damaged_record_of_the_index_is_not_taken_for_none(device, www):
     _, _, place = www
     device.pull(place)
     for damage in (b"{", b"[]", b'{"schema":2}'):
-        (device.root / "index-seen.json").write_bytes(damage)
-        with pytest.raises(DeviceFailed, match=r"index-seen\.json cannot be read"):
+        for name in ("index-seen.json", "index-seen-copy.json"):
+            kept = (device.root / name).read_bytes()
+            (device.root / name).write_bytes(damage)
+            with pytest.raises(DeviceFailed, match=rf"{name} cannot be read.* what index-seen.* says holds"):
+                device.pull(place)
+            (device.root / name).write_bytes(kept)
+
+
+@pytest.mark.parametrize("lost", ["index-seen.json", "index-seen-copy.json"])
+def test_the_higher_version_of_the_two_places_holds(device, www, key, lost, record_property):
+    counted(record_property, "index sent", "the version before, one record of it lost or put back", 2)
+    folder, _, place = www
+    first = (folder / "index.json").read_bytes()
+    device.pull(place)
+    old = (device.root / lost).read_bytes()
+    write_index([folder / "v2.veil"], key, folder / "index.json", name="hall")
+    device.pull(place)
+    (folder / "index.json").write_bytes(first)
+    for data in (old, None):
+        (device.root / lost).unlink()
+        if data is not None:
+            (device.root / lost).write_bytes(data)  # out of a backup
+        with pytest.raises(BundleRefused, match="has version 1, and this board has seen 2"):
             device.pull(place)
+
+
+@pytest.mark.parametrize("change", [{"name": "other"}, {"manifest_sha256": "0" * 64}, {"security_version": 3}])
+def test_an_index_that_offers_another_bundle_than_it_says_is_refused(device, www, key, change, record_property):
+    """Mix and match: each part is truly signed."""
+    counted(record_property, "index sent", "another bundle than it says")
+    folder, _, place = www
+    payload = json.loads(json.loads((folder / "index.json").read_bytes())["payload"])
+    payload["releases"][0].update(change)
+    (folder / "index.json").write_bytes(Signer.open(key).envelope("index", payload))
+    with pytest.raises(BundleRefused, match=r"v2\.veil is another bundle") as refused:
+        device.pull(place)
+    assert refused.value.reason == "other-bundle"
+    assert device.releases.current is None
 
 
 def test_the_products_that_version_0_1_followed_are_still_followed(device, www):
@@ -349,6 +395,7 @@ def test_the_products_that_version_0_1_followed_are_still_followed(device, www):
     (device.root / "index-seen.json").write_text('{"attic": 5, "hall": 1}')
     assert device.pull(place) is True
     (device.root / "index-seen.json").write_text('{"attic": 5}')
+    (device.root / "index-seen-copy.json").unlink()
     with pytest.raises(BundleRefused, match="follows 'attic'"):
         device.pull(place)
 

@@ -172,3 +172,23 @@ def test_a_folder_of_schema_1_goes_on_and_is_upgraded_once(keys, edgeveil):
     assert trust.revoked == {public("gone").key}
     assert list(trust.keys) == [bundles.public_hex(bundles.KEY)]
     assert public_key_line(signer.key).split()[1] == trust.roles["root"].keys[0].key
+
+
+def test_the_floor_is_reset_once_by_the_next_version(keys, edgeveil):
+    folder = TrustFolder.init(keys / "root", [keys / "maker/signing.pub"]).folder
+    assert edgeveil("trust", "require", folder, 7)[0] == 0
+    code, out, _ = edgeveil("trust", "reset-floor", folder, 3)
+    assert (code, "version 3 set the floor of boards back to 3" in out) == (0, True)
+    made = TrustFolder.open(folder).require(4)
+    assert (made.file.version, made.file.security_version, made.file.floor_reset) == (4, 4, (3, 3))
+    assert json.loads(edgeveil("trust", "show", folder, "--json")[1])["floor_reset"] == {"floor": 3, "version": 3}
+    assert edgeveil("trust", "reset-floor", folder, -1)[0] == 2
+
+
+def test_a_file_that_is_not_as_it_must_be_is_named(keys):
+    folder = TrustFolder.init(keys / "root", [keys / "maker/signing.pub"]).folder
+    document = json.loads(json.loads((folder / "trust.json").read_bytes())["payload"])
+    document["index_stale_days"] = 0
+    data = Signer.open(folder / "signing.key").envelope("trust", document)
+    with pytest.raises(BadInput, match=r"^trust\.json is not one to follow"):
+        update_trust(str(board(keys)), data)
