@@ -1,7 +1,7 @@
 """Takes each guard of tests/security/guards.toml out of a copy of this tree, and expects its test to fail.
 
 A guard is red where its test, which passes on the whole tree, fails without it. Anything else is an error: a test that
-does not see its guard gone holds nothing. Takes half a minute for each guard. Records docs/results/guards.json.
+does not see its guard gone holds nothing. Takes half a minute for each guard. Records docs/results/security/guards.json.
 """
 
 import os
@@ -21,7 +21,7 @@ from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.trainer.progress import say
 from scripts.reproduce import record
 
-GUARDS, RESULT = Path("tests/security/guards.toml"), Path("docs/results/guards.json")
+GUARDS, RESULT = Path("tests/security/guards.toml"), Path("docs/results/security/guards.json")
 LIMIT_S = 600
 _COUNTS = re.compile(r"(\d+) (passed|failed|error|skipped)")
 

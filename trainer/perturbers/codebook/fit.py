@@ -142,8 +142,8 @@ def finish(
     logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
     _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
     own = code[: len(second)]
-    names = {"y_names": dataset.y_names, "z_classes": len(dataset.z_names)}
-    table = channel_table(own, second.z, t, section, unit=second.cluster, **names)
+    y_names, z_classes = dataset.y_names, len(dataset.z_names)
+    table = channel_table(own, second.z, t, section, y_names=y_names, z_classes=z_classes, unit=second.cluster)
     pictures = _picture(dataset, code, kept(u, both.index), u, both, encoder, section, rng)
     return assemble(dataset, encoder, table, pictures, section)
 
