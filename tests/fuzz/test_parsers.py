@@ -66,6 +66,7 @@ def test_the_long_run_found_nothing_and_led_into_every_parser():
     assert set(RECORD["targets"]) == set(parsers.TARGETS)
     assert RECORD["executions"] > 100_000
     assert {target.file for target in parsers.TARGETS.values()} == set(RECORD["coverage"])
+    assert RECORD["coverage"]["edge_runtime/bundle/archive.py"]["lines_missed"] == []
 
 
 def test_the_guided_run_works(tmp_path):

@@ -19,8 +19,8 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.releases import confinement, trial
 from edgeveil.edge_runtime.releases.store import BUNDLE
-from tests.hostile_bundles import onnx_models, tflite_models
-from tests.support import bundles, one_artefact
+from tests.hostile_bundles import one_artefact, onnx_models, tflite_models
+from tests.support import bundles
 from tests.support.checkout import PACKAGES, ROOT
 
 LIMIT_BYTES = 2**30

@@ -150,7 +150,7 @@ def fetched(source: str, shape: list[int], trace: Path) -> int:
 def fetching(trace: Path) -> dict[str, Any]:
     """The calls of the process that fetches, by the kind of its source."""
     from tests.edge_runtime.sources.test_real_cameras import RTSP, SYSTEM_PYTHON
-    from tests.support import noise_camera
+    from tests.security import noise_camera
 
     measured = {}
     with noise_camera.serve() as server:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from edgeveil.edge_runtime.sandbox import landlock
-from tests.hostile_bundles import onnx_models
+from tests.hostile_bundles import one_artefact, onnx_models
+from tests.security import noise_camera
 from tests.security.test_taken_over import NOBODY, SITE, SIZE, USERS, _own_terminal, python_of, terminal  # noqa: F401
-from tests.support import bundles, noise_camera, one_artefact
+from tests.support import bundles
 from tests.support.checkout import PACKAGES, ROOT
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the attempts have the numbers of x86-64")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile_bundles import onnx_models
-from tests.support import bundles, noise_camera, one_artefact
+from tests.hostile_bundles import one_artefact, onnx_models
+from tests.security import noise_camera
+from tests.support import bundles
 from tests.support.checkout import PACKAGES
 from tests.support.network_receivers import free_port
 
