@@ -131,14 +131,13 @@ def amend(trust: str, change: Callable[[State], State]) -> None:
 def accept(state: State, accepted: Accepted, reset: Optional[FloorReset]) -> State:
     """The state of a board on which these files are in place. Its floor falls where ``reset`` is one it did not have.
 
-    What there was of a policy stays: one that a board had is never taken for none.
+    The version of a policy stays where ``policy-signed.json``, which tells it, was lost.
     """
     before, floor = state.accepted, state.floor
     if reset is not None and reset.version > before.floor_reset:
         floor = min(floor, reset.floor)
     now = accepted._replace(
         policy_version=max(accepted.policy_version, before.policy_version),
-        policy=accepted.policy or before.policy,
         floor_reset=max(before.floor_reset, reset.version if reset is not None else 0),
     )
     return state._replace(accepted=now, floor=floor)

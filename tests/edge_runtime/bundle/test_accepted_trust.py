@@ -240,6 +240,7 @@ POLICIES = {
 def test_an_old_policy_is_refused_whatever_was_lost(board, what, lost, record_property):
     counted(record_property, "policy sent, lost: " + (" and ".join(lost) or "nothing"), what)
     board.restore(dict.fromkeys(lost))
+    board.releases.recover()
     before = contents(board.root)
     with pytest.raises(BadInput):
         update_policy(str(board.trust), POLICIES[what])
