@@ -20,6 +20,8 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
 from edgeveil.edge_runtime.paths import ROOT
 
 TRIAL_FRAMES = 30
+# As long as both trials of an update may take: no service starts without it, and none would be tried again.
+RECOVER_WAIT_S = 700.0
 
 
 def add_commands(commands: Any) -> None:
@@ -205,7 +207,7 @@ def _recover(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.releases.update import count_up_unless_updating
 
     releases, runtimes = open_releases(arguments.root), Runtimes(arguments.root)
-    with releases.changing("recover"):
+    with releases.changing("recover", wait_s=RECOVER_WAIT_S):
         if arguments.repair:
             sys.stdout.write(releases.repair() + "\n")
         try:

@@ -52,12 +52,15 @@ class Releases(object):
         self._holding = False
 
     @contextlib.contextmanager
-    def changing(self, what: str) -> Iterator[None]:
-        """Hold the board's lock while the command ``what`` changes it. Raises ``DeviceFailed`` where it cannot."""
+    def changing(self, what: str, *, wait_s: float = root_lock.WAIT_S) -> Iterator[None]:
+        """Hold the board's lock while the command ``what`` changes it, for which it waits so long.
+
+        Raises ``DeviceFailed`` where it cannot.
+        """
         if self._holding:
             yield
             return
-        with root_lock.held(self.root, what):
+        with root_lock.held(self.root, what, wait_s=wait_s):
             self._holding = True
             try:
                 yield

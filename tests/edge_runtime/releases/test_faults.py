@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases
+from edgeveil.edge_runtime.releases.trial import TRIAL_LIMIT_S
 from edgeveil.edge_runtime.storage import root_lock
 from edgeveil.edge_runtime.storage.filesystem import read_strict
 from tests.support.bundles import KEY, make_bundle, trusted
@@ -224,6 +225,22 @@ def test_others_wait_for_the_lock_and_are_told_who_holds_it(board, made, monkeyp
             assert f"changed by edgeveil-edge install (process {os.getpid()})" in capsys.readouterr().err
     assert len(waited) >= 2 * len(commands)
     assert tree(board) == before
+
+
+def test_a_start_waits_as_long_as_an_update_tries_a_release(board, monkeypatch):
+    """Where it gave up, the service would not start, and nobody would start it again."""
+    handle, waited = os.open(board / "lock", os.O_RDWR), []
+
+    def pause(seconds):
+        waited.append(seconds)
+        if 25 * len(waited) > 2 * TRIAL_LIMIT_S:
+            fcntl.flock(handle, fcntl.LOCK_UN)
+
+    monkeypatch.setattr(root_lock, "pause", pause)
+    monkeypatch.setattr(root_lock.time, "monotonic", iter(range(0, 10**6, 25)).__next__)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert main(["recover", "--root", str(board)]) == 0
+    os.close(handle)
 
 
 def test_the_lock_ends_with_its_process(tmp_path):
