@@ -275,3 +275,18 @@ def test_an_audit_of_another_pipeline_is_none(change):
     error = refusal(manifest)
     assert error.reason == "privacy-mismatch"
     assert "other stages or tables" in str(error)
+
+
+@pytest.mark.parametrize("sensor", ["sonar", None, 3])
+def test_a_sensor_is_one_of_those_there_are(sensor):
+    manifest = sealed("numpy")
+    manifest["input"]["sensor"] = sensor
+    with pytest.raises(BundleRefused, match="input.sensor"):
+        check_manifest(manifest)
+
+
+def test_a_bundle_may_name_its_sensor_or_not():
+    manifest, members = EXAMPLES["numpy"]()
+    assert check_manifest(bundles.with_members(manifest, members)).input.sensor is None
+    manifest["input"]["sensor"] = "depth"
+    assert check_manifest(bundles.with_members(manifest, members)).input.sensor == "depth"
