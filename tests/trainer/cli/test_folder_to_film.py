@@ -19,7 +19,7 @@ from edgeveil.trainer.audit.sections import utility
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.recipe.schema import Recipe
 from tests.support import network_receivers
-from tests.support.pictures import cv2, write_film, write_folder
+from tests.trainer.datasets.made_pictures import cv2, write_film, write_folder
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import read_table
 from edgeveil.trainer.datasets.loaders import image_folder
 from edgeveil.trainer.recipe.schema import Recipe
-from tests.support.pictures import write_folder
+from tests.trainer.datasets.made_pictures import write_folder
 
 cv2 = pytest.importorskip("cv2")
 REST = {

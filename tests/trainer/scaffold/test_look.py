@@ -9,8 +9,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.look import look, next_command
-from tests.support.pictures import cv2, write_folder
 from tests.support.small_runs import ROWS, write_npz
+from tests.trainer.datasets.made_pictures import cv2, write_folder
 
 
 @pytest.fixture(scope="module")

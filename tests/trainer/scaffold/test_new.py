@@ -11,8 +11,8 @@ from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.new import write_recipe
 from edgeveil.trainer.scaffold.templates import KINDS
 from edgeveil.trainer.train import train
-from tests.support.pictures import write_folder
 from tests.support.small_runs import ROWS, write_npz
+from tests.trainer.datasets.made_pictures import write_folder
 
 
 def test_it_trains_on_vectors(tmp_path):
