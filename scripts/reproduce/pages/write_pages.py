@@ -33,8 +33,8 @@ from scripts.reproduce.pages import (
 )
 from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.papers import figure_6, figure_7
-from scripts.reproduce.record import Script, run
-from scripts.reproduce.security import guards
+from scripts.reproduce.record import ROOT, Script, run
+from scripts.reproduce.security import downgrades, guards
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -226,8 +226,9 @@ def peers(record: dict[str, Any]) -> str:
 
 
 def guards_page(record: dict[str, Any]) -> str:
-    """The page on attacks, guards and their tests as Markdown."""
-    return templates().get_template("guards.md.j2").render(record=record)
+    """The page on attacks, guards and their tests as Markdown; the record of downgrades lies beside that of guards."""
+    beside = json.loads((ROOT / downgrades.RESULT).read_text())
+    return templates().get_template("guards.md.j2").render(record=record, downgrades=beside)
 
 
 def emission_times(record: dict[str, Any]) -> str:
