@@ -60,11 +60,11 @@ def calls(trace: str) -> tuple[dict[str, int], dict[str, int]]:
     return dict(sorted(made.items())), {name: count for name, count in sorted(refused.items()) if count}
 
 
-def run(words: list[str], trace: Path, *, patience_s: float = 180) -> tuple[int, str]:
+def run(words: list[str], trace: Path) -> tuple[int, str]:
     """The service with its inside under strace: exit code and what it said."""
     code = START.format(paths=[str(ROOT)], trace=str(trace))
     command = [sys.executable, "-c", code, json.dumps(words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=patience_s, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     return done.returncode, done.stderr
 
 
