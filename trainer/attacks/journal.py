@@ -6,6 +6,7 @@ named, an answer of other rows is never taken, and where two artefacts send the 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 import time
@@ -60,7 +61,7 @@ class Journal:
         digest = hashlib.sha256(problem.digest)
         for part in (self.made_by, family.name, str(seed)):
             digest.update(part.encode() + b"\0")
-        digest.update(_code(family))
+        digest.update(_own_code() + _code(family))
         return digest.hexdigest()[:32]
 
 
@@ -78,6 +79,15 @@ def _trained(problem: Problem, family: Adversary, seed: int, begins: Callable[[s
     begun = time.perf_counter()
     said = answers(problem, family.fit(problem, seed), family.name)
     return said._replace(seconds=time.perf_counter() - begun)
+
+
+@functools.cache
+def _own_code() -> bytes:
+    """A hash of everything in this folder: families share code."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.digest()
 
 
 def _code(family: Adversary) -> bytes:

@@ -61,7 +61,8 @@ def main() -> None:
     for artefact in ARTEFACTS:
         started = time.monotonic()
         floor = next((document["label_only"] for document in audits.values()), None)
-        audits[artefact] = audit(out / "export", artefact=artefact, budget=options.budget, seed=0, label_only=floor)
+        asked = {"artefact": artefact, "budget": options.budget, "seed": 0, "label_only": floor}
+        audits[artefact] = audit(out / "export", **asked, resume=True)
         clock[f"audit_{artefact}_s"] = time.monotonic() - started
     save(audits["tflite-int8"], out / "export")
 

@@ -67,7 +67,7 @@ def of_what_ships(run: Run, out: Path, budget: str, seed: int, floor: Mapping[st
     folder = exported(run, out)
     models = ExportFolder.open(folder).manifest["models"]
     artefact = "tflite-int8" if models else "numpy"
-    return audit(folder, artefact=artefact, budget=budget, seed=seed, label_only=floor)
+    return audit(folder, artefact=artefact, budget=budget, seed=seed, label_only=floor, resume=True)
 
 
 def of_a_comparison(name: str, run: Run, budget: str, seed: int) -> dict[str, Any]:

@@ -281,7 +281,7 @@ def test_an_audit_of_another_pipeline_is_none(change):
 def test_a_sensor_is_one_of_those_there_are(sensor):
     manifest = sealed("numpy")
     manifest["input"]["sensor"] = sensor
-    with pytest.raises(BundleRefused, match="input.sensor"):
+    with pytest.raises(BundleRefused, match=r"input\.sensor"):
         check_manifest(manifest)
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.trainer.attacks import problem
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed
+from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.journal import Journal
 from edgeveil.trainer.audit.audit import audit
@@ -71,8 +73,11 @@ def test_label_only_is_at_chance_and_keeps_what_d_y_reads(document):
     assert floor["target"] == document["raw"]["target"]  # its label is D_y's own
 
 
-def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, trial, document, monkeypatch, capsys):
-    answers, kept = Journal.answers, 6
+def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, trial, monkeypatch, capsys):
+    few, answers, kept = (Fixed(), Logistic(), CodeCounts(), ShrinkageLDA()), Journal.answers, 4
+    for module in ("audit.audit", "attacks.run_all"):
+        monkeypatch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: few)
+    whole = audit(work / "export", artefact="tflite-float32")
 
     def interrupted(journal, *about):
         if len(journal) == kept and journal.folder.name.startswith("attacks-"):
@@ -82,12 +87,12 @@ def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, trial, doc
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "answers", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            audit(work / "export", artefact="tflite-int8")
+            audit(work / "export", artefact="tflite-float32")
     assert f"Answers of {kept} attacks are kept in" in capsys.readouterr().err
     with pytest.raises(BadInput, match=f"answers of {kept} attacks are kept. Add --resume"):
-        audit(work / "export", artefact="tflite-int8")
-    resumed = audit(work / "export", artefact="tflite-int8", resume=True)
-    assert _without_times(resumed) == _without_times(document)
+        audit(work / "export", artefact="tflite-float32")
+    resumed = audit(work / "export", artefact="tflite-float32", resume=True)
+    assert _without_times(resumed) == _without_times(whole)
     assert not list((work / "run" / "audit-cache").glob("attacks-*"))
 
 
