@@ -79,7 +79,7 @@ def check_installed(python, clean):
         code = f"import {root}, edgeveil.{root} as ours; print({root}.WHOSE, ours.__name__)"
         assert said(str(python), "-c", code, cwd=clean) == f"mine edgeveil.{root}\n"
     code = "import edgeveil; print(edgeveil.load_recipe('digits').name, edgeveil.Perturber.__name__)"
-    assert said(str(python), "-c", code, cwd=clean) == "digits-prgan Perturber\n"
+    assert said(str(python), "-c", code, cwd=clean) == "digits-codebook Perturber\n"
     for command in ("edgeveil", "edgeveil-edge"):
         assert said(str(python.parent / command), "--version", cwd=clean) == f"{command} {__version__}\n"
     assert "mnist-codebook" in said(str(python.parent / "edgeveil"), "recipe", "list", cwd=clean)

@@ -13,7 +13,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.columns import listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder
-from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE, channels_first, read_arrays
+from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE, channels_first, header
 from edgeveil.trainer.recipe.schema import BUILT_IN, OWN, OWN_FORMS
 
 LARGE = 128  # pixels: pictures with a longer side make a large network
@@ -112,7 +112,7 @@ def capture_section(given: Given) -> dict[str, Any] | None:
 
 def turned_round(given: Given) -> bool:
     """Whether the pictures of an .npz have their channels first, and are turned."""
-    return given.kind == "npz" and channels_first(read_arrays(given.path, needed=("x",))["x"].shape)
+    return given.kind == "npz" and channels_first(header(given.path)[0])
 
 
 def smaller(shape: Sequence[int]) -> list[str]:
@@ -136,7 +136,7 @@ def _window(crop: str, rows: int, columns: int) -> list[int]:
 
 def _dtype(given: Given) -> str:
     if given.kind == "npz":
-        return str(read_arrays(given.path, needed=("x",))["x"].dtype)
+        return header(given.path)[1]
     pictures = image_folder.find(given.path)
     return str(next(pictures[np.array([0])]).dtype)
 

@@ -105,15 +105,15 @@ def compose(given: Given, out: Path, *, kind: str | None = None) -> tuple[str, t
     if kind is not None:
         templates.check_kind(kind)
     guess = first_guess(given)
-    dataset, file = datasets.load(guess), given.path
+    dataset, file, stream = datasets.load(guess), given.path, guess.capture is not None
     notes = _notes(given, dataset)
     if kind is None:
-        kind, reason = templates.usual(dataset)
+        kind, reason = templates.usual(dataset, stream=stream)
         notes = (
             f"The perturber is {templates.TITLES[kind].lower()}: {reason}. Another is asked for with --kind.",
             *notes,
         )
-    section = templates.section(kind, dataset, apart=_apart(dataset), stream=guess.capture is not None)
+    section = templates.section(kind, dataset, apart=_apart(dataset), stream=stream)
     trained = kind in templates.TRAINED
     names = {"y": guess.data.target, "z": guess.data.sensitive}
     look = {label: _look(dataset, label, all_) for label, all_ in (("y", dataset.y_names), ("z", dataset.z_names))}

@@ -101,13 +101,12 @@ def check_kind(kind: str) -> None:
         raise BadInput(f'--kind: expected one of {", ".join(KINDS)}; got "{kind}".')
 
 
-def usual(dataset: Dataset) -> tuple[str, str]:
+def usual(dataset: Dataset, *, stream: bool = False) -> tuple[str, str]:
     """The kind that holds for such data, "codebook" or "label-only", and why."""
     part = dataset.part("perturber")
-    fewest = _fewest(dataset)
     cells = len(np.unique(np.stack([part.y, part.z]), axis=1).T)
     needed = max(FEWEST_ROWS * cells, ROWS_OF_A_CODE * CODES * len(dataset.y_names))
-    if fewest < 2:
+    if _fewest(dataset, stream=stream) < 2:
         return "label-only", "a class of y has one person to learn codes from, and a mean must be of several"
     if len(part) < needed:
         return "label-only", f"codes are learned from {len(part)} rows here, and {needed} are needed"
@@ -152,9 +151,12 @@ def _generated(kind: str, dataset: Dataset, apart: float) -> str:
     )
 
 
-def _fewest(dataset: Dataset) -> int:
-    """The fewest people (samples, where none are named) of a class of y, of the rows that codes are learned from."""
+def _fewest(dataset: Dataset, *, stream: bool) -> int:
+    """The fewest people (samples, where none are named) of a class of y, of the rows that pictures of codes are of."""
     part, _ = fit_and_validation(dataset, "perturber")
+    if not stream:
+        first, _ = fit_and_validation(dataset, "classifiers")
+        part = dataset.rows(np.concatenate([part.index, first.index]))
     who = part.index if part.cluster is None else part.cluster
     return min(len(np.unique(who[part.y == value])) for value in np.unique(part.y))
 
@@ -169,5 +171,5 @@ def _codebook(dataset: Dataset, *, stream: bool) -> str:
         steps=300 if small else 1400,
         batch=0 if small else 1024,
         small=LITTLE if small else "",
-        synthesis=DONOR if consents else CENTROID.format(fewest=int(np.clip(_fewest(dataset), 2, 10))),
+        synthesis=DONOR if consents else CENTROID.format(fewest=int(np.clip(_fewest(dataset, stream=stream), 2, 10))),
     )

@@ -12,6 +12,7 @@ the data's origin, licence and checks: nothing is downloaded.
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -134,6 +135,19 @@ def _check_names(names: list[str], path: Path, needed: tuple[str, ...]) -> None:
         # Ignoring a mistyped name would put rows of one recording into several slices.
         if name not in known and near:
             raise BadInput(f"{path}: `{name}` is not a known array{near}. Rename it.")
+
+
+def header(path: Path) -> tuple[tuple[int, ...], str]:
+    """The shape and dtype of ``x`` in a file, without reading its values. Raises ``BadInput``."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("x.npy") as member:
+            version = np.lib.format.read_magic(member)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(member)
+            return shape, str(dtype)
+    except UNREADABLE:
+        x = read_arrays(path, needed=("x",))["x"]  # it says what is wrong
+        return x.shape, str(x.dtype)
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:
