@@ -1,7 +1,9 @@
 """Takes each guard of tests/security/guards.toml out of a copy of this tree, and expects its test to fail.
 
 A guard is red where its test, which passes on the whole tree, fails without it. Anything else is an error: a test that
-does not see its guard gone holds nothing. Takes half a minute for each guard. Records docs/results/security/guards.json.
+does not see its guard gone holds nothing. Takes half a minute for each guard.
+
+Records docs/results/security/guards.json.
 """
 
 import os
