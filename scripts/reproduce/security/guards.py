@@ -86,9 +86,9 @@ def measured(guard: Mapping[str, str], tree: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure all, or those whose finding, file or attack has one of the words."""
+    """Measure all, or those of some findings."""
     script = record.Script(__file__, __doc__, out=RESULT)
-    script.add_argument("words", nargs="*", help="only guards whose finding is one of these; writes no record")
+    script.add_argument("words", nargs="*", help="only guards whose finding is one of these; the record keeps the others")
     options = script.parse_args()
     guards = [guard for guard in read_guards() if not options.words or guard["finding"] in options.words]
     found = []
@@ -100,12 +100,11 @@ def main() -> int:
             found.append(measured(guard, tree))
             state = "red" if found[-1]["red"] else "NOT RED"
             say(f"{state}: {guard['finding']}, {guard['attack']}: {found[-1]['with']}, {found[-1]['without']}")
-    if not options.words:
-        commit = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=record.ROOT, capture_output=True, text=True, check=True
-        )
-        result = {"kind": "guards", "guards": found, "commit": commit.stdout.strip(), "machine": machine.facts()}
-        record.write(options.out, script.made_by(options), result)
+    now = {one["attack"]: one for one in found}
+    before = {one["attack"]: one for one in record.read(options.out).get("guards", [])} if options.words else {}
+    rows = [{**before, **now}.get(guard["attack"]) for guard in read_guards()]
+    result = {"kind": "guards", "guards": [row for row in rows if row], "machine": machine.facts()}
+    record.write(options.out, script.path, result)
     return 0 if all(guard["red"] for guard in found) else 3
 
 
