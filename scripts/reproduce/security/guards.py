@@ -88,7 +88,7 @@ def measured(guard: Mapping[str, str], tree: Path) -> dict[str, Any]:
 def main() -> int:
     """Measure all, or those of some findings."""
     script = record.Script(__file__, __doc__, out=RESULT)
-    script.add_argument("words", nargs="*", help="only guards whose finding is one of these; the record keeps the others")
+    script.add_argument("words", nargs="*", help="findings to measure; the record keeps the other guards")
     options = script.parse_args()
     guards = [guard for guard in read_guards() if not options.words or guard["finding"] in options.words]
     found = []
