@@ -159,8 +159,11 @@ def _bar(title: str, steps: Steps) -> Iterator[None]:
 
     bar = _moving(MofNCompleteColumn(), State())
     with bar:
-        bar.add_task(title, total=steps.total, completed=steps.count)
-        yield
+        task = bar.add_task(title, total=steps.total, completed=steps.count)
+        try:
+            yield
+        finally:
+            bar.update(task, completed=steps.count)
 
 
 @contextmanager

@@ -84,8 +84,8 @@ VERBS = {
     ),
     "audit": (
         (*EDGEVEIL, "audit", "OUT/export", "--budget", "quick", "--replace"),
-        (PROGRESS,),
-        r"Wrote \S+audit\.json\. Next: edgeveil seal .+",
+        (PROGRESS, r"Wrote \S+audit\.json\. Next: edgeveil seal .+"),
+        r"Every table: edgeveil audit \S+ --full",
     ),
     "keygen": (
         (*EDGEVEIL, "keygen", "OUT/more", "--development"),

@@ -7,7 +7,7 @@ import pytest
 
 from edgeveil.trainer import progress as module
 from edgeveil.trainer.progress import progress, transfer
-from tests.support.output import PROGRESS
+from tests.support.output import PROGRESS, on_terminal, seen
 
 
 @pytest.fixture(autouse=True)
@@ -111,3 +111,15 @@ def test_nothing_is_said_of_the_time_left_before_enough_has_been_seen():
     now = 200.0
     few()
     assert "left" not in few.text()
+
+
+def test_a_bar_on_a_terminal_ends_with_all_that_is_done(tmp_path):
+    (tmp_path / "work.py").write_text(
+        "from edgeveil.trainer.progress import progress\n"
+        "with progress('export', total=3) as advance:\n"
+        "    for _ in range(3):\n"
+        "        advance(right=0.5)\n"
+    )
+    code, written = on_terminal(tmp_path / "work.py")
+    assert code == 0
+    assert re.search(r"export .* 3/3 0 s  right 0.5", "\n".join(seen(written)))
