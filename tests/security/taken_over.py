@@ -141,7 +141,7 @@ def service(
             text=True,
             timeout=PATIENCE_S,
             start_new_session=terminal,
-            preexec_fn=_own_terminal if terminal else None,
+            preexec_fn=own_terminal if terminal else None,
             check=False,
             **more,
         )
@@ -153,5 +153,6 @@ def service(
         return done.returncode, frames, json.loads(found) if found else None, done.stderr
 
 
-def _own_terminal() -> None:
+def own_terminal() -> None:
+    """Make standard input the terminal of this new session."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

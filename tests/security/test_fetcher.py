@@ -6,6 +6,7 @@ Each guard that holds it is taken away once, and then what it holds back succeed
 import json
 import os
 import platform
+import pty
 import socket
 import subprocess
 import tempfile
@@ -16,7 +17,8 @@ import pytest
 from edgeveil.edge_runtime.sandbox import landlock
 from tests.hostile_bundles import one_artefact, onnx_models
 from tests.security import noise_camera
-from tests.security.test_taken_over import NOBODY, SITE, SIZE, USERS, _own_terminal, python_of, terminal  # noqa: F401
+from tests.security.taken_over import SIZE, own_terminal
+from tests.security.test_taken_over import SITE, USERS, python_of
 from tests.support import bundles
 from tests.support.checkout import PACKAGES, ROOT
 
@@ -93,7 +95,7 @@ def camera():
         yield server.server_address[1]
 
 
-def service(camera, first="", user=None, terminal=None):  # noqa: F811 - the same word for the same thing
+def service(camera, first="", user=None, terminal=None):
     """Exit code, frames out, what the attempts gained or None, and the last error of a service with this fetcher."""
     with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as other:
         folder = Path(name)
@@ -123,7 +125,7 @@ def service(camera, first="", user=None, terminal=None):  # noqa: F811 - the sam
             text=True,
             timeout=60,
             start_new_session=terminal is not None,
-            preexec_fn=None if terminal is None else _own_terminal,
+            preexec_fn=None if terminal is None else own_terminal,
             check=False,
         )
         os.close(reading)
@@ -132,8 +134,17 @@ def service(camera, first="", user=None, terminal=None):  # noqa: F811 - the sam
         return done.returncode, frames, json.loads(found) if found else None, done.stderr
 
 
+@pytest.fixture
+def terminal():
+    """The end of a new terminal that a program sees."""
+    keyboard, screen = pty.openpty()
+    yield screen
+    os.close(keyboard)
+    os.close(screen)
+
+
 @pytest.mark.parametrize("user", USERS)
-def test_it_has_the_network_and_nothing_else(camera, user, terminal):  # noqa: F811
+def test_it_has_the_network_and_nothing_else(camera, user, terminal):
     code, frames, gained, said = service(camera, "", user, terminal)
     assert gained is not None, said
     known_open = set() if landlock.version() else {"a secret that anyone may read", "passwords"}
@@ -144,7 +155,7 @@ def test_it_has_the_network_and_nothing_else(camera, user, terminal):  # noqa: F
 
 
 @pytest.mark.parametrize("guard", GUARDS)
-def test_each_guard_is_one(camera, guard, terminal):  # noqa: F811
+def test_each_guard_is_one(camera, guard, terminal):
     first, expected = GUARDS[guard]
     if guard.endswith("(root)") and os.geteuid() != 0:
         pytest.skip("only where root starts it")

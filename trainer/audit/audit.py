@@ -150,7 +150,9 @@ def audit(
 
 
 def _name(subject: Subject, there: OnBoard | None, budget: str, seed: int) -> str:
-    """A folder's name for the answers of one audit."""
+    """A folder's name for the answers of one audit. Raises ``BadInput`` for an artefact that was not exported."""
+    if subject.artefact != KERAS:
+        subject.sha256()
     pipeline = subject.artefact if subject.artefact == KERAS else subject.pipeline_sha256()[:16]
     return f"attacks-{pipeline}-{budget}-{seed}{'' if there is None else '-on-board'}"
 

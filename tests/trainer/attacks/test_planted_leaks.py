@@ -37,7 +37,7 @@ def release(name: str, *, strength: float = 1.0, rows: int = 3000, larger: int =
 def attacked(problem: Problem, family: str) -> Scored:
     """The attack of that family, calibrated and measured."""
     attack, begun = FAMILIES[family].fit(problem, 0), time.perf_counter()
-    raw, rows = answers(problem, attack, family)
+    raw, rows, *_ = answers(problem, attack, family)
     return score(
         problem, raw, name=family, kind="adaptive", learned_on="fresh", seed=0, train_samples=rows, begun=begun
     )

@@ -81,7 +81,7 @@ def test_a_key_is_made_and_read_by_the_same_flags_everywhere():
     for name, flag, _ in flags():
         has[flag].add(name)
     assert has["--no-passphrase"] == {"keygen", "trust init"}
-    trust = {"add", "remove", "revoke", "require", "set", "rotate", "sign", "upgrade", "policy"}
+    trust = {"add", "remove", "reset-floor", "revoke", "require", "set", "rotate", "sign", "upgrade", "policy"}
     signs = {"seal", "index", "audit", "runtime"} | {f"trust {name}" for name in trust}
     assert has["--passphrase-file"] == has["--no-passphrase"] | signs
 
