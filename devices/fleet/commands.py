@@ -110,7 +110,16 @@ def read_status(board: FleetBoard, say: Say) -> tuple[str, str]:
     with _open(board, say) as there:
         found = _status(there)
     failed = f"; the last trial failed: {found['reason']}" if found["failed"] else ""
-    return DONE, f"runs {found['name']} {found['committed']!s:.12}, floor {found['floor']}{failed}"
+    said = f"runs {found['name']} {found['committed']!s:.12}, floor {found['floor']}{index_text(found['index'])}"
+    return DONE, said + failed
+
+
+def index_text(index: Mapping[str, Any] | None) -> str:
+    """How old a board's update index is: one that grows old everywhere, or on one board alone, may be a freeze."""
+    if index is None:
+        return ""  # a board that is not updated by an index, or a runtime that says nothing of it
+    days = index["age_s"] // 86400
+    return f", index {index['version']} since {days} days" if index["name"] else f", no index for {days} days"
 
 
 def rollback_work(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
@@ -136,6 +145,9 @@ def _status(there: Board) -> Mapping[str, Any]:
     printed = runtime_output(there.edge("status", "--root", there.root, "--json"))
     try:
         found = json.loads(printed)
-        return {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")}
+        index = found.get("index")
+        # A runtime of before said no age.
+        aged = index if isinstance(index, dict) and isinstance(index.get("age_s"), int) else None
+        return {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")} | {"index": aged}
     except (ValueError, LookupError, TypeError):
         raise DeviceFailed(f"{there.transport.name} did not answer with its status. Flash it again.") from None

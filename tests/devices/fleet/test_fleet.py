@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from edgeveil.devices.fleet import commands
 from edgeveil.devices.fleet.inventory import load
 from edgeveil.devices.fleet.rollout import DONE, exit_code, roll_out
 from edgeveil.devices.zipapp import zipapp_bytes
@@ -220,6 +221,7 @@ def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(
     code, found, out = edgeveil("status")
     assert (code, set(found.values())) == (0, {"done"})
     assert out.out.count("runs numpy-example") == 3
+    assert out.out.count("no index for 0 days") == 3
     code, found, out = edgeveil("rollback")
     assert (code, found["one"]) == (2, "refused"), "there is no release before the first"
     assert set(found.values()) == {"refused", "not tried"}
@@ -232,3 +234,10 @@ def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(
     code, found, out = edgeveil("rollback")
     assert (code, found) == (0, {"one": "done", "two": "already", "three": "done"}), out.err
     assert {(tmp_path / name / "opt/current").resolve().name for name in ("one", "two", "three")} == {before}
+
+
+def test_a_fleets_status_says_how_old_each_index_is():
+    index = {"name": "hall", "version": 7, "age_s": 12 * 86400 + 5}
+    assert commands.index_text(index) == ", index 7 since 12 days"
+    assert commands.index_text({"name": "", "version": 0, "age_s": 3 * 86400}) == ", no index for 3 days"
+    assert commands.index_text(None) == ""
