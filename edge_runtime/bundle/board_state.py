@@ -88,7 +88,7 @@ def read_one(root: str, name: str) -> Optional[State]:
 
 def write_state(filesystem: Filesystem, root: str, state: State) -> None:
     """Replace both files, one after the other: at no moment is the copy newer. It lasts after ``sync_folder(root)``."""
-    data = _data(state)
+    data = _encoded(state)
     state_file, copy = os.path.join(root, STATE_FILE), os.path.join(root, COPY_FILE)
     filesystem.write(state_file + ".tmp", data)
     filesystem.sync(state_file + ".tmp")
@@ -125,7 +125,7 @@ def amend(trust: str, change: Callable[[State], State]) -> None:
     changed = [(name, now) for name, before, now in found if now != before]
     for name, now in changed:
         last = name == changed[-1][0]
-        write_atomic(os.path.join(str(root), name), _data(now), mode=0o644, lasting=last)
+        write_atomic(os.path.join(str(root), name), _encoded(now), mode=0o644, lasting=last)
 
 
 def accept(state: State, accepted: Accepted, reset: Optional[FloorReset]) -> State:
@@ -193,7 +193,7 @@ def merged(state: State, copy: State) -> State:
     return state._replace(floor=max(floors), accepted=accepted)
 
 
-def _data(state: State) -> bytes:
+def _encoded(state: State) -> bytes:
     return strict_json.dumps(dict(state._asdict(), accepted=dict(state.accepted._asdict()), schema=2))
 
 

@@ -74,13 +74,14 @@ class PerCode:
         if releases == 1:
             return self.factor
         ratio = (self.fall / self.rise) ** releases
-        with np.errstate(invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             return float(np.nanmax(1 / (self.prior + (1 - self.prior) * ratio)))
 
     @property
     def certainty(self) -> float:
         """The factor of a code that tells the z of ``worst`` for sure."""
-        return float(1 / self.prior[self.worst[0], self.worst[2]])
+        with np.errstate(divide="ignore"):
+            return float(1 / self.prior[self.worst[0], self.worst[2]])
 
 
 def per_code(

@@ -95,6 +95,7 @@ def test_a_manager_that_set_its_priority_may_forbid_to_change_it(tmp_path):
     assert before.wait(timeout=60) == 70, "without one of its own, it goes behind the outside or not at all"
     assert "PermissionError" in before.stderr.read()
     outside = start(words, tmp_path)
+    assert any('"event": "start"' in line for line in outside.stderr)
     inside = start_inside(made, tmp_path, "fake:10?fps=50", forbidden, preexec_fn=lambda: os.nice(NICE))
     try:
         code, document, events = finish(outside)
