@@ -2,11 +2,10 @@
 
 import importlib
 import importlib.util
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime import device as devices
 from edgeveil.edge_runtime.backends.base import Backend
-from edgeveil.edge_runtime.backends.onnx_file import problem_of
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
 Row = Tuple[str, str, str, str, str]
@@ -70,7 +69,7 @@ def open_backend(
             names = ", ".join(backends_for(format))
             raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
     rows = _rows_for_device(rows, format, model, kernels, device)
-    problem = problem_of(model) if format == "onnx" else None
+    problem = _problem_of_onnx(model) if format == "onnx" else None
     if problem:
         raise NoBackend("no backend can run this onnx artefact: {}. Export it again, all in one file".format(problem))
     reasons = []
@@ -118,3 +117,9 @@ def _rows(format: str) -> Tuple[Row, ...]:
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return "{}: {}".format(type(error).__name__, lines[0] if lines else "no message")[:300]
+
+
+def _problem_of_onnx(model: bytes) -> Optional[str]:
+    from edgeveil.edge_runtime.backends.onnx_file import problem_of  # a start with another format is spared it
+
+    return problem_of(model)

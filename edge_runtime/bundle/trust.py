@@ -6,7 +6,6 @@ The device's owner put the files into that folder; nothing in a bundle can add t
 from typing import Any, Dict, FrozenSet, Iterable, Mapping, Optional
 
 from edgeveil.edge_runtime.bundle.board_state import NOTHING, Accepted, FloorReset
-from edgeveil.edge_runtime.bundle.countersignature import check_countersigned
 from edgeveil.edge_runtime.bundle.policy import Policy
 from edgeveil.edge_runtime.bundle.trust_file import AUDITOR, MAKER, RELEASE, RUNTIME
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
@@ -116,4 +115,6 @@ class Trust(object):
             return
         self.policy.check(manifest, members)
         if self.policy.countersigned:
+            from edgeveil.edge_runtime.bundle.countersignature import check_countersigned  # few policies ask for it
+
             check_countersigned(manifest, members, maker, self.roles[AUDITOR], self.revoked)
