@@ -169,8 +169,21 @@ def _table(given: Given) -> Found:
         *(None, None, None, None),
         _columns(table),
         () if named else ("name the column to keep with --target and the one to hide with --sensitive",),
-        _wrong(given) if named else (),
+        _wrong(given) if named else _unknown(given, table),
     )
+
+
+def _unknown(given: Given, table: Table) -> list[str]:
+    """What is named and is no column, where too little is named to load the data."""
+    roles = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session")}
+    wrong = []
+    for role, name in [*roles.items(), *(("leave_out", name) for name in given.leave_out)]:
+        try:
+            if name is not None:
+                table.column(name, role)
+        except BadInput as problem:
+            wrong.append(str(problem))
+    return wrong
 
 
 def _wrong(given: Given) -> list[str]:

@@ -49,6 +49,13 @@ def test_a_table(tmp_path):
     assert next_command(given, found).endswith("--target COLUMN --sensitive COLUMN --out mine.toml")
 
 
+@pytest.mark.parametrize("named", [{"target": "Activty"}, {"subject": "Activty"}, {"leave_out": ("Activty",)}])
+def test_a_column_that_is_not_there_is_wrong_however_little_is_named(named, tmp_path):
+    (said,) = look(Given(write_table(tmp_path), **named)).wrong
+    assert 'there is no column "Activty"' in said
+    assert "Activity" in said
+
+
 def test_with_columns_named_it_says_what_keeps_them_from_training(tmp_path):
     given = Given(write_table(tmp_path), "Activity", "Sex", "Person")
     (wrong,) = look(given).wrong
