@@ -44,6 +44,7 @@ from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, perturb_with, track_perturber
 from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import PARTS, Dataset
+from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
@@ -97,11 +98,17 @@ def audit(
     kept = at / _name(opened.subject, there, budget, seed)
     with (
         kept_answers(kept, resume=resume) as journal,
+        whole_steps() as check,
         progress(f"audit of {opened.subject.artefact}", total=families) as advance,
     ):
-        journal.begins = advance.begin
+
+        def begin(attack: str) -> None:
+            check()  # the attack before is kept
+            advance.begin(attack)
+
+        journal.begins = begin
         # What label-only sends is the same whatever the artefact: its answers stay.
-        floors = Journal(at / "label-only", made_by=journal.made_by, begins=advance.begin)
+        floors = Journal(at / "label-only", made_by=journal.made_by, begins=begin)
         tries = replace(BUDGETS[budget], journal=journal)
         about = _Audit(opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there)
 

@@ -11,6 +11,7 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.schema import Budget, Classifiers
 from edgeveil.trainer.runs.log import Log
@@ -134,7 +135,8 @@ def train_one(
     last = log.checkpoint(stage, model=model, optimizer=optimizer)
     best = log.checkpoint(f"{stage}-best", model=model)
     facts = last.restore() or {"epoch": 0, "best": None, "accuracy": 0.0, "since": 0}
-    with progress(f"classifier of the {stage} attribute", total=epochs, done=facts["epoch"]) as advance:
+    title = f"classifier of the {stage} attribute"
+    with whole_steps() as check, progress(title, total=epochs, done=facts["epoch"]) as advance:
         while facts["epoch"] < epochs and facts["since"] < settings.patience:
             epoch = facts["epoch"] + 1
             rng = np.random.default_rng([seed, epoch])
@@ -160,6 +162,7 @@ def train_one(
                 best.save()
             last.save(**facts)
             advance(loss=float(np.mean(losses)), accuracy=accuracy)
+            check()
     best.restore()
     return facts["accuracy"]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.runs.log import Log
 
@@ -41,7 +42,7 @@ def run_epochs(
     """
     last, best = log.checkpoint("last", **trained), log.checkpoint("best", **ships)
     facts: dict[str, Any] = {"epoch": 0, "best_epoch": 0, "rank": None, "first_loss": None, **(last.restore() or {})}
-    with progress("perturber", total=epochs, done=facts["epoch"]) as advance:
+    with whole_steps() as check, progress("perturber", total=epochs, done=facts["epoch"]) as advance:
         for number in range(facts["epoch"] + 1, epochs + 1):
             losses = epoch(number)
             found = judged(number)
@@ -57,6 +58,7 @@ def run_epochs(
             facts["epoch"] = number
             last.save(**facts)
             advance(**found.shown)
+            check()
     best.restore()
     log.record(chosen_epoch=facts["best_epoch"])
 

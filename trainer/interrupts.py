@@ -1,0 +1,47 @@
+"""Ctrl-C between two steps: TensorFlow can crash where an exception comes up in the middle of one of its calls."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from edgeveil.trainer.progress import say
+
+WAITS = "Interrupted: this step is finished first. Press Ctrl-C again to end at once."
+
+
+@contextmanager
+def whole_steps() -> Iterator[Callable[[], None]]:
+    """Within the block the first SIGINT only sets a mark; yield ``check``, which then raises ``KeyboardInterrupt``.
+
+    Call ``check`` after each step. The second SIGINT has its usual effect, at once.
+    """
+    came = False
+
+    def check() -> None:
+        if came:
+            raise KeyboardInterrupt
+
+    # Only the main thread may set handlers, and a handler that is not Python's could not be put back.
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield check
+        return
+
+    def mark(number: int, frame: Any) -> None:
+        nonlocal came
+        if came:
+            usual(number, frame)
+            return
+        came = True
+        say(WAITS)
+
+    signal.signal(signal.SIGINT, mark)
+    try:
+        yield check
+        check()
+    finally:
+        signal.signal(signal.SIGINT, usual)
