@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 from edgeveil import edge_runtime
+from edgeveil.devices.lean_source import lean
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 
 _SHEBANG = b"#!/usr/bin/env python3\n"
@@ -49,14 +50,14 @@ sys.path_hooks.insert(0, importer)
 
 
 def zipapp_bytes() -> bytes:
-    """The zipapp: the sources of ``edge_runtime``, stored, sorted and undated, so the same sources give the same bytes.
+    """The zipapp: ``edge_runtime`` without what only people read, sorted and undated: equal sources give equal bytes.
 
-    They are not compressed: the bytes would depend on the version of zlib.
+    Sources, for any Python; not compressed, for the bytes would depend on the version of zlib.
     """
     root = Path(edge_runtime.__file__).parent
     sources = {f"edgeveil/edge_runtime/{path.relative_to(root).as_posix()}": path for path in root.rglob("*.py")}
     contents = {"__main__.py": _MAIN, "edgeveil/__init__.py": _INIT}
-    contents |= {name: path.read_bytes() for name, path in sources.items()}
+    contents |= {name: lean(path.read_bytes()) for name, path in sources.items()}
     file = io.BytesIO()
     file.write(_SHEBANG)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:

@@ -9,6 +9,7 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as load_tensorflow does, wherever a test begins
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.support import seeds
 

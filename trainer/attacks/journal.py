@@ -61,7 +61,7 @@ class Journal:
         digest = hashlib.sha256(problem.digest)
         for part in (self.made_by, family.name, str(seed)):
             digest.update(part.encode() + b"\0")
-        digest.update(_own_code() + _code(family))
+        digest.update(code_of(Path(__file__).parent) + _code(family))  # families share code
         return digest.hexdigest()[:32]
 
 
@@ -82,10 +82,10 @@ def _trained(problem: Problem, family: Adversary, seed: int, begins: Callable[[s
 
 
 @functools.cache
-def _own_code() -> bytes:
-    """A hash of everything in this folder: families share code."""
+def code_of(folder: Path) -> bytes:
+    """A hash of the Python sources in ``folder``."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted(folder.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.digest()
 

@@ -99,7 +99,7 @@ class Released:
     def digest(self) -> bytes:
         """A hash of all of it."""
         codes = () if self.codes is None else (self.codes.received, self.codes.sent, self.codes.channel)
-        return _digest(self.x, self.y, self.z, self.cluster, self.also, self.raw, self.row, *codes)
+        return digest(self.x, self.y, self.z, self.cluster, self.also, self.raw, self.row, *codes)
 
     def take(self, rows: np.ndarray | slice) -> Released:
         """Some of the rows, in the order of ``rows``."""
@@ -152,7 +152,7 @@ class Problem:
         parts = (self.fit, self.stop, self.choose, self.test, self.clean)
         weights = () if self.sensitive is None else self.sensitive.get_weights()
         told = repr((self.input, self.budget, [part is None for part in parts])).encode()
-        return _digest(
+        return digest(
             np.frombuffer(told + b"".join(part.digest for part in parts if part is not None), np.uint8),
             self.theta,
             self.counted,
@@ -251,7 +251,8 @@ def keys(part: Released) -> list[bytes]:
     return [row.tobytes() + also.tobytes() for row, also in zip(frames, further, strict=True)]
 
 
-def _digest(*arrays: np.ndarray | None) -> bytes:
+def digest(*arrays: np.ndarray | None) -> bytes:
+    """A hash of arrays, their types and shapes."""
     digest = hashlib.sha256()
     for array in arrays:
         if array is None:

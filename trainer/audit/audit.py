@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,21 +13,15 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks.families.code_counts import CodeCounts
-from edgeveil.trainer.attacks.families.fixed import Fixed, masked
-from edgeveil.trainer.attacks.families.networks import logits
-from edgeveil.trainer.attacks.findings import Done, Row
-from edgeveil.trainer.attacks.journal import Journal
+from edgeveil.trainer.attacks.findings import Row
 from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.attacks.question import question_of
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.attacks.run_all import run, summed_up
-from edgeveil.trainer.attacks.scores.groupings import MOST_CLASSES
-from edgeveil.trainer.attacks.scores.parts import Labels, Part, parts
 from edgeveil.trainer.audit import limits, probes
-from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, Audited, environment, interval
+from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, environment
+from edgeveil.trainer.audit.examined.examine import examine, raw_rates
+from edgeveil.trainer.audit.examined.floor import Floor, named_by
 from edgeveil.trainer.audit.kept_answers import kept_answers
 from edgeveil.trainer.audit.open import open_target
 from edgeveil.trainer.audit.probes.answer import not_run
@@ -41,11 +36,11 @@ from edgeveil.trainer.audit.sections import (
 )
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
-from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, perturb_with, track_perturber
+from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, track_perturber
 from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import PARTS, Dataset
+from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
-from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.recipe.schema import Certificate
@@ -93,13 +88,16 @@ def audit(
     dataset = opened.run.dataset()
     strata = strata_of(dataset, asked.strata)  # raises, before the slow part, where they do not fit the data
     classifiers = opened.run.classifiers()
-    families = (len(adversaries()) + 3) * (1 if label_only else 2)
     at = cache or opened.run.folder / "audit-cache"
+    tries = BUDGETS[budget]
+    floor = Floor(dataset, classifiers, tries, seed, named_by(opened.run), at / "label-only")
     kept = at / _name(opened.subject, there, budget, seed)
     with (
         kept_answers(kept, resume=resume) as journal,
         whole_steps() as check,
-        progress(f"audit of {opened.subject.artefact}", total=families) as advance,
+        asked_once(*classifiers.values()),
+        contextlib.nullcontext() if label_only else floor.measured_beside(opened.run) as floor_is_there,
+        progress(f"audit of {opened.subject.artefact}", total=len(adversaries()) + 4) as advance,
     ):
 
         def begin(attack: str) -> None:
@@ -107,9 +105,7 @@ def audit(
             advance.begin(attack)
 
         journal.begins = begin
-        # What label-only sends is the same whatever the artefact: its answers stay.
-        floors = Journal(at / "label-only", made_by=journal.made_by, begins=begin)
-        tries = replace(BUDGETS[budget], journal=journal)
+        tries = replace(tries, journal=journal)
         about = _Audit(opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there)
 
         def done(found: Sequence[Row]) -> None:
@@ -121,16 +117,19 @@ def audit(
         advance.begin("perturbing")
         perturbed = perturb_rows(opened.subject, opened.run, dataset, rows, elsewhere=elsewhere, cache=cache)
         advance()
-        advance.begin("certificate and probes")
-        sections = about.sections(perturbed)
-        advance()
         found = examine(dataset, perturbed.released, classifiers, tries, seed, done)
         what = what_else.section(dataset, perturbed.released, tries, seed, of_z=found.most_bits)
         advance()
-        if label_only is None:
-            tries, named = replace(tries, journal=floors), named_by(opened.run)
-            label_only = measured_label_only(dataset, classifiers, tries, seed, done, named=named)
-            advance()
+        if floor_is_there is not None:
+            advance.begin("label-only")
+            floor_is_there()
+            label_only = floor.document(begin)
+        advance()
+        floor.recall()
+        advance.begin("certificate and probes")
+        sections = about.sections(perturbed)
+        raw = raw_rates(dataset, classifiers)
+        advance()
 
     versions, machine = environment()
     document: dict[str, Any] = {
@@ -140,8 +139,8 @@ def audit(
         **about.description(perturbed),
         **found.as_dict(),
         "what_else": what,
-        "raw": raw_rates(dataset, classifiers),
-        "label_only": dict(label_only),
+        "raw": raw,
+        "label_only": dict(label_only or {}),
         **sections,
         "not_covered": [*NOT_COVERED, *(() if there is None else board_section.NOT_THERE)],
         "budget": budget,
@@ -249,104 +248,6 @@ class _Audit:
         return streams.section(stream, self.dataset, perturb, trees=self.budget.trees, seed=self.seed, tried=tried)
 
 
-def named_by(run: Run) -> tuple[str, ...]:
-    """The properties of a sample that a run's recipe asks to keep."""
-    return tuple(getattr(run.recipe.perturber, "keep", ()))
-
-
-def measured_label_only(
-    dataset: Dataset,
-    classifiers: Mapping[str, Any],
-    budget: Budget,
-    seed: int,
-    done: Done,
-    *,
-    named: tuple[str, ...] = (),
-) -> dict[str, Any]:
-    """The same adversaries against label-only, the floor: the predicted y and nothing else.
-
-    ``named`` are properties that the recipe asks to keep: they are read of label-only too.
-    In a quick audit counting stands for those that learn: a label takes few values, and counting them is exact.
-    """
-    from edgeveil.trainer.perturbers.label_only import from_classifier
-
-    fitted = from_classifier(dataset.for_training(), classifiers["target"])
-    floor = perturb_with(fitted, dataset, dataset.slices.rows())
-    done([])
-    useful = retained.label_only(dataset, floor.released.x, floor.outputs["label"], budget.name, seed, named=named)
-    done([])
-    # Its x' takes no more values than y has: a few thousand rows are enough.
-    fewer = replace(budget, rows=min(budget.rows, LABEL_ONLY_ROWS))
-
-    def families(problem: Problem) -> tuple[Adversary, ...]:
-        every = adversaries()
-        chosen = every if budget.every_family or not problem.few_values else (Fixed(), CodeCounts())
-        for _ in range(len(every) - len(chosen)):
-            done([])
-        return chosen
-
-    found = examine(dataset, floor.released, classifiers, fewer, seed, done, families=families)
-    what = what_else.section(dataset, floor.released, fewer, seed, of_z=found.most_bits)
-    return {**found.as_dict(), "what_else": what, "collateral": useful}
-
-
-def examine(
-    dataset: Dataset,
-    released: Released,
-    classifiers: Mapping[str, Any],
-    budget: Budget,
-    seed: int,
-    done: Done | None = None,
-    *,
-    families: Families | None = None,
-) -> Audited:
-    """Every adversary against the outputs for the rows of all slices, in their order; and D_y on them.
-
-    ``families`` chooses among the adversaries of the registry, by the problem.
-    """
-    question = question_of(dataset, released, budget, classifiers, seed=seed)
-    chosen = None if families is None else families(question.whole)
-    test = released.take(places(dataset).test)
-    read = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
-    ran = run(question, seed=seed, done=done, families=chosen)
-    found = summed_up(question, ran, seed=seed)
-    most = ran.most_bits
-    apart: tuple[Part, ...] = ()
-    if most is not None and most.test.row is not None:
-        of_row = np.empty(len(dataset.y), np.int64)
-        of_row[dataset.slices.test] = read
-        of_choose = logits(classifiers["target"], dataset.unit(most.choose.x)).argmax(axis=1)
-        apart = parts(
-            most.judged("choose"),
-            most.judged("test"),
-            question.whole.counted,
-            _attributes(dataset, most.test.row),
-            label=Labels(of_choose, of_row[most.test.row]),
-            rng=np.random.default_rng([seed, 10]),
-        )
-    return Audited(intervals.rate(read == test.y, test.cluster), found, most, apart)
-
-
-def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """What is known of some rows besides y and z, by name: numbers, and names of classes where these are few."""
-    found = {name: values[rows] for name, values in dataset.attributes.items()}
-    for name, one in dataset.known.items():
-        if len(one.names) <= MOST_CLASSES and not any(np.array_equal(one.values, of) for of in (dataset.y, dataset.z)):
-            found[name] = np.array(one.names)[one.values[rows]]
-    return found
-
-
 def _counts(y: np.ndarray, z: np.ndarray, classes: int) -> list[list[int]]:
     """For each y how many rows (n,) have each z, most frequent first: which z is which stays out of the document."""
     return [sorted(np.unique(z[y == k], return_counts=True)[1].tolist(), reverse=True) for k in range(classes)]
-
-
-def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Accuracy of D_y and of D_z (given y) on raw test samples: what there is to keep, and to hide."""
-    test = dataset.part("test")
-    target = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
-    answers = masked(logits(classifiers["sensitive"], dataset.unit(test.x)), dataset.theta[test.y])
-    return {
-        "target": interval(intervals.rate(target, test.cluster)),
-        "sensitive": interval(intervals.rate(answers.argmax(axis=1) == test.z, test.cluster)),
-    }

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.prediction import predict
 
 
 def compare(

@@ -19,12 +19,12 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.perturber import Laplace
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.runs.prediction import predict
 
 SWEPT = np.geomspace(10.0, 0.01, 61)  # from little noise to much; five in every factor of 1.8
 DENOMINATOR = 2**10  # scales are whole multiples of 1/1024, so that a float holds them exactly

@@ -15,12 +15,12 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.base import Goal, as_perturber
 from edgeveil.trainer.recipe.perturber import Generator, Minimax, PrGan
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from edgeveil.trainer.training.classifiers import train_joint
 from edgeveil.trainer.training.epochs import Judged, run_epochs

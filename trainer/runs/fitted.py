@@ -15,8 +15,8 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.recipe.renamed import KINDS
-from edgeveil.trainer.runs.prediction import predict
 
 HIDES_NOTHING = (
     "Train it with more `budget.epochs`, a larger `perturber.distance` (where the recipe has one) or another `seed`."

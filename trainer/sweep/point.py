@@ -22,8 +22,8 @@ from edgeveil.edge_runtime.errors import EdgeVeilError, LimitNotMet
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
-from edgeveil.trainer.audit.audit import examine, raw_rates
 from edgeveil.trainer.audit.document import environment, interval
+from edgeveil.trainer.audit.examined.examine import examine, raw_rates
 from edgeveil.trainer.audit.limits import limits_of
 from edgeveil.trainer.audit.sections.crossed_counts import cross_validated
 from edgeveil.trainer.audit.sections.retained import correlations

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.runs.prediction import predict
+from edgeveil.trainer.graphs.prediction import predict
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.schema import Budget, Classifiers
 from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.runs.run import Run
 
 NAMES = ("target", "sensitive")

@@ -37,7 +37,7 @@ from edgeveil.trainer.attacks import rows
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit import subject
-from edgeveil.trainer.audit.audit import examine, raw_rates
+from edgeveil.trainer.audit.examined.examine import examine, raw_rates
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import in_chunks
 from edgeveil.trainer.datasets.base import Dataset

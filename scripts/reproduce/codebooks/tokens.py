@@ -30,11 +30,11 @@ import numpy as np
 
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import Dataset, SliceName
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.codebook import fit, funnel, residual, training
 from edgeveil.trainer.perturbers.codebook.group_means import group_means
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
 from scripts.reproduce.codebooks.choosing import fold

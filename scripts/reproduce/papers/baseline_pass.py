@@ -21,8 +21,8 @@ import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.runs.fitted import frame_output
-from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training import classifiers
 

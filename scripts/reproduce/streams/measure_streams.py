@@ -23,6 +23,7 @@ from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.sections import tracks
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.loaders import depth
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.measures import certificate
 from edgeveil.trainer.measures.attack_metrics import counted_prior
 from edgeveil.trainer.perturbers.codebook import funnel, stream_codes, training
@@ -30,7 +31,6 @@ from edgeveil.trainer.perturbers.codebook.fit import assemble, channel_table
 from edgeveil.trainer.perturbers.codebook.targets import fit_kept
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.prediction import predict
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
 from scripts.reproduce.streams import people

@@ -22,7 +22,7 @@ from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import subject
-from edgeveil.trainer.audit.audit import examine, raw_rates
+from edgeveil.trainer.audit.examined.examine import examine, raw_rates
 from edgeveil.trainer.datasets.loaders import depth, faces
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.progress import say

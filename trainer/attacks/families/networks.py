@@ -15,6 +15,7 @@ from scipy import special
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.graphs.prediction import predict
 
 Trunk = Callable[[Any, int], Any]  # a Keras tensor of frames (batch, *shape), Budget.widen -> features (batch, width)
 Look = Callable[[Released], "list[np.ndarray]"]  # rows -> the network's inputs
@@ -165,13 +166,9 @@ def join_late(problem: Problem, frame: Any, features: Any, side_width: int, alre
     return keras.Model([frame, side, start], keras.layers.Add()(terms))
 
 
-def logits(model: Any, *arrays: np.ndarray, rows_at_once: int = 2048) -> np.ndarray:
-    """The model's answers, float64 (n, classes). Called directly: ``predict`` would trace a graph for every model."""
-    pieces = []
-    for start in range(0, len(arrays[0]), rows_at_once):
-        chunk = [array[start : start + rows_at_once] for array in arrays]
-        pieces.append(np.asarray(model(chunk if len(chunk) > 1 else chunk[0], training=False), np.float64))
-    return np.concatenate(pieces)
+def logits(model: Any, *arrays: np.ndarray) -> np.ndarray:
+    """The model's answers, float64 (n, classes)."""
+    return np.asarray(predict(model, arrays, batch=2048), np.float64)
 
 
 def seen(problem: Problem, standard: features.Standard, part: Released) -> list[np.ndarray]:

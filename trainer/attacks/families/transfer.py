@@ -13,6 +13,8 @@ from edgeveil.trainer.attacks.families.networks import NetworkAttack, Trunk, tra
 from edgeveil.trainer.attacks.problem import FEWEST_ROWS, FEWEST_UNITS, Problem, Released, cut, joined
 from edgeveil.trainer.attacks.protocol import Kind
 
+SHARE = 0.25  # of a network's budget: clean samples are easy to learn, and what it reads is no evidence
+
 
 class Transfer:
     """A BatchNorm CNN for pictures, a BatchNorm MLP for vectors."""
@@ -39,7 +41,7 @@ class Transfer:
         clean = cast(Released, problem.clean)  # why_not looked
         learn, stop, rest = cut(clean, seed)
         learn = joined(learn, rest).take(slice(problem.budget.rows))
-        bare = replace(problem, fit=learn, stop=stop)
+        bare = replace(problem, fit=learn, stop=stop, budget=replace(problem.budget, macs=problem.budget.macs * SHARE))
         network = train(bare, trunk_for(problem), seed, fit=learn, stop=stop, rate=2e-3)
         # A perturber's further outputs did not exist when it was trained: it sees the frame and y alone.
         return replace(network, look=lambda part: network.look(replace(part, also=None)))

@@ -15,6 +15,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import (
     channel,
@@ -33,7 +34,6 @@ from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.runs.prediction import predict
 
 
 def fit(

@@ -9,10 +9,10 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.perturbers.codebook import augment, funnel, residual
 from edgeveil.trainer.recipe.perturber import Codebook
-from edgeveil.trainer.runs.prediction import predict
 
 Report = Callable[[int, dict[str, float]], None]
 

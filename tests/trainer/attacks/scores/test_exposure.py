@@ -79,10 +79,22 @@ def problem(n: int, *, spread: float, features: int = 3, seed: int = 0) -> Probl
 
 @pytest.mark.parametrize(("features", "rising"), [(400, True), (2, False)], ids=["starved", "saturated"])
 def test_an_attack_that_still_gets_better_with_data_is_said_to(features, rising):
-    found = attack_all(Question.alone(problem(1200, spread=1.0, features=features)), families=(Logistic(),)).curve
+    ran = attack_all(Question.alone(problem(1200, spread=1.0, features=features)), families=(Logistic(),))
+    found = ran.curve
+    assert found.points[-1].accuracy == ran.worst_adaptive.accuracy
     assert [point.rows for point in found.points] == pytest.approx([123, 246, 492, 984], abs=8)
     assert found.rising is rising
     assert found.gain == pytest.approx(found.points[-1].accuracy - found.points[-2].accuracy)
+
+
+def test_an_attack_that_reads_nearly_all_has_no_curve_in_a_quick_audit():
+    asked = problem(1200, spread=1.0)
+    right, wrong = np.arange(2000) % 100 > 0, np.arange(2000) % 40 > 0  # 1 and 2.5 % wrong
+    curves = []
+    for budget, full in (("quick", right), ("quick", wrong), ("thorough", right)):
+        setting = Setting.of("fresh", [replace(asked, budget=BUDGETS[budget])])
+        curves.append(learning_curve(setting, Logistic(), seed=0, rows=984, full=full))
+    assert [curve is None for curve in curves] == [True, False, False]
 
 
 def test_an_eighth_of_too_few_rows_is_no_point_of_a_curve():

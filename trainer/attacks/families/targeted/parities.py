@@ -58,6 +58,7 @@ class Parities(Adaptive):
     """Boosted trees on the parities of bits that depend most on z, and on no single bit."""
 
     name = "parities of bits"
+    seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
         """Counting is exact where few values occur."""

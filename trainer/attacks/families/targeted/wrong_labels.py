@@ -34,7 +34,7 @@ class WrongLabels:
 
     name = "wrong labels"
     kind: Kind = "adaptive"
-    seeded = False
+    seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
         """Counting sees the label where few values occur; and there must be rows to learn from."""

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from edgeveil.trainer.runs.prediction import predict
+from edgeveil.trainer.graphs.prediction import asked_once, predict
 
 
 def model(inputs, outputs):
@@ -35,3 +35,36 @@ def test_many_models_trace_no_graphs(caplog):
         for _ in range(8):
             predict(model(1, 1), np.zeros((3, 4, 4, 1), np.float32))
     assert caplog.messages == []
+
+
+class Counting:
+    """A stand-in for a model that counts the samples it computes."""
+
+    def __init__(self):
+        self.computed = 0
+
+    def __call__(self, values, training):
+        self.computed += len(values)
+        return values * 2
+
+
+def test_within_the_block_each_sample_is_computed_once():
+    asked, other = Counting(), Counting()
+    first = np.array([[1.0], [2.0], [1.0], [3.0]], np.float32)
+    second = np.array([[3.0], [4.0]], np.float32)
+    with asked_once(asked):
+        assert np.array_equal(predict(asked, first, batch=2), first * 2)
+        assert np.array_equal(predict(asked, [second]), second * 2)
+        predict(other, first)
+    assert (asked.computed, other.computed) == (4, 4)
+    predict(asked, second)
+    assert asked.computed == 6
+
+
+def test_a_block_within_a_block_keeps_what_is_known():
+    asked, values = Counting(), np.array([[1.0], [2.0]], np.float32)
+    with asked_once(asked):
+        with asked_once(asked):
+            predict(asked, values)
+        predict(asked, values)
+    assert asked.computed == 2
