@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from edgeveil.trainer.graphs.prediction import asked_once, predict
+from edgeveil.trainer.graphs import prediction
+from edgeveil.trainer.graphs.prediction import asked_once, keep_answers, predict, recall_answers
 
 
 def model(inputs, outputs):
@@ -68,3 +69,32 @@ def test_a_block_within_a_block_keeps_what_is_known():
             predict(asked, values)
         predict(asked, values)
     assert asked.computed == 2
+
+
+def test_what_was_kept_is_recalled_by_a_model_with_the_same_weights(tmp_path, monkeypatch):
+    values = np.random.default_rng(0).random((6, 4, 4, 1), np.float32)
+    network = model(1, 1)
+    with asked_once(network):
+        said = predict(network, values)
+        keep_answers(tmp_path, network)
+    same, other = keras.models.clone_model(network), model(1, 1)
+    same.set_weights(network.get_weights())
+    computed = []
+    monkeypatch.setattr(prediction, "_computed", lambda asked, arrays, _: computed.append(asked) or np.zeros((6, 2)))
+    with asked_once(same, other):
+        recall_answers(tmp_path, same, other)
+        assert np.array_equal(predict(same, values), said)
+        predict(other, values)
+    assert computed == [other]
+
+
+def test_kept_answers_that_cannot_be_read_are_no_answers(tmp_path):
+    network, values = model(1, 1), np.ones((2, 4, 4, 1), np.float32)
+    with asked_once(network):
+        predict(network, values)
+        keep_answers(tmp_path, network)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:40])
+    with asked_once(network):
+        recall_answers(tmp_path, network)
+        assert predict(network, values).shape == (2, 2)

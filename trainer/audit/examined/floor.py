@@ -73,8 +73,7 @@ class Floor:
 
         Where the process fails, ``document`` measures it here, and says why it cannot be.
         """
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if cores < 2 or self._path.is_file() or self.dataset.x.size < WORTH_A_PROCESS:
+        if _cores() < 2 or self._path.is_file() or self.dataset.x.size < WORTH_A_PROCESS:
             yield lambda: None
             return
         asked = [str(run.folder), self.budget.name, str(self.seed), str(self.folder)]
@@ -136,6 +135,11 @@ class Floor:
         ]
         weights = [one for model in self.classifiers.values() for one in model.get_weights()]
         return self.folder / f"floor-{digest(*arrays, *weights).hex()[:32]}.json"
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def named_by(run: Run) -> tuple[str, ...]:
