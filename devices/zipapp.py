@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import threading
 import zipfile
 from pathlib import Path
 
@@ -49,11 +51,20 @@ sys.path_hooks.insert(0, importer)
 """
 
 
+_one = threading.Lock()  # a fleet flashes in threads, and CPython 3.11 fails where two of them parse at a time
+
+
 def zipapp_bytes() -> bytes:
     """The zipapp: ``edge_runtime`` without what only people read, sorted and undated: equal sources give equal bytes.
 
     Sources, for any Python; not compressed, for the bytes would depend on the version of zlib.
     """
+    with _one:
+        return _built()
+
+
+@functools.cache
+def _built() -> bytes:
     root = Path(edge_runtime.__file__).parent
     sources = {f"edgeveil/edge_runtime/{path.relative_to(root).as_posix()}": path for path in root.rglob("*.py")}
     contents = {"__main__.py": _MAIN, "edgeveil/__init__.py": _INIT}

@@ -1,11 +1,13 @@
 """What a board parses is the same program as what people read, line by line."""
 
 import ast
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from edgeveil import edge_runtime
+from edgeveil.devices import zipapp
 from edgeveil.devices.lean_source import lean
 
 SOURCES = sorted(Path(edge_runtime.__file__).parent.rglob("*.py"))
@@ -104,3 +106,10 @@ class B:
         "", "", "    ):", "", "", '        k = "# no comment -> é: int"; l: int', "        self.m = 1",
         '        return "->" if j else k', "",
     ]  # fmt: skip
+
+
+def test_the_runtime_is_built_once_for_all_threads_of_a_fleet():
+    zipapp._built.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        built = list(pool.map(lambda _: zipapp.zipapp_bytes(), range(16)))
+    assert len(set(map(id, built))) == 1
