@@ -67,3 +67,10 @@ def test_every_command_for_a_board_has_the_same_options(edgeveil, monkeypatch, c
         for option in ("--on", "--root", "--identity", "--known-hosts", "--password-file"):
             assert option in text, (verb, option)
         assert "Example" in text
+
+
+def test_a_time_that_is_none_is_the_users_mistake(edgeveil):
+    code, said = edgeveil(f"bench mnist.veil {ON} --sustained soon")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "--sustained" in said
+    assert "90s, 30m or 2h" in said
