@@ -53,11 +53,18 @@ def show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML
     print(profiles.load(profile).text())
 
 
-@board_command(devices, "Example: edgeveil devices probe --on ssh://pi@edgepi")
-def probe(connection: Connection, on: On) -> None:
+@board_command(devices, "Example: edgeveil devices probe --on ssh://pi@edgepi --text")
+def probe(
+    connection: Connection,
+    on: On,
+    text: Annotated[bool, typer.Option("--text", help="Lines for people instead of JSON.")] = False,
+) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
     with connection.open(on) as board:
-        print_json(board.facts_document())
+        if text:
+            print(board.facts().text())
+        else:
+            print_json(board.facts_document())
 
 
 @board_command(app, "Example: edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root")

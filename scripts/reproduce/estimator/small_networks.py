@@ -9,7 +9,8 @@ as the table, and the recipes' generators of 0.3 to 37 M as the question.
 shape: convolutions of 0.01 to 40 M MACs timed here and in an emulated arm64 userland, where times say nothing of a
 board's speed: whether they lie on a line, overhead + MACs / rate, and how far off the smaller half is from the larger.
 
-Takes a minute. Records docs/results/bench/small-networks.json.
+Takes a minute, and with --userland five. Records docs/results/bench/small-networks.json and writes its table in
+docs/results/estimator.md.
 """
 
 import os
@@ -32,11 +33,13 @@ from edgeveil.devices.latency.calibration import Row, precision_of, published
 from edgeveil.devices.latency.overhead import Point, left_out, line, overhead, points
 from edgeveil.devices.latency.regression import Regression
 from edgeveil.edge_runtime import machine
+from edgeveil.trainer.report.bench import write_guide
 from scripts.reproduce import record
 from scripts.reproduce.runtime.open_cost import INTERPRETER, userland
 from scripts.reproduce.runtime.peer_networks import PEERS, write_artefacts
 
 RESULT = Path("docs/results/bench/small-networks.json")
+GUIDE = Path("docs/results/estimator.md")
 TABLES = Path("docs/results/bench/tables-3-4.json")
 MOST_MACS = 1e8  # of a small network
 PRECISIONS = {"fp32": "float32", "int8": "int8"}
@@ -200,6 +203,8 @@ def main() -> int:
         print({key: value for key, value in one.items() if key != "rows"}, file=sys.stderr)
     document["machine"] = machine.facts()
     record.write(options.out, script.made_by(options), document)
+    if options.out == RESULT:
+        write_guide(RESULT.parent, GUIDE)
     return 0
 
 
