@@ -69,6 +69,25 @@ class Facts:
                 f"The board's answer is not its facts ({error}). Check that it has Python 3.6 or later."
             ) from None
 
+    def text(self) -> str:
+        """For people, a line each. What a board says of itself may hold no control characters of the terminal."""
+        there = self.edgeveil
+        release = "none" if there is None else f"{there.committed or 'no release'}, floor {there.floor}"
+        system = f"{self.system or 'unknown'}, {self.architecture}, {self.bits} bits, glibc {self.glibc or 'none'}"
+        space = f"{self.free_bytes / 1e6:.0f} MB free" + (", READ-ONLY" if self.read_only else "")
+        lines = {
+            "board": self.board or "does not say",
+            "system": system,
+            "python": self.python,
+            "space": space,
+            "interpreters": ", ".join(f"{name} {version}" for name, version in self.interpreters.items()) or "none",
+            "accelerators": ", ".join(self.devices) or "none that they can use",
+            "rights": f"{'may' if self.sudo else 'may NOT'} sudo, systemd {'runs' if self.systemd else 'does not run'}",
+            "edgeveil": release + (", its service is installed" if there is not None and there.service else ""),
+        }
+        made = "\n".join(f"{name:14} {value}" for name, value in lines.items())
+        return "".join(one if one.isprintable() or one == "\n" else "?" for one in made)
+
 
 @dataclass(frozen=True)
 class BundleFacts:

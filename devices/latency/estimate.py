@@ -1,7 +1,8 @@
 """Estimated frames per second on a board: a range, the rows that carried it, or a refusal. Pure functions.
 
-Two methods. ``estimate`` is ours (``latency.regression``). ``by_reference`` is that of the paper's Table 4: a straight
-line from latencies on one reference machine to those on the board, through the networks that were measured on both.
+Two methods. ``estimate`` is ours (``latency.regression``; far below what was measured ``latency.overhead``).
+``by_reference`` is that of the paper's Table 4: a straight line from latencies on one reference machine to those on the
+board, through the networks that were measured on both.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from edgeveil.devices.latency.calibration import Row, precision_of
+from edgeveil.devices.latency.overhead import Overhead, overhead
 from edgeveil.devices.latency.regression import Regression
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.errors import BadInput
@@ -45,7 +48,8 @@ class Estimate:
 
     ``fps`` is None where the profile allows a range alone. ``far`` is the factor by which the network is outside the
     MACs of the board's rows, 1 inside. ``carried_by`` are the rows with the largest weights. Where a range is
-    ``refused``, ``fps_at_least`` may still be known from a costlier network, which ``because`` names (``at_least``).
+    ``refused``, ``fps_at_least`` may still be known from a costlier network, which ``because`` names (``at_least``);
+    and for a network far below those measured there, ``by_overhead`` is an extrapolation with its error.
     """
 
     group: str
@@ -62,6 +66,7 @@ class Estimate:
     refused: str | None = None
     fps_at_least: float | None = None
     because: str | None = None
+    by_overhead: Overhead | None = None
 
     def document(self) -> dict[str, Any]:
         """As plain values, for JSON."""
@@ -89,10 +94,12 @@ def estimate(
     far = max(low / network.macs, network.macs / high, 1.0)
     blank = replace(blank, far=far, macs_range=(low, high))
     if far > FARTHEST:
+        below = network.macs < low
         return replace(
             blank,
-            refused=f"{network.macs / 1e6:.3g} M MACs lie {far:.3g} times outside what was measured there "
-            f"({low / 1e6:.3g} to {high / 1e6:.3g} M); beyond {FARTHEST:g} times no estimate is given",
+            refused=f"{network.macs / 1e6:.3g} M MACs lie {far:.3g} times {'below' if below else 'above'} the "
+            f"{low / 1e6:.3g} to {high / 1e6:.3g} M that were measured there, and {FARTHEST:g} times are the most",
+            by_overhead=overhead(row, model) if below and not range_only else None,
         )
     found = model.predict(row)
     fast, slow = found.range_ms(SHARE)
@@ -166,10 +173,12 @@ def for_profile(
             f"Export the run with --for {profile.name}."
         )
     model = _fitted((*rows, *own))
-    return [
-        estimate(networks[artefact], group, precision, model, artefact=artefact, range_only=range_only)
-        for group, artefact, precision, range_only in places
-    ]
+    # Many small products: more threads only wait for each other, for a minute on a busy machine.
+    with threadpool_limits(limits=1):
+        return [
+            estimate(networks[artefact], group, precision, model, artefact=artefact, range_only=range_only)
+            for group, artefact, precision, range_only in places
+        ]
 
 
 def by_reference(

@@ -41,7 +41,12 @@ def open_transport(
         from edgeveil.devices.transports.serial import SerialTransport
 
         return SerialTransport.of(url, password=password, say=say)
+    if target.startswith(("image:", "dir:")):
+        raise BadInput(
+            f"{target} is a card, on which nothing runs that could answer: edgeveil flash alone writes one. Name the "
+            "board itself, as ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200."
+        )
     raise BadInput(
-        f"Expected a target as ssh://user@host[:port], serial:///dev/ttyUSB0?baud=115200, image:FILE or dir:FOLDER; "
-        f"got {target!r}."
+        f"Expected a target as ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200 (edgeveil flash also takes "
+        f"image:FILE and dir:FOLDER); got {target!r}."
     )

@@ -10,7 +10,7 @@ import pytest
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.recipe.schema import Recipe
 from scripts.demo import counted
-from tests.support.output import PROGRESS, command, on_terminal, seen, strange
+from tests.support.output import PROGRESS, command, on_terminal, packages_after, seen, strange
 
 EDGEVEIL, EDGE = ("-m", "edgeveil.trainer.cli.main"), ("-m", "edgeveil.edge_runtime")
 DATA = r"digits: images of shape \(8, 8, 1\), 2 classes of y, 2 of z; rows: \d+ for the classifiers, .+ for the test"
@@ -31,6 +31,15 @@ def demo(tmp_path_factory):
     """(folder, completed process) of the demo on its small budget, without a terminal."""
     out = tmp_path_factory.mktemp("demo") / "out"
     return out, command("scripts/demo.py", "--quick", "--out", out)
+
+
+def test_a_run_is_reported_and_listed_without_tensorflow(demo, tmp_path):
+    out, _ = demo
+    report = ["report", out / "run", "--export", out / "export", "--out", tmp_path / "report.html"]
+    for words in (report, ["runs", "list", out], ["estimate", out / "export", "--for", "raspberry-pi-cpu"]):
+        ((code, packages),) = packages_after([words], tmp_path)
+        assert code == 0, words
+        assert not packages & {"tensorflow", "keras"}, words
 
 
 def test_the_demo_says_its_steps_progress_and_what_to_open(demo):

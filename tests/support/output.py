@@ -1,18 +1,33 @@
-"""What commands print, line by line, against the forms that are allowed; with and without a terminal."""
+"""What commands load, and print, line by line against the forms that are allowed; with and without a terminal."""
 
+import json
 import os
 import pty
 import re
 import subprocess
 import sys
 
-from tests.support.checkout import ROOT
+from tests.support.checkout import PACKAGES, ROOT
 
 # A title, how much is done, seconds, what runs, the time left, figures: without a terminal a line every 10 s and one at
 # the end.
 PROGRESS = r"[\w '-]+: \d+/\d+, \d+ s(, [^,]+ for \d+ s)?(, \d+ to \d+ s left)?(  [a-z_ ]+ -?[\d.e+-]+)*"
 # Escape sequences of a terminal: colours, and where to write.
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# Runs each command line of stdin; writes what each ended with, and the packages that are loaded by then.
+_EACH = """
+import json, os, sys
+from edgeveil.trainer.cli.main import main
+lines, found, out = json.load(sys.stdin), [], os.dup(1)
+os.dup2(2, 1)
+for words in lines:
+    sys.argv = ["edgeveil", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        found.append([ended.code, sorted({name.partition(".")[0] for name in sys.modules})])
+os.write(out, json.dumps(found).encode())
+"""
 
 
 def command(*words, **environment):
@@ -63,6 +78,22 @@ def strange(lines, *forms):
     lines = lines.splitlines() if isinstance(lines, str) else lines
     allowed = re.compile("|".join(f"(?:{form})" for form in forms))
     return [line for line in lines if line.strip() and not allowed.fullmatch(line)]
+
+
+def packages_after(lines, folder, **environment):
+    """Run command lines of ``edgeveil`` in one process in ``folder``: (exit code, packages loaded by then) of each."""
+    done = subprocess.run(
+        [sys.executable, "-c", _EACH],
+        input=json.dumps([[str(word) for word in words] for words in lines]),
+        env=_environment({"PYTHONPATH": str(PACKAGES), **environment}),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = [(code, set(names)) for code, names in json.loads(done.stdout)]
+    assert len(found) == len(lines), done.stderr
+    return found
 
 
 def _environment(changes):

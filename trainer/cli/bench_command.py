@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from argparse import ArgumentTypeError
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.devices import profiles
-from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.flashing.connection import Connection
-from edgeveil.devices.remote.remote_workspace import remote_workspace
-from edgeveil.edge_runtime.cli.bundles import bench_lines, duration
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
-from edgeveil.edge_runtime.storage.atomic import write_atomic
-from edgeveil.trainer import benchmark
 from edgeveil.trainer.cli.common import Json, verified_bundle
 from edgeveil.trainer.cli.connection import Device, OptionalOn, board_command
+
+if TYPE_CHECKING:
+    from edgeveil.devices.flashing.board import Board
 
 app = typer.Typer()
 
@@ -52,6 +50,8 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Time a bundle in turns with other networks, or on a board. edgeveil-edge bench times it alone, here."""
+    from edgeveil.edge_runtime.storage.atomic import write_atomic
+
     if bool(against) == bool(on):
         raise BadInput("Exactly one of --against (other networks, on this machine) and --on (a board) was expected.")
     if on:
@@ -60,12 +60,14 @@ def bench(
         more += ["--publish"] if publish else []
         more += ["--sustained", sustained] if sustained else []
         more += ["--pace", str(pace)] if pace is not None else []
-        limit_s = 900.0 + (600 if publish else 0) + (duration(sustained) if sustained else 0)
+        limit_s = 900.0 + (600 if publish else 0) + (_seconds(sustained) if sustained else 0)
         with connection.open(on) as board:
             document = on_board(board, bundle, profile, more, limit_s)
     else:
         if device != CPU:
             raise BadInput("--device says what runs a bundle on a board: name the board with --on.")
+        from edgeveil.trainer import benchmark
+
         benchmark.bench_python()  # raises before anything is built for it
         with tempfile.TemporaryDirectory() as name:
             files = benchmark.bundle_files(verified_bundle(bundle, trust), Path(name))
@@ -85,6 +87,9 @@ def bench(
 
 def on_board(board: Board, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
     """Send the bundle to a board, time it with the board's runtime, and remove it; the document of that benchmark."""
+    from edgeveil.devices import profiles
+    from edgeveil.devices.flashing.board import runtime_output
+    from edgeveil.devices.remote.remote_workspace import remote_workspace
     from edgeveil.edge_runtime.bench.protocol import SCHEMA
 
     sensors = dict(profiles.load(profile).sensors) if profile else {}
@@ -108,7 +113,18 @@ def on_board(board: Board, bundle: Path, profile: str | None, more: list[str], l
     return document
 
 
+def _seconds(text: str) -> float:
+    from edgeveil.edge_runtime.cli.bundles import duration
+
+    try:
+        return duration(text)
+    except ArgumentTypeError as error:
+        raise BadInput(f"--sustained: {error}.") from None
+
+
 def _lines(document: dict[str, Any]) -> list[str]:
+    from edgeveil.edge_runtime.cli.bundles import bench_lines
+
     if document.get("kind") != "side-by-side":
         return list(bench_lines(document))
     lines = []

@@ -6,24 +6,19 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.devices import profiles
-from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.connection import Connection
-from edgeveil.devices.flashing.flash import flash_target
-from edgeveil.devices.flashing.records import Wanted
-from edgeveil.devices.flashing.wheels import collect
-from edgeveil.devices.transports.base import check
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
 from edgeveil.trainer.cli.connection import On, board_command
 from edgeveil.trainer.progress import say, transfer
-from edgeveil.trainer.sealing.runtime_update import write_runtime
-from edgeveil.trainer.sealing.update_index import write_index
+
+if TYPE_CHECKING:
+    from edgeveil.devices.flashing.board import Board
 
 OnCardToo = Annotated[
     str,
@@ -40,6 +35,8 @@ devices = typer.Typer(help="The boards EdgeVeil knows.", no_args_is_help=True)
 @devices.command("list", epilog="Example: edgeveil devices list")
 def list_boards(as_json: Json = False) -> None:
     """Name the board profiles."""
+    from edgeveil.devices import profiles
+
     found = [(name, profiles.load(name).title) for name in profiles.names()]
     if as_json:
         print_json({"schema": 1, "boards": [{"name": name, "title": title} for name, title in found]})
@@ -51,14 +48,23 @@ def list_boards(as_json: Json = False) -> None:
 @devices.command("show", epilog="Example: edgeveil devices show coral-dev-board")
 def show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")]) -> None:
     """Show the facts of one board, and what was never run on a real one."""
+    from edgeveil.devices import profiles
+
     print(profiles.load(profile).text())
 
 
-@board_command(devices, "Example: edgeveil devices probe --on ssh://pi@edgepi")
-def probe(connection: Connection, on: On) -> None:
+@board_command(devices, "Example: edgeveil devices probe --on ssh://pi@edgepi --text")
+def probe(
+    connection: Connection,
+    on: On,
+    text: Annotated[bool, typer.Option("--text", help="Lines for people instead of JSON.")] = False,
+) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
     with connection.open(on) as board:
-        print_json(board.facts_document())
+        if text:
+            print(board.facts().text())
+        else:
+            print_json(board.facts_document())
 
 
 @board_command(app, "Example: edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root")
@@ -91,6 +97,9 @@ def flash(
     as_json: Json = False,
 ) -> None:
     """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
+    from edgeveil.devices.flashing.flash import flash_target
+    from edgeveil.devices.flashing.records import Wanted
+
     wanted = Wanted(
         source,
         tuple(sink or ()),
@@ -167,6 +176,8 @@ def releases(
     as_json: Json = False,
 ) -> None:
     """List the releases on a board, or remove old ones; the current and the previous one stay."""
+    from edgeveil.devices.transports.base import check
+
     words = [] if keep is None else ["--keep", str(keep)]
     with connection.open(on) as board:
         if not as_json:
@@ -189,6 +200,8 @@ def index(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
+    from edgeveil.trainer.sealing.update_index import write_index
+
     passphrase = passphrase_of(key, passphrase_file)
     made = write_index(bundles, key, out, name=name, audience=audience, passphrase=passphrase)
     say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
@@ -204,6 +217,8 @@ def runtime(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign this toolkit's edge runtime for boards in use. A bundle never brings the runtime that a board runs."""
+    from edgeveil.trainer.sealing.runtime_update import write_runtime
+
     made = write_runtime(key, out, version=version, passphrase=passphrase_of(key, passphrase_file))
     say(f"Version {made.version} is in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime FILE")
 
@@ -220,6 +235,9 @@ def wheels(
     pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel that no recipe names.")] = None,
 ) -> None:
     """Collect wheels for a board that cannot install them itself. Nothing is compiled and nothing else is added."""
+    from edgeveil.devices import profiles
+    from edgeveil.devices.flashing.wheels import collect
+
     chosen = profiles.load(profile)
     site = collect(chosen, out, requirement or (), python=python, find_links=find_links, pins=pin or ())
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())

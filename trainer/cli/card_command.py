@@ -7,10 +7,7 @@ from typing import Annotated
 
 import typer
 
-from edgeveil.edge_runtime.bundle.reader import read_bundle
-from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.cli.common import Trust
 from edgeveil.trainer.progress import say
 
@@ -29,6 +26,9 @@ def card(
     ] = None,
 ) -> None:
     """Write a bundle's privacy card as an ML-BOM, or as material for a data protection impact assessment."""
+    from edgeveil.edge_runtime.bundle.reader import read_bundle
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+    from edgeveil.edge_runtime.storage.atomic import write_atomic
     from edgeveil.trainer.audit.card import of_bundle
 
     if cyclonedx is None and dpia is None:

@@ -6,13 +6,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
-from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
+
+if TYPE_CHECKING:
+    from edgeveil.edge_runtime.bundle.reader import Bundle
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Trust = Annotated[Path, typer.Option(help="Folder of the public keys that may sign.")]
@@ -42,6 +43,9 @@ def verified_bundle(path: Path, trust: Path | None) -> Bundle:
     """The bundle at ``path``, verified. Raises ``BadInput`` without a trust folder, ``BundleRefused``."""
     if trust is None:
         raise BadInput("A bundle must be verified before it is read: give the folder of keys that may sign, --trust.")
+    from edgeveil.edge_runtime.bundle.reader import read_bundle
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+
     return read_bundle(path, open_trust(trust))
 
 

@@ -32,8 +32,9 @@ def estimate(
 ) -> None:
     """Estimate frames a second on a board, as a range, from what others measured there. Nothing is run.
 
-    Where a range is refused, "at least" is what a network measured there that costs more in every respect allows. Exit
-    code 3 where every board refuses and none allows that: the networks measured there are too different.
+    Far outside what was measured there is no range. BOUND is what a network measured there that costs more in every
+    respect allows. ESTIMATE, for small networks, is an overhead and a rate fitted there; ERROR, how far off that was on
+    networks left out. Exit code 3 where there is none of them for any board.
     """
     from edgeveil.devices import profiles
     from edgeveil.devices.latency import calibration
@@ -57,7 +58,7 @@ def estimate(
             print("\n".join(_lines(one)))
             if line is not None:
                 print(f"    Table 4's line from {reference}: {_line(line)}")
-    if all(one.refused and one.fps_at_least is None for one in found):
+    if all(one.refused and one.fps_at_least is None and one.by_overhead is None for one in found):
         raise LimitNotMet("no estimate can be given for any of these boards; measure there with edgeveil bench --on.")
 
 
@@ -112,13 +113,26 @@ def _artefact_of(name: str) -> str:
     return f"{suffix}-{precision}"
 
 
+def _small(one: Estimate) -> list[str]:
+    found = one.by_overhead
+    if found is None:
+        return []
+    off = found.error
+    return [
+        f"    ESTIMATE: about {found.fps:.3g} frames a second, likely too low: {found.overhead_ms:.3g} ms of overhead "
+        f"and {found.ms_per_gmac:.3g} ms a GMAC, fitted to {found.networks} networks there",
+        f"    ERROR of the estimate: {off.median:.3g} times in the median and {off.worst:.3g} at worst, on "
+        f"{off.networks} of these predicted from larger ones; no farther than {off.far:.3g} times below them",
+    ]
+
+
 def _lines(one: Estimate) -> list[str]:
     head = f"  {one.group}, {one.artefact} as {one.precision}"
     if one.refused:
-        lines = [f"{head}: range REFUSED, {one.refused}"]
+        lines = [f"{head}: no range, {one.refused}"]
         if one.fps_at_least is not None:
-            lines.append(f"    at least {one.fps_at_least:.3g} frames a second, 9 in 10: {one.because}")
-        return lines
+            lines.append(f"    BOUND: at least {one.fps_at_least:.3g} frames a second, 9 in 10: {one.because}")
+        return lines + _small(one)
     middle = f", about {one.fps:.3g}" if one.fps is not None else ""
     far = "inside" if one.far == 1 else f"{one.far:.2g} times outside"
     low, high = one.macs_range or (0, 0)

@@ -8,15 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from edgeveil.devices.flashing.inputs import owners_trust
-from edgeveil.devices.fleet.commands import Record, flash_work, read_status, rollback_work
-from edgeveil.devices.fleet.inventory import load
-from edgeveil.devices.fleet.rollout import NOT_TRIED, WELL, exit_code, roll_out
-from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
-from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, print_json
-from edgeveil.trainer.cli.fleet_table import table
 from edgeveil.trainer.progress import say
 
 fleet = typer.Typer(
@@ -46,6 +39,13 @@ def flash(
     as_json: Json = False,
 ) -> None:
     """Flash the first board alone, then the others; the same command again continues where it ended."""
+    from edgeveil.devices.flashing.inputs import owners_trust
+    from edgeveil.devices.fleet.commands import Record, flash_work
+    from edgeveil.devices.fleet.inventory import load
+    from edgeveil.devices.fleet.rollout import WELL
+    from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+
     boards, record = load(context.obj), Record.of(context.obj)
     # The first board's keys verify the release; each board's own keys are checked again when it is flashed.
     trust = boards.boards[0].trust
@@ -68,6 +68,9 @@ def flash(
 @fleet.command(epilog="Example: edgeveil fleet hall.toml status")
 def status(context: typer.Context, parallel: Parallel = None, as_json: Json = False) -> None:
     """Ask every board what it runs."""
+    from edgeveil.devices.fleet.commands import read_status
+    from edgeveil.devices.fleet.inventory import load
+
     boards = load(context.obj)
     settings = {"parallel": parallel or boards.parallel, "most_failures": len(boards.boards), "canary": False}
     _run(boards.boards, read_status, settings, as_json, {})
@@ -81,6 +84,9 @@ def rollback(
     as_json: Json = False,
 ) -> None:
     """Roll back the release of the last flash on the boards that run it, the first one alone first."""
+    from edgeveil.devices.fleet.commands import Record, rollback_work
+    from edgeveil.devices.fleet.inventory import load
+
     boards, record = load(context.obj), Record.of(context.obj)
     if record.release is None:
         raise BadInput(
@@ -92,6 +98,9 @@ def rollback(
 
 
 def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:
+    from edgeveil.devices.fleet.rollout import NOT_TRIED, WELL, exit_code, roll_out
+    from edgeveil.trainer.cli.fleet_table import table
+
     with table([board.name for board in boards]) as tell:
         outcomes = roll_out(boards, work, tell=tell, **settings)
     well = sum(outcome.state in WELL for outcome in outcomes)

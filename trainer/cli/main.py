@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from edgeveil.edge_runtime import __version__
-from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
 from edgeveil.trainer.cli import audit_command, bench_command, boards, card_command, cost_command, doctor, estimate
 from edgeveil.trainer.cli.common import (
     Json,
@@ -106,6 +106,9 @@ def train(
     classifiers: Annotated[
         Path | None, typer.Option(help="Folder of a run whose classifiers to reuse: same data, slices and seed.")
     ] = None,
+    track: Annotated[
+        str | None, typer.Option(help="Also write the ended run for MLflow: mlflow:DIR (edgeveil[mlflow]).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train the classifiers and the perturber that a recipe describes."""
@@ -115,7 +118,19 @@ def train(
     if resume and replace:
         raise BadInput("--resume continues the run in --out and --replace puts it aside: give one of them.")
     found = Recipe.find(recipe)
-    run = train_recipe(found, out, budget=budget, resume=resume, replace=replace, classifiers=classifiers)
+    store = None
+    if track is not None:
+        from edgeveil.trainer.runs.mlflow_store import store_of
+
+        store = store_of(track)  # before the minutes that would be in vain
+    try:
+        run = train_recipe(found, out, budget=budget, resume=resume, replace=replace, classifiers=classifiers)
+    except LimitNotMet:  # the run is complete, and its figures say why
+        if store is not None:
+            store.add(out)
+        raise
+    if store is not None:
+        say(f"MLflow has it as {store.add(out)} in {store.folder}.")
     if as_json:
         print_json(run.summary())
     else:

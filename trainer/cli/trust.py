@@ -6,16 +6,16 @@ import hashlib
 import re
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.edge_runtime.bundle.trust_file import AUDITOR, RELEASE, RUNTIME
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, NoPassphrase, PassphraseFile, new_passphrase, passphrase_of, print_view
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.sealing.keys import KEY_FILE
-from edgeveil.trainer.sealing.trust_file import TrustFolder
+
+if TYPE_CHECKING:
+    from edgeveil.trainer.sealing.trust_file import TrustFolder
 
 trust = typer.Typer(
     help="Who may sign what for your boards: root keys that stay offline, and the versioned list that they sign.",
@@ -71,6 +71,9 @@ def init(
     no_passphrase: NoPassphrase = False,
 ) -> None:
     """Make the first trust file, and a root key unless its holders are named. The first flash puts it on a board."""
+    from edgeveil.edge_runtime.bundle.trust_file import AUDITOR, RELEASE, RUNTIME
+    from edgeveil.trainer.sealing.trust_file import TrustFolder
+
     passphrase = None if root else new_passphrase(passphrase_file, none=no_passphrase)
     made = TrustFolder.init(
         folder,
@@ -95,7 +98,7 @@ def add(
 ) -> None:
     """Give one more key a role: by default, it may sign bundles."""
     passphrase = _passphrase(folder, passphrase_file)
-    _print(TrustFolder.open(folder).add(key, role=role.value, threshold=threshold, passphrase=passphrase))
+    _print(_open(folder).add(key, role=role.value, threshold=threshold, passphrase=passphrase))
 
 
 @trust.command(epilog="Example: edgeveil trust remove root key-1f2e3d4c --role auditor")
@@ -108,13 +111,13 @@ def remove(
 ) -> None:
     """Take a role from a key. It may get it again; revoke is for ever and for all roles."""
     passphrase = _passphrase(folder, passphrase_file)
-    _print(TrustFolder.open(folder).remove(key, role=role.value, threshold=threshold, passphrase=passphrase))
+    _print(_open(folder).remove(key, role=role.value, threshold=threshold, passphrase=passphrase))
 
 
 @trust.command(epilog="Example: edgeveil trust revoke root key-1f2e3d4c")
 def revoke(folder: Folder, key: Named, passphrase_file: PassphraseFile = None) -> None:
     """Revoke a key for ever. Boards refuse what it signed as soon as they have the new trust file."""
-    _print(TrustFolder.open(folder).revoke(key, passphrase=_passphrase(folder, passphrase_file)))
+    _print(_open(folder).revoke(key, passphrase=_passphrase(folder, passphrase_file)))
 
 
 @trust.command(epilog="Example: edgeveil trust rotate root --root-key new/signing.pub")
@@ -125,7 +128,7 @@ def rotate(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Replace the root keys: holders of the old ones and of the new ones sign (edgeveil trust sign)."""
-    _print(TrustFolder.open(folder).rotate(root or (), threshold, passphrase=_passphrase(folder, passphrase_file)))
+    _print(_open(folder).rotate(root or (), threshold, passphrase=_passphrase(folder, passphrase_file)))
 
 
 @trust.command(epilog="Example: edgeveil trust sign root --key ann/signing.key")
@@ -135,13 +138,13 @@ def sign(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Add one root key's signature to what waits in the folder; enough of them put it in force."""
-    _print(TrustFolder.open(folder).sign(key, passphrase=passphrase_of(key, passphrase_file)))
+    _print(_open(folder).sign(key, passphrase=passphrase_of(key, passphrase_file)))
 
 
 @trust.command(epilog="Example: edgeveil trust upgrade root")
 def upgrade(folder: Folder, passphrase_file: PassphraseFile = None) -> None:
     """Bring a trust folder of version 0.1 or 0.2 to roles. Its boards take the new trust.json over; no way back."""
-    _print(TrustFolder.open(folder).upgrade(passphrase=_passphrase(folder, passphrase_file)))
+    _print(_open(folder).upgrade(passphrase=_passphrase(folder, passphrase_file)))
 
 
 @trust.command(epilog="Example: edgeveil trust require root 5")
@@ -151,7 +154,7 @@ def require(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Raise the least security version that boards accept."""
-    _print(TrustFolder.open(folder).require(security_version, passphrase=_passphrase(folder, passphrase_file)))
+    _print(_open(folder).require(security_version, passphrase=_passphrase(folder, passphrase_file)))
 
 
 @trust.command("reset-floor", epilog="Example: edgeveil trust reset-floor root 3")
@@ -161,7 +164,7 @@ def reset_floor(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Lower the floor of boards, once, to go back to an older release; they take it with edgeveil-edge trust."""
-    _print(TrustFolder.open(folder).reset_floor(floor, passphrase=_passphrase(folder, passphrase_file)))
+    _print(_open(folder).reset_floor(floor, passphrase=_passphrase(folder, passphrase_file)))
 
 
 @trust.command("set", epilog="Example: edgeveil trust set root --product hall --index-stale-days 30")
@@ -187,7 +190,7 @@ def settings(
         changes["runtimes"] = tuple(sorted({_runtime(one) for one in runtime}))
     if not changes:
         raise BadInput("A setting was expected: --product, --index-stale-days or --runtime.")
-    _print(TrustFolder.open(folder).settle(passphrase=_passphrase(folder, passphrase_file), **changes))
+    _print(_open(folder).settle(passphrase=_passphrase(folder, passphrase_file), **changes))
 
 
 @trust.command(epilog="Example: edgeveil trust policy root policy.json")
@@ -199,7 +202,7 @@ def policy(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign a policy for boards in use (edgeveil-edge policy installs it). New boards get it with their first flash."""
-    version = TrustFolder.open(folder).sign_policy(file, passphrase=_passphrase(folder, passphrase_file))
+    version = _open(folder).sign_policy(file, passphrase=_passphrase(folder, passphrase_file))
     waits = folder / "policy-pending.json"
     if waits.exists():
         print(f"Version {version} of the policy waits in {waits} for more signatures.")
@@ -211,11 +214,19 @@ def policy(
 @trust.command(epilog="Example: edgeveil trust show root")
 def show(folder: Folder, as_json: Json = False) -> None:
     """Print roles, keys, thresholds and versions, and the fingerprints to compare with those of a board."""
-    print_view(TrustFolder.open(folder), as_json=as_json)
+    print_view(_open(folder), as_json=as_json)
+
+
+def _open(folder: Path) -> TrustFolder:
+    from edgeveil.trainer.sealing.trust_file import TrustFolder
+
+    return TrustFolder.open(folder)
 
 
 def _passphrase(folder: Path, file: Path | None) -> str | None:
     """That of the root key in the folder; None where its holders keep theirs elsewhere."""
+    from edgeveil.trainer.sealing.keys import KEY_FILE
+
     return passphrase_of(folder / KEY_FILE, file) if (folder / KEY_FILE).exists() else None
 
 

@@ -23,6 +23,7 @@ from edgeveil.trainer.report.bench_tables import (
     harness_table,
     repeat_table,
     side_table,
+    small_table,
     start_table,
 )
 from edgeveil.trainer.report.marked import filled
@@ -126,9 +127,14 @@ def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
 
 
 def write_guide(results: Path, guide: Path) -> None:
-    """Bring the estimator's tables in docs/results/estimator.md up to date with ``estimator.json``."""
+    """Bring the tables of docs/results/estimator.md up to date with ``estimator.json``, ``small-networks.json``."""
     document = json.loads((results / "estimator.json").read_text())
-    makers = {"estimator": partial(estimator_table, document), "both": partial(both_table, document)}
+    small = json.loads((results / "small-networks.json").read_text())
+    makers = {
+        "estimator": partial(estimator_table, document),
+        "both": partial(both_table, document),
+        "small": partial(small_table, small),
+    }
     text = filled(guide.read_text(encoding="utf-8"), makers)
     write_atomic(guide, text.encode())
 

@@ -107,8 +107,8 @@ def here(asked: dict[str, Any]) -> Measured:
 
 
 @contextlib.contextmanager
-def userland(files: dict[str, bytes]) -> Iterator[Callable[[dict[str, Any]], Measured]]:
-    """Measures in an emulated userland that has these files."""
+def userland(files: dict[str, bytes], code: str = MEASURE) -> Iterator[Callable[[dict[str, Any]], Measured]]:
+    """Runs ``code`` in an emulated userland that has these files: what is asked for on stdin, JSON on stdout."""
     script, name = (
         [sys.executable, str(record.ROOT / "scripts/emulated_device")],
         ["--name", f"open-cost-{os.getpid()}"],
@@ -128,8 +128,8 @@ def userland(files: dict[str, bytes]) -> Iterator[Callable[[dict[str, Any]], Mea
         subprocess.run([*ssh, "cd /root/site && python3 -m zipfile -e /root/site.zip ."], check=True)
 
         def measure(asked: dict[str, Any]) -> Measured:
-            code = base64.b64encode(MEASURE.encode()).decode()
-            command = [*ssh, f"python3 -c 'import base64; exec(base64.b64decode(\"{code}\"))'"]
+            packed = base64.b64encode(code.encode()).decode()
+            command = [*ssh, f"python3 -c 'import base64; exec(base64.b64decode(\"{packed}\"))'"]
             done = subprocess.run(command, input=json.dumps(asked).encode(), stdout=subprocess.PIPE, check=True)
             return json.loads(done.stdout)
 

@@ -1,9 +1,11 @@
 """Every command for a board takes it as ``--on``; the spellings of before are refused with the new one named."""
 
+import json
 import sys
 
 import pytest
 
+from edgeveil.devices.transports.base import Completed
 from edgeveil.trainer.cli.main import main
 
 ON = "--on ssh://pi@edgepi"
@@ -67,3 +69,63 @@ def test_every_command_for_a_board_has_the_same_options(edgeveil, monkeypatch, c
         for option in ("--on", "--root", "--identity", "--known-hosts", "--password-file"):
             assert option in text, (verb, option)
         assert "Example" in text
+
+
+def test_a_time_that_is_none_is_the_users_mistake(edgeveil):
+    code, said = edgeveil(f"bench mnist.veil {ON} --sustained soon")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "--sustained" in said
+    assert "90s, 30m or 2h" in said
+
+
+@pytest.mark.parametrize("target", ["image:card.img", "dir:/media/rootfs"])
+def test_a_card_is_no_board_that_answers(edgeveil, target):
+    code, said = edgeveil(f"status --on {target}")
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith(f"error: {target} is a card")
+    assert "ssh://user@host" in said
+
+
+class Answering:
+    """A transport to a board that says these facts."""
+
+    name, python = "edgepi", "python3"
+
+    def __init__(self, facts):
+        self.facts = facts
+
+    def run(self, command, **_):
+        return Completed(0, json.dumps(self.facts).encode(), b"")
+
+    def close(self):
+        pass
+
+
+FACTS = {
+    "architecture": "aarch64",
+    "python": "3.11.2",
+    "free_bytes": 2_000_000_000,
+    "read_only": True,
+    "sudo": False,
+    "systemd": True,
+    "board": "Raspberry Pi\x1b[2J 4",
+    "interpreters": {"tflite-runtime": "2.14.0"},
+}
+
+
+def test_a_board_is_shown_as_text_or_as_json(monkeypatch, capsys):
+    monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: Answering(FACTS))
+    said = {}
+    for option in ("--text", None):
+        monkeypatch.setattr(sys, "argv", ["edgeveil", "devices", "probe", *ON.split(), *([option] if option else [])])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+        said[option] = capsys.readouterr().out
+    assert json.loads(said[None]) == FACTS
+    lines = dict(line.split(maxsplit=1) for line in said["--text"].splitlines())
+    assert lines["board"] == "Raspberry Pi?[2J 4", "what a board says cannot clear the terminal"
+    assert lines["space"] == "2000 MB free, READ-ONLY"
+    assert lines["interpreters"] == "tflite-runtime 2.14.0"
+    assert lines["rights"] == "may NOT sudo, systemd runs"
+    assert lines["edgeveil"] == "none"

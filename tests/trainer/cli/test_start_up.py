@@ -1,0 +1,79 @@
+"""What a command loads: help next to nothing, and TensorFlow only where something is trained, exported or audited."""
+
+import json
+import sys
+
+import pytest
+
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from tests.support import small_runs, tiny_models
+from tests.support.checkout import ROOT
+from tests.support.output import packages_after
+from tests.trainer.cli.test_main import commands
+
+HEAVY = {"pydantic", "numpy", "rich", "scipy", "sklearn", "cryptography", "paramiko", "onnx", "tensorflow", "keras"}
+FLEET = '[[board]]\nname = "a"\ntarget = "ssh://pi@127.0.0.1:1"\nprofile = "raspberry-pi-cpu"\ntrust = "root"\n'
+
+
+def test_help_loads_nothing_heavy(tmp_path):
+    for words in (["--help"], ["--version"]):
+        ((code, packages),) = packages_after([words], tmp_path)
+        assert (code, packages & HEAVY) == (0, set()), words
+    every = [[*name.split(), "--help"] for name, _ in commands()]
+    every = [["fleet", "f.toml", *words[1:]] if words[0] == "fleet" else words for words in every]
+    for words, (code, packages) in zip(every, packages_after(every, tmp_path), strict=True):
+        # Typer reads options with pydantic.
+        assert (code, packages & HEAVY - {"pydantic"}) == (0, set()), words
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A bundle with its key, two networks, data, a run, and a fleet that does not answer."""
+    made = tiny_models.write(tmp_path)
+    small_runs.write_npz(tmp_path)
+    for name in ("tflite-int8", "onnx-float32"):
+        (entry,) = (model["artefacts"][name] for model in made.manifest["models"].values())
+        write_atomic(str(tmp_path / f"net-{name.split('-')[1]}.{name.split('-')[0]}"), made.members[entry["file"]])
+    (tmp_path / "runs/one").mkdir(parents=True)
+    (tmp_path / "runs/one/recipe.toml").write_text('[perturber]\nkind = "prgan"\n')
+    (tmp_path / "runs/one/run.json").write_text(json.dumps({"recipe": "mine", "budget": "full", "state": "training"}))
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    return made
+
+
+def test_what_does_not_train_export_or_audit_does_not_load_tensorflow(folder):
+    bundle = [folder.path, "--trust", folder.trust]
+    (public,) = folder.trust.glob("*.pub")
+    lines = [
+        ["data", "look", "npz:small.npz"],
+        ["recipe", "list"],
+        ["recipe", "show", "digits"],
+        ["recipe", "new", "--data", "npz:small.npz", "--out", "new.toml"],
+        ["runs", "list"],
+        ["runs", "show", "runs/one"],
+        ["devices", "list"],
+        ["devices", "show", "jetson-nano"],
+        ["bundle", "inspect", *bundle],
+        ["bundle", "verify", *bundle],
+        ["keygen", "keys", "--no-passphrase"],
+        ["trust", "init", "root", "--key", public, "--no-passphrase"],
+        ["trust", "show", "root"],
+        ["runtime", "--key", "root/signing.key", "--out", "edge.runtime"],
+        ["cost", "net-float32.onnx"],
+        ["cost", *bundle],
+        ["estimate", *bundle, "--for", "raspberry-pi-cpu"],
+        ["bench", *bundle, "--against", "net-int8.tflite", "--rounds", "3", "--seconds", "0.01"],
+        ["report", "bench", "--results", ROOT / "docs/results/bench", "--out", "tables"],
+        ["doctor"],
+    ]
+    offline = [["fleet", "fleet.toml", "status"], ["status", "--on", "ssh://pi@127.0.0.1:1"]]
+    found = packages_after([*lines, *offline], folder.path.parent, EDGEVEIL_BENCH_PYTHON=sys.executable)
+    for words, (code, packages) in zip([*lines, *offline], found, strict=True):
+        assert code == (4 if words in offline else 0), words
+        assert not packages & {"tensorflow", "keras"}, words
+
+
+def test_the_recorded_time_of_help_is_below_the_limit():
+    recorded = json.loads((ROOT / "docs/results/command_time.json").read_text())
+    assert recorded["now_wall_s"] <= recorded["limit_s"] == 0.35
+    assert recorded["ratio_wall_s"] < 0.6
