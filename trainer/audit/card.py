@@ -23,6 +23,7 @@ LOWER_BOUND = (
     "Every attack's figure is a lower bound on what leaks: a stronger attack may find more. Only what stands under "
     "guarantees is more than a measurement, and only under the assumptions it names."
 )
+SUBSTITUTED = "What leaves are records of other people, put in the place of each reading: substituted."
 COMPILED = "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here."
 COMPILED_ELSEWHERE = "What other boards than those named compile for themselves out of an artefact was not audited."
 NOT_HERE = ("Boards themselves: timing, power and radio may tell what the frames do not.",)
@@ -148,7 +149,7 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
 
     audit = documents[0]
     if manifest["perturber"]["substituted"]:
-        yield "What leaves are records of other people, put in the place of each reading: substituted."
+        yield SUBSTITUTED
     if manifest["perturber"]["identity_allowed"]:
         yield "A reading may rightly leave as it came where this perturber finds nothing to change in it."
     stream = manifest.get("stream") or {}

@@ -15,6 +15,8 @@ from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.audit.text import percent
+from edgeveil.trainer.report import bench_page
 from edgeveil.trainer.report.bench_tables import (
     bench_table,
     both_table,
@@ -30,23 +32,41 @@ from edgeveil.trainer.report.marked import filled
 from edgeveil.trainer.report.pictures import INKS, saved, style
 
 SCHEMA = 3
+FILES = {"Latency": "latency.svg", "Windows": "windows.svg", "Cost and leakage": "cost-leakage.svg"}
 KINDS = ("bench", "side-by-side", "tables", "harness", "repeat", "start", "estimator")
 
 
 def write_bench_report(results: Path, out: Path, *, privacy: Path | None = None) -> list[Path]:
-    """Write ``bench.md`` and the SVG pictures into ``out``; returns what was written. Raises ``BadInput``."""
+    """Write ``bench.html``, ``bench.md`` and the SVG pictures into ``out``; returns what was written.
+
+    Raises ``BadInput``.
+    """
     found = read_results(results)
     audits = [] if privacy is None else read_audits(privacy)
     out.mkdir(parents=True, exist_ok=True)
-    pages = {"bench.md": tables(found).encode()}
-    if found["bench"]:
-        pages["latency.svg"] = latency_plot(found["bench"])
-        pages["windows.svg"] = windows_plot(found["bench"])
-    if audits:
-        pages["cost-leakage.svg"] = cost_plot(audits)
+    text, drawn = tables(found), pictures(found["bench"], audits)
+    linked = "".join(f"\n## {title}\n\n![{says}]({FILES[title]})\n" for title, (says, _) in drawn.items())
+    pages = {"bench.html": bench_page.render(text, drawn).encode(), "bench.md": (text + linked).encode()}
+    pages |= {FILES[title]: data for title, (_, data) in drawn.items()}
     for name, data in pages.items():
         write_atomic(out / name, data)
     return [out / name for name in pages]
+
+
+def pictures(
+    results: Sequence[tuple[str, Any]], audits: Sequence[dict[str, Any]]
+) -> dict[str, tuple[str, bytes]]:
+    """By title of ``FILES``, what the picture says and its SVG; without results or audits it is left out."""
+    drawn = {}
+    if results:
+        said = "; ".join(f"{name} {d['latency_ms']['p50']:.3g} ms ({d['verdict']})" for name, d in results)
+        drawn["Latency"] = f"Time of a frame, median: {said}.", latency_plot(results)
+        said = "; ".join(f"{name} {100 * d['drift']:.1f} %" for name, d in results if d.get("drift") is not None)
+        drawn["Windows"] = f"Median of each window over the run's. Drift: {said or 'not known'}.", windows_plot(results)
+    if audits:
+        said = "; ".join(f"{row['name']} {row['ms']:.3g} ms, {percent(row['attack'])}" for row in audits)
+        drawn["Cost and leakage"] = f"Time of a frame, and best adaptive attack found: {said}.", cost_plot(audits)
+    return drawn
 
 
 def read_results(folder: Path) -> dict[str, list[tuple[str, Any]]]:
@@ -163,7 +183,7 @@ def latency_plot(results: Sequence[tuple[str, Any]]) -> bytes:
         axes.set_yticks(range(len(results)), names)
         axes.set_ylim(len(results) - 0.5, -0.5)
         axes.set_xscale("log")
-        axes.set_xlabel("ms a frame: fastest to p99.9; dot = median, bar to p90, tick = p99")
+        axes.set_xlabel("Time of a frame, ms (line: fastest to p99.9; dot: median; bar: to p90; tick: p99)")
 
     return _svg(draw, (7.0, 1.2 + 0.35 * len(results)))
 
@@ -176,12 +196,13 @@ def windows_plot(results: Sequence[tuple[str, Any]]) -> bytes:
             middle = d["latency_ms"]["p50"]
             at = [100 * w["start_s"] / max(d["seconds"], w["start_s"] + 1e-9) for w in d["windows"]]
             ink, mark = INKS[number % len(INKS)], "osv^D"[number // len(INKS) % 5]
+            name += "" if d["verdict"] == "VALID" else " (INVALID)"
             axes.plot(at, [w["p50"] / middle for w in d["windows"]], mark + "-", color=ink, label=name, markersize=4)
         axes.axhline(1, color="#9aa0a6", linewidth=0.8)
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, 0.9), max(high, 1.1))  # at least what the verdict allows, or noise looks large
-        axes.set_xlabel("start of the window, % of the run")
-        axes.set_ylabel("window's p50 / run's p50")
+        axes.set_xlabel("When the window began, % of the run")
+        axes.set_ylabel("Median of the window / median of the run")
         axes.legend(fontsize=7)
 
     return _svg(draw, (7.0, 3.4))
@@ -202,8 +223,8 @@ def cost_plot(audits: Sequence[dict[str, Any]]) -> bytes:
         for ticks in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
             ticks("{x:g}")  # a few figures close together: powers of ten say little
         axes.set_ylim(0, 102)
-        axes.set_xlabel("ms a frame, p50, on the machine of each record")
-        axes.set_ylabel("best adaptive attack found, %\n(dashed: chance)")
+        axes.set_xlabel("Time of a frame, median, ms, on the machine of each record")
+        axes.set_ylabel("Accuracy on the sensitive attribute,\nbest attack found, % (dashed: chance)")
         axes.legend(fontsize=7)
 
     return _svg(draw, (6.0, 4.0))

@@ -11,6 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report.pictures import INKS, saved, style
 
+MARKS = "o^vDP*X"  # more recipes than colours stay apart
 Row = Mapping[str, Any]
 
 
@@ -61,21 +62,21 @@ def draw(frontier: Mapping[str, Any], out: Path, *, kept: Sequence[str] = ()) ->
     rows = measured(frontier)
     sets = list(dict.fromkeys(row["data"] for row in rows))
     recipes = [name for name in dict.fromkeys(row["recipe"] for row in rows) if name != "label-only"]
-    inks = dict(zip(recipes, INKS * (1 + len(recipes) // len(INKS)), strict=False))
+    looks = {name: (INKS[n % len(INKS)], MARKS[n // len(INKS) % len(MARKS)]) for n, name in enumerate(recipes)}
     with style():
         figure = Figure(figsize=(8.4, 3.6 * max(len(sets), 1)), layout="constrained")
         panels = figure.subplots(max(len(sets), 1), 2, squeeze=False)
         for (left, right), data in zip(panels, sets, strict=False):
             mine = [row for row in rows if row["data"] == data]
             names = [name for name in (kept or properties(mine)) if any(name in row["kept"] for row in mine)]
-            _panel(left, mine, inks, lambda row: _ends(row["target"]))
-            _panel(right, mine, inks, lambda row, names=names: _kept(row, names))
-            left.set_ylabel("Acc(D_y) on x', %")
-            right.set_ylabel(f"kept of x: {', '.join(names)}" if names else "kept of x: nothing was measured")
+            _panel(left, mine, looks, lambda row: _ends(row["target"]))
+            _panel(right, mine, looks, lambda row, names=names: _kept(row, names))
+            left.set_ylabel("Accuracy on the target attribute, %")
+            right.set_ylabel(f"Correlation of {', '.join(names)} before and after" if names else "Nothing else was measured")
             left.set_title(f"{data}: utility", loc="left", fontsize=10, fontweight="bold")
             right.set_title(f"{data}: what a label does not carry", loc="left", fontsize=10, fontweight="bold")
             for axes in (left, right):
-                axes.set_xlabel("best attack found on z, %")
+                axes.set_xlabel("Accuracy on the sensitive attribute,\nbest attack found, %")
         handles = {text: handle for axes in panels.flat for handle, text in zip(*axes.get_legend_handles_labels())}
         figure.legend(handles.values(), handles.keys(), loc="outside lower left", frameon=False, fontsize=8, ncols=3)
         paths = [out / f"frontier.{kind}" for kind in ("svg", "png")]
@@ -84,15 +85,17 @@ def draw(frontier: Mapping[str, Any], out: Path, *, kept: Sequence[str] = ()) ->
     return paths
 
 
-def _panel(axes: Any, rows: Sequence[Row], inks: Mapping[str, str], of: Any) -> None:
+def _panel(axes: Any, rows: Sequence[Row], looks: Mapping[str, tuple[str, str]], of: Any) -> None:
+    missing: list[str] = []
     for recipe in dict.fromkeys(row["recipe"] for row in rows):
         drawn = [(row, of(row)) for row in rows if row["recipe"] == recipe and of(row) is not None]
         if not drawn:
+            missing.append(recipe)
             continue
         x, left, right = np.array([_ends(row["leak"]) for row, _ in drawn]).T
         y, low, high = np.array([value for _, value in drawn]).T
         floor = recipe == "label-only"
-        ink = "#4a4f54" if floor else inks[recipe]
+        ink, mark = ("#4a4f54", "s") if floor else looks[recipe]
         if floor:
             axes.axhline(y[0], color=ink, linewidth=1, linestyle=":", zorder=1)
         axes.errorbar(
@@ -100,13 +103,15 @@ def _panel(axes: Any, rows: Sequence[Row], inks: Mapping[str, str], of: Any) -> 
             y,
             xerr=(np.maximum(x - left, 0), np.maximum(right - x, 0)),
             yerr=(np.maximum(y - low, 0), np.maximum(high - y, 0)),
-            fmt="s" if floor else "o-",
+            fmt=mark if floor else f"{mark}-",
             color=ink,
             markersize=4,
             linewidth=1,
             elinewidth=0.8,
             label="label-only (the floor)" if floor else recipe,
         )
+    if missing:
+        axes.annotate(f"not measured: {', '.join(missing)}", (0.02, 0.02), xycoords="axes fraction", fontsize=7)
     if rows:
         axes.axvline(100 * rows[0]["chance"]["majority"], color="#b3372b", linewidth=1, linestyle="--", label="chance")
     axes.grid(color="#dedbd2", linewidth=0.8)

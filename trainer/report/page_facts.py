@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from edgeveil.edge_runtime.bench.protocol import SCHEMA
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.document import identity, same
 from edgeveil.trainer.audit.sections.retained_table import retained_table
+from edgeveil.trainer.audit.text import percent
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, sentence, verdict, words
 
 TONES = {HOLDS: "good", CANNOT_TELL: "some", LEAKS: "bad"}
@@ -42,6 +44,7 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
         "tone": TONES[verdict(audit)["word"]],
         "verdict": f"{words(audit)[0].upper()}{words(audit)[1:]}",
         "sentence": sentence(audit),
+        "certified": certified(audit),
         "groups": groups(audit),
         "useful": retained_table(audit),
         "also_not_tested": also,
@@ -52,6 +55,27 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
             ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(audit["versions"].items()))),
         ],
     }
+
+
+def certified(audit: Mapping[str, Any]) -> dict[str, str]:
+    """The certified ``figure`` and the ``note`` with its assumptions; where nothing is certified, the note says why."""
+    y = audit["data"]["target"]
+    found = audit.get("certificate") or {"given": False, "sentence": "This audit counted nothing."}
+    if found["given"]:
+        return {
+            "figure": f"\N{LESS-THAN OR EQUAL TO} {percent(found['bound'])}",
+            "note": f"right at most, for one release and who knows {y} alone; {100 * found['confidence']:g} % "
+            f"confidence, for {found['unit']} like the {found['units']:,} counted",
+        }
+    codes = found.get("per_code")
+    if codes and codes["given"]:
+        return {
+            "figure": f"factor {codes['factor']:.2f}",
+            "note": f"by which one code raises the chance of any value at most, given {y}; "
+            f"{100 * codes['confidence']:g} % confidence, for {found['unit']} like the {codes['units']:,} counted",
+        }
+    reason = found["sentence"].removeprefix("No certificate: ")
+    return {"figure": "No certificate", "note": reason[:1].upper() + reason[1:]}
 
 
 def groups(audit: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -76,9 +100,26 @@ def groups(audit: Mapping[str, Any]) -> list[dict[str, Any]]:
     return made
 
 
+def read_bench(path: Path) -> Mapping[str, Any]:
+    """A result of ``edgeveil-edge bench``. Raises ``BadInput`` for anything else."""
+    expected = f"A result of `edgeveil-edge bench --json` was expected in {path}"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{expected}, which cannot be read: {error}. Correct --bench.") from None
+    if not isinstance(found, dict) or "latency_ms" not in found or "verdict" not in found:
+        raise BadInput(f"{expected}; this file is something else. Correct --bench.")
+    if found.get("schema") != SCHEMA:
+        raise BadInput(f"{expected}, of schema {SCHEMA}; it is of {found.get('schema')!r}. Run the benchmark again.")
+    return found
+
+
 def speed_facts(bench: Mapping[str, Any]) -> list[tuple[str, str]]:
     """bench.json as names and values; empty values are left out."""
+    machine = bench["machine"]
     facts = [
+        ("Verdict", " because: ".join([bench["verdict"], *filter(None, ["; ".join(bench["reasons"])])])),
+        ("Machine", f"{_place(machine)}, {machine['cores']} cores, {machine['system']}"),
         ("Artefact", bench.get("artefact", "")),
         ("Backend", bench.get("backend", "")),
         ("Latency", ", ".join(f"{name} {bench['latency_ms'][name]:.3g} ms" for name in ("p50", "p90", "p99"))),
@@ -86,17 +127,25 @@ def speed_facts(bench: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Multiply-adds", f"{bench['macs']:,} ({bench['flops']:,} FLOP)"),
         ("Parameters", f"{bench['parameters']:,}"),
         ("Peak memory", f"{bench['peak_rss_bytes'] / 2**20:,.0f} MiB"),
-        ("Verdict", bench["verdict"]),
     ]
     return [(name, value) for name, value in facts if value]
 
 
 def headline(bench: Mapping[str, Any]) -> dict[str, str]:
-    """The median latency in ms, and the note below it."""
-    return {
-        "p50": f"{bench['latency_ms']['p50']:.3g}",
-        "note": f"{bench['fps']:,.0f} frames per second; {bench['macs']:,} MACs",
-    }
+    """The tile of the speed: its ``title``, ``figure``, ``tone`` and the ``note`` below. INVALID takes the figure's
+    place, and the reasons that of the note."""
+    title = f"One frame, median, on {_place(bench['machine'])}"
+    median = f"{bench['latency_ms']['p50']:.3g} ms"
+    if bench["verdict"] != "VALID":
+        why = "; ".join(bench["reasons"]) or "the benchmark gives no reason"
+        note = f"{why}. It measured {median}: do not quote it."
+        return {"title": title, "figure": bench["verdict"], "tone": "bad", "note": note}
+    note = f"{bench['fps']:,.0f} frames per second; {bench['macs']:,} MACs"
+    return {"title": title, "figure": median, "tone": "", "note": note}
+
+
+def _place(machine: Mapping[str, Any]) -> str:
+    return machine["board"] or machine["processor"] or machine["architecture"]
 
 
 def identities(audit: Mapping[str, Any], manifest: Mapping[str, Any], bundle: Path | None) -> list[tuple[str, str]]:

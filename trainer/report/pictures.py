@@ -12,6 +12,9 @@ import numpy as np
 
 INKS = ("#2b5d8a", "#b3372b", "#1d7a55", "#9a6700", "#6b4c9a", "#4a4f54", "#0f8a9d", "#a8447a")
 
+# Light and dark change places, and colours stay the colours that a legend or the text names.
+DARK = b"@media (prefers-color-scheme: dark){svg{filter:invert(1) hue-rotate(180deg)}}"
+
 
 def style() -> Any:
     """Matplotlib's settings for all pictures: paths look alike everywhere, and a fixed salt gives the same bytes."""
@@ -21,10 +24,10 @@ def style() -> Any:
 
 
 def saved(figure: Any, kind: str = "svg", **options: Any) -> bytes:
-    """A figure as SVG or PNG, without a date: the same figure gives the same bytes."""
+    """A figure as SVG or PNG, without a date: the same figure gives the same bytes. An SVG follows dark pages."""
     data = io.BytesIO()
     figure.savefig(data, format=kind, metadata={"Date" if kind == "svg" else "Software": None}, **options)
-    return data.getvalue()
+    return data.getvalue().replace(b"</style>", DARK + b"</style>", 1) if kind == "svg" else data.getvalue()
 
 
 def png(picture: np.ndarray, low: float, high: float) -> str:
@@ -43,6 +46,11 @@ def png(picture: np.ndarray, low: float, high: float) -> str:
 def file(path: Path) -> str:
     """A PNG file as a data URI."""
     return _uri("image/png", path.read_bytes())
+
+
+def svg(data: bytes) -> str:
+    """An SVG as a data URI."""
+    return _uri("image/svg+xml", data)
 
 
 def curves(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -90,7 +98,7 @@ def _figure(stage: str, what: str, series: Mapping[str, Sequence[tuple[float, fl
         figure.legend(loc="outside lower left", frameon=False, fontsize=8, ncols=2)
         data = saved(figure, transparent=True)
     ends = ", ".join(f"{_words(name)} {points[-1][1]:.3g}" for name, points in series.items())
-    return {"image": _uri("image/svg+xml", data), "alt": f"{stage}, {what} by epoch; at the end {ends}"}
+    return {"image": svg(data), "alt": f"{stage}, {what} by epoch; at the end {ends}"}
 
 
 def _uri(kind: str, data: bytes) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.report import page_facts
 from edgeveil.trainer.report import pictures as drawing
 from edgeveil.trainer.report.card_page import environment
@@ -42,10 +42,11 @@ def write_report(
     if folder.audit is None:
         raise BadInput(f"{export} was not audited, and a report shows the audit: run `edgeveil audit {export}` first.")
     audit = folder.audit
-    measured = None if bench is None else _json(bench)
+    measured = None if bench is None else page_facts.read_bench(bench)
     values = {
         **page_facts.summary(audit),
         "title": source.recipe.name,
+        "substituted": SUBSTITUTED if folder.manifest["perturber"]["substituted"] else "",
         "development": page_facts.is_development(bundle),
         "bench": None if measured is None else page_facts.speed_facts(measured),
         "speed": None if measured is None else page_facts.headline(measured),
@@ -105,12 +106,3 @@ def _frames(folder: Any) -> list[str]:
 def render(values: Mapping[str, Any]) -> str:
     """The page; every value is escaped."""
     return environment().get_template("report.html").render(**values)
-
-
-def _json(path: Path) -> Mapping[str, Any]:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise BadInput(
-            f"A benchmark (edgeveil-edge bench --json) was expected in {path}, which cannot be read: {error}."
-        ) from None

@@ -23,6 +23,8 @@ def card_lines(
         ("meant to be hidden", perturber.sensitive),
         ("how", perturber.kind),
     ]
+    if perturber.substituted:
+        lines.append(("what leaves", "records of other people, put in the place of each reading"))
     if manifest.development:
         lines.append(("development bundle", "signed by a throw-away key; not for real data"))
     if audit is None:

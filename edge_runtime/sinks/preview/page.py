@@ -17,7 +17,10 @@ _BARS = (
     ("blob", "stands out", "how much differs from the background"),
     ("focus", "focus", "turn the lens until it is largest"),
 )
-_BAR = '<tr title="{2}"><th>{1}</th><td><meter id="{0}" min="0" max="15"></meter></td><td id="{0}-level"></td></tr>'
+_BAR = (
+    '<tr title="{2}"><th scope="row">{1}</th><td><meter id="{0}" min="0" max="15" aria-label="{1}: {2}"></meter></td>'
+    '<td id="{0}-level"></td></tr>'
+)
 _PICTURE = (
     '<figure><img id="slot{0}" alt="perturbed frame, slot {1}" width="1" height="1"><figcaption id="label{0}">'
     "</figcaption></figure>"
@@ -27,22 +30,25 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>EdgeVeil preview</title>
 <link rel="stylesheet" href="page.css">
 <link rel="icon" href="icon.png">
 </head>
 <body>
-<h1>Output of this sensor <span id="state">...</span></h1>
-{notes}
 <main>
+<h1>Output of this sensor <span id="state" role="status">...</span></h1>
+{notes}
+<p class="soft">This is all that leaves. The raw picture is never shown, here or anywhere.</p>
+<div id="parts">
 <section id="pictures">{pictures}</section>
 <section>
+<h2>Now</h2>
 <table id="figures">
-<tr><th>frames a second</th><td id="fps">-</td></tr>
-<tr><th>latency</th><td id="latency">-</td></tr>
-<tr><th>tick</th><td id="tick">-</td></tr>
-<tr><th>dropped inside</th><td id="drops">-</td></tr>
+<tr><th scope="row">frames a second</th><td id="fps">-</td></tr>
+<tr><th scope="row">latency</th><td id="latency">-</td></tr>
+<tr><th scope="row">tick</th><td id="tick">-</td></tr>
+<tr><th scope="row">dropped inside</th><td id="drops">-</td></tr>
 </table>
 <h2>Privacy card</h2>
 <dl>{card}</dl>
@@ -51,10 +57,10 @@ _PAGE = """<!doctype html>
 <h2>Camera aid</h2>
 <p class="note">The camera aid is on: these bars are computed from the raw picture and reveal something about it, in
 sixteen coarse steps. Switch it off when the camera is in place.</p>
-<table>{bars}<tr><th>cut off at</th><td id="cut"></td></tr></table>
+<table>{bars}<tr><th scope="row">cut off at</th><td colspan="2" id="cut"></td></tr></table>
 </section>
+</div>
 </main>
-<p>The raw picture is never shown, here or anywhere.</p>
 <script src="page.js"></script>
 </body>
 </html>
@@ -109,16 +115,23 @@ async function poll() {
 poll();
 """
 
-STYLE = b"""body{font:16px/1.4 system-ui,sans-serif;margin:1rem 2rem;color:#1c2024;background:#f7f8f9;max-width:75rem}
-h1{font-size:1.4rem}h2{font-size:1.1rem;margin:1.2rem 0 .3rem}
-#state{font-size:1rem;font-weight:600;padding:.15rem .6rem;border-radius:1rem;background:#d9e6de}
-main{display:flex;flex-wrap:wrap;gap:2rem;align-items:flex-start}section{max-width:26rem}
-#pictures{display:flex;flex-wrap:wrap;gap:1rem;max-width:46rem}
-figure{margin:0}img{image-rendering:pixelated;background:#222;display:block}figcaption{min-height:1.4em;font-weight:600}
-table{border-collapse:collapse}th{text-align:left;font-weight:400;padding:.15rem 1.2rem .15rem 0}
+STYLE = b""":root{color-scheme:light dark;--page:#f7f8f9;--ink:#1c2024;--soft:#545d65;--line:#dcdfe2;--state:#d9e6de;--note:#fff3cd}
+@media (prefers-color-scheme:dark){
+:root{--page:#14181b;--ink:#e8e6e1;--soft:#a3adb4;--line:#343d43;--state:#24503b;--note:#3d3313}}
+body{font:16px/1.4 system-ui,sans-serif;margin:0;color:var(--ink);background:var(--page)}
+main{max-width:75rem;margin:0 auto;padding:1rem 1.25rem 2rem}
+h1{font-size:1.4rem;margin:0 0 .4rem}h2{font-size:1.1rem;margin:1.2rem 0 .3rem}section>h2:first-child{margin-top:0}
+#state{font-size:1rem;font-weight:600;padding:.15rem .6rem;border-radius:1rem;background:var(--state)}
+.soft{color:var(--soft);margin:.3rem 0 1rem}
+#parts{display:flex;flex-wrap:wrap;gap:2rem;align-items:flex-start}section{flex:0 1 26rem;min-width:0}
+#pictures{display:flex;flex-wrap:wrap;gap:1rem;flex:0 1 auto;max-width:46rem}
+figure{margin:0}img{image-rendering:pixelated;background:#222;display:block;max-width:100%;height:auto}
+figcaption{min-height:1.4em;font-weight:600}
+table{border-collapse:collapse}th{text-align:left;font-weight:400;padding:.15rem 1.2rem .15rem 0;color:var(--soft)}
 #figures td{font-variant-numeric:tabular-nums;font-weight:600}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:0}dt{color:#5a636b}dd{margin:0}
-meter{width:12rem}.note{background:#fff3cd;padding:.5rem .8rem;border-left:4px solid #d39e00}
+dl{margin:0;border-top:1px solid var(--line)}
+dt{color:var(--soft);font-size:.9rem;margin-top:.5rem}dd{margin:0;overflow-wrap:anywhere}
+meter{width:12rem;max-width:38vw}.note{background:var(--note);padding:.5rem .8rem;border-left:4px solid #d39e00}
 """
 
 

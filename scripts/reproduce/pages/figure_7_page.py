@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report.frontier import label, measured
-from edgeveil.trainer.report.pictures import INKS
+from edgeveil.trainer.report.pictures import INKS, saved, style
 
 NAMES = {
     "prgan": "PR-GAN",
@@ -86,11 +86,10 @@ def over_seeds(frontier: Mapping[str, Any]) -> Iterator[list[str]]:
 
 def draw(frontier: Mapping[str, Any], out: Path) -> None:
     """Two panels, SVG: the fixed adversary and the best attack found. The same points are the same bytes."""
-    import matplotlib
     from matplotlib.figure import Figure
 
     found = lines(frontier)
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgeveil", "font.size": 9}):
+    with style():
         figure = Figure(figsize=(8.4, 3.9), layout="constrained")
         for axes, (of, title) in zip(figure.subplots(1, 2, sharey=True), ATTACKS.items(), strict=True):
             for kind, rows in found.items():
@@ -100,16 +99,15 @@ def draw(frontier: Mapping[str, Any], out: Path) -> None:
                 most = 100 * float(np.mean(nothing))
                 axes.axhline(most, color="#b3372b", linewidth=1, linestyle="--", zorder=0, label="attacker at chance")
             axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
-            axes.set_xlabel("Accuracy on y that is given up, points")
+            axes.set_xlabel("Accuracy on the target attribute that is given up, points")
             axes.grid(color="#dedbd2", linewidth=0.8)
             axes.spines[["top", "right"]].set_visible(False)
-        figure.axes[0].set_ylabel("Accuracy on z that the attacker loses, points")
+        figure.axes[0].set_ylabel("Accuracy on the sensitive attribute\nthat the attacker loses, points")
         handles, names = figure.axes[0].get_legend_handles_labels()
         hollow = figure.axes[0].plot([], [], "o", color=GREY, markerfacecolor="none", markersize=5)
         handles, names = [*handles, *hollow], [*names, "hollow: y was not kept as asked"]
         figure.legend(handles, names, loc="outside lower left", frameon=False, fontsize=8, ncols=4)
-        with atomic_path(str(out)) as temporary:
-            figure.savefig(temporary, format="svg", metadata={"Date": None})
+        write_atomic(out, saved(figure))
 
 
 def _line(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]], of: str) -> None:

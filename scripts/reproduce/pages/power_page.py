@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.measures.intervals import Interval, rate
-from edgeveil.trainer.report.pictures import INKS
+from edgeveil.trainer.report.pictures import INKS, saved, style
 
 EDGES = (0.0, 0.003, 0.03, 0.1, 0.3, 1.0)  # bits per row: the bins of the curve
 
@@ -73,10 +73,9 @@ def false_alarms(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def draw(record: Mapping[str, Any], out: Path) -> None:
     """The share found by bits per row, a line for each number of rows, SVG. The same record is the same bytes."""
-    import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgeveil", "font.size": 9}):
+    with style():
         figure = Figure(figsize=(6.4, 3.6), layout="constrained")
         axes = figure.subplots()
         for rows, ink in zip(rows_of(record), INKS, strict=False):
@@ -87,14 +86,13 @@ def draw(record: Mapping[str, Any], out: Path) -> None:
             axes.errorbar(x, y[:, 0], yerr=ends, fmt="o-", color=ink, markersize=4, linewidth=1, elinewidth=0.8)
             axes.plot([], [], "o-", color=ink, markersize=4, label=f"{rows:,} rows to learn on")
         axes.set_xscale("log")
-        axes.set_xlabel("bits about z that each row tells beyond y, on average")
+        axes.set_xlabel("planted leak: bits that each row tells of the sensitive attribute beyond the target, on average")
         axes.set_ylabel("planted leaks found, %")
         axes.set_ylim(-4, 104)
         axes.grid(color="#dedbd2", linewidth=0.8)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, loc="lower right")
-        with atomic_path(str(out)) as temporary:
-            figure.savefig(temporary, format="svg", metadata={"Date": None})
+        write_atomic(out, saved(figure))
 
 
 def _cell(same: Sequence[Mapping[str, Any]]) -> str:

@@ -1,5 +1,6 @@
 """One page, whole in itself, that shows nothing raw unless asked."""
 
+import json
 import re
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.audit.verdict import sentence
 from edgeveil.trainer.report import page_facts, pictures, run_page
 from tests.support.audit_documents import before, document
@@ -21,7 +23,10 @@ BENCH = {
     "flops": 96462,
     "parameters": 12034,
     "peak_rss_bytes": 88 * 2**20,
+    "machine": {"board": None, "processor": "AMD EPYC", "architecture": "x86_64", "cores": 2, "system": "Linux"},
+    "schema": 3,
     "verdict": "VALID",
+    "reasons": [],
 }
 VOID = {"meta", "img", "link", "input", "br", "hr"}
 
@@ -61,6 +66,7 @@ def values(audit: dict, **changes: object) -> dict:
     made = {
         **page_facts.summary(audit),
         "title": "digits-prgan",
+        "substituted": "",
         "development": True,
         "bench": page_facts.speed_facts(BENCH),
         "speed": page_facts.headline(BENCH),
@@ -110,6 +116,60 @@ def test_the_sentence_both_chances_and_every_adversary_are_there(audit):
     for row in audit["adversaries"]:
         assert f"{100 * row['accuracy']:.1f} %" in text
         assert f"{100 * row['low']:.1f}" in text
+
+
+def header_and_tiles(text: str) -> str:
+    """What stands above the first section."""
+    return Page(text.partition("<body>")[2].partition("</dl>")[0] + "</dl></main>").text
+
+
+def test_an_invalid_benchmark_says_so_and_why_in_its_tile(audit):
+    bench = {**BENCH, "verdict": "INVALID", "reasons": ["busy: python3 (pid 7)", "too short"]}
+    changes = {"bench": page_facts.speed_facts(bench), "speed": page_facts.headline(bench)}
+    tile = re.search(r'<div class="bad"><dt>One frame.*?</div>', run_page.render(values(audit, **changes)), re.S)[0]
+    assert "<dd>INVALID<small>busy: python3 (pid 7); too short. It measured 0.041 ms: do not quote it." in tile
+    assert ("Verdict", "INVALID because: busy: python3 (pid 7); too short") in changes["bench"]
+    assert "INVALID" not in run_page.render(values(audit))
+    assert "<dt>One frame, median, on AMD EPYC</dt><dd>0.041 ms" in run_page.render(values(audit))
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [("{", "cannot be read"), ("[]", "something else"), ("{}", "something else"), ('{"schema": 2}', "something else")],
+)
+def test_a_benchmark_that_is_none_is_one_sentence(tmp_path, text, match):
+    (tmp_path / "bench.json").write_text(text)
+    with pytest.raises(BadInput, match=match):
+        page_facts.read_bench(tmp_path / "bench.json")
+    (tmp_path / "bench.json").write_text(json.dumps({**BENCH, "schema": 2}))
+    with pytest.raises(BadInput, match="of schema 3; it is of 2"):
+        page_facts.read_bench(tmp_path / "bench.json")
+
+
+def test_the_headline_says_where_records_of_other_people_leave(audit):
+    assert "records of other people" not in run_page.render(values(audit))
+    text = run_page.render(values(audit, substituted=SUBSTITUTED))
+    assert "What leaves are records of other people" in header_and_tiles(text)
+
+
+CERTIFICATE = {"given": True, "bound": 0.704, "confidence": 0.95, "units": 450, "unit": "readings", "sentence": "s"}
+FACTOR = {"given": True, "factor": 2.41, "confidence": 0.95, "units": 899, "sentence": "s"}
+
+
+@pytest.mark.parametrize(
+    ("certificate", "expected"),
+    [
+        (CERTIFICATE, "\N{LESS-THAN OR EQUAL TO} 70.4 % right at most, for one release and who knows parity alone"),
+        ({**CERTIFICATE, "given": False, "per_code": FACTOR}, "factor 2.41 by which one code raises the chance"),
+        ({"given": False, "sentence": "No certificate: more leaves than a code."}, "certificate More leaves than a"),
+        (None, "No certificate This audit counted nothing."),
+    ],
+)
+def test_what_is_certified_stands_beside_the_attack(audit, certificate, expected):
+    found = page_facts.certified({**audit, "certificate": certificate})
+    tiles = header_and_tiles(run_page.render(values(audit, certified=found)))
+    assert re.search(r"Best attack found on less-than-five .{0,90} Certified bound on any attack", tiles)
+    assert expected in tiles
 
 
 def test_every_non_adaptive_number_is_called_that(audit):

@@ -1,0 +1,175 @@
+"""The pages that people see, in headless Chromium: wide and on a phone, light and dark, and what axe-core finds.
+
+    scripts/demo && npm pack axe-core && tar xf axe-core-*.tgz
+    python -m scripts.reproduce.looks.check_pages --demo runs/demo --axe package/axe.min.js
+
+Shows the report, the same with an INVALID benchmark, the privacy card, the page of benchmarks, the preview of a running
+service and how an audit ends on a terminal. Writes pictures of all of them into --pictures, docs/results/looks.json,
+and docs/looks, the few that the documentation shows. Ends with 3 where a page has a serious fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import io
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.devices.zipapp import build_zipapp
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.formats.png import encode
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from scripts.reproduce import record
+from scripts.reproduce.looks import measured
+from scripts.reproduce.looks.chromium import Chromium, file_url
+
+OUT = Path("docs/results/looks.json")
+DOCS = Path("docs/looks")
+# page, width, scheme, height in pixels
+SHOWN = {
+    "report.png": ("report", 1280, "light", 620),
+    "preview.png": ("preview", 1280, "light", 640),
+    "audit-closing.png": ("terminal", 1280, "dark", None),
+}
+COLOURS = 96
+TERMINAL = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>How an audit ends</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><style>
+:root {{ color-scheme: light dark; --page: #fff; --ink: #1d2327; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --page: #14181b; --ink: #e8e6e1; }} }}
+body {{ margin: 0; background: var(--page); color: var(--ink); }}
+pre {{ margin: 0; padding: 1rem; font: 15px/1.5 monospace; white-space: pre-wrap; max-width: 120ch; }}
+</style></head><body><main><h1 hidden>How an audit ends</h1><pre>{}</pre></main></body></html>"""
+
+
+def main() -> int:
+    """Show, measure, draw and record; 3 where something must be mended."""
+    script = record.Script(__file__, __doc__, "--demo runs/demo --axe package/axe.min.js", out=OUT)
+    script.add_argument("--demo", type=Path, default=Path("runs/demo"), help="what scripts/demo left")
+    script.add_argument("--axe", type=Path, required=True, help="axe.min.js of the npm package axe-core")
+    script.add_argument("--pictures", type=Path, default=Path("runs/looks"), help="folder for all pictures")
+    asked = script.parse_args()
+    if not asked.axe.is_file():
+        raise BadInput(f"axe.min.js was expected at {asked.axe}: npm pack axe-core, unpack it, and name that file.")
+    asked.pictures.mkdir(parents=True, exist_ok=True)
+    rows, versions = [], {}
+    with Chromium() as browser, preview(asked.demo, asked.pictures) as live:
+        versions["Chromium"] = browser.version
+        for name, url in {**written(asked.demo, asked.pictures), "preview": live}.items():
+            for width in measured.WIDTHS:
+                for scheme in measured.SCHEMES:
+                    browser.show(url, width=width, dark=scheme == "dark", wait_s=1.0 if name == "preview" else 0.3)
+                    (asked.pictures / f"{name}-{width}-{scheme}.png").write_bytes(browser.picture())
+                    draw(browser, name, width, scheme)
+                    found = measured.measure(browser, asked.axe)
+                    versions["axe-core"] = found.pop("axe")
+                    problems = measured.problems(found, width)
+                    rows.append({"page": name, "width": width, "scheme": scheme, **found, "problems": problems})
+                    print(f"{name}, {width} px, {scheme}: {'; '.join(problems) or 'nothing to mend'}", file=sys.stderr)
+    here = record.here()
+    document = {
+        "what": "pages of a demo in headless Chromium: sizes in CSS pixels, faults that axe-core finds",
+        "verdict": "INVALID" if any(row["problems"] for row in rows) else "VALID",
+        "widest_table_px": max(row["widest_table_px"] for row in rows if row["width"] == measured.WIDTHS[0]),
+        "pages": rows,
+        "versions": {**versions, "edgeveil": here["versions"]["edgeveil"]},
+        "machine": here["machine"],
+    }
+    record.write(asked.out, script.made_by(asked), document)
+    return 3 if document["verdict"] == "INVALID" else 0
+
+
+def written(demo: Path, out: Path) -> dict[str, str]:
+    """The address of each page that is a file, written anew from what a demo left."""
+    from edgeveil.trainer.audit import closing
+    from edgeveil.trainer.audit.card import card
+    from edgeveil.trainer.export.folder import ExportFolder
+    from edgeveil.trainer.report import card_page, comparison
+    from edgeveil.trainer.report.bench import write_bench_report
+    from edgeveil.trainer.report.run_page import write_report
+
+    folder = ExportFolder.open(demo / "export")
+    if folder.audit is None:
+        raise BadInput(f"What scripts/demo leaves was expected in {demo}; its export is not audited. Run scripts/demo.")
+    why = comparison.why(json.loads((demo / "prgan-export/audit.json").read_text()), folder.audit)
+    busy = {"verdict": "INVALID", "reasons": ["busy: other processes had 38 % of the cores"]}
+    results = out / "bench-results"
+    results.mkdir(exist_ok=True)
+    for name, changes in (("demo", {"verdict": "VALID", "reasons": []}), ("demo-busy", busy)):
+        document = {**json.loads((demo / "bench.json").read_text()), **changes}
+        (results / f"{name}.json").write_text(json.dumps(document))
+    for page, bench in (("report", "demo"), ("report-invalid", "demo-busy")):
+        write_report(
+            run=demo / "run",
+            export=demo / "export",
+            bundle=demo / "demo.veil",
+            bench=results / f"{bench}.json",
+            out=out / f"{page}.html",
+            pictures=True,
+            comparison=(demo / "comparison.png", why),
+        )
+    write_bench_report(results, out / "bench")
+    (out / "card.html").write_text(card_page.render(card(folder.audit, folder.manifest)))
+    lines = [closing.summary(folder.audit), closing.next_step(folder.audit, Path("runs/demo/export"))]
+    command = "$ edgeveil audit runs/demo/export --artefact tflite-int8"
+    (out / "terminal.html").write_text(TERMINAL.format(html.escape("\n".join([command, *lines]))))
+    pages = {name: out / f"{name}.html" for name in ("report", "report-invalid", "card", "terminal")}
+    return {name: file_url(path) for name, path in {**pages, "bench": out / "bench/bench.html"}.items()}
+
+
+@contextlib.contextmanager
+def preview(demo: Path, out: Path) -> Iterator[str]:
+    """The address of the preview of a service that sends the demo's digits, again and again; its log goes to ``out``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    digits = out / "digits"
+    digits.mkdir(exist_ok=True)
+    with np.load(demo / "frames.npz") as frames:
+        for number, digit in enumerate(frames["x"][:200]):
+            (digits / f"{number:03}.png").write_bytes(encode(digit[..., 0]))
+    source = ["--source", f"images:{digits}", "--repeat", "--realtime"]
+    command = [sys.executable, str(build_zipapp(out / "edgeveil-edge.pyz")), "run", str(demo / "demo.veil")]
+    command += ["--trust", str(demo / "trust"), *source, "--sink", f"preview:{port}"]
+    log = out / "service.log"
+    with log.open("w") as said:
+        service = subprocess.Popen(command, stdout=said, stderr=said)
+    url, end = f"http://127.0.0.1:{port}/", time.monotonic() + 60
+    try:
+        while True:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}state.json", timeout=5) as answer:
+                if json.load(answer)["tick"] is not None:
+                    break
+            if service.poll() is not None or time.monotonic() > end:
+                raise DeviceFailed(f"The service showed no preview: {log.read_text()[-400:]}")
+            time.sleep(0.2)
+        yield url
+    finally:
+        service.terminate()
+        service.wait()
+
+
+def draw(browser: Chromium, name: str, width: int, scheme: str) -> None:
+    """Those pictures of this page that the documentation shows, in few colours, so that they are small."""
+    from PIL import Image
+
+    for file, (page, wide, of, height) in SHOWN.items():
+        if (page, wide, of) == (name, width, scheme):
+            picture = Image.open(io.BytesIO(browser.picture(height=height))).convert("RGB").quantize(COLOURS)
+            data = io.BytesIO()
+            picture.save(data, "PNG", optimize=True)
+            DOCS.mkdir(exist_ok=True)
+            write_atomic(str(DOCS / file), data.getvalue())
+
+
+if __name__ == "__main__":
+    record.run(main)
