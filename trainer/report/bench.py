@@ -183,6 +183,8 @@ def latency_plot(results: Sequence[tuple[str, Any]]) -> bytes:
         axes.set_yticks(range(len(results)), names)
         axes.set_ylim(len(results) - 0.5, -0.5)
         axes.set_xscale("log")
+        for ticks in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+            ticks("{x:g}")
         axes.set_xlabel("Time of a frame, ms (line: fastest to p99.9; dot: median; bar: to p90; tick: p99)")
 
     return _svg(draw, (7.0, 1.2 + 0.35 * len(results)))

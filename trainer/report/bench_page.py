@@ -20,15 +20,13 @@ def render(text: str, pictures: Mapping[str, tuple[str, bytes]]) -> str:
 
 def _blocks(text: str) -> Iterator[dict[str, Any]]:
     """Headings, paragraphs and tables, which is all that there is; a table is named by the heading above it."""
-    title = "Benchmarks"
+    title = ""
     for number, block in enumerate(part.strip() for part in text.split("\n\n") if part.strip()):
         if block.startswith("|"):
             head, _, *rows = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in block.splitlines())
             yield {"kind": "table", "name": title, "id": f"t{number}", "head": head, "rows": rows}
-        elif block.startswith("# "):
-            continue  # the page has a title of its own
         elif block.startswith("## "):
             title = block.removeprefix("## ")
             yield {"kind": "heading", "text": title}
-        else:
+        elif title:  # what stands before the first heading, the page says itself
             yield {"kind": "text", "text": block.replace("**", "").replace("`", "")}

@@ -123,7 +123,7 @@ def _rates(axes: Any, row: Row, raw: Mapping[str, Any], *, last: bool) -> None:
     axes.tick_params(labelbottom=last)
     if row.part is None:
         rate = raw["sensitive"]
-        _rate(axes, rate, 0.5, BAD, f"clean D_z {percent(rate['accuracy'])}")
+        _rate(axes, rate, 0.5, BAD, f"on raw samples {percent(rate['accuracy'])}")
         return
     best = row.part["worst_adaptive"]
     axes.axvline(100 * max(row.part["chance"].values()), color=INKS[0], linestyle="--", linewidth=1, zorder=0)

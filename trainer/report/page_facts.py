@@ -64,8 +64,8 @@ def certified(audit: Mapping[str, Any]) -> dict[str, str]:
     if found["given"]:
         return {
             "figure": f"\N{LESS-THAN OR EQUAL TO} {percent(found['bound'])}",
-            "note": f"right at most, for one release and who knows {y} alone; {100 * found['confidence']:g} % "
-            f"confidence, for {found['unit']} like the {found['units']:,} counted",
+            "note": f"right at most, for one release, where the attacker knows {y} alone; "
+            f"{100 * found['confidence']:g} % confidence, for {found['unit']} like the {found['units']:,} counted",
         }
     codes = found.get("per_code")
     if codes and codes["given"]:

@@ -13,7 +13,7 @@ import numpy as np
 INKS = ("#2b5d8a", "#b3372b", "#1d7a55", "#9a6700", "#6b4c9a", "#4a4f54", "#0f8a9d", "#a8447a")
 
 # Light and dark change places, and colours stay the colours that a legend or the text names.
-DARK = b"@media (prefers-color-scheme: dark){svg{filter:invert(1) hue-rotate(180deg)}}"
+DARK = b"@media (prefers-color-scheme: dark){svg{filter:invert(.9) hue-rotate(180deg)}}"
 
 
 def style() -> Any:

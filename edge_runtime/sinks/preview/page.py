@@ -39,7 +39,7 @@ _PAGE = """<!doctype html>
 <main>
 <h1>Output of this sensor <span id="state" role="status">...</span></h1>
 {notes}
-<p class="soft">This is all that leaves. The raw picture is never shown, here or anywhere.</p>
+<p class="soft">This is what leaves. The raw picture is never shown, here or anywhere.</p>
 <div id="parts">
 <section id="pictures">{pictures}</section>
 <section>

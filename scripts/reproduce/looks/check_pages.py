@@ -48,7 +48,8 @@ TERMINAL = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>
 @media (prefers-color-scheme: dark) {{ :root {{ --page: #14181b; --ink: #e8e6e1; }} }}
 body {{ margin: 0; background: var(--page); color: var(--ink); }}
 pre {{ margin: 0; padding: 1rem; font: 15px/1.5 monospace; white-space: pre-wrap; max-width: 120ch; }}
-</style></head><body><main><h1 hidden>How an audit ends</h1><pre>{}</pre></main></body></html>"""
+h1 {{ position: absolute; left: -99em; }}
+</style></head><body><main><h1>How an audit ends</h1><pre>{}</pre></main></body></html>"""
 
 
 def main() -> int:

@@ -116,7 +116,7 @@ class Chromium:
 
     def picture(self, *, height: int | None = None) -> bytes:
         """The page as PNG, all of it or its upper ``height`` pixels."""
-        width, whole = self.evaluate("[innerWidth, document.documentElement.scrollHeight]")
+        width, whole = self.evaluate("[innerWidth, Math.ceil(document.body.getBoundingClientRect().bottom + scrollY)]")
         clip = {"x": 0, "y": 0, "width": width, "height": height or whole, "scale": 1}
         found = self.send("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         return base64.b64decode(found["data"])

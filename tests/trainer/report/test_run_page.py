@@ -111,7 +111,7 @@ def test_readable_by_machine_and_on_a_phone(audit):
 def test_the_sentence_both_chances_and_every_adversary_are_there(audit):
     text = Page(run_page.render(values(audit))).text
     assert sentence(audit) in text
-    for expected in ("60.0 % prior", "59.0 % majority", "best attack found", "random forest", "not run"):
+    for expected in ("60.0 % prior", "59.0 % majority", "best attack found", "random forest", "Not run"):
         assert expected in text
     for row in audit["adversaries"]:
         assert f"{100 * row['accuracy']:.1f} %" in text
@@ -159,7 +159,7 @@ FACTOR = {"given": True, "factor": 2.41, "confidence": 0.95, "units": 899, "sent
 @pytest.mark.parametrize(
     ("certificate", "expected"),
     [
-        (CERTIFICATE, "\N{LESS-THAN OR EQUAL TO} 70.4 % right at most, for one release and who knows parity alone"),
+        (CERTIFICATE, "\N{LESS-THAN OR EQUAL TO} 70.4 % right at most, for one release, where the attacker knows parity alone"),
         ({**CERTIFICATE, "given": False, "per_code": FACTOR}, "factor 2.41 by which one code raises the chance"),
         ({"given": False, "sentence": "No certificate: more leaves than a code."}, "certificate More leaves than a"),
         (None, "No certificate This audit counted nothing."),
