@@ -53,9 +53,7 @@ def write_bench_report(results: Path, out: Path, *, privacy: Path | None = None)
     return [out / name for name in pages]
 
 
-def pictures(
-    results: Sequence[tuple[str, Any]], audits: Sequence[dict[str, Any]]
-) -> dict[str, tuple[str, bytes]]:
+def pictures(results: Sequence[tuple[str, Any]], audits: Sequence[dict[str, Any]]) -> dict[str, tuple[str, bytes]]:
     """By title of ``FILES``, what the picture says and its SVG; without results or audits it is left out."""
     drawn = {}
     if results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report.pictures import INKS, saved, style
 
+WIDEST_LABEL = 40  # letters
 MARKS = "o^vDP*X"  # more recipes than colours stay apart
 Row = Mapping[str, Any]
 
@@ -72,7 +74,8 @@ def draw(frontier: Mapping[str, Any], out: Path, *, kept: Sequence[str] = ()) ->
             _panel(left, mine, looks, lambda row: _ends(row["target"]))
             _panel(right, mine, looks, lambda row, names=names: _kept(row, names))
             left.set_ylabel("Accuracy on the target attribute, %")
-            right.set_ylabel(f"Correlation of {', '.join(names)} before and after" if names else "Nothing else was measured")
+            kept_of = textwrap.fill(f"Correlation before and after, mean of {', '.join(names)}", WIDEST_LABEL)
+            right.set_ylabel(kept_of if names else "Nothing else was measured")
             left.set_title(f"{data}: utility", loc="left", fontsize=10, fontweight="bold")
             right.set_title(f"{data}: what a label does not carry", loc="left", fontsize=10, fontweight="bold")
             for axes in (left, right):
@@ -111,7 +114,9 @@ def _panel(axes: Any, rows: Sequence[Row], looks: Mapping[str, tuple[str, str]],
             label="label-only (the floor)" if floor else recipe,
         )
     if missing:
-        axes.annotate(f"not measured: {', '.join(missing)}", (0.02, 0.02), xycoords="axes fraction", fontsize=7)
+        said = ", ".join("label-only (it keeps none)" if name == "label-only" else name for name in missing)
+        axes.annotate(f"not measured: {said}", (0.02, 0.02), xycoords="axes fraction", fontsize=7)
+    axes.locator_params(axis="x", nbins=6)
     if rows:
         axes.axvline(100 * rows[0]["chance"]["majority"], color="#b3372b", linewidth=1, linestyle="--", label="chance")
     axes.grid(color="#dedbd2", linewidth=0.8)

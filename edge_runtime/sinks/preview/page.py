@@ -115,7 +115,8 @@ async function poll() {
 poll();
 """
 
-STYLE = b""":root{color-scheme:light dark;--page:#f7f8f9;--ink:#1c2024;--soft:#545d65;--line:#dcdfe2;--state:#d9e6de;--note:#fff3cd}
+STYLE = b""":root{color-scheme:light dark;
+--page:#f7f8f9;--ink:#1c2024;--soft:#545d65;--line:#dcdfe2;--state:#d9e6de;--note:#fff3cd}
 @media (prefers-color-scheme:dark){
 :root{--page:#14181b;--ink:#e8e6e1;--soft:#a3adb4;--line:#343d43;--state:#24503b;--note:#3d3313}}
 body{font:16px/1.4 system-ui,sans-serif;margin:0;color:var(--ink);background:var(--page)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -58,7 +59,7 @@ class Chromium:
 
         self._process = subprocess.Popen(
             [found, *ARGUMENTS, f"--user-data-dir={self._folder.name}"],
-            preexec_fn=place,  # noqa: PLW1509 - no threads hold anything that it needs
+            preexec_fn=place,
             close_fds=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -123,10 +124,8 @@ class Chromium:
 
     def close(self) -> None:
         """End it, with the processes that it started."""
-        try:
+        with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it ended by itself
         self._process.wait()
         os.close(self._to)
         os.close(self._from)

@@ -86,7 +86,9 @@ def draw(record: Mapping[str, Any], out: Path) -> None:
             axes.errorbar(x, y[:, 0], yerr=ends, fmt="o-", color=ink, markersize=4, linewidth=1, elinewidth=0.8)
             axes.plot([], [], "o-", color=ink, markersize=4, label=f"{rows:,} rows to learn on")
         axes.set_xscale("log")
-        axes.set_xlabel("planted leak: bits that each row tells of the sensitive attribute beyond the target, on average")
+        axes.set_xlabel(
+            "planted leak: bits that each row tells of the sensitive attribute\nbeyond the target, on average"
+        )
         axes.set_ylabel("planted leaks found, %")
         axes.set_ylim(-4, 104)
         axes.grid(color="#dedbd2", linewidth=0.8)

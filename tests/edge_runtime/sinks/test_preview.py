@@ -86,6 +86,25 @@ def test_the_page_needs_nothing_from_elsewhere_and_says_so_to_the_browser(sink):
     assert not re.search(rb"<script>|style=|onclick", body)
 
 
+def test_the_page_has_words_for_what_it_shows_and_follows_a_dark_screen(sink):
+    page = get(sink, "/")[1].decode()
+    assert all(' alt="' in image for image in re.findall("<img[^>]*>", page))
+    assert all("scope=" in cell for cell in re.findall("<th[^>]*>", page))
+    bars = re.findall("<meter[^>]*>", page)
+    assert bars
+    assert all(re.search('aria-label="[a-z]', bar) for bar in bars)
+    assert b"prefers-color-scheme:dark" in get(sink, "/page.css")[1]
+
+
+def test_the_card_says_whose_records_leave():
+    perturber = network_receivers.MANIFEST.perturber
+    for substituted in (False, True):
+        manifest = network_receivers.MANIFEST._replace(perturber=perturber._replace(substituted=substituted))
+        made = open_sink("preview:0", network_receivers.OUTPUTS, manifest, {})
+        assert (b"records of other people" in get(made, "/")[1]) is substituted
+        made.close()
+
+
 def shown(**verdict):
     """A preview of an audited bundle: the best attack is right 31.2 % of the time, chance is 25 %."""
     attack = {"name": "forest", "kind": "adaptive", "accuracy": 0.312, "low": 0.29, "high": 0.33, "bits_counted": 0.0}

@@ -1,6 +1,7 @@
 """edgeveil report bench: tables and pictures of recorded results, estimated and measured apart."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -84,6 +85,12 @@ def test_the_command_writes_tables_and_pictures(results, tmp_path):
     assert "not measured" in text
     assert "REFUSED: no such operation" in text
     assert "1.00 (0.90 to 1.10) of mine" in text
+    assert re.search(r"!\[Time of a frame, median: here .* ms \(INVALID\).*\]\(latency\.svg\)", text)
+    assert re.search(r"!\[Median of each window .+\]\(windows\.svg\)", text)
+    page = (tmp_path / "out" / "bench.html").read_text()
+    assert re.search(r'<tr class="invalid"><th scope="row">here</th>.*INVALID: too short', page)
+    assert all(re.search('alt="[A-Z]', image) for image in re.findall("<img[^>]*>", page))
+    assert "**" not in page
     for name in ("latency.svg", "windows.svg"):
         assert (tmp_path / "out" / name).read_bytes().startswith(b"<?xml")
 

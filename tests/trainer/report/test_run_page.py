@@ -1,5 +1,6 @@
 """One page, whole in itself, that shows nothing raw unless asked."""
 
+import base64
 import json
 import re
 from html.parser import HTMLParser
@@ -152,6 +153,18 @@ def test_the_headline_says_where_records_of_other_people_leave(audit):
     assert "What leaves are records of other people" in header_and_tiles(text)
 
 
+@pytest.mark.parametrize("substituted", [False, True])
+def test_a_bundle_of_donors_is_known_by_its_manifest(audit, tmp_path, monkeypatch, substituted):
+    manifest = {"perturber": {"substituted": substituted}, "models": {}, "outputs": []}
+    folder = SimpleNamespace(audit=audit, manifest=manifest, report={})
+    dataset = SimpleNamespace(input=SimpleNamespace(kind="vector"))
+    run = SimpleNamespace(recipe=SimpleNamespace(name="digits"), metrics=list, dataset=lambda: dataset)
+    monkeypatch.setattr("edgeveil.trainer.export.folder.ExportFolder.open", lambda _: folder)
+    monkeypatch.setattr("edgeveil.trainer.runs.run.Run.open", lambda _: run)
+    written = run_page.write_report(tmp_path, tmp_path, None, tmp_path / "report.html")
+    assert (SUBSTITUTED in written.read_text()) is substituted
+
+
 CERTIFICATE = {"given": True, "bound": 0.704, "confidence": 0.95, "units": 450, "unit": "readings", "sentence": "s"}
 FACTOR = {"given": True, "factor": 2.41, "confidence": 0.95, "units": 899, "sentence": "s"}
 
@@ -159,7 +172,10 @@ FACTOR = {"given": True, "factor": 2.41, "confidence": 0.95, "units": 899, "sent
 @pytest.mark.parametrize(
     ("certificate", "expected"),
     [
-        (CERTIFICATE, "\N{LESS-THAN OR EQUAL TO} 70.4 % right at most, for one release, where the attacker knows parity alone"),
+        (
+            CERTIFICATE,
+            "\N{LESS-THAN OR EQUAL TO} 70.4 % right at most, for one release, where the attacker knows parity alone",
+        ),
         ({**CERTIFICATE, "given": False, "per_code": FACTOR}, "factor 2.41 by which one code raises the chance"),
         ({"given": False, "sentence": "No certificate: more leaves than a code."}, "certificate More leaves than a"),
         (None, "No certificate This audit counted nothing."),
@@ -251,5 +267,7 @@ def test_the_same_run_draws_the_same_curves():
     ]
     once, again = pictures.curves(lines), pictures.curves(lines)
     assert once == again
+    drawn = base64.b64decode(once[0]["image"].partition(",")[2])
+    assert b"prefers-color-scheme: dark" in drawn
     assert [figure["alt"].split(" by")[0] for figure in once] == ["perturber, loss", "perturber, further measures"]
     assert "loss hinge 2" in once[0]["alt"]
