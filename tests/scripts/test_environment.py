@@ -17,7 +17,8 @@ case "$*" in
 *) echo "WARNING: Location '/mirror' is ignored"; echo "ERROR: no space left on device" >&2; exit {code};;
 esac
 """
-TOOLS = "bash cat cp cut dirname ln mkdir mktemp paste rm sed sh sha256sum sort tail".split()
+TOOLS = ["bash", "cat", "cp", "cut", "dirname", "ln", "mkdir", "mktemp", "paste", "rm", "sed", "sh", "sha256sum"]
+TOOLS += ["sort", "tail"]
 
 
 def put(path, version, *, venv="true", code=0):
@@ -128,7 +129,7 @@ def test_the_one_that_is_asked_for_is_taken_and_replaces_that_of_an_older_enviro
         (
             {"python3.10": "3.10.12", "python3": "3.10.12"},
             "",
-            "found: 3.10.12 {0}/bin/python3. Install one (Debian 12 and 13, Ubuntu 24.04: apt-get install python3 python3-",
+            "found: 3.10.12 {0}/bin/python3. Install one (Debian 12 and 13, Ubuntu 24.04: apt-get install python3 pyth",
         ),
         ({"python3": "3.14.1", "python": "3.9.2"}, "", "found: 3.14.1 {0}/bin/python3, 3.9.2 {0}/bin/python. Install"),
         (

@@ -49,7 +49,7 @@ def asked(lock: str, python: str, platform: str) -> tuple[int, str]:
 
 
 def wheels(lock: str, python: str, platform: str) -> dict[str, object]:
-    """``packages`` that have a wheel there, and those ``without`` one. Raises ``DeviceFailed`` if uv says anything else."""
+    """``packages`` that have a wheel there, and those ``without`` one. Raises ``DeviceFailed`` if uv says else."""
     blocks, without = locked(lock), []
     while True:
         count, said = asked("".join(blocks.values()), python, platform)

@@ -1,4 +1,4 @@
-"""The workstation on each CPython that its lock is for: wheels by platform, installed from the lock and from a wheel."""
+"""The workstation on each CPython that its lock is for: wheels by platform, and both ways to install it."""
 
 import os
 
