@@ -125,6 +125,7 @@ def test_the_one_that_is_asked_for_is_taken_and_replaces_that_of_an_older_enviro
 @pytest.mark.parametrize(
     ("pythons", "asked", "said"),
     [
+        ({"python3": "''"}, "", "found: none. Install"),
         ({}, "", "CPython 3.11, 3.12 or 3.13 was expected on PATH; found: none. Install one (Debian 12 and 13,"),
         (
             {"python3.10": "3.10.12", "python3": "3.10.12"},
