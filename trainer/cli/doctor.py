@@ -25,7 +25,7 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "export": (("tf2onnx", "onnx", "onnxruntime", "ai_edge_litert"), "pip install 'edgeveil[trainer]'"),
     "sign": (("cryptography",), "pip install 'edgeveil[trainer]'"),
     "pictures, films and cameras": (("cv2",), "pip install 'edgeveil[camera]'"),
-    "Parquet tables": (("pyarrow",), "pip install pyarrow"),
+    "Parquet tables": (("pyarrow",), "pip install 'edgeveil[parquet]'"),
     "boards over SSH": (("paramiko",), "pip install 'edgeveil[ssh]'"),
     "boards over a serial line": (("serial",), "pip install 'edgeveil[serial]'"),
     "MQTT": (("paho",), "pip install 'edgeveil[mqtt]'"),

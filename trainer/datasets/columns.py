@@ -134,8 +134,8 @@ def _parquet(path: Path) -> Table:
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise BadInput(
-            "Parquet files are read with pyarrow, which is not installed: pip install pyarrow, or save the table as "
-            "CSV and name it with csv:FILE."
+            "Parquet files are read with pyarrow, which is not installed: pip install 'edgeveil[parquet]', or save the "
+            "table as CSV and name it with csv:FILE."
         ) from None
     with _readable(path, "Parquet"):
         table = parquet.read_table(path)

@@ -16,6 +16,7 @@ from edgeveil.trainer.measures.intervals import Interval, mean
 from edgeveil.trainer.measures.permutation import SHUFFLES
 from edgeveil.trainer.report.bench import write_guide
 from scripts.reproduce.attacks import planted
+from scripts.reproduce.installing import workstation_pythons
 from scripts.reproduce.pages import (
     capture_loop_page,
     codebooks_page,
@@ -56,6 +57,7 @@ PREDICTORS, CLEANERS_PAGE = Path("docs/results/predictors"), Path("docs/results/
 PEERS, PEERS_PAGE = Path("docs/results/privacy/peers.json"), Path("docs/results/peers.md")
 FOUR_SLICES_PAGE = Path("docs/results/four-slices.md")
 ESTIMATOR_PAGE = Path("docs/results/estimator.md")
+PYTHONS_PAGE = Path("docs/results/pythons.md")
 
 
 def rate(value: dict[str, Any]) -> str:
@@ -248,6 +250,15 @@ def recipe_times(record: dict[str, Any]) -> str:
     return template.render(rows=list(recipe_times_page.rows(record)), made_with=sorted(made_with))
 
 
+def pythons(record: dict[str, Any]) -> str:
+    """The page on the Pythons and platforms of the workstation as Markdown."""
+    wheels = {name: [row for row in record["wheels"] if row["platform"] == name] for name in record["platforms"]}
+    without = {name: sorted({one for row in rows for one in row["without"]}) for name, rows in wheels.items()}
+    named = {row["python"]: None for row in record["wheels"]}
+    template = templates().get_template("pythons.md.j2")
+    return template.render(record=record, wheels=wheels, without=without, pythons=list(named))
+
+
 def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
     """The records of codebooks, by data set."""
     found = {data: root / CODEBOOKS.format(data) for data in table_2_page.PAPER}
@@ -298,6 +309,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "codebooks": lambda: write_atomic(codebooks_page.PAGE, codebooks_page.page().encode()),
     "linear-cleaners": lambda: predictors_page.write_tables(PREDICTORS, CLEANERS_PAGE),
     "estimator": lambda: write_guide(BENCHES, ESTIMATOR_PAGE),
+    "pythons": _of(workstation_pythons.RESULT, PYTHONS_PAGE, pythons),
     "recipes": recipes_page.write,
 }
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 
@@ -50,3 +51,22 @@ def test_the_bench_environment_is_that_of_the_lock(tmp_path):
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (folder / "bin/python").is_symlink()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_bench_environment_is_of_python_3_11_whatever_venv_has(tmp_path, there):
+    for name in ("scripts/environments/bench", "requirements/bench.txt"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    other, own = tmp_path / ".venv/bin/python", tmp_path / "own"
+    other.write_text("#!/bin/sh\nexit 1\n")
+    own.write_text('#!/bin/sh\n[ "$2" != venv ] || { mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; }\n')
+    for python in (other, own):
+        python.chmod(0o755)
+    words = {"PYTHON": str(own if there else other), "EDGEVEIL_VENVS": str(tmp_path / "venvs")}
+    command = [str(tmp_path / "scripts/environments/bench")]
+    done = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, check=False)
+    assert done.returncode == (0 if there else 4), done.stderr
+    assert (tmp_path / "venvs/bench/lock.sha256").exists() == there
+    assert there or f"Python 3.11 was expected as .venv/bin/python or {other}; " in done.stderr

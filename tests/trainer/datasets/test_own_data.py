@@ -169,7 +169,7 @@ def test_a_file_that_is_no_text_is_one_sentence(tmp_path):
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(BadInput, match=r"pip install pyarrow, or save the table as CSV"):
+    with pytest.raises(BadInput, match=r"pip install 'edgeveil\[parquet\]', or save the table as CSV"):
         read_table("parquet", tmp_path / "t.parquet")
 
 
