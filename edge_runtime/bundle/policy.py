@@ -17,7 +17,6 @@ file can change it, only a newer policy that the device's root keys signed
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional
 
-from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.bundle.audit_scope import Place, audits_of
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
@@ -145,6 +144,8 @@ def _problem(
     privacy = manifest.privacy
     if privacy.file is None or artefact not in privacy.speaks_of:
         return "{} must be audited, and no audit in it speaks of {}".format(ascii(demand.sensitive), artefact)
+    from edgeveil.edge_runtime.bundle.audit_document import read_audit  # where an audit is demanded
+
     # Checked: of this bundle's artefacts and attribute, and every figure in range.
     parts = audits_of(read_audit(manifest, members) or {}, artefact, device, place)
     if not parts:

@@ -12,7 +12,6 @@ import stat
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.bundle.archive import read_archive, read_first
-from edgeveil.edge_runtime.bundle.audit_document import check_card, read_audit
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
@@ -69,9 +68,12 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     manifest = check_manifest(_parse(manifest_bytes))
     trust.check_claims(manifest, trust.key_of(key))
     verified = _check_members(members[2:], manifest.members)
-    audit = read_audit(manifest, verified)
-    if audit is not None:
-        check_card(verified[str(manifest.privacy.card)], audit, manifest.perturber.sensitive)
+    if manifest.privacy.file is not None:
+        # Here: a bundle that was not audited starts without it.
+        from edgeveil.edge_runtime.bundle.audit_document import check_card, read_audit
+
+        audit = read_audit(manifest, verified)
+        check_card(verified[str(manifest.privacy.card)], audit or {}, manifest.perturber.sensitive)
     trust.check_policy(manifest, verified, key)
     return Bundle(manifest, verified, hashlib.sha256(manifest_bytes).hexdigest(), key, manifest.development)
 
