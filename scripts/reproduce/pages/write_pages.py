@@ -60,8 +60,10 @@ ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 PYTHONS_PAGE = Path("docs/results/pythons.md")
 
 
-def rate(value: dict[str, Any]) -> str:
-    """An accuracy in % with its 95 % interval."""
+def rate(value: dict[str, Any] | None) -> str:
+    """An accuracy in % with its 95 % interval; - for none."""
+    if value is None:
+        return "-"
     return f"{100 * value['accuracy']:.1f} [{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
 
 
@@ -70,9 +72,10 @@ def share(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def strongest(document: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The adversary of that kind which was right most often."""
-    return max((row for row in document["adversaries"] if row["kind"] == kind), key=lambda row: row["accuracy"])
+def strongest(document: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    """The adversary of that kind which was right most often; None where none ran."""
+    rows = (row for row in document["adversaries"] if row["kind"] == kind)
+    return max(rows, key=lambda row: row["accuracy"], default=None)
 
 
 def command(made_by: str) -> str:
