@@ -293,7 +293,11 @@ def _releases(arguments: argparse.Namespace) -> None:
     gone = releases.prune(arguments.keep) if arguments.keep is not None else []
     state = releases.state()
     marks = {state.committed: "  current", state.previous: "  previous"}
-    for sha in sorted(os.listdir(os.path.join(arguments.root, "releases"))):
+    folder = os.path.join(arguments.root, "releases")
+    if not os.path.isdir(folder):
+        _note("No release was ever installed in {}.".format(arguments.root))
+        return
+    for sha in sorted(os.listdir(folder)):
         sys.stdout.write("{}{}\n".format(sha, marks.get(sha, "")))
     for sha in gone:
         sys.stdout.write("{}  removed\n".format(sha))

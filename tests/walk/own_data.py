@@ -12,14 +12,13 @@ PEOPLE, EACH = 48, 8
 
 
 def write() -> None:
-    """Own data as npz, table and pictures; pictures of digits' size; a mechanism's rows; a fleet; a policy."""
+    """Own data as npz, table and pictures; pictures of digits' size; a fleet; a policy."""
     rng = np.random.default_rng(0)
     _own(rng)
     write_folder(Path("pictures"), people=24, each=4)
     Path("in").mkdir()
     for number in range(8):
         cv2.imwrite(f"in/{number}.png", rng.integers(0, 255, (8, 8), dtype=np.uint8))
-    _mechanism(rng)
     board = {"name": "hall-1", "target": "ssh://pi@127.0.0.1:1"}  # nobody answers there
     lines = [f"{key} = {json.dumps(value)}" for key, value in board.items()]
     text = "\n".join(['[all]\nprofile = "raspberry-pi-cpu"\ntrust = "root"\nservice = false\n\n[[board]]', *lines, ""])
@@ -43,17 +42,6 @@ def _own(rng: np.random.Generator) -> None:
         writer = csv.writer(file)
         writer.writerow([*(f"x{column}" for column in range(6)), "activity", "group", "person"])
         writer.writerows([*row, y[at], z[at], subject[at]] for at, row in enumerate(x.tolist()))
-
-
-def _mechanism(rng: np.random.Generator) -> None:
-    """raw.npz and blurred.npz: rows before and after a mechanism that adds noise."""
-    rows = 240
-    y, z = rng.integers(0, 2, rows), rng.integers(0, 2, rows)
-    raw = rng.normal(size=(rows, 6)).astype(np.float32)
-    raw[:, 0] += 4 * y
-    raw[:, 1] += 4 * z
-    np.savez("raw.npz", x=raw, y=y, z=z)
-    np.savez("blurred.npz", x=raw + rng.normal(size=raw.shape).astype(np.float32))
 
 
 if __name__ == "__main__":
