@@ -268,7 +268,8 @@ def _status(arguments: argparse.Namespace) -> None:
         sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
         return
     for name in ("committed", "name", "previous", "floor", "reason", "runtime"):
-        sys.stdout.write("{}: {}\n".format(name, document[name]))
+        value = document[name]
+        sys.stdout.write("{}: {}\n".format(name, "none" if value in (None, "") else value))
     sys.stdout.write("index: {}\n".format(_index_text(document["index"])))
     for sha, count in document["failed"].items():
         sys.stdout.write("  failed: {} x {}\n".format(count, sha))

@@ -121,3 +121,9 @@ def test_a_board_with_no_release_lists_none(board, capsys, words):
     out, err = capsys.readouterr()
     assert out == ""
     assert f"No release was ever installed in {board}." in err
+
+
+def test_the_status_of_a_board_with_no_release_says_none(board, capsys):
+    assert run("status", "--root", board) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[:6] == ["committed: none", "name: none", "previous: none", "floor: 0", "reason: none", "runtime: none"]
