@@ -106,7 +106,7 @@ def check(words: list[str]) -> None:
         assert program in OTHERS, f"{program} is none of our programs, nor of {sorted(OTHERS)}"
 
 
-OTHERS = {".", "apt-get", "cp", "mkdir", "pip", "python3", "python3.11", "scp", "unzip"}
+OTHERS = {".", "apt-get", "cp", "mkdir", "pip", "python3", "scp", "unzip"}
 
 
 def _check_edgeveil(words: list[str]) -> None:
