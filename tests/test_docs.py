@@ -1,17 +1,9 @@
-"""The documentation hangs together: links lead somewhere, named files are there, commands are understood."""
+"""The documentation hangs together: links lead somewhere, named files are there (its commands: tests/walk)."""
 
 import re
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer.core
-import typer.main
-
-from edgeveil.edge_runtime.cli import main as edge
-from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -70,42 +62,3 @@ def test_every_test_that_is_named_is_there(page):
     named = set(re.findall(r"`(tests/[\w/.]+)`", (ROOT / page).read_text()))
     assert named
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
-
-
-def commands() -> Iterator[tuple[str, list[str]]]:
-    """``(page, words)`` of every whole command of ours in a block of code; what has ... in it stands for several."""
-    for page in PAGES:
-        text = page.read_text().replace("\\\n", " ")
-        for line in text.splitlines():
-            line = re.split(r"  +#| > ", line.strip())[0]
-            if re.match(r"edgeveil(-edge)? [a-z]", line) and "..." not in line and "`" not in line:
-                yield str(page.relative_to(ROOT)), shlex.split(line)
-
-
-def parse(words: list[str]) -> None:
-    """Parse a command without running it. Raises click's own exceptions, or ``SystemExit`` for the edge's."""
-    if words[0] == "edgeveil-edge":
-        edge._parser().parse_args(words[1:])
-        return
-    command, name, rest, parent = typer.main.get_command(app), "edgeveil", words[1:], None
-    while True:
-        parent = command.make_context(name, rest, parent=parent)
-        if not isinstance(command, typer.core.TyperGroup):
-            return
-        name, command, rest = command.resolve_command(parent, [*parent._protected_args, *parent.args])
-
-
-@pytest.mark.parametrize(
-    ("page", "words"), [pytest.param(*one, id=f"{one[0]}: {' '.join(one[1])}") for one in commands()]
-)
-def test_every_command_is_understood(page, words):
-    parse(words)
-    if words[1] in ("train", "sweep"):
-        assert words[2] in {*Recipe.names(), *ALIASES} or words[2].endswith(".toml")
-
-
-def test_a_flag_that_is_not_there_is_found():
-    with pytest.raises(Exception, match="--toward"):
-        parse(["edgeveil", "bundle", "verify", "mine.veil", "--toward", "trust"])
-    with pytest.raises(SystemExit):
-        parse(["edgeveil-edge", "verify", "mine.veil", "--toward", "trust"])

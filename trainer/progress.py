@@ -75,14 +75,17 @@ class Steps:
         return f"{now - self._begun:.0f} s{running}{self._left(now)}{figures}"
 
     def _left(self, now: float) -> str:
-        """A range, for pieces differ: by the quicker and by the slower half of those that took any time."""
+        """A range, for pieces differ: by the quicker and by the slower half of those that took any time.
+
+        Empty again once the piece that runs has alone taken longer than all that is left was to take.
+        """
         took = sorted(seconds for seconds in self._took if seconds > 0.01)
         left = self.total - self.count
         if len(took) < 4 or now - self._begun < QUIET_S or left <= 0:
             return ""
         half = len(took) // 2
         low, high = (left * sum(part) / len(part) for part in (took[:half], took[half:]))
-        return f", {low:.0f} to {high:.0f} s left"
+        return f", {low:.0f} to {high:.0f} s left" if now - self._last <= high else ""
 
 
 @contextmanager

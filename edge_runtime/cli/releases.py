@@ -268,7 +268,8 @@ def _status(arguments: argparse.Namespace) -> None:
         sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
         return
     for name in ("committed", "name", "previous", "floor", "reason", "runtime"):
-        sys.stdout.write("{}: {}\n".format(name, document[name]))
+        value = document[name]
+        sys.stdout.write("{}: {}\n".format(name, "none" if value in (None, "") else value))
     sys.stdout.write("index: {}\n".format(_index_text(document["index"])))
     for sha, count in document["failed"].items():
         sys.stdout.write("  failed: {} x {}\n".format(count, sha))
@@ -293,7 +294,11 @@ def _releases(arguments: argparse.Namespace) -> None:
     gone = releases.prune(arguments.keep) if arguments.keep is not None else []
     state = releases.state()
     marks = {state.committed: "  current", state.previous: "  previous"}
-    for sha in sorted(os.listdir(os.path.join(arguments.root, "releases"))):
+    folder = os.path.join(arguments.root, "releases")
+    if not os.path.isdir(folder):
+        _note("No release was ever installed in {}.".format(arguments.root))
+        return
+    for sha in sorted(os.listdir(folder)):
         sys.stdout.write("{}{}\n".format(sha, marks.get(sha, "")))
     for sha in gone:
         sys.stdout.write("{}  removed\n".format(sha))

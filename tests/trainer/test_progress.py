@@ -102,10 +102,10 @@ def test_nothing_is_said_of_the_time_left_before_enough_has_been_seen():
     now = 0.0
     steps = module.Steps(10, clock=lambda: now)
     for _ in range(4):
-        now += 0.1
+        now += 0.4
         steps()
     assert "left" not in steps.text()  # it is too early
-    now = 100.0
+    now = 2.5
     assert "left" in steps.text()
     few = module.Steps(10, clock=lambda: now)
     now = 200.0
@@ -123,3 +123,15 @@ def test_a_bar_on_a_terminal_ends_with_all_that_is_done(tmp_path):
     code, written = on_terminal(tmp_path / "work.py")
     assert code == 0
     assert re.search(r"export .* 3/3 0 s  right 0.5", "\n".join(seen(written)))
+
+
+def test_the_time_left_is_not_told_once_a_piece_has_taken_longer_than_that():
+    now = 0.0
+    steps = module.Steps(6, clock=lambda: now)
+    for _ in range(4):
+        now += 1
+        steps()
+    steps.begin("label-only")
+    assert steps.text() == "4 s, label-only for 0 s, 2 to 2 s left"
+    now += 3
+    assert steps.text() == "7 s, label-only for 3 s"

@@ -14,7 +14,7 @@ from edgeveil.trainer.cli.common import Json, TrustForBundle, print_json, verifi
 app = typer.Typer()
 
 
-@app.command(epilog="Example: edgeveil cost runs/mnist/export/artefacts/generator-int8.tflite --json")
+@app.command(epilog="Example: edgeveil cost runs/mnist-export")
 def cost(
     what: Annotated[Path, typer.Argument(help="A .tflite, .onnx or .keras file, an export folder, or a .veil bundle.")],
     trust: TrustForBundle = None,

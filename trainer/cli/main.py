@@ -256,8 +256,8 @@ def keygen(
     no_passphrase: NoPassphrase = False,
 ) -> None:
     """Make a signing key. Keep signing.key off the boards; put signing.pub into their trust folder."""
+    from edgeveil.trainer.sealing.keys import keygen as make_keys
     from edgeveil.trainer.sealing.keys import write_public
-    from edgeveil.trainer.sealing.seal import keygen as make_keys
 
     if token is not None:
         if development or no_passphrase:

@@ -56,10 +56,12 @@ def new(
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
     from edgeveil.trainer.scaffold.given import Given
+    from edgeveil.trainer.scaffold.look import unnamed_subjects
     from edgeveil.trainer.scaffold.new import write_recipe
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
-    for note in write_recipe(Given(source, *words), out, kind=kind):
+    given = Given(source, *words)
+    for note in [*write_recipe(given, out, kind=kind), *unnamed_subjects(given)]:
         say(note)
     say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
-from edgeveil.trainer.datasets.columns import Column, Table, read_table
+from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder, npz
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
 from edgeveil.trainer.scaffold.given import Given, smaller, turned_round
@@ -88,9 +88,32 @@ def next_command(given: Given, found: Found) -> str:
     named = {name for one in found.labels for name in one.could_be}
     needed = {"csv": ("target", "sensitive"), "parquet": ("target", "sensitive"), "images": ("sensitive",)}
     words += [f"--{name} COLUMN" for name in needed.get(given.kind, ()) if flags[name] is None and named]
+    if given.subject is given.session is None and _subjects(given, found.labels):
+        words.append("[--subject COLUMN]")
     if given.kind == "images" and found.shape is not None:
         words += smaller(found.shape)
     return " ".join(["edgeveil recipe new --data", shlex.quote(given.source), *words, "--out mine.toml"])
+
+
+def unnamed_subjects(given: Given) -> list[str]:
+    """A sentence where a column could say whose a row is, and none was named for it."""
+    if given.kind == "npz" or given.subject is not None or given.session is not None:
+        return []
+    table = read_table("csv", given.labels_file()) if given.kind == "images" else read_table(given.kind, given.path)
+    found = _subjects(given, _columns(table))
+    if not found:
+        return []
+    part = "" if given.kind == "images" else " It is a part of x now."
+    return [
+        f"{listed(found)} could say whose a sample is: name it with --subject, or samples of one person are in "
+        f"training and in the test, and every number flatters.{part}"
+    ]
+
+
+def _subjects(given: Given, labels: Sequence[Label]) -> list[str]:
+    """The columns that could be the subject, without those that were named."""
+    taken = {given.target, given.sensitive, *given.leave_out}
+    return [one.name for one in labels if "subject" in one.could_be and one.name not in taken]
 
 
 def _npz(given: Given) -> Found:

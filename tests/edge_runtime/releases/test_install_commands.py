@@ -113,3 +113,17 @@ def test_facts_are_gathered_by_one_file_alone(board, owner, tmp_path):
     assert found["edgeveil"]["committed"] == (board / "current").readlink().name
     assert found["edgeveil"]["floor"] == 1
     assert len(found["edgeveil"]["root_key"]) == 64
+
+
+@pytest.mark.parametrize("words", [["releases"], ["releases", "--keep", "3"]])
+def test_a_board_with_no_release_lists_none(board, capsys, words):
+    assert run(*words, "--root", board) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"No release was ever installed in {board}." in err
+
+
+def test_the_status_of_a_board_with_no_release_says_none(board, capsys):
+    assert run("status", "--root", board) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[:6] == ["committed: none", "name: none", "previous: none", "floor: 0", "reason: none", "runtime: none"]

@@ -43,7 +43,7 @@ def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_pa
     edgeveil("data", "look", "images:pictures")
     said = capsys.readouterr()
     assert "each 480 x 640 x 3, uint8" in said.out
-    assert "--sensitive COLUMN --capture 640x480x3 --size 32x24 --out mine.toml" in said.err
+    assert "--sensitive COLUMN [--subject COLUMN] --capture 640x480x3 --size 32x24 --out mine.toml" in said.err
 
     words = ["--sensitive", "group", "--subject", "person", "--capture", "640x480x3", "--crop", "480x480"]
     edgeveil("recipe", "new", "--data", "images:pictures", *words, "--size", "32x32", "--out", "mine.toml")

@@ -167,3 +167,12 @@ def test_an_old_name_on_the_command_line_is_one_sentence(tmp_path, edgeveil):
     code, out, err = edgeveil("train", "mnist-release", "--out", tmp_path / "run")
     assert (code, out) == (2, "")
     assert err == 'error: The recipe "mnist-release" is called "mnist-codebook" since 0.2.\n'
+
+
+def test_a_key_is_made_without_what_audits_need(tmp_path):
+    words = ["keygen", str(tmp_path / "keys"), "--no-passphrase"]
+    code = f"import sys; from edgeveil.trainer.cli import main; main.app({words}, standalone_mode=False); "
+    said = subprocess.run(
+        [sys.executable, "-c", code + "print('scipy' in sys.modules)"], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.strip() == "False"

@@ -8,7 +8,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.scaffold.given import Given
-from edgeveil.trainer.scaffold.look import look, next_command
+from edgeveil.trainer.scaffold.look import look, next_command, unnamed_subjects
 from tests.support.small_runs import ROWS, write_npz
 from tests.trainer.datasets.made_pictures import cv2, write_folder
 
@@ -33,7 +33,9 @@ def test_a_folder_of_pictures(pictures):
     assert labels["group"].could_be == ["y", "z"]
     assert (labels["person"].could_be, labels["person"].different) == (["subject"], 24)
     assert found.wrong == []
-    assert next_command(Given(f"images:{pictures}"), found).endswith("--sensitive COLUMN --out mine.toml")
+    assert next_command(Given(f"images:{pictures}"), found).endswith(
+        "--sensitive COLUMN [--subject COLUMN] --out mine.toml"
+    )
 
 
 def test_a_table(tmp_path):
@@ -46,7 +48,7 @@ def test_a_table(tmp_path):
     assert (labels["ax"].type, labels["ax"].could_be, dict(labels["ax"].classes)) == ("numbers", [], {})
     assert (labels["steps"].missing, labels["steps"].could_be) == (80, [])
     assert "steps: whole numbers, 2 different, 80 missing" in found.text()
-    assert next_command(given, found).endswith("--target COLUMN --sensitive COLUMN --out mine.toml")
+    assert next_command(given, found).endswith("--target COLUMN --sensitive COLUMN [--subject COLUMN] --out mine.toml")
 
 
 @pytest.mark.parametrize("named", [{"target": "Activty"}, {"subject": "Activty"}, {"leave_out": ("Activty",)}])
@@ -64,6 +66,17 @@ def test_with_columns_named_it_says_what_keeps_them_from_training(tmp_path):
     assert not look(fine).wrong
     words = "--target Activity --sensitive Sex --subject Person --leave-out steps --out mine.toml"
     assert next_command(fine, look(fine)).endswith(words)
+
+
+def test_a_subject_that_nobody_named_is_said(pictures, tmp_path):
+    (said,) = unnamed_subjects(Given(f"images:{pictures}", sensitive="group"))
+    assert said.startswith('"person" could say whose a sample is: name it with --subject')
+    source = write_table(tmp_path)
+    (said,) = unnamed_subjects(Given(source, "Activity", "Sex"))
+    assert said.endswith("It is a part of x now.")
+    assert unnamed_subjects(Given(source, "Activity", "Sex", "Person")) == []
+    assert unnamed_subjects(Given(source, "Activity", "Sex", leave_out=("Person",))) == []
+    assert look(Given(source, "Activity", "Sex")).wrong[0].endswith("What says whose a row is goes to --subject.")
 
 
 def test_arrays_that_are_turned_round_and_rows_of_nobody_are_said(tmp_path):

@@ -1,0 +1,48 @@
+"""What a reader of the pages has in the folder: ``python own_data.py`` writes it into the working folder, small."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+
+from tests.trainer.datasets.made_pictures import cv2, write_folder
+
+PEOPLE, EACH = 48, 8
+
+
+def write() -> None:
+    """Own data as npz, table and pictures; pictures of digits' size; a fleet; a policy."""
+    rng = np.random.default_rng(0)
+    _own(rng)
+    write_folder(Path("pictures"), people=24, each=4)
+    Path("in").mkdir()
+    for number in range(8):
+        cv2.imwrite(f"in/{number}.png", rng.integers(0, 255, (8, 8), dtype=np.uint8))
+    board = {"name": "hall-1", "target": "ssh://pi@127.0.0.1:1"}  # nobody answers there
+    lines = [f"{key} = {json.dumps(value)}" for key, value in board.items()]
+    text = "\n".join(['[all]\nprofile = "raspberry-pi-cpu"\ntrust = "root"\nservice = false\n\n[[board]]', *lines, ""])
+    for name in ("hall.toml", "boards.toml"):
+        Path(name).write_text(text)
+    hide = [{"sensitive": "less-than-five", "most_attack_over_chance": 0.5, "audited": True}]
+    Path("policy.json").write_text(json.dumps({"schema": 1, "hide": hide}))
+
+
+def _own(rng: np.random.Generator) -> None:
+    """mine.npz and mine.csv: people of two groups (z) doing one of two things (y), eight readings of each."""
+    subject = np.repeat(np.arange(PEOPLE), EACH)
+    y, z = np.arange(PEOPLE * EACH) % 2, subject % 2
+    x = rng.normal(size=(len(y), 6)).astype(np.float32)
+    x[:, 0] += 4 * y
+    x[:, 1] += 4 * z
+    np.savez("mine.npz", x=x, y=np.array(["sit", "walk"])[y], z=z, subject=subject)
+    np.savez("rows.npz", x=x[:64])
+    np.savetxt("rows.csv", x[:8], delimiter=",")
+    with Path("mine.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(f"x{column}" for column in range(6)), "activity", "group", "person"])
+        writer.writerows([*row, y[at], z[at], subject[at]] for at, row in enumerate(x.tolist()))
+
+
+if __name__ == "__main__":
+    write()
