@@ -61,7 +61,7 @@ class Journal:
         digest = hashlib.sha256(problem.digest)
         for part in (self.made_by, family.name, str(seed)):
             digest.update(part.encode() + b"\0")
-        digest.update(code_of(Path(__file__).parent) + _code(family))  # families share code
+        digest.update(code_of(Path(__file__).parent) + code_of_family(family))  # families share code
         return digest.hexdigest()[:32]
 
 
@@ -90,7 +90,7 @@ def code_of(folder: Path) -> bytes:
     return digest.digest()
 
 
-def _code(family: Adversary) -> bytes:
+def code_of_family(family: Adversary) -> bytes:
     """The source of a family: another version of a plugin is another family."""
     file = getattr(sys.modules.get(type(family).__module__), "__file__", None)
     return Path(file).read_bytes() if file else b""

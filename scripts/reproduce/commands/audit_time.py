@@ -66,12 +66,12 @@ def main() -> None:
         }
         for export in options.exports:
             caches = {version: folder / f"cache-{len(rows)}-{version}" for version in code}
-            row: dict[str, Any] = {"export": str(export)}
+            row: dict[str, Any] = {"export": export.name}
             for version in code:
                 row[version] = audited(code[version], export, caches[version], options.artefact)
             row["again"] = audited(code["now"], export, caches["now"], options.artefact)
             row["ratio"] = {part: round(row[part]["wall_s"] / row["before"]["wall_s"], 3) for part in ("now", "again")}
-            print(json.dumps({"export": str(export), **row["ratio"]}), file=sys.stderr)
+            print(json.dumps({"export": export.name, **row["ratio"]}), file=sys.stderr)
             rows.append(row)
     document = {"kind": "audit-time", "what": __doc__.splitlines()[0], "before": options.before, "rows": rows}
     record.write(options.out, script.made_by(options), {**document, **record.here(), "load": machine.load()})

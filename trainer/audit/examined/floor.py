@@ -21,7 +21,7 @@ import numpy as np
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed
-from edgeveil.trainer.attacks.journal import Journal, code_of
+from edgeveil.trainer.attacks.journal import Journal, code_of, code_of_family
 from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, digest
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
@@ -128,6 +128,7 @@ class Floor:
         told = [of.name, of.input, of.y_names, of.z_names, sorted(of.attributes), labels, of.seed, of.homogeneous]
         told += [self.budget, self.seed, self.named, versions()]
         code = b"".join(code_of(Path(__file__).parents[2] / name) for name in ("attacks", "audit"))
+        code += b"".join(family.name.encode() + code_of_family(family) for family in adversaries())  # plugins too
         arrays = [np.frombuffer(repr(told).encode() + code, np.uint8), of.x, of.y, of.z, of.theta, of.cluster]
         arrays += [slices.classifiers, slices.perturber, slices.test, slices.attack]
         arrays += [of.attributes[name] for name in sorted(of.attributes)] + [

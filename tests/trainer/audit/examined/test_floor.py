@@ -112,3 +112,9 @@ def test_a_floor_that_cannot_be_read_is_measured_again(measured, monkeypatch, tm
     floor._path.write_text('{"half')
     assert floor.document() == {"measured": "here"}
     assert replace(floor).document() == {"measured": "here"}
+
+
+def test_another_family_of_attacks_makes_another_floor(measured, monkeypatch):
+    before = replace(measured[0])._path
+    monkeypatch.setattr(module, "adversaries", lambda: (module.Fixed(),))
+    assert replace(measured[0])._path != before
