@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-
-from edgeveil.trainer.progress import say
 
 WAITS = "Interrupted: this step is finished first. Press Ctrl-C again to end at once."
 
@@ -37,7 +36,7 @@ def whole_steps() -> Iterator[Callable[[], None]]:
             usual(number, frame)
             return
         came = True
-        say(WAITS)
+        os.write(2, f"{WAITS}\n".encode())  # a handler may interrupt a print, and print must not be entered twice
 
     signal.signal(signal.SIGINT, mark)
     try:

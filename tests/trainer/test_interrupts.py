@@ -13,7 +13,7 @@ def press():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_the_first_one_ends_after_the_step(capsys):
+def test_the_first_one_ends_after_the_step(capfd):
     before, done = signal.getsignal(signal.SIGINT), []
 
     def work():
@@ -27,7 +27,7 @@ def test_the_first_one_ends_after_the_step(capsys):
     with pytest.raises(KeyboardInterrupt):
         work()
     assert done == [1, 2]
-    assert WAITS in capsys.readouterr().err
+    assert WAITS in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
 
 
