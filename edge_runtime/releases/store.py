@@ -119,7 +119,12 @@ class Releases(object):
             return self._rollback()
 
     def prune(self, keep: int) -> List[str]:
-        """Remove all releases but the newest ``keep``; the committed and the previous one always stay."""
+        """Remove all releases but the newest ``keep``; the committed and the previous one always stay.
+
+        Raises ``BadInput`` for fewer than none.
+        """
+        if keep < 0:
+            raise BadInput("--keep: 0 or more releases were expected; got {}. Nothing was removed.".format(keep))
         with self.changing("releases --keep"):
             return self._prune(keep)
 

@@ -123,6 +123,11 @@ def test_a_board_with_no_release_lists_none(board, capsys, words):
     assert f"No release was ever installed in {board}." in err
 
 
+def test_fewer_than_no_releases_cannot_be_kept(board, capsys):
+    assert run("releases", "--keep", "-1", "--root", board) == 2
+    assert "--keep: 0 or more releases were expected; got -1" in capsys.readouterr().err
+
+
 def test_the_status_of_a_board_with_no_release_says_none(board, capsys):
     assert run("status", "--root", board) == 0
     said = capsys.readouterr().out.splitlines()
