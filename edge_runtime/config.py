@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.camera_address import on_network, parse
 from edgeveil.edge_runtime.device import WORDS, check_device
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.paths import DEFAULT_PATH
+from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER
 
 _MOST_BYTES = 1 << 20
 REQUIRED = ("bundle", "trust", "source", "sink")
@@ -51,6 +51,8 @@ class Settings(NamedTuple):
     log: str
     inside_at: Optional[str]
     inside_user: Optional[str]
+    ledger: str
+    subject_column: Optional[int]
     camera_aid: bool
     accept_raw_on_network: bool
 
@@ -93,6 +95,10 @@ SETTINGS = {
     "inside-at": Setting(str, None, "DIR", "folder to meet an inside that is its own unit (edgeveil-edge inside)"),
     "inside-user": Setting(
         str, None, "NAME", "run the process with the camera as this user (of root: nobody); needs root"
+    ),
+    "ledger": Setting(str, LEDGER, "FILE", "where a bundle that promises an epsilon counts it ({})".format(LEDGER)),
+    "subject-column": Setting(
+        int, None, "N", "column of csv: that says whose line it is, from 1; no feature", 1, 65536
     ),
     "camera-aid": Setting(bool, False, "", "for 15 minutes, show coarse levels of the raw picture on the preview page"),
     "accept-raw-on-network": Setting(bool, False, "", "read a camera over a network where others can read it"),

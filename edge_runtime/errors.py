@@ -20,7 +20,6 @@ It may name shapes, dtypes, counts and paths. It never holds a value of a frame.
 """
 
 import os
-import traceback
 
 
 class EdgeVeilError(Exception):
@@ -95,5 +94,7 @@ class FrameDropped(Exception):
 
 def describe(error: BaseException) -> str:
     """An unexpected error by its kind and its place in the code; its text could hold a value of a frame."""
+    import traceback  # a start without an unexpected error is spared it
+
     place = traceback.extract_tb(error.__traceback__)[-1]
     return "{} at {}:{}".format(type(error).__name__, os.path.basename(place.filename), place.lineno)

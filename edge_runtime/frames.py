@@ -5,7 +5,7 @@ copied, printed or turned into an array, and a sink accepts only a perturbed one
 """
 
 import types
-from typing import Any, Callable, Mapping, NoReturn, Optional
+from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from edgeveil.edge_runtime.errors import PrivacyStop
 
 # Held by pipeline.py alone; a test looks for any other use.
 _PIPELINE = object()
+_set = object.__setattr__  # a PerturbedFrame has none of its own
 
 
 def _refuse(what: str) -> Callable[..., NoReturn]:
@@ -84,6 +85,26 @@ class PerturbedFrame(object):
         object.__setattr__(self, "data", own[next(iter(own))])
         object.__setattr__(self, "slot", slot)
         object.__setattr__(self, "tick_ns", tick_ns)
+
+    @classmethod
+    def of_rows(
+        cls, indices: Sequence[int], outputs: Mapping[str, np.ndarray], maker: Any = None
+    ) -> "List[PerturbedFrame]":
+        """One for each index, of the rows of ``outputs`` (n, ...), which are copied once."""
+        if maker is not _PIPELINE:
+            raise PrivacyStop("only a pipeline can make a PerturbedFrame: give it a RawFrame")
+        own = {n: np.frombuffer(v.tobytes(), v.dtype).reshape(v.shape) for n, v in outputs.items()}
+        main, made = next(iter(own)), []
+        for row, index in enumerate(indices):
+            frame = object.__new__(cls)
+            values = {name: value[row, ...] for name, value in own.items()}
+            _set(frame, "index", index)
+            _set(frame, "outputs", types.MappingProxyType(values))
+            _set(frame, "data", values[main])
+            _set(frame, "slot", 0)
+            _set(frame, "tick_ns", None)
+            made.append(frame)
+        return made
 
     def at(self, index: int, tick_ns: Optional[int], slot: Optional[int] = None) -> "PerturbedFrame":
         """The same outputs for the tick with this number and time, or for another slot."""

@@ -48,6 +48,7 @@ LIVE_SINKS = {
     "tcp": ("network.tcp", "TcpSink"),
 }
 PREVIEW = "preview"
+_REPLAYED = ("images", "video")  # files that can be played at the pace they were recorded at
 _SINKS = (*FILE_SINKS, *LIVE_SINKS, PREVIEW)
 
 
@@ -74,6 +75,17 @@ def check_sink(uri: str) -> Tuple[str, str]:
         "tcp://HOST:PORT or preview:PORT; got {!r}".format(kind if colon else uri)
         + _nearest(kind, {name: "//" if name in LIVE_SINKS else "" for name in _SINKS}, tuple(SOURCES), "source")
     )
+
+
+def check_replay(source: str, realtime: bool, repeat: bool) -> bool:
+    """Whether a source is a recording. Raises ``BadInput`` for another one that is to be played as one."""
+    kind = source.partition(":")[0]
+    if (realtime or repeat) and kind not in _REPLAYED:
+        problem = (
+            "expected a recording ({}) to play in real time or again and again; {}: is not one. Leave that option out."
+        )
+        raise BadInput(problem.format(", ".join(name + ":" for name in _REPLAYED), kind))
+    return kind in _REPLAYED
 
 
 def check_sensor(source: str, wanted: Optional[str]) -> None:

@@ -54,7 +54,8 @@ class Flow(collections.abc.Mapping):
         self.used: List[np.ndarray] = []  # such values after use, until they are erased
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return as_array(self._held[name])
+        value = self._held[name]
+        return value.array() if type(value) is LutArray else value
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._held[name] = value

@@ -6,7 +6,11 @@ import resource
 import sys
 from typing import Any, Dict, Optional
 
+from edgeveil.edge_runtime.errors import BadInput
+
 _LEAST_LIMIT_BYTES = 2**29
+_MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_LEAST_MACHINE_ID = 32
 
 
 def peak_rss_bytes() -> int:
@@ -45,6 +49,19 @@ def load() -> Optional[float]:
         return os.getloadavg()[0]
     except OSError:
         return None
+
+
+def machine_id() -> str:
+    """The identifier of this installation of the system, which no other machine has. Raises ``BadInput``."""
+    for path in _MACHINE_IDS:
+        found = "".join(_lines(path)).strip()
+        if len(found) >= _LEAST_MACHINE_ID and found.isalnum() and found != "uninitialized":
+            return found
+    raise BadInput(
+        "expected an identifier of this machine in {}; there is none. Make one: systemd-machine-id-setup".format(
+            _MACHINE_IDS[0]
+        )
+    )
 
 
 def facts() -> Dict[str, Any]:

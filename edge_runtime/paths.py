@@ -6,6 +6,7 @@ from typing import Optional
 ROOT = "/opt/edgeveil"
 SYSTEMD = "/run/systemd/system"
 DEFAULT_PATH = "/etc/edgeveil/edge.json"
+LEDGER = "/var/lib/edgeveil/ledger"
 
 
 def zipapp() -> Optional[str]:

@@ -46,14 +46,19 @@ class NumPy(Backend):
     def infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         """As ``Backend.infer``, a few thousand frames at a time."""
         (x,) = feeds
+        if len(x) <= BLOCK:
+            return self._block(x)
         columns = [np.empty((len(x),) + tensor.shape[1:], np.float32) for tensor in self._outputs]
         for start in range(0, len(x), BLOCK):
-            values = self._attempt([x[start : start + BLOCK]])
-            if values is None:
-                raise FrameDropped("backend")
-            for column, value in zip(columns, values):
+            for column, value in zip(columns, self._block(x[start : start + BLOCK])):
                 column[start : start + BLOCK] = value
         return columns
+
+    def _block(self, x: np.ndarray) -> List[np.ndarray]:
+        values = self._attempt([x])
+        if values is None:
+            raise FrameDropped("backend")
+        return values
 
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         a = self._arrays

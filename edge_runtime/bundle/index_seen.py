@@ -8,17 +8,17 @@ and each ``update`` add it up. What is not counted is the time between the last 
 
 import os
 import time
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.edge_runtime.storage.filesystem import read_strict
+from edgeveil.edge_runtime.uptime import uptime
 
 SEEN_FILE, COPY_FILE = "index-seen.json", "index-seen-copy.json"
 CLOCKS_FROM_S = 1735689600  # 2025; a board whose clock is not set says less
 _COUNTED = {"up_s", "boot", "counted_s"}  # since schema 3
-_BOOT_ID, _CLOCK_BOOTTIME = "/proc/sys/kernel/random/boot_id", 7  # which Python 3.6 has no name for
 
 
 class Seen(NamedTuple):
@@ -54,16 +54,6 @@ class Seen(NamedTuple):
         if not self.boot or not boot:
             return 0  # nothing was counted before, so from now on
         return max(now_s - self.counted_s, 0) if boot == self.boot else now_s
-
-
-def uptime() -> Tuple[str, int]:
-    """An identifier of this start of the board, empty where there is none, and seconds since; sleep counts too."""
-    try:
-        with open(_BOOT_ID) as file:
-            boot = file.read(64).strip()
-    except OSError:
-        boot = ""
-    return boot, int(time.clock_gettime(_CLOCK_BOOTTIME))
 
 
 def read_seen(root: str) -> Optional[Seen]:

@@ -9,8 +9,9 @@ whether an audit must cover the artefact that runs, and by how much attacks may 
 points; null: no limit). What counts is the upper end of the audit's 95 % intervals: the verdict's, or the best attack's
 in an audit of before there was one. Chance is the better of the two on the privacy card. ``countersigned`` (false where
 it is left out) asks that an auditor other than the bundle's maker signed the audit
-(``edgeveil.edge_runtime.bundle.countersignature``). The first flash writes the file as root. No bundle and no trust
-file can change it, only a newer policy that the device's root keys signed
+(``edgeveil.edge_runtime.bundle.countersignature``). ``spend`` asks that a bundle counts what it tells, and limits that
+(``edgeveil.edge_runtime.bundle.spend_limits``); with it, ``hide`` may be empty. The first flash writes the file as
+root. No bundle and no trust file can change it, only a newer policy that the device's root keys signed
 (``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
 """
 
@@ -18,8 +19,10 @@ import os
 from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional
 
 from edgeveil.edge_runtime.bundle.audit_scope import Place, audits_of
+from edgeveil.edge_runtime.bundle.spend_limits import read_spend
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.ledger.book import Limit
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.storage.filesystem import read
@@ -34,11 +37,12 @@ Demand = NamedTuple("Demand", [("sensitive", str), ("most_attack_over_chance", O
 class Policy(object):
     """The demands of one ``policy.json``: a bundle must meet all of them.
 
-    ``countersigned`` is held by ``Trust.check_policy``, which knows who the auditors are.
+    ``countersigned`` is held by ``Trust.check_policy``, which knows who the auditors are, and ``spend`` by the ledger
+    too (``edgeveil.edge_runtime.bundle.spend_limits``).
     """
 
-    def __init__(self, demands: List[Demand], countersigned: bool = False) -> None:
-        self.demands, self.countersigned = demands, countersigned
+    def __init__(self, demands: List[Demand], countersigned: bool = False, spend: Optional[Limit] = None) -> None:
+        self.demands, self.countersigned, self.spend = demands, countersigned, spend
 
     def check(
         self,
@@ -54,6 +58,8 @@ class Policy(object):
         artefacts must meet the demands, on any device. ``place``: the kind of machine that has the device, None for
         any.
         """
+        if self.spend is not None and manifest.spending is None:
+            _refuse('it must count what it tells ("spend"), and promises nothing of that')
         for demand in self.demands:
             hidden = manifest.perturber.sensitive
             if hidden != demand.sensitive:
@@ -89,12 +95,14 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
         document = strict_json.loads(data)
     except strict_json.BadJson as error:
         raise BadInput("{}{}. Correct it.".format(advice, error)) from None
-    keys = set(document) - {"countersigned"} if type(document) is dict else None
+    keys = set(document) - {"countersigned", "spend"} if type(document) is dict else None
     if keys != {"hide", "schema"} or type(document["schema"]) is not int or document["schema"] != 1:
         raise BadInput(advice + "it has other keys or another schema. Correct it.")
     hide = document["hide"]
-    if type(hide) is not list or not 1 <= len(hide) <= _MOST_ENTRIES:
-        raise BadInput("{}'hide' is no list of 1 to {} demands. Correct it.".format(advice, _MOST_ENTRIES))
+    spend = read_spend(document["spend"], path) if "spend" in document else None
+    least = 1 if spend is None else 0
+    if type(hide) is not list or not least <= len(hide) <= _MOST_ENTRIES:
+        raise BadInput("{}'hide' is no list of {} to {} demands. Correct it.".format(advice, least, _MOST_ENTRIES))
     demands = [_demand(entry, "hide[{}] of {}".format(place, path)) for place, entry in enumerate(hide)]
     if len({demand.sensitive for demand in demands}) != len(demands):
         raise BadInput(advice + "an attribute is listed twice. Remove one of the entries.")
@@ -103,7 +111,7 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
         raise BadInput(advice + "'countersigned' is not true or false. Correct it.")
     if countersigned and not all(demand.audited for demand in demands):
         raise BadInput(advice + "'countersigned' needs an audit: set 'audited' to true in each demand. Correct it.")
-    return Policy(demands, countersigned)
+    return Policy(demands, countersigned, spend)
 
 
 def open_policy(path: str) -> Optional[Policy]:

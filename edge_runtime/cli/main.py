@@ -1,4 +1,4 @@
-"""``edgeveil-edge``: run, verify and bench a bundle on the board, and manage the releases that are installed.
+"""``edgeveil-edge``: run, verify and bench a bundle on the board, and manage its releases and its ledger.
 
 A command imports what it needs when it is called: the process with the network must not load the code that sees raw
 frames, and the process with the raw frames must not load the code that sends.
@@ -10,7 +10,7 @@ import sys
 from typing import List, Optional
 
 from edgeveil.edge_runtime import __version__
-from edgeveil.edge_runtime.cli import bundles, releases, run
+from edgeveil.edge_runtime.cli import bundles, ledgers, releases, run
 from edgeveil.edge_runtime.cli.output import EXIT_CODES
 from edgeveil.edge_runtime.cli.process_list import hide_secrets
 from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop, describe
@@ -48,4 +48,5 @@ def _parser() -> argparse.ArgumentParser:
     run.add_commands(commands)
     bundles.add_commands(commands)
     releases.add_commands(commands)
+    ledgers.add_commands(commands)
     return parser

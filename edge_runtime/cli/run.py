@@ -4,19 +4,20 @@ import argparse
 import contextlib
 import os
 import sys
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli.options import add_bundle, add_command, add_json, add_setting
 from edgeveil.edge_runtime.cli.output import Document, print_document
 from edgeveil.edge_runtime.config import Settings
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.kinds import check_sink, check_source
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
+from edgeveil.edge_runtime.kinds import check_replay, check_sink, check_source
+from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
 
-# Reasons for which a frame may rightly not come out: nobody in it, or the end, or a newer one.
-_USUAL = ("nobody", "stopped", "newer-frame", "newer-set")
+# Reasons for which a frame may rightly not come out: nobody in it, the end, a newer one, or no budget for it.
+_USUAL = ("nobody", "stopped", "newer-frame", "newer-set", SPENT)
 _INSIDE = ("source", "artefact", "backend", "device", "fps", "max-latency", "recheck", "hang-after", "inside-at")
 
 
@@ -70,23 +71,35 @@ def _run(arguments: argparse.Namespace) -> int:
     needed = any(not flags[name] for name in config.REQUIRED)
     settings = config.merged(flags, config.read(arguments.config) if arguments.config or needed else {})
     check_source(settings.source)
+    check_replay(settings.source, settings.realtime, settings.repeat)
     for sink in settings.sink:
         check_sink(sink)
         _refuse_overwriting(settings.source, sink)
     if config.needs_service(settings):
+        if settings.subject_column is not None:
+            raise BadInput(
+                "expected --subject-column with files alone: a service counts all that leaves as one unit. Leave it "
+                "out, or go from csv: to a file"
+            )
         from edgeveil.edge_runtime.outside import service
 
         document = service.run(settings)
         code = document.pop("exit_code")
     else:
         document = _file_to_file(settings)
-        code = 130 if document["stopped"] == "interrupted" else 0
+        code = 130 if document["stopped"] == "interrupted" else LimitNotMet.exit_code * (SPENT in document["dropped"])
     manifest = document.pop("manifest")
     file = sys.stderr if "csv:-" in settings.sink else sys.stdout
     print_document(document, _run_lines, as_json=arguments.json, file=file)
     failed = " ".join(_failures(document, manifest))
     if failed:
         raise DeviceFailed(failed)
+    if code == LimitNotMet.exit_code:
+        raise LimitNotMet(
+            "the budget is spent: {} frames did not leave. edgeveil-edge ledger show {} says what was spent.".format(
+                document["dropped"][SPENT], settings.ledger
+            )
+        )
     return code
 
 
@@ -112,16 +125,35 @@ def _file_to_file(settings: Settings) -> Document:
     hardening.no_core_dumps()
     with Perturber.open(settings.bundle, trust=settings.trust, **config.choices(settings)) as perturber:
         manifest = perturber.manifest
-        with open_source(settings.source, manifest.input, manifest.capture) as source:
+        column, pay = settings.subject_column, _payment(settings, perturber)
+        with open_source(settings.source, manifest.input, manifest.capture, subject_column=column) as source:
             sink = open_sinks(settings.sink, manifest.outputs, manifest)
             with _progress(source.size) as progress:
                 report = batch.refusal_reporter(settings.strict, lambda text: sys.stderr.write(text + "\n"))
                 capture = Capture(manifest) if manifest.capture else None
-                summary = batch.run(source, perturber, sink, capture=capture, progress=progress, report=report)
+                summary = batch.run(source, perturber, sink, capture=capture, progress=progress, report=report, **pay)
         document = dict({"schema": 1}, **summary._asdict())
         document["sinks"] = {name: one._asdict() for name, one in sink.deliveries().items()}
         document.update(perturber.info, manifest=manifest)
     return document
+
+
+def _payment(settings: Settings, perturber: Any) -> Dict[str, Any]:
+    """The option of ``batch.run`` that pays for what leaves, where this bundle promises what that costs."""
+    from edgeveil.edge_runtime.ledger.ledger_file import Ledger
+    from edgeveil.edge_runtime.ledger.payer import Payer
+
+    spending, by_subject = perturber.manifest.spending, settings.subject_column is not None
+    if by_subject and (spending is None or spending.unit == "release"):
+        raise BadInput(
+            "expected a bundle that counts what it tells of each subject or track with --subject-column; this one {}. "
+            "Leave the option and the column out.".format(
+                "counts nothing" if spending is None else "counts every release alike"
+            )
+        )
+    if perturber.price is None:
+        return {}
+    return {"pay": Payer(Ledger(settings.ledger), perturber.price, by_subject=by_subject).pay}
 
 
 def _refuse_overwriting(source: str, sink: str) -> None:

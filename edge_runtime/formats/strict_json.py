@@ -12,8 +12,8 @@ from typing import Any, Dict, List, Tuple
 MAX_DEPTH = 16
 MAX_DIGITS = 32  # of one number as it is written
 
-# A string, closed or not (so that each byte is looked at once), or a bracket.
-_STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{}]', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # closed or not, so that each byte is looked at once
+_BRACKET = re.compile(r"[][{}]")
 
 
 class BadJson(ValueError):
@@ -49,14 +49,10 @@ def dumps(value: Any) -> bytes:
 
 def _check_depth(text: str) -> None:
     depth = 0
-    for match in _STRING_OR_BRACKET.finditer(text):
-        first = text[match.start()]
-        if first in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise BadJson("json-depth", "it is nested more than {} deep".format(MAX_DEPTH))
-        elif first in "]}":
-            depth -= 1
+    for bracket in _BRACKET.findall(_STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MAX_DEPTH:
+            raise BadJson("json-depth", "it is nested more than {} deep".format(MAX_DEPTH))
 
 
 def _distinct(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:

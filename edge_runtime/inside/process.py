@@ -25,6 +25,9 @@ from edgeveil.edge_runtime.ipc.pipe import Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
 from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
 from edgeveil.edge_runtime.ipc.schedule import NICE, schedule
+from edgeveil.edge_runtime.kinds import check_sensor
+from edgeveil.edge_runtime.ledger.book import SPENT
+from edgeveil.edge_runtime.ledger.inside_count import InsideCount
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -116,6 +119,7 @@ class Inside(object):
         self._retry = retry
         self._watchdog = Watchdog(settings.hang_after, put_off=self._put_off)
         self._loop: Optional[LiveLoop] = None
+        self._may_make: Callable[[int], bool] = lambda _releases: True
         self._stopping = False
         self._sets = 0
 
@@ -135,8 +139,11 @@ class Inside(object):
         self._put_off(OPEN_S)  # a model may never end; the watchdog begins once it has
         with Perturber.open(bundle, trust=settings.trust, **choices(settings)) as perturber:
             del bundle
+            check_sensor(settings.source, perturber.manifest.input.sensor)
             plan = schedule(perturber.manifest, settings.fps)
             layout = Layout(perturber.manifest.outputs)
+            if perturber.price is not None:
+                self._may_make = InsideCount(self._counters, perturber.price).take
             capture = Capture(perturber.manifest)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
             self._watchdog.beat("perturb")
@@ -196,11 +203,9 @@ class Inside(object):
         from edgeveil.edge_runtime.sources import open_source
 
         if frames is not None:
-            from edgeveil.edge_runtime.kinds import check_sensor
             from edgeveil.edge_runtime.manifest.sensor import expected
             from edgeveil.edge_runtime.sources.network.from_pipe import FetchedSource
 
-            check_sensor(self._settings.source, manifest.input.sensor)
             return FetchedSource(frames, self._settings.source, expected(manifest.input, manifest.capture))
         return open_source(
             self._settings.source,
@@ -211,6 +216,9 @@ class Inside(object):
         )
 
     def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:
+        if state == RELEASED and not self._may_make(len(made)):
+            self._counters.add(DROP + SPENT)
+            return
         data = b"".join(layout.pack(frame, self._sets, slot, state) for slot, frame in enumerate(made))
         self._pipe.write(data)
         self._sets += 1
@@ -222,6 +230,7 @@ class Inside(object):
             perturber,
             lambda frame: self._pipe.write(layout.pack(frame, frame.index, frame.slot)),
             capture=capture if perturber.manifest.capture else None,
+            pay=lambda tracks, _more: [self._may_make(1) for _ in tracks],
             interrupted=lambda: self._stopping,
             progress=lambda *_: self._watchdog.beat("perturb"),
             report=batch.refusal_reporter(

@@ -4,10 +4,12 @@ import collections
 import signal
 import threading
 import time
-from typing import Any, Callable, Dict, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.ledger.book import SPENT
+from edgeveil.edge_runtime.ledger.payer import AHEAD
 
 Summary = NamedTuple(
     "Summary",
@@ -29,8 +31,9 @@ def perturb_all(
     capture: Any = None,
     interrupted: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda *_: None,
-    flush: Callable[[], None] = lambda: None,
+    emit_set: Optional[Callable[[List[Any]], None]] = None,
     report: Callable[[int, str], None] = lambda *_: None,
+    pay: Callable[[List[int], int], List[bool]] = lambda tracks, _more: [True] * len(tracks),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Summary:
     """Perturb every frame of ``source`` and pass it to ``emit``, until the source ends or ``interrupted()`` is true.
@@ -38,8 +41,10 @@ def perturb_all(
     A frame that cannot be read or perturbed is counted and dropped. ``capture`` makes the pipeline's frames of the
     source's (``capture.Capture``); None if they are the same. A frame counts as out if any of its crops is, and as
     dropped for ``nobody`` if it has none. For a source in blocks, ``report`` is called with the number of each refused
-    frame and its problem, and ``flush`` after each block. Other errors of ``source``, ``perturber`` or ``emit`` end the
-    loop: ``PrivacyStop``, ``DeviceFailed``.
+    frame and its problem, and all that leaves of a block goes to ``emit_set``, if there is one. ``pay(tracks, more)``
+    says which of these releases are paid for (``ledger.payer.Payer.pay``); the others are dropped as ``budget-spent``.
+    Other errors of ``source``, ``perturber``, ``pay`` or ``emit`` end the loop: ``PrivacyStop``, ``DeviceFailed``,
+    ``LedgerUnfit``.
     """
     start, out = clock(), 0
     dropped: Dict[str, int] = collections.Counter()
@@ -58,6 +63,10 @@ def perturb_all(
                 perturbed = perturber.perturb(crop)
             except FrameDropped as drop:
                 reason = drop.reason
+                continue
+            # Of a source of unknown length, as many may follow as are ever paid for ahead.
+            if not pay([crop.track], AHEAD if source.size is None else source.size - frame.index - 1)[0]:
+                reason = SPENT
                 continue
             emit(perturbed.at(frame.index, None, slot) if slot else perturbed)
             made += 1
@@ -82,10 +91,17 @@ def perturb_all(
                 one(frame)
         else:
             given = perturber.perturb_batch(frames, on_drop=lambda f, r: lost(f.index, r, "it was dropped: " + r))
-            for perturbed in given:
-                emit(perturbed)
-            out += len(given)
-        flush()
+            tracks = {frame.index: frame.track for frame in frames}
+            paid = pay([tracks[perturbed.index] for perturbed in given], 0)
+            leave = [perturbed for perturbed, may in zip(given, paid) if may]
+            if emit_set is not None:
+                emit_set(leave)
+            else:
+                for perturbed in leave:
+                    emit(perturbed)
+            out += len(leave)
+            if len(leave) < len(given):
+                dropped[SPENT] += len(given) - len(leave)
         progress(out + sum(dropped.values()), out)
     while not source.blocks:
         if interrupted():
@@ -123,7 +139,7 @@ def run(source: Any, perturber: Any, sink: Any, **options: Any) -> Summary:
     with _Interrupt() as interrupt:
         try:
             summary = perturb_all(
-                source, perturber, sink.write, flush=sink.flush, interrupted=interrupt.came, **options
+                source, perturber, sink.write, emit_set=sink.write_set, interrupted=interrupt.came, **options
             )
         except PrivacyStop:
             interrupt.hold_off()

@@ -248,6 +248,7 @@ class LiveLoop(object):
             if one is None:
                 self._hand_off(done)
                 done = None
+                self._perturber.draw_ahead()
                 one = self._latest.take(_WAIT_S)
             if one is not None:
                 tokens -= 1

@@ -2,18 +2,21 @@
 
 The stages are checked once, in order. Every value has a *kind*, and the kinds enforce privacy before any model runs:
 nothing ``raw`` or merely rescaled (``unit``) may leave or reach an output stage, and neither may ``noise`` or
-``steps``, with which a receiver could undo the perturbation.
+``steps``, with which a receiver could undo the perturbation. ``lots`` are used up: each goes to one mechanism alone.
 
 ==========  =====================================================  ================================
 kind        is made by                                             may go to
 ==========  =====================================================  ================================
 raw         the input                                              preprocess
-unit        preprocess                                             artefact, argmax
+unit        preprocess                                             artefact, argmax, mechanism
 noise       draw uniform                                           artefact
-steps       draw laplace                                           add
+steps       draw laplace                                           add, mechanism laplace
+lots        draw words, coin, integer, subset                      mechanism
+report      mechanism, hold first                                  hold first, rappor-again; may leave as code
 noisy       add                                                    artefact, argmax, output
 model       artefact                                               artefact, argmax*, output, quantise; leaves as code
-index       argmax, argmax_within, draw channel, hold              channel, row, group, hold; may leave as label or code
+index       argmax, argmax_within, draw channel, hold              channel, row, group, hold, mechanism;
+                                                                   may leave as label or code
 row         synthesis                                              artefact, argmax, output
 frame       output, synthesis of whole samples                     may leave as frame
 code        quantise                                               may leave as code
@@ -38,17 +41,17 @@ from edgeveil.edge_runtime.formats.validate import (
     show,
     whole,
 )
+from edgeveil.edge_runtime.manifest.mechanism_rules import DRAWS, LARGEST_SCALE, MECHANISMS, MOST_STEPS, check_draw
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_STAGES = 64
-LARGEST_SCALE = 2**40  # as edgeveil.edge_runtime.pipeline.random_draws has it
-MOST_LEVELS = 2**20  # float32 holds every place on such a grid
 
 _PLAIN = ("preprocess", "artefact", "add", "output", "quantise")
 _CHOICES = {
-    "draw": ("distribution", ("uniform", "channel", "laplace")),
+    "draw": ("distribution", ("uniform", "channel", "laplace", *DRAWS)),
+    "mechanism": ("op", tuple(MECHANISMS)),
     "table": ("op", ("argmax", "argmax_within")),
-    "hold": ("op", ("majority", "keep")),
+    "hold": ("op", ("majority", "keep", "first")),
     "synthesis": ("op", ("row",)),
 }  # stages of several kinds, and the key that picks one
 
@@ -58,10 +61,12 @@ _KEYS = {
     "uniform": ("stage", "distribution", "output", "shape"),
     "channel": ("stage", "distribution", "input", "table", "output"),
     "laplace": ("stage", "distribution", "output", "shape", "numerator", "denominator"),
+    **DRAWS,
     "argmax": ("stage", "op", "input", "output"),
     "argmax_within": ("stage", "op", "input", "group", "groups", "output"),
     "majority": ("stage", "op", "input", "groups", "output"),
     "keep": ("stage", "op", "input", "by", "output"),
+    "first": ("stage", "op", "input", "output"),
     "row": ("stage", "op", "input", "table", "output"),
     "add": ("stage", "input", "noise", "levels", "output"),
     "output": ("stage", "input", "output", "low", "high", "dtype"),
@@ -92,6 +97,7 @@ class Dataflow(object):
         self._models = manifest["models"]
         self._tables = manifest["tables"]
         self._values = {source["name"]: Value("raw", source["shape"], source["dtype"])}
+        self._drawn: Dict[str, Dict[str, Any]] = {}  # draw stages of lots and steps, until a mechanism uses them up
         self.draws: List[str] = []  # what must be recorded with the golden input
         self.used_models: Set[str] = set()
         self.used_tables: Set[str] = set()
@@ -101,15 +107,18 @@ class Dataflow(object):
         for number, stage in enumerate(sequence(stages, "stages", 1, MAX_STAGES)):
             at = "stages[{}]".format(number)
             variant = self._variant(stage, at)
-            record(stage, at, _KEYS[variant])
+            record(stage, at, MECHANISMS[stage["op"]].keys if variant == "mechanism" else _KEYS[variant])
             value = getattr(self, "_" + variant)(stage, at)
             if variant == "artefact":
                 reads, writes = list(stage["inputs"].values()), list(stage["outputs"].values())
             else:
                 self._make(stage["output"], at + ".output", value)
                 reads, writes = [stage[key] for key in ("input", "group", "noise") if key in stage], [stage["output"]]
+                if variant == "mechanism":
+                    reads = [stage["input"], *stage["noise"]]
             if stage["stage"] == "draw":
                 self.draws.append(stage["output"])
+                self._drawn[stage["output"]] = stage
             # What is made from held values and fresh noise alone tells no more than they do.
             if stage["stage"] == "hold" or all(name in self._held for name in reads):
                 self._held.update(writes)
@@ -133,7 +142,7 @@ class Dataflow(object):
             refuse("missing-key", at, "the key '{}' is missing".format(key))
         if type(stage[key]) is not str or stage[key] not in options:
             refuse("unsupported-stage", at, "the {} {} is not known to this runtime".format(key, show(stage[key])))
-        return stage[key]
+        return "mechanism" if kind == "mechanism" else stage[key]
 
     def _take(self, name: Any, at: str, kinds: str) -> Value:
         identifier(name, at)
@@ -201,6 +210,26 @@ class Dataflow(object):
             whole(stage[key], "{}.{}".format(at, key), 1, LARGEST_SCALE)
         return Value("steps", stage["shape"], "int64")
 
+    def _lots(self, stage: Dict[str, Any], at: str) -> Value:
+        return Value("lots", *check_draw(stage, at))
+
+    _words = _coin = _integer = _subset = _lots
+
+    def _mechanism(self, stage: Dict[str, Any], at: str) -> Value:
+        rules = MECHANISMS[stage["op"]]
+        value = self._take(stage["input"], at + ".input", rules.takes)
+        if value.kind == "unit" and self._input["low"] is None:
+            refuse("wrong-value", at, "an input without a range has no bounds to keep a promise within")
+        kinds = "steps" if stage["op"] == "laplace" else "lots"
+        noise = []
+        for number, name in enumerate(sequence(stage["noise"], at + ".noise", 1)):
+            place = "{}.noise[{}]".format(at, number)
+            self._take(name, place, kinds)
+            if name not in self._drawn:
+                refuse("reused-noise", place, "'{}' is used already, and noise hides nothing twice".format(name))
+            noise.append(self._drawn.pop(name))
+        return Value("report", *rules.check(stage, at, value.shape, noise))
+
     def _add(self, stage: Dict[str, Any], at: str) -> Value:
         value = self._take(stage["input"], at + ".input", "unit")
         noise = self._take(stage["noise"], at + ".noise", "steps")
@@ -208,7 +237,7 @@ class Dataflow(object):
             refuse("wrong-value", at + ".noise", "its shape {} is not {}".format(noise.shape, value.shape))
         if self._input["low"] is None:
             refuse("wrong-value", at, "an input without a range has no grid to add noise on")
-        whole(stage["levels"], at + ".levels", 1, MOST_LEVELS)
+        whole(stage["levels"], at + ".levels", 1, MOST_STEPS)
         return Value("noisy", value.shape, "float32")
 
     def _channel(self, stage: Dict[str, Any], at: str) -> Value:
@@ -251,6 +280,11 @@ class Dataflow(object):
             refuse("unheld", at + ".by", "'{}' changes with every frame, and with it what is kept".format(stage["by"]))
         return _INDEX
 
+    def _first(self, stage: Dict[str, Any], at: str) -> Value:
+        if self._hold not in ("track", "period"):
+            refuse("stream-mismatch", at, "expected a stream that is held by track or by period")
+        return self._take(stage["input"], at + ".input", "index report")
+
     def _row(self, stage: Dict[str, Any], at: str) -> Value:
         self._take(stage["input"], at + ".input", "index")
         table = self._table_of(stage["table"], at + ".table", "float32", self._input["dtype"])
@@ -290,7 +324,7 @@ class Dataflow(object):
             if (name == "frame") != (kind == "frame"):
                 refuse("output-mismatch", at, "the one output of kind frame, and no other, is called 'frame'")
             names.append(name)
-            may_leave = {"frame": "frame", "label": "index", "code": "index model code"}[kind]
+            may_leave = {"frame": "frame", "label": "index", "code": "index model code report"}[kind]
             value = self._take(output["tensor"], at + ".tensor", may_leave)
             if self._hold in ("track", "period") and output["tensor"] not in self._held:
                 refuse("unheld", at + ".tensor", "'{}' changes with every frame of the stream".format(output["tensor"]))
@@ -306,7 +340,7 @@ class Dataflow(object):
     def _decoder(self, output: Dict[str, Any], value: Value, at: str) -> None:
         """How a receiver makes a sample of what it gets.
 
-        Of a quantised code (r,), x~ = [code, 1] times this table: a row for each place of the code, and one for the 1.
+        Of a quantised code or a report (r,), x~ = [code, 1] times this table: a row for each place, and one for the 1.
         Of an index, one of its samples in this table (indices, samples of each, ...), drawn evenly.
         """
         if value.kind == "index":
@@ -315,5 +349,9 @@ class Dataflow(object):
                 refuse("output-mismatch", at + ".decoder", "expected (indices, samples of each, shape of the input)")
             return
         table = self._table_of(output["decoder"], at + ".decoder", "float32")
-        if value.kind != "code" or len(output["shape"]) != 1 or table["shape"][:-1] != [output["shape"][0] + 1]:
-            refuse("output-mismatch", at + ".decoder", "it decodes a quantised code (r,) by a table (r + 1, features)")
+        if (
+            value.kind not in ("code", "report")
+            or len(output["shape"]) != 1
+            or table["shape"][:-1] != [output["shape"][0] + 1]
+        ):
+            refuse("output-mismatch", at + ".decoder", "it decodes a code (r,) by a table (r + 1, features)")

@@ -57,10 +57,14 @@ class Stage(NamedTuple):
     group: str = ""
     groups: int = 0
     by: str = ""
-    noise: str = ""
+    noise: Tuple[str, ...] = ()
     levels: int = 0
     dtype: str = ""
     scale: float = 0.0
+    bound: int = 0
+    of: int = 0
+    places: int = 0
+    radius: float = 0.0
 
 
 class Output(NamedTuple):
@@ -133,6 +137,16 @@ class Stream(NamedTuple):
     acknowledged: Optional[str] = None
 
 
+class Spending(NamedTuple):
+    """What one release costs at most, in steps of 1e-6 epsilon, and what a ``unit`` (``release``, ``track`` or
+    ``subject``) may cost in all, or in ``period_s`` seconds. ``edgeveil.edge_runtime.manifest.spending`` checks it."""
+
+    micro_epsilon: int
+    unit: str
+    most_micro_epsilon: int
+    period_s: Optional[float]
+
+
 class SensorFrame(NamedTuple):
     """What the sensor gives; ``unit_mm`` is one step of a depth sample."""
 
@@ -198,6 +212,7 @@ class Manifest(NamedTuple):
     tables: Dict[str, Table]
     golden: Golden
     privacy: Privacy
+    spending: Optional[Spending]
     members: List[Member]
     document: Dict[str, Any]
 
@@ -226,6 +241,7 @@ def parse(document: Mapping[str, Any]) -> Manifest:
         tables={name: parse_table(entry) for name, entry in document.get("tables", {}).items()},
         golden=Golden(**document.get("golden", {})),
         privacy=Privacy(**document.get("privacy", {})),
+        spending=None if "spending" not in document else Spending(**document["spending"]),
         members=[Member(**entry) for entry in document.get("members", [])],
         document=dict(document),
     )
@@ -255,7 +271,9 @@ def parse_capture(entry: Optional[Mapping[str, Any]]) -> Optional[CaptureRules]:
 
 def parse_stage(entry: Mapping[str, Any]) -> Stage:
     """The record of one entry of ``stages``."""
-    return Stage(**dict(entry, shape=tuple(entry.get("shape", ()))))
+    noise = entry.get("noise", ())
+    noise = (noise,) if isinstance(noise, str) else tuple(noise)
+    return Stage(**dict(entry, shape=tuple(entry.get("shape", ())), noise=noise))
 
 
 def parse_output(entry: Mapping[str, Any]) -> Output:

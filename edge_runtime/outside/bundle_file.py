@@ -5,12 +5,14 @@ from typing import Tuple
 
 from edgeveil.edge_runtime.bundle.reader import Bundle, open_file, read_all, read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.kinds import check_sensor
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 
 
-def open_bundle(path: str, trust: str) -> Tuple[int, Bundle]:
-    """Open and verify the bundle at ``path`` by the keys in the folder ``trust``. Raises as ``read_bundle`` does.
+def open_bundle(path: str, trust: str, source: str) -> Tuple[int, Bundle]:
+    """Open and verify the bundle at ``path`` by the keys in the folder ``trust``.
 
+    Raises as ``read_bundle`` does, and ``BadInput`` where the bundle is for another sensor than ``source`` reads.
     Returns the file's descriptor, for the inside, which verifies the same file itself; and the bundle. Of its members
     only the audit is kept: the models belong to the inside and need not be in memory twice.
     """
@@ -18,6 +20,7 @@ def open_bundle(path: str, trust: str) -> Tuple[int, Bundle]:
     handle = open_file(path)
     try:
         bundle = read_bundle(read_all(handle), keys)
+        check_sensor(source, bundle.manifest.input.sensor)
     except BaseException:
         os.close(handle)
         raise

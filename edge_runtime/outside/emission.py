@@ -4,7 +4,8 @@ Each tick emits as many records as the schedule has slots: the next set from the
 the flat one, as the manifest says. So number, size and time of the records are the same for an empty scene, a busy one
 and a broken camera. A set leaves at the first tick that is due a slack or more after it was ready, and within the slack
 the outside does nothing else, so that no work on a set delays a tick. A lasting fault is announced at the end of a
-coarse period, and no sooner.
+coarse period, and no sooner. A set that is not paid for does not leave (``ledger.allowance``): ticks go on with what a
+fault would hold, which costs nothing, and a spent budget is announced as a fault is.
 """
 
 import collections
@@ -15,6 +16,7 @@ from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.record import FLAT, Record
 from edgeveil.edge_runtime.ipc.schedule import SLACK_S, Schedule
+from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.sinks.group import OnFailure, SinkGroup
 
 MOST_WAITING = 2  # sets: one that comes a moment too late for its tick does not push out the next
@@ -22,11 +24,19 @@ MAKE_UP_S = 1.0
 CLOCK_JUMP_S = 1.0  # how far the wall clock may drift from ``clock`` before timestamps follow it
 
 
+_MESSAGES = {
+    "running": "something new again",
+    "degraded": "nothing new for a whole period",
+    "spent": "nothing new for a whole period: the budget is spent",
+}
+
+
 class Emission(object):
     """Which set is emitted at which tick. ``take`` records as they come; call ``tick`` at ``due_s``.
 
     ``clock`` is monotonic, ``wall`` the time of day, both in seconds. ``start_s`` is when the first tick was due, by
-    ``clock``; ``fresh_s`` when something new was emitted; ``number`` that of the next tick.
+    ``clock``; ``fresh_s`` when something new was emitted; ``number`` that of the next tick. ``take`` says whether so
+    many releases are paid for, ``spent`` whether none can be.
     """
 
     def __init__(
@@ -38,7 +48,10 @@ class Emission(object):
         *,
         clock: Callable[[], float],
         wall: Callable[[], float],
+        take: Callable[[int], bool] = lambda _releases: True,
+        spent: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._take, self._spent = take, spent
         self.plan, self._sinks, self._counters, self._say = plan, sinks, counters, say
         self._clock, self._wall = clock, wall
         self._coming: Dict[int, List[PerturbedFrame]] = {}
@@ -116,11 +129,15 @@ class Emission(object):
 
     def _next_frames(self, now: float) -> List[PerturbedFrame]:
         # Of a late tick, what counts is when it was due.
-        if self._waiting and self._waiting[0][0] <= self.due_s() - self.slack_s:
+        due = bool(self._waiting) and self._waiting[0][0] <= self.due_s() - self.slack_s
+        if due and self._take(self.plan.slots):
             _, self._last = self._waiting.popleft()
             self.fresh_s, self._fresh_in_period = now, True
             self._counters.add("frames-out")
             return self._last
+        if due and self._spent():
+            self._waiting.popleft()
+            self._counters.add(DROP + SPENT)
         self._counters.add("ticks-repeated")
         return self._last if self._last and self.plan.on_fault == "previous" else self._flat
 
@@ -128,13 +145,13 @@ class Emission(object):
         period = int((now - self.start_s) / self.plan.degraded_after_s)
         if period == self._period:
             return
-        state = "running" if self._fresh_in_period else "degraded"
+        state = "running" if self._fresh_in_period else ("spent" if self._spent() else "degraded")
         self._period, self._fresh_in_period = period, False
         if state != self.state:
             self.state = state
             self._counters.add("announced-" + state)
             self._sinks.announce(state, tick_ns)
-            self._say(state, message="nothing new for a whole period" if state == "degraded" else "something new again")
+            self._say(state, message=_MESSAGES[state])
 
     def _follow_the_clock(self, now: float) -> None:
         """Count timestamps from one wall-clock time, until the wall clock is set again."""

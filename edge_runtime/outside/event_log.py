@@ -11,8 +11,8 @@ from typing import Any, Dict, List
 
 _KEPT = 500  # events in memory
 _LOUD = (
-    "start", "ready", "source", "stop", "degraded", "running", "isolation", "port", "sink", "sink-again",
-    "inside-ended", "hang",
+    "start", "ready", "source", "stop", "degraded", "running", "spent", "isolation", "port", "sink",
+    "sink-again", "inside-ended", "hang",
 )  # fmt: skip
 
 

@@ -13,12 +13,14 @@ import time
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.config import Settings
-from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
 from edgeveil.edge_runtime.ipc.counters import DROP, LEVEL, Counters
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Layout, Record
 from edgeveil.edge_runtime.ipc.schedule import schedule
+from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.outside import health
+from edgeveil.edge_runtime.outside.budget import open_allowance, price_here
 from edgeveil.edge_runtime.outside.bundle_file import open_bundle
 from edgeveil.edge_runtime.outside.emission import Emission, count_failures
 from edgeveil.edge_runtime.outside.event_log import Log
@@ -58,12 +60,23 @@ class Service(object):
         self.settings, self.log, self.clock = settings, log, time.monotonic
         self._notifier = Notifier()
         self.counters = Counters()
-        handle, self.bundle = open_bundle(settings.bundle, settings.trust)
+        handle, self.bundle = open_bundle(settings.bundle, settings.trust, settings.source)
         self.trust_watch = TrustWatch(settings.trust, self.bundle, log.say, self.clock)
         self.plan = schedule(self.bundle.manifest, settings.fps)
         self.layout = Layout(self.bundle.manifest.outputs)
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
-        self.emission = Emission(self.plan, self.sinks, self.counters, log.say, clock=self.clock, wall=time.time)
+        self.promised = self.bundle.manifest.spending, price_here(settings, self.bundle.manifest)
+        self.allowance = open_allowance(settings, self.bundle.manifest, self.plan)
+        self.emission = Emission(
+            self.plan,
+            self.sinks,
+            self.counters,
+            log.say,
+            clock=self.clock,
+            wall=time.time,
+            take=self.allowance.take,
+            spent=self.allowance.spent,
+        )
         self.link = self._link(handle)
         self.status = Status(self)
         self.is_live: Optional[bool] = None
@@ -105,6 +118,7 @@ class Service(object):
             self._signals = signals.came
             self.status.log_start()
             try:
+                self.allowance.start(self.link.inside)
                 self.link.start()
                 self._loop(signals.handle)
             except BaseException as error:
@@ -121,8 +135,14 @@ class Service(object):
             stopped=self._stopped,
             sinks={name: delivery._asdict() for name, delivery in self.sinks.deliveries().items()},
             manifest=self.bundle.manifest,
-            exit_code=130 if signal.SIGINT in self._signals else 0,
+            exit_code=self._exit_code(),
         )
+
+    def _exit_code(self) -> int:
+        if signal.SIGINT in self._signals:
+            return 130
+        # A stream goes on without a budget; a file's frames are missing for want of it.
+        return LimitNotMet.exit_code if self.is_live is False and SPENT in self.drops() else 0
 
     def drops(self) -> Dict[str, int]:
         """Dropped frames, by reason."""
@@ -207,8 +227,11 @@ class Service(object):
             self.emission.take(record)
         elif record.state == 0:
             self.counters.add("sets-in")
-            self.sinks.write_set([record.frame])
-            self.counters.add("frames-out")
+            if self.allowance.take_waiting(1):
+                self.sinks.write_set([record.frame])
+                self.counters.add("frames-out")
+            else:
+                self.counters.add(DROP + SPENT)
 
     def _begin(self) -> None:
         """Open the sinks once the source is open: before that, no stream is announced and no folder is made."""
@@ -235,12 +258,16 @@ class Service(object):
     def _reload(self) -> None:
         self._notifier.say("RELOADING=1", "MONOTONIC_USEC={}".format(int(self.clock() * 1e6)))
         try:
-            handle, bundle = open_bundle(self.settings.bundle, self.settings.trust)
+            handle, bundle = open_bundle(self.settings.bundle, self.settings.trust, self.settings.source)
             if Layout(bundle.manifest.outputs).columns != self.layout.columns or self.plan != schedule(
                 bundle.manifest, self.settings.fps
             ):
                 os.close(handle)
                 raise BadInput("the new bundle has other outputs or another schedule: restart the service to use it")
+            if (bundle.manifest.spending, price_here(self.settings, bundle.manifest)) != self.promised:
+                os.close(handle)
+                problem = "the new bundle promises another epsilon, or the policy allows another"
+                raise BadInput(problem + ": restart the service to use it")
         except EdgeVeilError as error:
             self.counters.add("fault:reload")
             self.log.say("reload-refused", message="{} The previous bundle runs on.".format(error))

@@ -153,6 +153,7 @@ class Status(object):
         gauges = {
             "ready": float(not self.ready()),
             "degraded": float(service.emission.state == "degraded"),
+            "spent": float(service.emission.state == "spent"),
             "tick-seconds": service.plan.tick_s,
             "fresh-age-seconds": service.clock() - service.emission.fresh_s,
             "identity-allowed": float(service.bundle.manifest.perturber.identity_allowed),

@@ -32,6 +32,9 @@ def refuse_capacity(manifest: Manifest, artefact: str, outputs: Mapping[str, np.
                 "the output {} has other values than the {} that the manifest declares. Do not use the bundle; tell "
                 "its maker.".format(output.name, count)
             )
+    if manifest.spending is not None:
+        # What is epsilon-private tells at most epsilon nats, whatever its form.
+        bits = min(bits, manifest.spending.micro_epsilon * 1e-6 / math.log(2))
     reading = reading_bits(manifest.input)
     if bits >= reading:
         raise PrivacyStop(

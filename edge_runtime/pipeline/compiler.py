@@ -55,8 +55,9 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
 def compile_stage(stage: Stage, context: Any) -> Run:
     """One stage of the manifest as a function ``run(flow)``.
 
-    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)`` and
-    ``track_memory``. Raises ``BadInput``.
+    ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``track_memory``,
+    ``drawn`` (draw stages by output), ``pools`` (of draws, which a draw stage adds to) and ``promises``: what leaves
+    keeps a promise. Raises ``BadInput``.
     """
     kind = stage.stage
     if kind not in KINDS:
@@ -72,4 +73,4 @@ def reads_and_writes(stage: Stage) -> Tuple[List[str], List[str]]:
     """The names that a stage reads from the flow, and those that it adds."""
     if stage.stage == "artefact":
         return list(stage.inputs.values()), list(stage.outputs.values())
-    return [name for name in (stage.input, stage.group, stage.by, stage.noise) if name], [stage.output]
+    return [name for name in (stage.input, stage.group, stage.by, *stage.noise) if name], [stage.output]

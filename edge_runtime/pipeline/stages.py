@@ -12,10 +12,13 @@ import numpy as np
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.lut import Flow, LutArray, map_values
 from edgeveil.edge_runtime.manifest.manifest import Stage
-from edgeveil.edge_runtime.pipeline import preprocess, random_draws
+from edgeveil.edge_runtime.pipeline import lots, preprocess, random_draws
+from edgeveil.edge_runtime.pipeline.draw_pool import Pool
+from edgeveil.edge_runtime.pipeline.mechanisms.compiled_ops import OPS, compile_mechanism
 from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
 
 Run = Callable[[Flow], None]
+LOTS = ("words", "coin", "integer", "subset")
 
 
 def _from_input(stage: Stage, function: Callable[[np.ndarray], Any]) -> Run:
@@ -38,42 +41,45 @@ def _preprocess(stage: Stage, context: Any) -> Run:
 
 def _draw(stage: Stage, context: Any) -> Run:
     if stage.distribution == "channel":
-        channel = random_draws.Channel(context.table(stage.table))
-        return _from_input(stage, lambda codes: channel.draw(_checked_codes(codes, channel.rows)))
-    draw: Callable[..., np.ndarray] = random_draws.uniform
+        channel, checked = random_draws.Channel(context.table(stage.table)), _codes(context)
+        return _from_input(stage, lambda codes: channel.draw(checked(codes, channel.rows)))
+    draw: Callable[..., np.ndarray] = lots.drawing(stage) if stage.distribution in LOTS else random_draws.uniform
     if stage.distribution == "laplace":
         draw = functools.partial(
             random_draws.discrete_laplace, numerator=stage.numerator, denominator=stage.denominator
         )
-        draw((0,))  # refuses an invalid scale before the first frame
-    target, shape = stage.output, tuple(stage.shape)
+    target = stage.output
+    pool = Pool(draw, tuple(stage.shape))  # refuses an invalid scale before the first frame
+    context.pools.append(pool)
 
     def run(flow: Flow) -> None:
-        flow[target] = draw((len(flow[context.input]),) + shape)
+        flow[target] = pool.take(len(flow[context.input]))
 
     return run
 
 
-def _table(stage: Stage, _context: Any) -> Run:
+def _table(stage: Stage, context: Any) -> Run:
     if stage.op == "argmax_within":
-        return _argmax_within(stage)
+        return _argmax_within(stage, context)
     return _from_input(
         stage, lambda values: values.reshape(len(values), -1).argmax(axis=1).astype(np.int64, copy=False)
     )
 
 
-def _argmax_within(stage: Stage) -> Run:
+def _argmax_within(stage: Stage, context: Any) -> Run:
     """The largest of a row's values within one of ``groups`` equal groups; its number counts over the whole row, so
     that the code identifies the group."""
     source, group, groups, target = stage.input, stage.group, stage.groups, stage.output
+    checked = _codes(context)
 
     def run(flow: Flow) -> None:
         values = flow[source].reshape(len(flow[source]), -1)
         size, rest = divmod(values.shape[1], groups)
         if rest or not size:
             raise FrameDropped("shape")
-        chosen = _checked_codes(flow[group], groups)
-        within = values.reshape(-1, groups, size)[np.arange(len(values)), chosen].argmax(axis=1)
+        chosen = checked(flow[group], groups)
+        rows = np.arange(0, len(values) * groups, groups) + chosen
+        within = values.reshape(-1, size).take(rows, 0).argmax(axis=1)
         flow[target] = chosen * size + within.astype(np.int64, copy=False)
 
     return run
@@ -82,8 +88,10 @@ def _argmax_within(stage: Stage) -> Run:
 def _hold(stage: Stage, context: Any) -> Run:
     source, target, memory = stage.input, stage.output, context.track_memory
     if stage.op == "majority":
-        groups = stage.groups
-        return _from_input(stage, lambda labels: memory.majority(target, _checked_codes(labels, groups), groups))
+        groups, checked = stage.groups, _codes(context)
+        return _from_input(stage, lambda labels: memory.majority(target, checked(labels, groups), groups))
+    if stage.op == "first":
+        return _from_input(stage, lambda values: memory.first(target, values))
     by = stage.by
 
     def run(flow: Flow) -> None:
@@ -93,13 +101,13 @@ def _hold(stage: Stage, context: Any) -> Run:
 
 
 def _synthesis(stage: Stage, context: Any) -> Run:
-    table = context.table(stage.table)
-    return _from_input(stage, lambda codes: table[_checked_codes(codes, len(table))])
+    table, checked = context.table(stage.table), _codes(context)
+    return _from_input(stage, lambda codes: table.take(checked(codes, len(table)), 0))
 
 
 def _add(stage: Stage, _context: Any) -> Run:
     """Noise of whole steps on a grid of ``levels`` steps from 0 to 1; sums outside the grid are clipped to its ends."""
-    source, noise, target = stage.input, stage.noise, stage.output
+    source, (noise,), target = stage.input, stage.noise, stage.output
     levels = np.int64(stage.levels)
 
     def run(flow: Flow) -> None:
@@ -138,19 +146,27 @@ def _quantise(stage: Stage, _context: Any) -> Run:
 
 
 def _checked_codes(codes: np.ndarray, count: int) -> np.ndarray:
-    # A negative code would silently index from the end.
-    if codes.dtype.kind not in "iu" or codes.ndim != 1 or (codes < 0).any() or (codes >= count).any():
+    # A negative code would silently index from the end. Of one frame, a list is quicker than two reductions.
+    if codes.dtype.kind not in "iu" or codes.ndim != 1 or not all(0 <= code < count for code in codes.tolist()):
         raise FrameDropped("code-range")
     return codes.astype(np.int64, copy=False)
+
+
+def _codes(context: Any) -> Callable[[np.ndarray, int], np.ndarray]:
+    """How codes are brought below a count. Where a promise is made none is dropped: which one was would tell."""
+    if not getattr(context, "promises", False):
+        return _checked_codes
+    return lambda codes, count: _checked_codes(np.minimum(codes, count - 1), count)
 
 
 # kind of stage -> its function, the key of its variant, and the variants
 KINDS: Dict[str, Tuple[Callable[[Stage, Any], Run], str, Tuple[str, ...]]] = {
     "preprocess": (_preprocess, "", ()),
     "artefact": (ModelStage, "", ()),
-    "draw": (_draw, "distribution", ("uniform", "channel", "laplace")),
+    "draw": (_draw, "distribution", ("uniform", "channel", "laplace", *LOTS)),
+    "mechanism": (compile_mechanism, "op", tuple(OPS)),
     "table": (_table, "op", ("argmax", "argmax_within")),
-    "hold": (_hold, "op", ("majority", "keep")),
+    "hold": (_hold, "op", ("majority", "keep", "first")),
     "synthesis": (_synthesis, "op", ("row",)),
     "add": (_add, "", ()),
     "output": (_output, "", ()),

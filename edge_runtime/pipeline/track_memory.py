@@ -19,8 +19,11 @@ from edgeveil.edge_runtime.manifest.manifest import Stream
 
 MAX_TRACKS = 4096  # remembered at a time; the least recently seen track is forgotten, and would vote again
 
-# One track or period: for every hold stage, by its output, the votes and the first value of each class.
-_TrackState = NamedTuple("_TrackState", [("votes", Dict[str, List[int]]), ("first", Dict[str, Dict[int, int]])])
+# One track or period: for every hold stage, by its output, the votes, the first value of each class, and of all.
+_TrackState = NamedTuple(
+    "_TrackState",
+    [("votes", Dict[str, List[int]]), ("first", Dict[str, Dict[int, int]]), ("only", Dict[str, np.ndarray])],
+)
 
 
 class TrackMemory(object):
@@ -86,7 +89,17 @@ class TrackMemory(object):
             out[place] = self._state(key).first.setdefault(name, {}).setdefault(int(by[place]), int(values[place]))
         return out
 
+    def first(self, name: str, values: np.ndarray) -> np.ndarray:
+        """Values (n, ...) in; for each frame, the first value of its track or period, (n, ...) out."""
+        if self._keys is None:
+            return values
+        out = np.empty_like(values)
+        for place, key in enumerate(self._keys):
+            # A copy: what a frame was made of is overwritten after use.
+            out[place] = self._state(key).only.setdefault(name, np.array(values[place]))
+        return out
+
     def _state(self, key: Any) -> _TrackState:
         if key not in self._open:
-            self._open[key] = copy.deepcopy(self._kept[key]) if key in self._kept else _TrackState({}, {})
+            self._open[key] = copy.deepcopy(self._kept[key]) if key in self._kept else _TrackState({}, {}, {})
         return self._open[key]

@@ -18,12 +18,13 @@ import re
 import time
 from typing import Any, List, NamedTuple, Optional
 
-from edgeveil.edge_runtime.bundle.index_seen import Seen, uptime, write_seen
+from edgeveil.edge_runtime.bundle.index_seen import Seen, write_seen
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.bundle.trust_file import RELEASE
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.formats.validate import each, fields, identifier, reading, record, sha256, show, text, whole
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
+from edgeveil.edge_runtime.uptime import uptime
 
 KIND = "index"
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")

@@ -1,7 +1,7 @@
 """The base of all sinks: they take perturbed frames only, and keep them, or discard them at a privacy stop."""
 
 import contextlib
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
@@ -29,11 +29,17 @@ class Sink(object):
             raise PrivacyStop("a sink takes perturbed frames only; it was given a {}".format(type(frame).__name__))
         self._write(frame)
 
+    def write_set(self, frames: Sequence[PerturbedFrame]) -> None:
+        """Take frames that belong together, and flush them."""
+        for frame in frames:
+            self.write(frame)
+        self.flush()
+
     def _write(self, frame: PerturbedFrame) -> None:
         raise NotImplementedError
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
-        """Tell consumers that the stream is ``"degraded"`` or ``"running"`` since the tick at ``tick_ns``.
+        """Tell consumers that the stream is ``"degraded"``, ``"spent"`` or ``"running"`` since the tick at ``tick_ns``.
 
         Called on the schedule's coarse grid only. Files ignore it.
         """

@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput, SourceFailed
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.sources import arff
 from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
+from edgeveil.edge_runtime.sources.subject_column import SubjectColumn
 
 READ = 1 << 18  # bytes at most in one read; a slow stream gives what it has
 LONGEST = 1 << 24  # bytes of a line: beyond it this is no text of vectors
@@ -22,16 +23,18 @@ LONGEST = 1 << 24  # bytes of a line: beyond it this is no text of vectors
 class LinesSource(Source):
     """Numbers between commas. ``index`` of a frame is its line, counted from 1.
 
-    Empty lines are skipped, and so is a first line without any number: the names of the columns.
+    Empty lines are skipped, and so is a first line without any number: the names of the columns. ``subject_column``,
+    from 1, says whose line it is: it is no feature, and the frame's ``track`` is a number for it.
     """
 
     blocks = True
 
-    def __init__(self, path: str, spec: Sensor) -> None:
+    def __init__(self, path: str, spec: Sensor, subject_column: Optional[int] = None) -> None:
         if len(spec["shape"]) != 1:
             raise BadInput("lines hold vectors, and this bundle takes {} of {}".format(spec["kind"], spec["shape"]))
         self._features: int = spec["shape"][0]
         self._dtype: np.dtype = np.dtype(spec["dtype"])
+        self._subject = None if subject_column is None else SubjectColumn(subject_column, self._features)
         self._file = _open_file(path)
         self._tail, self._number, self._ended = b"", 0, False
         self._refused: List[Tuple[int, str]] = []
@@ -45,6 +48,10 @@ class LinesSource(Source):
         first, self._number = self._number + 1, self._number + len(lines)
         if not lines:
             return []
+        tracks: Sequence[int] = [0] * len(lines)
+        if self._subject is not None:
+            lines, tracks, refused = self._subject.take(lines, first)
+            self._refused += refused
         numbers: Sequence[int]
         values = self._parse_block(lines) if not self._names else None
         if values is None:
@@ -53,7 +60,7 @@ class LinesSource(Source):
             numbers = range(first, first + len(lines))
         self._names = False
         captured = now_ns()
-        return [RawFrame(row, number, captured) for number, row in zip(numbers, values)]
+        return [RawFrame(row, number, captured, tracks[number - first]) for number, row in zip(numbers, values)]
 
     def refused(self) -> List[Tuple[int, str]]:
         """The lines refused since the last call: a list of (number, what is wrong with it)."""

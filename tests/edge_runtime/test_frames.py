@@ -147,3 +147,15 @@ def test_nothing_but_the_pipeline_and_the_identity_check_opens_a_raw_frame():
         "sources/network/fetch.py",
         "bench/loop_rate.py",
     }
+
+
+def test_rows_of_a_batch_are_copies_that_only_a_pipeline_makes():
+    outputs = {"code": np.arange(6, dtype=np.int8).reshape(3, 2)}
+    with pytest.raises(PrivacyStop):
+        PerturbedFrame.of_rows([4, 5, 6], outputs)
+    made = PerturbedFrame.of_rows([4, 5, 6], outputs, _PIPELINE)
+    outputs["code"][:] = 9
+    assert [(one.index, one.outputs["code"].tolist()) for one in made] == [(4, [0, 1]), (5, [2, 3]), (6, [4, 5])]
+    for one in made:
+        with pytest.raises(ValueError, match=r"WRITEABLE|read-only"):
+            one.data.setflags(write=True)

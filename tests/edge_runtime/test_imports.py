@@ -69,7 +69,7 @@ def test_verifying_and_running_on_numpy_loads_nothing_else(tmp_path):
 
 def test_the_recorded_ratio_is_below_the_limit():
     recorded = json.loads((ROOT / "docs/results/import_time.json").read_text())
-    assert recorded["ratio"] < recorded["limit"] == 1.2
+    assert recorded["ratio"] <= recorded["limit"] == 1.15
 
 
 def test_the_public_face_is_what_all_says():

@@ -17,6 +17,7 @@ from edgeveil.devices.zipapp import build_zipapp
 from tests.support import bundles, tiny_models
 from tests.support.boards import edge_tpu
 from tests.support.checkout import PACKAGES, ROOT
+from tests.support.promised import local_examples
 
 pytestmark = pytest.mark.pythons
 
@@ -102,6 +103,41 @@ def test_a_bundle_without_models_runs_everywhere(name, app, tmp_path):
     assert json.loads(done.stdout)["frames_out"] == 30
     with np.load(tmp_path / "out.npz") as out:
         assert np.array_equal(out["label"], x.argmax(axis=1))
+
+
+REPORTS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.pipeline.perturber import Perturber
+with Perturber.open(sys.argv[2], trust=sys.argv[3]) as perturber:
+    x = np.array([16, 0, 4, 12], np.uint8)
+    sent = perturber.perturb_batch([RawFrame(x, i) for i in range(4000)])
+np.save(sys.argv[4], np.stack([one.outputs["report"] for one in sent]))
+"""
+
+
+@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+def test_a_promise_is_kept_everywhere(name, app, tmp_path):
+    """Its integers are checked and its golden report is that of this Python's; what it releases is as likely."""
+    python = python_of(name)
+    for op in local_examples.OPS:
+        made = bundles.make_bundle(tmp_path / op, example=local_examples.example(op))
+        out = tmp_path / f"{op}.npy"
+        command = [str(python), "-I", "-c", REPORTS, str(app), str(made.path), str(made.trust), str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        sent = np.load(out).astype(float)
+        here = _reports(op, 4000)
+        z = (sent.mean(axis=0) - here.mean(axis=0)) / np.sqrt((sent.var(axis=0) + here.var(axis=0)) / 4000 + 1e-30)
+        assert np.abs(z).max() < 6, op
+
+
+def _reports(op, n):
+    parts, tables = local_examples.document(op, 1.0, 4)
+    x = np.tile(np.array([16, 0, 4, 12], np.uint8), (n, 1))
+    return local_examples.pipeline(parts, tables).run(x)["report"].astype(float)
 
 
 @pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])

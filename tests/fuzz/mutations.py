@@ -17,6 +17,7 @@ from edgeveil.edge_runtime.signing.ed25519 import L
 from edgeveil.edge_runtime.signing.keys import Key
 from tests.hostile_bundles.raw_zip import Entry, write
 from tests.support import bundles
+from tests.support.promised import local_examples
 
 
 def _period_example() -> tuple[bundles.Manifest, bundles.Members]:
@@ -44,6 +45,7 @@ def _good() -> list[tuple[bundles.Manifest, bundles.Members]]:
         bundles.cleaner_example,
         functools.partial(bundles.cleaner_example, code=True),
         _period_example,
+        *(functools.partial(local_examples.example, op) for op in local_examples.OPS),
     ):
         manifest, members = example()
         found.append((bundles.with_members(manifest, members), members))

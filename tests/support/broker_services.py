@@ -15,9 +15,10 @@ START = """
 import json, sys
 sys.path[:0] = {paths!r}
 from tests.support import live_fakes
-from edgeveil.edge_runtime import kinds; kinds.SOURCES["fake"] = kinds.SOURCES["npz"]
+from edgeveil.edge_runtime import kinds; kinds.SOURCES["fake"] = kinds.SOURCES["simulate"]
 from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import process_table
 process_table.command = live_fakes.command
+{first}
 sys.exit(cli.main(json.loads(sys.argv[1])))
 """
 
@@ -30,9 +31,12 @@ def arguments(made: Any, source: str, *sinks: str, **flags: Any) -> list[str]:
     return words + [word for name, value in flags.items() for word in (f"--{name}", str(value))]
 
 
-def start(words: list[str], folder: Path, **options: Any) -> subprocess.Popen[str]:
-    """The service as a process with the fake source; faults that come once leave their marks in ``folder``."""
-    code = START.format(paths=[str(ROOT)])
+def start(words: list[str], folder: Path, first: str = "", **options: Any) -> subprocess.Popen[str]:
+    """The service as a process with the fake source; faults that come once leave their marks in ``folder``.
+
+    ``first`` is run in the outside before it starts.
+    """
+    code = START.format(paths=[str(ROOT)], first=first)
     environment = dict(os.environ, FAKES_FOLDER=str(folder))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen([sys.executable, "-c", code, json.dumps(words)], env=environment, text=True, **pipes)

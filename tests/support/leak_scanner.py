@@ -33,7 +33,8 @@ def in_an_arena(self, flow, draws=None):
         old[...] = flow[self.input]
     out = leave(self, flow, draws)
     if draws is None:
-        arena.append(out["frame"])
+        arena.append(out["frame"].copy())  # no array of the flow, which is erased
+        out["frame"] = arena[-1].view()
     return out
 pipeline.Pipeline._postprocess = in_an_arena
 """,
@@ -58,6 +59,9 @@ def without_a_copy(self, index, outputs, maker=None, slot=0, tick_ns=None):
     for name, value in values.items():
         object.__setattr__(self, name, value)
 frames.PerturbedFrame.__init__ = without_a_copy
+frames.PerturbedFrame.of_rows = classmethod(lambda cls, indices, outputs, maker=None: [
+    cls(index, {name: value[row, ...] for name, value in outputs.items()}) for row, index in enumerate(indices)
+])
 """,
     "perturbed frames alone": """
 from edgeveil.edge_runtime.ipc import record

@@ -40,10 +40,11 @@ def paho() -> Any:
 
 
 def _discovery(text: str) -> Optional[str]:
-    return None if text == "off" else _topic(text)
+    return None if text == "off" else checked_topic(text)
 
 
-def _topic(text: str) -> str:
+def checked_topic(text: str) -> str:
+    """A topic to publish to or listen on; raises ``BadInput`` for one with wildcards or empty levels."""
     if not re.fullmatch(r"[^+#\x00-\x1f$/][^+#\x00-\x1f]{0,199}", text) or text.endswith("/") or "//" in text:
         raise BadInput("expected a topic as hall/door, without + and #; got {!r}".format(text))
     return text
@@ -57,7 +58,7 @@ class MqttSink(NetworkSink):
         known: Known = dict(OPTIONS, user=str, password_file=str, client_id=str, discovery=_discovery)
         known.update(FILES if secure else {})
         host, port, path, options = address(uri, 8883 if secure else 1883, known)
-        self._topic = _topic(path[1:])
+        self._topic = checked_topic(path[1:])
         self._paho = paho()
         self._user = options.get("user") or os.environ.get("EDGEVEIL_MQTT_USERNAME")
         self._password = secret(

@@ -13,9 +13,10 @@ from edgeveil.edge_runtime.bundle import archive
 from edgeveil.edge_runtime.bundle.reader import SIGNED_PREFIX
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest import dataflow, names, schema
-from tests.hostile_bundles import audits, manifests, museum, signatures, zips  # noqa: F401 - they register
+from tests.hostile_bundles import audits, manifests, museum, promises, signatures, zips  # noqa: F401 - they register
 from tests.support import bundles
 from tests.support.checkout import ROOT
+from tests.support.promised import local_examples
 
 TEXT = (ROOT / "docs" / "reference" / "bundle-format.md").read_text()
 SCHEMA = json.loads((ROOT / "docs" / "reference" / "schemas" / "manifest.schema.json").read_text())
@@ -104,7 +105,7 @@ def test_keys_of_the_page_are_those_of_the_code_and_of_the_schema():
     keys = re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE)
     example, members = bundles.artefact_example()
     example = bundles.with_members(example, members)
-    assert set(keys) == set(example) == set(SCHEMA["properties"])
+    assert set(keys) == {*example, "spending"} == set(SCHEMA["properties"])
 
 
 def test_the_schema_takes_the_examples():
@@ -114,6 +115,7 @@ def test_the_schema_takes_the_examples():
         bundles.numpy_example(),
         bundles.artefact_example(),
         bundles.channel_example(),
+        *(local_examples.example(op) for op in local_examples.OPS),
     ]
     for document, members in (*examples, bundles.cleaner_example(), bundles.cleaner_example(code=True)):
         jsonschema.validate(bundles.with_members(document, members), SCHEMA)

@@ -20,7 +20,7 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.signing import ed25519
-from tests.hostile_bundles import manifests, museum, signatures, zips  # noqa: F401 - the rooms register their exhibits
+from tests.hostile_bundles import manifests, museum, promises, signatures, zips  # noqa: F401 - the rooms register their exhibits
 from tests.support import bundles
 from tests.support.checkout import PACKAGES, ROOT
 

@@ -13,8 +13,12 @@ import threading
 
 import pytest
 
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
+from edgeveil.edge_runtime.machine import machine_id
 from tests.support import bundles, leak_scanner, live_fakes
 from tests.support.checkout import ROOT
+from tests.support.promised import local_examples
 
 START = """
 import json, sys
@@ -27,6 +31,16 @@ from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.ou
 process_table.command = lambda module: live_fakes.command(module, "exec({{!r}})".format(first))
 sys.exit(cli.main(json.loads(sys.argv[1])))
 """
+# A mechanism that hands on its reading once its golden vectors are right.
+WITHOUT_NOISE = """
+from edgeveil.edge_runtime.pipeline import pipeline
+leave = pipeline.Pipeline._postprocess
+def as_it_came(self, flow, draws=None):
+    out = leave(self, flow, draws)
+    return dict(out, report=flow[self.input].astype("int8")) if draws is None else out
+pipeline.Pipeline._postprocess = as_it_came
+"""
+RELEASES = 20  # that a local bundle may make: fewer than there are frames
 FAULTS = "drop=3&error=6&disconnect=9&stall=12&wrong=15&send=18&say=21&file=24&late=27&crash=30&hang=33"
 
 
@@ -57,6 +71,18 @@ class Listener:
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
     return bundles.make_bundle(tmp_path_factory.mktemp("wide"), example=live_fakes.wide_example())
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """A bundle whose reports promise an epsilon of the whole reading."""
+    try:
+        machine_id()
+    except BadInput as error:
+        pytest.skip(str(error))
+    manifest, members = local_examples.example("duchi-linf", 1.0, live_fakes.WIDE)
+    manifest["spending"]["most_micro_epsilon"] = RELEASES * 10**6
+    return bundles.make_bundle(tmp_path_factory.mktemp("local"), example=(manifest, members))
 
 
 def run(made, folder, faults, first, count=60, more=(), timeout_s=60):
@@ -105,6 +131,21 @@ def test_no_fault_lets_a_raw_frame_out(wide, tmp_path):
     events = [json.loads(line) for line in printed.splitlines() if line.startswith(b'{"')]
     assert {"fault", "inside-ended"} <= {event.get("event") for event in events}  # they did happen
     assert "unreadable" in printed.decode()
+
+
+def test_no_fault_and_no_spent_budget_lets_a_reading_out_of_a_local_bundle(local, tmp_path):
+    """Nor does the ledger hold one, or the lines that say why nothing new leaves."""
+    for faults, count, first in ((FAULTS, 120, ""), ("", 60, WITHOUT_NOISE)):
+        everything = tmp_path / str(count)
+        everything.mkdir()
+        create(str(everything / "ledger"))
+        words = ("--ledger", str(everything / "ledger"))
+        code, printed, heard = run(local, everything / "out", faults, first, count=count, more=words)
+        assert code == 0, printed
+        assert Ledger(words[1]).book().lifetime == RELEASES * 10**6
+        assert b"budget-spent" in printed
+        assert heard == b""
+        assert leak_scanner.found_in(everything, printed) == (first == WITHOUT_NOISE)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import functools
 import io
+import sys
 import threading
 import time
 
@@ -171,6 +172,16 @@ def test_a_late_result_is_dropped(perturber):
     assert drops(counters.all())["late"] >= 1
 
 
+def test_draws_are_made_ahead_where_no_frame_waits(perturber, monkeypatch):
+    ahead = []
+    monkeypatch.setattr(perturber, "draw_ahead", lambda: ahead.append(len(sent)))
+    sent, counters = [], Counters()
+    live = loop(perturber, sent, counters)
+    live.flat()
+    live.run(Given(*[reading() for _ in range(5)]))
+    assert ahead
+
+
 def test_golden_vectors_that_fail_in_the_middle_end_it(perturber, monkeypatch):
     def fails():
         raise PrivacyStop("the golden vectors fail")
@@ -210,6 +221,22 @@ def test_the_newest_frame_wins_and_nobody_waits():
     assert time.monotonic() - began >= 0.04
     threading.Timer(0.05, latest.put, [3]).start()
     assert latest.take(5) == 3
+    assert time.monotonic() - began < 4
+
+
+def test_every_frame_is_taken_or_replaced_and_a_wait_ends_only_with_one():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that the threads meet at every place
+    latest, taken = LatestSlot(), []
+    reader = threading.Thread(target=lambda: taken.extend(iter(lambda: latest.take(5), None)))
+    reader.start()
+    replaced = [latest.put(number) for number in range(20000)]
+    latest.end()
+    reader.join(10)
+    sys.setswitchinterval(interval)
+    assert taken == sorted(taken)
+    assert sorted(taken + [number for number in replaced if number is not None]) == list(range(20000))
+    assert taken[-1] == 19999
 
 
 def test_a_baton_loses_nothing_and_a_full_hand_takes_no_other():

@@ -237,3 +237,73 @@ def test_flags_make_the_schedule_slower_at_most():
     with pytest.raises(Exception, match="--fps 10 at most"):
         schedule(signed, 11)
     assert schedule(SimpleNamespace(capture=None), 30).tick_s == pytest.approx(1 / 30)
+
+
+class Purse:
+    """An allowance of so many sets; ``behind``: one more is coming, but the disk is not done."""
+
+    def __init__(self, sets, behind=False):
+        self.left, self.behind, self.taken = sets, behind, 0
+
+    def take(self, releases):
+        if self.left <= 0:
+            return False
+        self.left, self.taken = self.left - 1, self.taken + releases
+        return True
+
+    def spent(self):
+        return self.left <= 0 and not self.behind
+
+
+def paid(purse, **options):
+    stage = Stage(**options)
+    stage.emission._take, stage.emission._spent = purse.take, purse.spent
+    return stage
+
+
+@pytest.mark.parametrize("on_fault", ["previous", "flat"])
+@pytest.mark.parametrize("slots", [1, 3])
+def test_number_sizes_and_times_do_not_tell_of_a_spent_budget(slots, on_fault):
+    free, purse = Stage(slots, on_fault), Purse(30)
+    spent = paid(purse, slots=slots, on_fault=on_fault)
+    free.run(8)
+    spent.run(8)
+    assert schedule_of(free) == schedule_of(spent)
+    assert purse.taken == 30 * slots
+    assert spent.counters.get("frames-out") == 30
+    values = [value for *_, value in spent.sink.left]
+    assert len(set(values[32 * slots :])) == 1
+    assert values[-1] == (values[30 * slots] if on_fault == "previous" else 255)
+    counts = spent.counters.all()
+    assert counts["drop:budget-spent"] + counts["frames-out"] + len(spent.emission._waiting) == spent.number - 1
+
+
+def test_a_repeated_release_costs_nothing():
+    purse = Purse(100)
+    stage = paid(purse)
+    stage.run(1)
+    stage.run(0.3, every_s=None)  # the last set that came
+    assert purse.taken == stage.counters.get("frames-out") == stage.number - 1
+    stage.run(5, every_s=None)
+    assert purse.taken == stage.number - 1
+
+
+def test_a_set_waits_for_the_disk_and_is_not_lost():
+    purse = Purse(0, behind=True)
+    stage = paid(purse)
+    stage.give(7)
+    stage.run(0.3, every_s=None)
+    assert {value for *_, value in stage.sink.left} == {255}
+    purse.left = 1
+    stage.run(0.2, every_s=None)
+    assert [value for *_, value in stage.sink.left][-1] == 7
+    assert stage.counters.get("drop:budget-spent") == 0
+
+
+def test_a_spent_budget_is_told_at_the_end_of_a_period_and_no_sooner():
+    stage = paid(Purse(5))
+    stage.run(119, step_s=0.05)
+    assert stage.sink.told == []
+    stage.run(70, step_s=0.05)
+    assert [state for state, _ in stage.sink.told] == ["spent"]
+    assert stage.emission.state == "spent"

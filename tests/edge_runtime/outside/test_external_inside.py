@@ -41,6 +41,26 @@ def start_inside(made, folder, source, first="", **more):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
+def test_an_inside_with_another_sensor_than_its_bundle_ends_before_it_is_ready(tmp_path):
+    def for_a_camera(manifest, _members):
+        manifest["input"]["sensor"] = "camera"
+
+    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example(), change=for_a_camera)
+    outside = start(arguments(made, "camera:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path}), tmp_path)
+    inside = start_inside(made, tmp_path, "simulate:depth")
+    try:
+        assert inside.wait(20) == 2
+        for line in outside.stderr:
+            if "gives depth pictures" in line:
+                break
+            assert '"event": "ready"' not in line
+        else:
+            raise AssertionError("the outside was told nothing")
+    finally:
+        inside.kill()
+        outside.kill()
+
+
 def test_an_inside_of_its_own_unit_may_end_and_come_back(tmp_path):
     made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
     words = arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path})

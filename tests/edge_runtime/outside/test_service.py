@@ -40,6 +40,26 @@ def test_every_frame_is_accounted_for_whatever_breaks(wide, tmp_path, faults, wo
     assert live_fakes.SECRET.hex() not in json.dumps(events)
 
 
+@pytest.mark.parametrize(
+    ("source", "flag", "said"),
+    [
+        ("simulate:depth", None, "gives depth pictures, and this bundle is for pictures of a camera"),
+        ("fake:0", "--realtime", "fake: is not one"),
+    ],
+)
+def test_a_source_that_does_not_fit_is_refused_before_anything_starts(tmp_path, source, flag, said):
+    def for_a_camera(manifest, _members):
+        manifest["input"]["sensor"] = "camera"
+
+    made = bundles.make_bundle(tmp_path, example=live_fakes.wide_example(), change=for_a_camera)
+    words = arguments(made, source, f"npz:{tmp_path}/out.npz") + ([flag] if flag else [])
+    process = start(words, tmp_path)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (2, "")
+    assert said in err
+    assert not any(f'"event": "{event}"' in err for event in ("start", "ready", "source"))
+
+
 def test_sigterm_drains_and_what_left_is_kept(wide, tmp_path):
     process = start(arguments(wide, "fake:0", f"npz:{tmp_path}/out.npz"), tmp_path)
     for line in process.stderr:

@@ -1,0 +1,47 @@
+"""What a service may still release: an allowance on the device's ledger where its bundle promises an epsilon."""
+
+from typing import Optional, Union
+
+from edgeveil.edge_runtime.bundle.spend_limits import price_of
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.config import Settings
+from edgeveil.edge_runtime.errors import PrivacyStop
+from edgeveil.edge_runtime.ipc.counters import Counters
+from edgeveil.edge_runtime.ipc.schedule import Schedule
+from edgeveil.edge_runtime.ledger.allowance import Allowance
+from edgeveil.edge_runtime.ledger.book import Price
+from edgeveil.edge_runtime.ledger.ledger_file import Ledger, LedgerUnfit
+from edgeveil.edge_runtime.manifest.manifest import Manifest
+
+
+class Unlimited(object):
+    """The allowance of a bundle that promises nothing of what it tells: everything may leave."""
+
+    def start(self, _page: Counters) -> None:
+        """There is nothing to reserve."""
+
+    def take(self, _releases: int) -> bool:
+        """Always."""
+        return True
+
+    take_waiting = take
+
+    def spent(self) -> bool:
+        """Never."""
+        return False
+
+
+def price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
+    """What one release of a verified bundle costs under the policy of this device; None where it promises nothing."""
+    return None if manifest.spending is None else price_of(manifest, open_trust(settings.trust).policy)
+
+
+def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, Unlimited]:
+    """The allowance for a verified bundle. Raises ``PrivacyStop`` where it needs a ledger and none can be charged."""
+    price = price_here(settings, manifest)
+    if price is None:
+        return Unlimited()
+    try:
+        return Allowance(Ledger(settings.ledger), price, slots=plan.slots, tick_s=plan.tick_s)
+    except LedgerUnfit as error:
+        raise PrivacyStop(str(error)) from None

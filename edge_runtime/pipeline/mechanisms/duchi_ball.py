@@ -1,0 +1,45 @@
+"""The mechanism of Duchi, Jordan and Wainwright for vectors of the ball: a direction that hardly tells on which side
+of it the vector lies (2018, section 4.2.3, for the l2 ball).
+
+It is exactly private in floating point too, whatever the law p of the random direction z. Let s be the sign that v was
+rounded with. A report r comes of z = r kept, or of z = -r turned. ``<z, s v>`` of -z is the negative of that of z, to
+the last bit, for every product and every partial sum is. So, where it is not 0, both happen exactly when the coin T is
+"``<r, s v>`` is positive", and P(r) = (p(r) + p(-r)) P(T = that): the factor before it does not hang on v. Where it is
+0, r is kept if T and turned if not: p(r) P(T) + p(-r) P(not T), which lies between. So no two v, with either sign, give
+r probabilities whose ratio is beyond that of the coin; only the bias hangs on p.
+"""
+
+import numpy as np
+
+
+def report(u: np.ndarray, direction: np.ndarray, rounding: np.ndarray, coin: np.ndarray, radius: float) -> np.ndarray:
+    """u float32 (n, d) of [0, 1] in, vectors of length 1 out, float32 (n, d).
+
+    2u - 1 is in the ball of ``radius``, or is shortened to its rim. ``direction`` uint32 (n, d), one more where d is
+    odd, ``rounding`` uint32 (n, 1), ``coin`` bool (n,).
+    """
+    w = (u * np.float32(2) - np.float32(1)) / np.float32(radius)
+    size = np.minimum(np.sqrt(_dot(w, w)), np.float32(1)).astype(np.float64)
+    # Only the direction of w counts from here on, and its length decides the sign s.
+    minus = rounding[:, 0] >= (0.5 + 0.5 * size) * 2.0**32
+    z = _sphere(direction)[:, : u.shape[1]]
+    z /= np.sqrt(_dot(z, z))[:, None]
+    side = _dot(z, w)
+    agrees = np.where(minus, -side, side) >= 0
+    z *= np.where(agrees == coin, np.float32(1), np.float32(-1))[:, None]
+    return z
+
+
+def _dot(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The products of rows, float32 (n,)."""
+    return np.einsum("nd,nd->n", one, other)
+
+
+def _sphere(words: np.ndarray) -> np.ndarray:
+    """Gaussian numbers of words uint32 (n, even), float32, by Box and Muller: two words make two numbers."""
+    half = words.shape[1] // 2
+    # The middles of 2**23 equal parts of [0, 1]: never 0 or 1, so that no vector is 0.
+    unit = ((words >> np.uint32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)
+    length = np.sqrt(np.float32(-2) * np.log(unit[:, :half]))
+    angle = unit[:, half:] * np.float32(2 * np.pi)
+    return np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)

@@ -1,0 +1,140 @@
+"""The service with a bundle that counts: ticks go on when the budget is spent, and nothing leaves without a ledger."""
+
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.bundle.reader import read_bundle
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.ipc.schedule import Schedule
+from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
+from edgeveil.edge_runtime.machine import machine_id
+from edgeveil.edge_runtime.outside.budget import Unlimited, open_allowance
+from tests.support import bundles, live_fakes
+from tests.support.broker_services import arguments, finish, start
+from tests.support.promised import local_examples
+from tests.support.promised.counted_bundles import COST, counted_example
+
+# The policy of the owner allows less from the moment that a file is there.
+LOWERED = """
+import os
+from edgeveil.edge_runtime.ledger.book import Limit
+from edgeveil.edge_runtime.outside import budget
+plain = budget.price_of
+def price_of(manifest, policy):
+    price = plain(manifest, policy)
+    return price._replace(limits=[*price.limits, Limit(2 * 10**6, None)]) if os.path.exists({!r}) else price
+budget.price_of = price_of
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine():
+    try:
+        machine_id()
+    except BadInput as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory):
+    example = counted_example(releases=20, example=live_fakes.wide_example())
+    return bundles.make_bundle(tmp_path_factory.mktemp("counted"), example=example)
+
+
+def test_ticks_go_on_when_the_budget_is_spent_and_a_restart_renews_nothing(counted, tmp_path):
+    create(str(tmp_path / "ledger"))
+    for released in (20, 0):
+        out = tmp_path / f"{released}.npz"
+        words = arguments(counted, "fake:0?fps=60", f"npz:{out}", ledger=tmp_path / "ledger", duration=4)
+        code, document, _ = finish(start(words, tmp_path))
+        assert code == 0
+        assert document["frames_out"] == released
+        assert document["frames_in"] == document["frames_out"] + sum(document["dropped"].values())
+        with np.load(out) as left:
+            assert len(left["index"]) >= 4 * 25 - 3  # a tick each
+            assert left["index"].tolist() == list(range(len(left["index"])))
+        assert Ledger(str(tmp_path / "ledger")).book().lifetime == 20 * COST
+
+
+def test_a_reload_renews_nothing(tmp_path):
+    """Reports are 64 fair bits, so that each that left is seen; the first reload comes before the budget is spent."""
+    releases, micro = 12, 10**6
+
+    def put(name, most):
+        manifest, members = local_examples.example("duchi-linf", 1.0, live_fakes.WIDE)
+        manifest["spending"]["most_micro_epsilon"] = most * micro
+        return bundles.make_bundle(tmp_path, example=({**manifest, "name": name}, members))
+
+    def reload_(name, most):
+        put(name, most)
+        process.send_signal(signal.SIGHUP)
+        return next(line for line in process.stderr if '"reloaded"' in line or '"reload-refused"' in line)
+
+    create(str(tmp_path / "ledger"))
+    sink, ledger = f"npz:{tmp_path}/out.npz", tmp_path / "ledger"
+    words = arguments(put("one", releases), "fake:0?fps=60", sink, ledger=ledger, fps=5)
+    lowered = tmp_path / "lowered"
+    process = start(words, tmp_path, LOWERED.format(str(lowered)))
+    try:
+        next(line for line in process.stderr if '"source"' in line)
+        time.sleep(0.6)  # a few ticks
+        assert '"reloaded"' in reload_("two", releases)
+        assert "promises another epsilon" in reload_("more", 1000)
+        time.sleep(releases / 5 + 0.5)
+        assert '"reloaded"' in reload_("three", releases)
+        lowered.touch()
+        assert "the policy allows another" in reload_("three", releases)
+        lowered.unlink()
+        time.sleep(2)  # as many ticks as would be seen if it began anew
+        process.send_signal(signal.SIGTERM)
+        code, document, _ = finish(process)
+    finally:
+        process.kill()
+    assert (code, document["name"], document["frames_out"]) == (0, "three", releases)
+    assert Ledger(str(tmp_path / "ledger")).book().lifetime == releases * micro
+    with np.load(tmp_path / "out.npz") as left:
+        rows = {row.tobytes() for row in left["x"]}
+    assert len(rows) in (releases, releases + 1)  # the flat one, where a tick came before the first
+
+
+def test_an_outside_that_asks_no_ledger_gets_no_more_from_the_inside(counted, tmp_path):
+    """One that was taken over: the inside was told at its start what is left, and makes that many."""
+    first = "from edgeveil.edge_runtime.ledger.allowance import Allowance; Allowance.take = lambda *_: True"
+    (tmp_path / "in.csv").write_text("\n".join(",".join(["1"] * live_fakes.WIDE) for _ in range(30)))
+    sources = (("fake:0?fps=60", f"npz:{tmp_path}/out.npz", 0), (f"csv:{tmp_path}/in.csv", "preview:0", 3))
+    for number, (source, sink, ends) in enumerate(sources):
+        create(str(tmp_path / f"ledger-{number}"))
+        words = arguments(counted, source, sink, ledger=tmp_path / f"ledger-{number}", duration=3)
+        code, document, _ = finish(start(words, tmp_path, first))
+        assert (code, document["frames_out"]) == (ends, 20)
+        assert document["dropped"]["budget-spent"] > 0
+
+
+def test_a_file_into_a_service_ends_with_three(counted, tmp_path):
+    create(str(tmp_path / "ledger"))
+    (tmp_path / "in.csv").write_text("\n".join(",".join(["1"] * live_fakes.WIDE) for _ in range(30)))
+    words = arguments(counted, f"csv:{tmp_path}/in.csv", "preview:0", ledger=tmp_path / "ledger")
+    code, document, _ = finish(start(words, tmp_path))
+    assert code == 3
+    assert (document["frames_in"], document["frames_out"]) == (30, 20)
+    assert document["dropped"] == {"budget-spent": 10}
+
+
+@pytest.mark.parametrize("data", [None, b"{}"])
+def test_without_a_ledger_nothing_leaves(counted, tmp_path, data):
+    if data is not None:
+        (tmp_path / "ledger").write_bytes(data)
+    words = arguments(counted, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=4)
+    code, document, events = finish(start(words, tmp_path))
+    assert (code, document) == (70, None)
+    assert any(str(tmp_path / "ledger") in event.get("message", "") for event in events)
+    assert not Path(tmp_path / "out.npz").exists()
+
+
+def test_a_bundle_that_counts_nothing_needs_none(tmp_path):
+    manifest = read_bundle(bundles.make_bundle(tmp_path).path, bundles.trust()).manifest
+    assert isinstance(open_allowance(None, manifest, Schedule(0.1, 1, "flat", 60.0)), Unlimited)
