@@ -18,6 +18,7 @@ SYSTEMD = "/run/systemd/system"
 BITS = 64 if sys.maxsize > 2**32 else 32
 USB = "/sys/bus/usb/devices"
 SETTINGS = "/etc/edgeveil/edge.json"
+LEDGER = "/var/lib/edgeveil/ledger"
 SERVICE_FILES = (
     SETTINGS,
     "/etc/systemd/system/edgeveil.service",
@@ -56,6 +57,7 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
         "interpreters": {name.replace("_", "-"): version for name, version in _versions() if version},
         "accelerator": None if accelerator is None else _present(accelerator),
         "devices": _devices(),
+        "ledger": os.path.lexists(LEDGER),
         "edgeveil": _edgeveil(root),
     }
 

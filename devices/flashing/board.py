@@ -12,6 +12,7 @@ from edgeveil.devices.flashing.plan import Plan
 from edgeveil.devices.flashing.records import BundleFacts, Facts
 from edgeveil.devices.flashing.steps import (
     InstallRelease,
+    MakeLedger,
     PushBundle,
     StartService,
     Step,
@@ -24,7 +25,7 @@ from edgeveil.devices.flashing.steps import (
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed, Progress, Transport, check, digest
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.paths import ROOT
+from edgeveil.edge_runtime.paths import LEDGER, ROOT
 
 TRIAL_S = 600
 
@@ -121,6 +122,8 @@ class Board:
                     self._place(data, path, "640" if group else "644", group)
                 for command in service.enable_commands(files):
                     check(self._sudoed(command), " ".join(command[:2]))
+            case MakeLedger(owner):
+                self._make_ledger(owner.user)
             case StartService():
                 self.control("restart")
 
@@ -136,6 +139,19 @@ class Board:
         else:
             done = self.edge(*arguments, timeout_s=TRIAL_S)
         self.say(runtime_output(done).decode("utf-8", "replace").strip())
+
+    def _make_ledger(self, user: str) -> None:
+        runtime, new = posixpath.join(self.root, "current", "edgeveil-edge.pyz"), LEDGER + ".new"
+        mine = ["-o", user, "-g", user]
+        # It gets its name last: whoever finds it there may rely on its owner.
+        for command in (
+            ["install", "-d", "-m", "755", *mine, posixpath.dirname(LEDGER)],
+            ["rm", "-f", new],
+            [self.transport.python, runtime, "ledger", "new", new],
+            ["chown", f"{user}:{user}", new],
+            ["mv", "-n", new, LEDGER],
+        ):
+            runtime_output(self._sudoed(command))
 
     def _make_users(self, owner: Service) -> None:
         for user, command in service.user_commands(owner).items():

@@ -13,6 +13,7 @@ from edgeveil.devices.flashing.plan import Flashed, Plan, ServiceFiles
 from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wanted, Wheels
 from edgeveil.devices.flashing.steps import (
     InstallRelease,
+    MakeLedger,
     PushBundle,
     StartService,
     Step,
@@ -88,5 +89,7 @@ def plan_card(
         InstallRelease(bundle, artefact, device, wanted.frames, source=wanted.source, device=wanted.device, first=True)
     )
     if wanted.service:
-        steps += [WriteService(service_files(device), profile.service), StartService()]
+        steps.append(WriteService(service_files(device), profile.service))
+        steps += [MakeLedger(profile.service)] if bundle.spends else []
+        steps.append(StartService())
     return Plan(tuple(steps), artefact, "found out at first boot", device=device)

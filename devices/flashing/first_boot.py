@@ -12,8 +12,9 @@ from typing import Any
 from edgeveil.devices.agents import read_agent
 from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.plan import Plan
-from edgeveil.devices.flashing.steps import InstallRelease, TrustKeys, UnpackWheels, WriteService
+from edgeveil.devices.flashing.steps import InstallRelease, MakeLedger, TrustKeys, UnpackWheels, WriteService
 from edgeveil.devices.transports.base import digest
+from edgeveil.edge_runtime.paths import LEDGER
 
 TREE, UNIT, KEYS_UNIT = "edgeveil-first-boot", "edgeveil-first-boot.service", "edgeveil-host-keys.service"
 RUN = (
@@ -31,7 +32,7 @@ def tree(plan: Plan, root: str) -> dict[str, bytes]:
     made: dict[str, bytes] = {}
     places: dict[str, str] = {}
     job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": [], "units": []}
-    job |= {"config": service_files.CONFIG, "group": ""}
+    job |= {"config": service_files.CONFIG, "group": "", "ledger": None}
     for step in plan.steps:
         match step:
             case TrustKeys(trust):
@@ -54,6 +55,8 @@ def tree(plan: Plan, root: str) -> dict[str, bytes]:
                     "units": service_files.UNITS,
                     "group": owner.user,
                 }
+            case MakeLedger(owner):
+                job["ledger"] = {"place": LEDGER, "owner": owner.user}
     made["job.json"] = json.dumps(job, indent=1, sort_keys=True).encode()
     made["first_boot.py"], made["run.sh"] = read_agent("boot_from_card"), _RUN_SH.encode()
     made["files.json"] = json.dumps({name: digest(data) for name, data in sorted(made.items())}, indent=1).encode()

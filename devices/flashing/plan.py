@@ -19,6 +19,7 @@ from edgeveil.devices.flashing.placement import place
 from edgeveil.devices.flashing.records import BundleFacts, Facts, TrustFacts, Wanted, Wheels
 from edgeveil.devices.flashing.steps import (
     InstallRelease,
+    MakeLedger,
     PushBundle,
     StartService,
     Step,
@@ -113,9 +114,11 @@ def plan(
             )
         )
     files = service_files(runs.device) if wanted.service else {}
-    if wanted.service and (steps or there is None or not there.serves(files)):
+    ledger: list[Step] = [MakeLedger(profile.service)] if bundle.spends and not facts.ledger else []
+    if wanted.service and (steps or ledger or there is None or not there.serves(files)):
+        # Its owner is one of the users that come with the service.
         steps += [WriteService(files, profile.service)] if files else []
-        steps.append(StartService())
+        steps += [*ledger, StartService()]
     elif StopService() in steps:
         steps.append(StartService())
     check_updates(facts, wanted, runs.device)

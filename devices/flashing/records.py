@@ -50,6 +50,7 @@ class Facts:
     system: str | None = None
     interpreters: Mapping[str, str] = field(default_factory=dict)
     accelerator: bool | None = None
+    ledger: bool = False  # whether it counts what it tells already
     devices: tuple[str, ...] = ()  # accelerators that the installed interpreters can use, as words of --device
     edgeveil: Installed | None = None
 
@@ -101,6 +102,7 @@ class BundleFacts:
     audience: str = ""
     development: bool = False
     artefacts: tuple[str, ...] = ()
+    spends: bool = False  # whether it promises an epsilon, which a ledger counts
     data: bytes = field(default=b"", repr=False)
     runtime: bytes = field(default=b"", repr=False)  # this toolkit's zipapp, for a board that has none
 

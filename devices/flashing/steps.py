@@ -1,4 +1,4 @@
-"""The steps of a flash: seven kinds, each a record with all that it takes. ``kind`` is its word in JSON."""
+"""The steps of a flash: eight kinds, each a record with all that it takes. ``kind`` is its word in JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import ClassVar
 from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
 from edgeveil.devices.profiles import Service
 from edgeveil.edge_runtime.paths import DEFAULT_PATH as SETTINGS
+from edgeveil.edge_runtime.paths import LEDGER
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,24 @@ class WriteService:
 
 
 @dataclass(frozen=True)
+class MakeLedger:
+    """Make the empty ledger that a bundle with a promised epsilon is charged to. One that is there is never replaced.
+
+    ``owner`` has the user of the process that charges it.
+    """
+
+    kind: ClassVar[str] = "ledger"
+    owner: Service
+
+
+@dataclass(frozen=True)
 class StartService:
     """Start or restart the service."""
 
     kind: ClassVar[str] = "start"
 
 
-Step = TrustKeys | UnpackWheels | PushBundle | StopService | InstallRelease | WriteService | StartService
+Step = TrustKeys | UnpackWheels | PushBundle | StopService | InstallRelease | WriteService | MakeLedger | StartService
 
 
 def sent_bytes(steps: Iterable[Step]) -> int:
@@ -123,5 +135,7 @@ def _text(step: Step) -> str:
             names = ", ".join(path.rsplit("/", 1)[1] for path in sorted(files))
             users = f" for the users {owner.user} and {owner.inside_user}" if SETTINGS in files else ""
             return f"write {names}{users}, and have the service start at boot"
+        case MakeLedger():
+            return f"make an empty ledger, {LEDGER}, which counts what leaves"
         case StartService():
             return "start the service, and wait until it sends something new"

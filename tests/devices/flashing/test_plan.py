@@ -72,7 +72,7 @@ def test_there_are_many_of_them_and_every_refusal_is_among_them():
 def test_every_kind_of_step_is_in_some_plan():
     expected = [tomllib.loads(path.read_text())["expect"] for path in CASES]
     assert {kind for one in expected for kind in one.get("steps", [])} == {kind.kind for kind in get_args(Step)}
-    assert len(get_args(Step)) == 7
+    assert len(get_args(Step)) == 8
 
 
 def test_an_answer_that_is_no_facts_is_the_users_to_know():

@@ -13,11 +13,11 @@ import pytest
 from edgeveil.devices.agents import run_rows
 from edgeveil.devices.remote.remote_rows import RemoteRows
 from edgeveil.edge_runtime.api import Perturber
+from edgeveil.edge_runtime.bundle import audit_scope
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.pipeline import perturber
 from tests.support.boards import edge_tpu
 from tests.support.boards.edge_tpu import COMPILED
 from tests.support.checkout import ROOT
@@ -93,7 +93,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     trust.policy = Policy([Demand(subject.manifest["perturber"]["sensitive"], None, True)])
     with pytest.raises(BundleRefused, match="no audit in it speaks of"):
         Perturber.open(str(card), trust=trust, device="edgetpu")  # this is not the board that it was made on
-    monkeypatch.setattr(perturber, "current_place", lambda: (place["board"], place["architecture"]))
+    monkeypatch.setattr(audit_scope, "current_place", lambda: (place["board"], place["architecture"]))
     with Perturber.open(str(card), trust=trust, device="edgetpu") as opened:
         assert opened.info["audited"] is True
     with pytest.raises(BundleRefused, match="must be audited"):

@@ -142,9 +142,9 @@ def test_the_ports_settings_are_put_back(tmp_path):
 @pytest.mark.slow
 def test_a_file_survives_a_cable_that_flips_drops_inserts_and_is_pulled(tmp_path):
     faults = lossy_serial_line.Faults(
-        flip=5e-4, drop=2e-4, insert=2e-4, cuts=(30_000, 60_000), noise=OOPS, noise_every=9_000, rate=60_000
+        flip=5e-4, drop=2e-4, insert=2e-4, cuts=(15_000, 30_000), noise=OOPS, noise_every=9_000, rate=60_000
     )
-    data = os.urandom(40_000)
+    data = os.urandom(20_000)
     with lossy_serial_line.board(tmp_path, faults) as board:
         said = []
         console = SerialTransport(board.port, say=said.append)
