@@ -1,0 +1,25 @@
+"""What is let through: the first report of a unit in a round, where a subject has all slots of its sender."""
+
+import numpy as np
+import pytest
+
+from edgeveil.trainer.collect.collect import Gate
+from edgeveil.trainer.collect.feeds.blocks import Block
+from edgeveil.trainer.collect.reporting import reporting
+from tests.support.promised import collector_bundles
+
+
+@pytest.mark.parametrize(
+    ("unit", "counted"), [("release", [0, 2, 3, 4]), ("track", [0, 2, 3, 4]), ("subject", [0, 3, 4])]
+)
+def test_a_unit_counts_once_in_a_round(tmp_path, unit, counted):
+    found = reporting(collector_bundles.opened(collector_bundles.made(tmp_path, "duchi-linf", unit=unit)))
+    gate = Gate(found, slots=2)
+    rows = np.array([[-1, 1, 1, 1], [1, -1, 1, 1], [1, 1, -1, 1], [1, 1, 1, -1], [1, 1, 1, 1]], np.int8)
+    sender = np.array([b"a", b"a", b"a", b"a", b"b"], "S8")
+    block = Block(rows, sender, np.arange(5).astype(np.uint64), np.uint16([0, 0, 1, 0, 0]), np.int64([7, 7, 7, 8, 7]))
+    assert gate.passed(block).reports.tolist() == rows[counted].tolist()
+    assert gate.refused == {"second of its round": 5 - len(counted)}
+    again = Block(*(column[[0, 4]] for column in block))._replace(number=np.array([50, 60], np.uint64))
+    assert len(gate.passed(again).reports) == 0
+    assert gate.senders == {b"a": len(counted) - 1, b"b": 1}
