@@ -9,7 +9,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.datasets.base import PARTS, Dataset
-from edgeveil.trainer.perturbers import fit_function
+from edgeveil.trainer.perturbers import fit_function, promise
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
@@ -74,8 +74,15 @@ def _train(run: Run) -> Run:
             budget=recipe.budget,
             log=run,
         )
+    if recipe.spending is not None:
+        fitted = promise.promised(fitted, recipe.spending)
+        found = promise.facts(fitted, from_training=recipe.data.bounds is not None)
+        run.record(spending=found)
+        say(promise.sentence(found))
+    elif recipe.data.bounds is not None:
+        say(promise.EXTREMES)
     part = run.validation()
-    sent = fitted.perturb(part.x)["frame"]
+    sent = fitted.frames(part.x)
     score = score_checkpoint(
         dataset.unit(part.x), dataset.unit(sent), part.y, part.z, theta=dataset.theta, **run.classifiers()
     )

@@ -6,7 +6,6 @@ named, an answer of other rows is never taken, and where two artefacts send the 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import sys
 import time
@@ -21,6 +20,7 @@ from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.scores.scoring import Answers, answers
+from edgeveil.trainer.source_code import code_of
 
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
 
@@ -79,15 +79,6 @@ def _trained(problem: Problem, family: Adversary, seed: int, begins: Callable[[s
     begun = time.perf_counter()
     said = answers(problem, family.fit(problem, seed), family.name)
     return said._replace(seconds=time.perf_counter() - begun)
-
-
-@functools.cache
-def code_of(folder: Path) -> bytes:
-    """A hash of the Python sources in ``folder``."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.digest()
 
 
 def code_of_family(family: Adversary) -> bytes:

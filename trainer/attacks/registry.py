@@ -20,24 +20,25 @@ from edgeveil.trainer.attacks.families.targeted.wrong_labels import WrongLabels
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.protocol import Adversary
 
+# In a quick audit an attack that reads nearly all of z ends the search: of the slow ones, the strongest come first.
 BUILT_IN: tuple[Adversary, ...] = (
     Fixed(),
     Transfer(),
     Logistic(),
     ShrinkageLDA(),
-    GradientBoosting(),
-    Forest(),
     LowBits(),
-    Parities(),
-    WrongLabels(),
     CodeCounts(),
     BayesKnowingChannel(),
-    BATCH_NORM_MLP,
-    PLAIN_CNN,
+    Forest(),
     BATCH_NORM_CNN,
+    PLAIN_CNN,
+    BATCH_NORM_MLP,
     FineTuned(),
     Mixed(),
+    GradientBoosting(),
     Inversion(),
+    Parities(),
+    WrongLabels(),
 )
 
 

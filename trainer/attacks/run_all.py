@@ -14,7 +14,7 @@ from edgeveil.trainer.attacks.ensemble import build_ensemble
 from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
 from edgeveil.trainer.attacks.findings import Curve, Done, Findings, NotRun, most_bits, worst_adaptive
 from edgeveil.trainer.attacks.journal import answered
-from edgeveil.trainer.attacks.learning_curve import learning_curve
+from edgeveil.trainer.attacks.learning_curve import FEWEST_WRONG, learning_curve
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import Question, Setting
@@ -24,6 +24,7 @@ from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.permutation import Permuted, permutation_test
 
 COUNTING = (CodeCounts.name, BayesKnowingChannel.name)
+NEARLY_ALL = 0.9  # of the bits that z has beyond y
 
 
 def attack_all(
@@ -38,8 +39,8 @@ def attack_all(
 
     ``seed`` is the first of the budget's seeds; a family that does not depend on one runs once. Attacks by counting run
     crossed too. In a quick audit the slow families, those with seeds, learn in that setting alone in which the others
-    learned most on validation. The ensemble is made of the others, one for each seed. ``curve`` trains the best attack
-    found on less data too.
+    learned most on validation, and do not run once an attack reads nearly all of z. The ensemble is made of the others,
+    one for each seed. ``curve`` trains the best attack found on less data too.
     """
     ran = run(question, seed=seed, families=families, done=done)
     return summed_up(question, ran, seed=seed, curve=curve)
@@ -76,8 +77,9 @@ def run(
     left_out: list[NotRun] = []
     for family in [*quick, *slow]:
         found: list[Scored] = []
-        reasons = []
-        for setting in _settings(question, family, kept):
+        nothing_hidden = _nothing_hidden(question.whole, kept) if family.seeded else None
+        reasons = [] if nothing_hidden is None else [nothing_hidden]
+        for setting in () if reasons else _settings(question, family, kept):
             attacks, reason = _attack(setting, family, seed)
             found += attacks
             reasons += [] if reason is None else [reason]
@@ -113,6 +115,20 @@ def _settings(question: Question, family: Adversary, kept: Sequence[Scored]) -> 
         return [setting for setting in question.settings if setting.learned_on == best] or question.settings[-1:]
     crossed = question.crossed
     return question.settings if crossed is None or family.name not in COUNTING else [*question.settings, crossed]
+
+
+def _nothing_hidden(problem: Problem, kept: Sequence[Scored]) -> str | None:
+    """Why a slow attack has nothing to add in a quick audit: on validation one has nearly all bits and rows already."""
+    if problem.budget.every_family:
+        return None
+    choose = problem.choose
+    at_most = -float(np.log2(problem.counted[choose.y, choose.z]).mean())
+    for one in kept:
+        row = one.row
+        wrong = 1 - row.validation_accuracy
+        if row.kind == "adaptive" and wrong < FEWEST_WRONG and row.validation_bits >= NEARLY_ALL * at_most:
+            return f"{row.label} already reads z from all but {wrong:.1%} of the rows; a thorough audit runs this too"
+    return None
 
 
 def _attack(setting: Setting, family: Adversary, first_seed: int) -> tuple[list[Scored], str | None]:

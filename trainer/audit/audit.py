@@ -24,6 +24,7 @@ from edgeveil.trainer.audit.examined.examine import examine, raw_rates
 from edgeveil.trainer.audit.examined.floor import Floor, named_by
 from edgeveil.trainer.audit.kept_answers import kept_answers
 from edgeveil.trainer.audit.open import open_target
+from edgeveil.trainer.audit.probes import odds
 from edgeveil.trainer.audit.probes.answer import not_run
 from edgeveil.trainer.audit.sections import (
     board_section,
@@ -31,12 +32,13 @@ from edgeveil.trainer.audit.sections import (
     linear_section,
     pufferfish,
     retained,
+    spending_section,
     streams,
     what_else,
 )
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
-from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, track_perturber
+from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, running, track_perturber
 from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.graphs.prediction import asked_once
@@ -211,6 +213,7 @@ class _Audit:
             found["predictors"] = linear_section.predictors(section, dataset, released.x, seed=self.seed)
         found["certificate"] = self._certificate(perturbed)
         frames = released.x[places(dataset).test]
+        found["spending"] = self._spending()
         found["diagnostic"] = pufferfish.section(dataset, frames, self.classifiers["sensitive"])
         found["collateral"] = self._retained(released)
         found["probes"] = probes.run_all(released, dataset, dataset.slices.rows(), self.budget, self.seed)
@@ -237,8 +240,18 @@ class _Audit:
             stream=self.subject.manifest.get("stream"),
         )
 
+    def _spending(self) -> dict[str, Any] | None:
+        fitted = self.run.perturber() if self.subject.artefact == KERAS else None
+        manifest = self.subject.manifest if fitted is None else fitted.description()
+        tables = self.subject.tables() if fitted is None else dict(fitted.tables)
+        found = spending_section.section(manifest, tables, from_training=self.run.recipe.data.bounds is not None)
+        if found is None or self.there is not None or manifest.get("stream") is not None:
+            return found
+        with running(self.subject, self.run) as perturb:
+            return {**found, "measured": odds.at_least(perturb, self.dataset)}
+
     def _retained(self, released: Released) -> dict[str, Any] | None:
-        if not any(output["kind"] == "frame" for output in self.subject.manifest["outputs"]):
+        if not any(output["kind"] == "frame" or "decoder" in output for output in self.subject.manifest["outputs"]):
             return None
         return retained.section(self.dataset, released.x, self.budget.name, self.seed, named=named_by(self.run))
 

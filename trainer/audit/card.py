@@ -33,6 +33,7 @@ _ATTACKS = ("adversaries", "not_run", "worst_adaptive", "most_bits", "label_only
 _FURTHER = (
     "certificate",
     "collateral",
+    "spending",
     "diagnostic",
     "limits",
     "permutation",
@@ -130,8 +131,10 @@ def leakage(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
-    """Certificates alone, each with its assumptions; the bound for every code first. A diagnostic is not one."""
+    """Promises and certificates alone, each with its assumptions; what holds whatever is known first."""
     for document in documents:
+        if document.get("spending"):
+            yield {"artefact": title(document), "sentence": document["spending"]["sentence"]}
         found = document.get("certificate") or {}
         if found.get("per_code", {}).get("given"):
             yield {"artefact": title(document), "sentence": found["per_code"]["sentence"]}
@@ -152,6 +155,8 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
         yield SUBSTITUTED
     if manifest["perturber"]["identity_allowed"]:
         yield "A reading may rightly leave as it came where this perturber finds nothing to change in it."
+    if (audit.get("spending") or {}).get("bounds") == "from-training":
+        yield "The bounds that readings are clipped to are extremes of training rows, and they ship with the bundle."
     stream = manifest.get("stream") or {}
     if stream.get("hold") == "frame":
         yield (

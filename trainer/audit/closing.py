@@ -20,7 +20,7 @@ def summary(document: Mapping[str, Any]) -> str:
 
 
 def closing(document: Mapping[str, Any]) -> list[str]:
-    """Three lines: what is kept, what leaks beyond y by the best attack found, and what is certified."""
+    """What is kept, what leaks beyond y by the best attack found, what is promised, if anything, and certified."""
     data, worst, bits = document["data"], document["worst_adaptive"], document["most_bits"]
     y, z = data["target"], data["sensitive"]
     raw = document["raw"]["target"]["accuracy"]
@@ -29,6 +29,7 @@ def closing(document: Mapping[str, Any]) -> list[str]:
         f"Kept: {y} is read right {rate(document['target'])} (of raw samples {percent(raw)}).",
         f"Leaks beyond {y}: {_word(document)}. The best attack found ({worst['name']}) reads {z} right {rate(worst)}, "
         f"and {y} alone gives {percent(guess(document))}; most bits: {span(gained, '+.3f')} ({bits['name']}).",
+        *([f"Promised: {document['spending']['sentence']}"] if document.get("spending") else []),
         f"Certified: {_certified(document['certificate'])}",
     ]
 

@@ -40,6 +40,8 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
 
     ``tables`` are its arrays by name.
     """
+    if any(stage["stage"] == "mechanism" for stage in manifest["stages"]):
+        return "what leaves is a report of a local mechanism, and what that promises stands under spending"
     walk = _Walk([parse_stage(entry) for entry in manifest["stages"]])
     roots = sorted({root for output in manifest["outputs"] for root in walk.roots(output["tensor"])})
     if "" in roots:
@@ -54,8 +56,8 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
     table, released, by_code = walk.channel(root, manifest["outputs"])
     # A table by class may have a row more, for a track that has not voted yet; classes are counted in the data.
     rows = len(tables[by_code]) if codes and by_code is not None else None
-    mixes = table is not None and not codes
-    if table is not None and others and not _keeps_class(tables[table], walk.made_by[root].groups):
+    mixes = table is not None and not (codes and _keeps_class(tables[table], walk.made_by[root].groups))
+    if mixes and others:
         return "the channel leaves the class of y-hat, which leaves as well"
     return Bottleneck(root, released, table, rows, mixes)
 

@@ -168,6 +168,7 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
 def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: the perturber, then label-only; every non-adaptive number is marked as such."""
     from edgeveil.trainer.audit.closing import closing, headline, limit_lines, rate
+    from edgeveil.trainer.audit.sections import spending_section
     from edgeveil.trainer.audit.sections.linear_section import as_lines
     from edgeveil.trainer.audit.verdict import sentence
 
@@ -190,6 +191,8 @@ def as_text(document: Mapping[str, Any]) -> str:
         ]
     lines += ["", *what_else_lines(document), *probe_lines(document)]
     lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
+    if document.get("spending"):
+        lines += spending_section.as_lines(document["spending"])
     lines += certificate_lines(document["certificate"])
     if document["collateral"]:
         lines += [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, cast
@@ -19,7 +20,8 @@ from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import Codes, Released
 from edgeveil.trainer.audit.dataflow import SENT, Bottleneck, bottleneck
 from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.runs.fitted import FittedPerturber, decoded, drawn
+from edgeveil.trainer.runs import received
+from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 
 ROWS_AT_ONCE = 4096
@@ -110,8 +112,8 @@ def perturb_rows(
     outputs, backends = run_artefact(further, dataset.x[rows], cache or run.folder / "audit-cache")
     if elsewhere is not None:
         outputs = {name: _replace_end(value, elsewhere[name]) for name, value in outputs.items()}
-    declared, received = as_received(subject, outputs)
-    return _perturbed(declared, received, outputs, found, tables, dataset, rows, backends)
+    declared, values = as_received(subject, outputs)
+    return _perturbed(declared, values, outputs, found, tables, dataset, rows, backends)
 
 
 def perturb_with(fitted: FittedPerturber, dataset: Dataset, rows: np.ndarray) -> Perturbed:
@@ -120,12 +122,13 @@ def perturb_with(fitted: FittedPerturber, dataset: Dataset, rows: np.ndarray) ->
     found = bottleneck(manifest, tables)
     pipeline = Pipeline(parse(_further(manifest, found)), tables=tables, runners=fitted.runners())
     outputs = in_chunks(pipeline.run, dataset.x[rows])
-    return _perturbed(manifest["outputs"], outputs, outputs, found, tables, dataset, rows, {})
+    declared, values = received.as_received(manifest["outputs"], manifest["input"], tables, outputs)
+    return _perturbed(declared, values, outputs, found, tables, dataset, rows, {})
 
 
 def _perturbed(
     declared: Sequence[Mapping[str, Any]],
-    received: Mapping[str, np.ndarray],
+    values: Mapping[str, np.ndarray],
     outputs: Mapping[str, np.ndarray],
     found: Bottleneck | str,
     tables: Mapping[str, np.ndarray],
@@ -134,7 +137,7 @@ def _perturbed(
     backends: Mapping[str, Any],
 ) -> Perturbed:
     table = tables[found.table] if isinstance(found, Bottleneck) and found.table is not None else None
-    released = replace(released_rows(declared, received, dataset, rows), codes=_codes(declared, outputs, found, table))
+    released = replace(released_rows(declared, values, dataset, rows), codes=_codes(declared, outputs, found, table))
     return Perturbed(released, outputs, found, table, backends)
 
 
@@ -175,6 +178,19 @@ def _replace_end(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 def _further(manifest: Mapping[str, Any], found: Bottleneck | str) -> dict[str, Any]:
     """The same manifest, whose pipeline also hands out c and c'."""
     return {**manifest, "outputs": [*manifest["outputs"], *_extra(found)]}
+
+
+@contextlib.contextmanager
+def running(subject: Subject, run: Run) -> Iterator[Perturb]:
+    """All outputs of raw samples, each release drawn anew."""
+    if subject.artefact == KERAS:
+        yield run.perturber().perturb
+        return
+    pipeline = load_pipeline(parse(subject.manifest), subject.members, subject.runs_here())
+    try:
+        yield lambda x: in_chunks(pipeline.run, x)
+    finally:
+        pipeline.close()
 
 
 def run_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -220,19 +236,8 @@ def as_received(
     subject: Subject, outputs: Mapping[str, np.ndarray]
 ) -> tuple[list[Mapping[str, Any]], dict[str, np.ndarray]]:
     """The declared outputs and their values, with every code decoded into a frame as a receiver does."""
-    declared: list[Mapping[str, Any]] = []
-    received = dict(outputs)
-    for output in subject.manifest["outputs"]:
-        if "decoder" in output:
-            decoder = read_array(subject.members, parse_table(subject.manifest["tables"][output["decoder"]]))
-            if output["shape"]:
-                received[output["name"]] = decoded(outputs[output["name"]], decoder)
-                output = {**output, "kind": "frame"}
-            else:  # the number of a code, which an adversary has beside the sample that is drawn of it
-                received["frame"] = drawn(outputs[output["name"]], decoder, np.random.default_rng(0))
-                declared.append({"name": "frame", "kind": "frame"})
-        declared.append(output)
-    return declared, received
+    manifest = subject.manifest
+    return received.as_received(manifest["outputs"], manifest["input"], subject.tables(), outputs)
 
 
 def in_chunks(perturb: Perturb, x: np.ndarray) -> dict[str, np.ndarray]:
@@ -253,7 +258,7 @@ def released_rows(
     """All outputs for the rows ``index`` of ``dataset``, in that order, as one ``Released``.
 
     ``declared`` is the manifest's list of outputs, ``outputs`` their values. Labels and codes become one-hot columns
-    ``also``; where no output is a frame, the frame is constant.
+    ``also``, and reports of several values columns as they are; where no output is a frame, the frame is constant.
     """
     columns = []
     frame = np.zeros((len(index), *dataset.input.shape), dataset.input.dtype)
@@ -261,6 +266,8 @@ def released_rows(
         value = outputs[output["name"]]
         if output["kind"] == "frame":
             frame = value
+        elif value.ndim == 2:
+            columns.append(value.astype(np.float32))
         else:
             columns.append(np.eye(int(value.max()) + 1, dtype=np.float32)[value.reshape(len(value))])
     also = np.concatenate(columns, axis=1) if columns else None

@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
 from edgeveil.trainer.cli import audit_command, bench_command, boards, card_command, cost_command, doctor, estimate
+from edgeveil.trainer.cli.collecting import collect_command
 from edgeveil.trainer.cli.common import (
     Json,
     NoPassphrase,
@@ -56,7 +57,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 bundles = typer.Typer(help="Look at a sealed bundle, or check one.", no_args_is_help=True)
-for module in (audit_command, card_command, boards, cost_command, bench_command, estimate, doctor):
+for module in (audit_command, card_command, boards, cost_command, bench_command, estimate, doctor, collect_command):
     app.add_typer(module.app)
 app.add_typer(data, name="data")
 app.add_typer(recipes, name="recipe")
@@ -69,6 +70,7 @@ app.add_typer(fleet, name="fleet")
 RUNTIME = (
     "run",
     "verify",
+    "ledger",
     "inside",
     "install",
     "update",
@@ -208,6 +210,7 @@ def export(
             "them; left out, the typical ones that x' would show.",
         ),
     ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an export that was broken off.")] = False,
     replace: Replace = False,
     as_json: Json = False,
 ) -> None:
@@ -217,7 +220,16 @@ def export(
     from edgeveil.trainer.runs.run import Run
 
     samples = None if pool is None else receiver_pool(Run.open(run), pool)
-    folder = export_run(run, profiles or [], out, all_formats=all_formats, emit=emit, pool=samples, replace=replace)
+    folder = export_run(
+        run,
+        profiles or [],
+        out,
+        all_formats=all_formats,
+        emit=emit,
+        pool=samples,
+        resume=resume,
+        replace=replace,
+    )
     if as_json:
         print_json(folder.report)
     else:
@@ -290,11 +302,16 @@ def seal(
 
 
 @bundles.command("inspect", epilog="Example: edgeveil bundle inspect mnist.veil --trust trust")
-def bundle_inspect(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
-    """Verify a bundle and show what it holds and what its privacy card says."""
+def bundle_inspect(
+    bundle: Bundle,
+    trust: Trust,
+    full: Annotated[bool, typer.Option("--full", help="Every member, board and measurement of its card.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Verify a bundle and show what it is, what leaves and what its privacy card says first."""
     from edgeveil.trainer.sealing.inspect import inspect
 
-    print_view(inspect(bundle, trust), as_json=as_json)
+    print_view(inspect(bundle, trust, full=full), as_json=as_json)
 
 
 @bundles.command("verify", epilog="Example: edgeveil bundle verify mnist.veil --trust trust")

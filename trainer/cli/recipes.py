@@ -34,8 +34,8 @@ def new(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="Perturber: codebook or label-only, whichever the data allow; to compare with, prgan, ngp, ap, "
-            "minimax, laplace; for vectors also cleaner, noise."
+            help="Perturber: codebook or label-only, whichever the data allow; local, for a collector of many devices; "
+            "to compare with, prgan, ngp, ap, minimax, laplace; for vectors also cleaner, noise."
         ),
     ] = None,
     target: Target = None,
@@ -51,7 +51,11 @@ def new(
         str | None, typer.Option(help="With --capture: what the network gets, 32x32, or 32x32x1 for gray.")
     ] = None,
     crop: Annotated[
-        str | None, typer.Option(help="With --capture: the part that is used, 480x480 (the middle) or 480x480+80+0.")
+        str | None,
+        typer.Option(
+            help="With --capture: the part that is used, 480x480 (the middle) or 480x480+80+0; people: a patch around "
+            "each person under a depth camera that looks straight down."
+        ),
     ] = None,
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""

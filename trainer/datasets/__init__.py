@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import priced, prior, slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
+from edgeveil.trainer.datasets.bounds import input_spec
 from edgeveil.trainer.datasets.loaders import (
     depth,
     digits,
@@ -76,7 +76,9 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         y_names=readings.y_names,
         z_names=readings.z_names,
         theta=prior.theta(recipe.prior, y, z, names=(readings.y_names, readings.z_names)),
-        input=_unbounded(readings) if recipe.perturber.unbounded else _input(readings, training),
+        input=_unbounded(readings)
+        if recipe.perturber.unbounded
+        else input_spec(readings, training, recipe.data, public=recipe.promises),
         slices=slices,
         cluster=cluster,
         cluster_kind=cluster_kind,
@@ -112,10 +114,8 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
             raise BadInput("`[capture]` makes samples of a sensor's frames, and a table has none: leave it out.")
         return table_file.load(kind, path, data.columns)
     if data.columns is not None and data.labels is not None:
-        readings = image_folder.load(path, Path(data.labels), data.columns, capture)
-        ends = {end: value for end in ("low", "high") if (value := getattr(data, end)) is not None}
-        return replace(readings, **ends) if ends else readings
-    readings = npz.load(path, low=data.low, high=data.high, wanted=data.wanted)
+        return image_folder.load(path, Path(data.labels), data.columns, capture)
+    readings = npz.load(path, wanted=data.wanted)
     return readings if capture is None else captured(readings, capture)
 
 
@@ -126,26 +126,3 @@ def _known(values: np.ndarray, names: tuple[str, ...]) -> Known:
 
 def _unbounded(readings: Readings) -> InputSpec:
     return InputSpec("vector", readings.x.shape[1:], str(readings.x.dtype), None, None)
-
-
-def _input(readings: Readings, training: np.ndarray) -> InputSpec:
-    x = readings.x
-    low: float | tuple[float, ...]
-    high: float | tuple[float, ...]
-    if readings.kind == "vector":
-        # From the training slices alone: nothing is fitted on the test slice.
-        lows, highs = x[training].min(axis=0).astype(np.float64), x[training].max(axis=0).astype(np.float64)
-        highs = np.where(highs > lows, highs, lows + 1)  # a feature that never varies
-        low, high = tuple(lows.tolist()), tuple(highs.tolist())
-    else:
-        low = readings.low if readings.low is not None else float(min(0, x[training].min()))
-        high = readings.high if readings.high is not None else float(x[training].max())
-        if not high > low:
-            raise BadInput(
-                f"`data.high` must be above `data.low`; got {high:g} and {low:g}. Set them to the range of x."
-            )
-        if x.dtype.kind in "iu" and not (np.iinfo(x.dtype).min <= low and high <= np.iinfo(x.dtype).max):
-            raise BadInput(
-                f"`data.low` and `data.high` must be values that {x.dtype} can hold; got {low:g} and {high:g}."
-            )
-    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high)

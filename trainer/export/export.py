@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,18 @@ from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.convert import edgetpu
 from edgeveil.trainer.export.convert.code_output import as_code
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
+from edgeveil.trainer.export.kept_pieces import KeptPieces, kept_pieces
 from edgeveil.trainer.export.lint import lint, refuse
+from edgeveil.trainer.export.manifest import PACKAGES
 from edgeveil.trainer.export.measure import measure
 from edgeveil.trainer.graphs.graph import Graph
 from edgeveil.trainer.graphs.macs import keras_macs
+from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.versions import package_versions
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 CALIBRATION_ROWS = 256
@@ -39,6 +44,7 @@ def export(
     all_formats: bool = False,
     emit: str = "frame",
     pool: np.ndarray | None = None,
+    resume: bool = False,
     replace: bool = False,
 ) -> ExportFolder:
     """Export the run in the folder ``run`` for boards, by name or TOML file, into the folder ``out``.
@@ -46,8 +52,9 @@ def export(
     Every artefact that the boards run is made (with ``all_formats``, every one there is), linted against these boards,
     compared with Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit`` is
     ``"frame"``, or ``"code"`` for a cleaner or codebook that sends its code, of which the receiver makes x'; of a
-    codebook's it draws from ``pool`` (codes, m, *shape), where that is given. ``replace`` gives an earlier export there
-    a dated name. Raises ``BadInput``, with the lint's findings where there are any.
+    codebook's it draws from ``pool`` (codes, m, *shape), where that is given. After Ctrl-C what was made is kept beside
+    ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name. Raises
+    ``BadInput``, with the lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
     chosen = [board_profiles.load(name) for name in dict.fromkeys(profiles)]
@@ -56,11 +63,20 @@ def export(
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
     with locked(out, "export"):
         check_place(out, replace=replace)
-        return _export(source, chosen, out, all_formats=all_formats, emit=emit, pool=pool)
+        with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES), resume=resume) as kept:
+            return _export(source, chosen, out, kept, check, all_formats=all_formats, emit=emit, pool=pool)
 
 
 def _export(
-    source: Run, chosen: Sequence[Profile], out: Path, *, all_formats: bool, emit: str, pool: np.ndarray | None
+    source: Run,
+    chosen: Sequence[Profile],
+    out: Path,
+    kept: KeptPieces,
+    check: Callable[[], None],
+    *,
+    all_formats: bool,
+    emit: str,
+    pool: np.ndarray | None,
 ) -> ExportFolder:
     load_tensorflow()
     fitted = source.perturber()
@@ -75,11 +91,16 @@ def _export(
             f"None of these boards runs an artefact that a perturber of the kind {fitted.kind!r} can have: "
             f"{variants.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
-    with progress("export", total=2 * len(made) + 2) as advance:
-        _convert(source, fitted, made, advance)
+    with progress("export", total=2 * len(made) + 2) as count:
+
+        def advance() -> None:
+            count()
+            check()
+
+        _convert(source, fitted, made, kept, advance)
         findings = _lint(made, chosen)
         advance()
-        manifest, members, report = measure(source, fitted, made, chosen, advance)
+        manifest, members, report = measure(source, fitted, made, chosen, kept, advance)
         by_compiler = edgetpu.compile_for(chosen, made)
         edgetpu.add(manifest, members, chosen, by_compiler)
         report |= {
@@ -89,11 +110,13 @@ def _export(
             "profiles": board_report.rows(chosen, made, by_compiler, kind=fitted.kind),
         }
         write(out, manifest, members, report)
-        advance()
+        count()
     return ExportFolder.open(out)
 
 
-def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Artefact], advance: Callable[[], None]) -> None:
+def _convert(
+    run: Run, fitted: FittedPerturber, made: Sequence[Artefact], kept: KeptPieces, advance: Callable[[], None]
+) -> None:
     if not made:
         return
     rng = np.random.default_rng([run.recipe.seed, 2])
@@ -102,10 +125,13 @@ def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Artefact], advanc
     calibration = runners.calibration(fitted, part.x[rows], rng)
     for model, network in fitted.models.items():
         keras_macs(network)  # refuses what cannot be counted before the slow part
+        weights = {str(number): value for number, value in enumerate(network.get_weights())}
         for name, batch in sorted({(one.format, one.batch) for one in made}):
             mine = [one for one in made if (one.format, one.batch) == (name, batch)]
+            converted = partial(_files, network, name, [one.precision for one in mine], calibration[model], batch)
+            names = " ".join(one.name for one in mine)
             try:
-                files = _files(network, name, [one.precision for one in mine], calibration[model], batch)
+                files = kept.piece(converted, names, network.to_json(), weights, calibration[model])
             except (EdgeVeilError, OSError):
                 raise
             except Exception as error:  # converters raise errors of many kinds
@@ -115,20 +141,22 @@ def _convert(run: Run, fitted: FittedPerturber, made: Sequence[Artefact], advanc
                     "lists what every board can run."
                 ) from error
             for one in mine:
-                one.add(fitted, model, files[one.precision])
+                one.add(fitted, model, files[one.precision].tobytes())
                 advance()
 
 
 def _files(
     network: Any, name: str, precisions: Sequence[str], calibration: Mapping[str, np.ndarray], batch: int
-) -> dict[str, bytes]:
-    """A network as files of one format, by precision."""
+) -> dict[str, np.ndarray]:
+    """The bytes of a network as files of one format, by precision."""
     from edgeveil.trainer.export.convert import to_onnx, to_tflite
     from edgeveil.trainer.graphs import numpy_arrays
 
     if name == "numpy":
-        return {"float32": numpy_arrays.convert(network)}
-    return (to_tflite if name == "tflite" else to_onnx).convert(network, precisions, calibration, batch=batch)
+        files = {"float32": numpy_arrays.convert(network)}
+    else:
+        files = (to_tflite if name == "tflite" else to_onnx).convert(network, precisions, calibration, batch=batch)
+    return {precision: np.frombuffer(data, np.uint8) for precision, data in files.items()}
 
 
 def _lint(made: Sequence[Artefact], chosen: Sequence[Profile]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.runs.versions import package_versions
 
-_PACKAGES = (
+PACKAGES = (
     "tensorflow", "tensorflow-cpu", "keras", "numpy", "tf2onnx", "onnx", "onnxruntime", "onnxconverter-common",
     "ai-edge-litert",
 )  # fmt: skip
@@ -88,7 +88,7 @@ def build(
         "provenance": {
             "edgeveil": importlib.metadata.version("edgeveil"),
             "recipe_sha256": run.recipe_sha256(),
-            "packages": package_versions(_PACKAGES),
+            "packages": package_versions(PACKAGES),
         },
     }
     checked = check_manifest(manifest, sealed=False)

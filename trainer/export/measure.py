@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.trainer.export import golden, manifest, parity, runners
 from edgeveil.trainer.export.artefact import Artefact
+from edgeveil.trainer.export.kept_pieces import KeptPieces
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
@@ -22,7 +25,12 @@ Outputs = Mapping[str, np.ndarray]
 
 
 def measure(
-    run: Run, fitted: FittedPerturber, made: Sequence[Artefact], chosen: Sequence[Profile], advance: Callable[[], None]
+    run: Run,
+    fitted: FittedPerturber,
+    made: Sequence[Artefact],
+    chosen: Sequence[Profile],
+    kept: KeptPieces,
+    advance: Callable[[], None],
 ) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     """The manifest, its members, and the measured half of export.json.
 
@@ -42,16 +50,21 @@ def measure(
     tolerances: dict[str, golden.Tolerance] = {}
     rows = []
     for one in made:
-        fast = runners.on_backend(fitted, one.entries, one.data)
-        plain = runners.on_backend(fitted, one.entries, one.data, kernels="reference")
-        got = fast.run(x, draws)
-        on = f"{fast.info['backend']} {fast.info['version']}"
-        rows.append({"artefact": one.name, "backend": on, **parity.compare(fitted, dataset, target, expected, got)})
-        pairs: list[tuple[Outputs, Outputs]] = [(_first(got), plain.run(x[:REFERENCE_ROWS], _first(draws)))]
-        for engine in (fast, plain):
-            runs.append(engine.run(candidates.x, candidates.draws))
-            flows.append(golden.contested(fitted, engine))
-            engine.close()
+        told = (repr(fitted.description()), fitted.tables, repr(one.entries), {"x": x}, draws)
+        found = _parts(
+            kept.piece(partial(_answers, fitted, one, x, draws, candidates), one.name, *one.data.values(), *told)
+        )
+        rows.append(
+            {
+                "artefact": one.name,
+                "backend": str(found["info"]["backend"]),
+                **parity.compare(fitted, dataset, target, expected, found["got"]),
+            }
+        )
+        pairs: list[tuple[Outputs, Outputs]] = [(_first(found["got"]), found["plain"])]
+        for kernels in ("production", "reference"):
+            runs.append(found[f"golden {kernels}"])
+            flows.append(found[f"contested {kernels}"])
         pairs.append((runs[-2], runs[-1]))
         recorded[one.name] = runs[-1]
         tolerances[one.name] = golden.tolerance(fitted, one.precision, pairs)
@@ -60,19 +73,45 @@ def measure(
         advance()
     allowed = max((tolerance.allowed for tolerance in tolerances.values()), default=0.0)
     loose = [name for name, tolerance in tolerances.items() if tolerance.loose]
-    kept = golden.choose(fitted, candidates, runs, flows, allowed, loose)
+    vectors = golden.choose(fitted, candidates, runs, flows, allowed, loose)
     outputs = {
-        name: {key: value[kept.rows] for key, value in out.items()}
+        name: {key: value[vectors.rows] for key, value in out.items()}
         for name, out in (recorded or {NO_MODEL: runs[0]}).items()
     }
-    document, members = manifest.build(run, fitted, made, chosen, kept, outputs)
+    document, members = manifest.build(run, fitted, made, chosen, vectors, outputs)
     report = {
         "parity": rows,
         "costs": [_costs(model, network, made) for model, network in fitted.models.items()],
         "tolerance": {name: tolerance.facts() for name, tolerance in tolerances.items()},
-        "golden": {"candidates": len(candidates.x), "kept": [int(row) for row in kept.rows]},
+        "golden": {"candidates": len(candidates.x), "kept": [int(row) for row in vectors.rows]},
     }
     return document, members, report
+
+
+def _answers(
+    fitted: FittedPerturber, one: Artefact, x: np.ndarray, draws: Outputs, candidates: golden.Golden
+) -> dict[str, np.ndarray]:
+    """What an artefact says on both kinds of kernels, as ``PART/NAME``: of samples and of candidates."""
+    found: dict[str, Outputs] = {}
+    for kernels in ("production", "reference"):
+        engine = runners.on_backend(fitted, one.entries, one.data, kernels=kernels)
+        if kernels == "production":
+            on = f"{engine.info['backend']} {engine.info['version']}"
+            found |= {"info": {"backend": np.array(on)}, "got": engine.run(x, draws)}
+        else:
+            found["plain"] = engine.run(x[:REFERENCE_ROWS], _first(draws))
+        found[f"golden {kernels}"] = engine.run(candidates.x, candidates.draws)
+        found[f"contested {kernels}"] = golden.contested(fitted, engine)
+        engine.close()
+    return {f"{part}/{name}": value for part, values in found.items() for name, value in values.items()}
+
+
+def _parts(answers: Outputs) -> dict[str, dict[str, np.ndarray]]:
+    parts: dict[str, dict[str, np.ndarray]] = defaultdict(dict)
+    for key, value in answers.items():
+        part, _, name = key.partition("/")
+        parts[part][name] = value
+    return parts
 
 
 def _first(values: Outputs) -> dict[str, np.ndarray]:

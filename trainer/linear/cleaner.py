@@ -17,6 +17,7 @@ worth to the predictor and to the adversary.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -58,7 +59,9 @@ class Cleaner:
     def clean(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """x~ (n, features) of x (n, features), in the dtype of x; into ``out`` where it is given."""
         out = np.empty_like(x) if out is None else out
-        typed = self.astype(x.dtype)
+        typed = self if self.encoder.dtype == self.decoder.dtype == x.dtype else self.astype(x.dtype)
+        if len(x) == 1:
+            return np.matmul(_shrink_one(x @ typed.encoder, self.eps), typed.decoder.T, out=out)
         for start in range(0, len(x), BLOCK):
             rows = slice(start, start + BLOCK)
             np.matmul(typed.code(x[rows]), typed.decoder.T, out=out[rows])
@@ -82,6 +85,19 @@ def shrink(c: np.ndarray, eps: float) -> np.ndarray:
     np.sqrt(share, out=share)
     np.subtract(1, share, out=share)
     return np.multiply(share, c, out=share)
+
+
+def _shrink_one(c: np.ndarray, eps: float) -> np.ndarray:
+    """``shrink`` of one row c (1, r): a loop over numbers, which ten operations on so few would take longer than."""
+    (kept,) = c.tolist()
+    left = eps
+    for place, value in enumerate(kept):
+        if left <= 0:
+            break
+        delta = value * value
+        kept[place] = 0.0 if delta <= left else value - math.sqrt(left / delta) * value
+        left -= delta
+    return np.array([kept], c.dtype)
 
 
 @lru_cache

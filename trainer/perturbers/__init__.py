@@ -16,6 +16,7 @@ KINDS = {
     "cleaner": "edgeveil.trainer.perturbers.linear_cleaner",
     "noise": "edgeveil.trainer.perturbers.linear_noise",
     "laplace": "edgeveil.trainer.perturbers.laplace",
+    "local": "edgeveil.trainer.perturbers.local",
 }
 
 

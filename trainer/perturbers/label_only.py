@@ -2,6 +2,8 @@
 
 The floor that every perturber is compared with: beyond y it leaks only the errors of y-hat. Sent as a *random donor*,
 any real sample of the class, it even trains models and looks real: these two measures alone prove nothing.
+
+With an ``epsilon`` the class passes randomised response first, and all that leaves is made of its answer.
 """
 
 from __future__ import annotations
@@ -12,17 +14,20 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook.channel import donors_within
 from edgeveil.trainer.perturbers.codebook.stages import draw_stage
 from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
+from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.recipe.perturber import LabelOnly
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.training import classifiers
+
+SENT = "label"  # the class that leaves, and what pictures are drawn of
 
 
 def fit(
@@ -55,17 +60,23 @@ def fit(
     return _draw(dataset, model, section, rng)
 
 
-def from_classifier(dataset: Dataset, model: Any) -> FittedPerturber:
+def from_classifier(dataset: Dataset, model: Any, *, epsilon: float | None = None) -> FittedPerturber:
     """Label-only with a given classifier (a Keras model from the unit cube to logits (n, classes of y))."""
     part = dataset.part("perturber")
     u = dataset.unit(part.x)
     means = np.stack([u[part.y == label].mean(axis=0) for label in range(len(dataset.y_names))]).astype(np.float32)
-    row = {"stage": "synthesis", "op": "row", "input": "label", "table": "means", "output": "v"}
-    return _assemble(dataset, model, (row,), {"means": means})
+    row = {"stage": "synthesis", "op": "row", "input": SENT, "table": "means", "output": "v"}
+    return _assemble(dataset, model, (row,), {"means": means}, epsilon)
 
 
 def as_donor(
-    dataset: Dataset, model: Any, rng: np.random.Generator, *, donors: int = 256, allowed: np.ndarray | None = None
+    dataset: Dataset,
+    model: Any,
+    rng: np.random.Generator,
+    *,
+    donors: int = 256,
+    allowed: np.ndarray | None = None,
+    epsilon: float | None = None,
 ) -> FittedPerturber:
     """Label-only as a random donor of the predicted class, one of ``donors`` (a power of two) that ``rng`` draws now.
 
@@ -84,37 +95,49 @@ def as_donor(
         "pictures": dataset.unit(part.x[np.concatenate(rows)]),
         "donors": donors_within(len(dataset.y_names), donors),
     }
-    draw = draw_stage("label", "donors", "donor")
+    draw = draw_stage(SENT, "donors", "donor")
     row = {"stage": "synthesis", "op": "row", "input": "donor", "table": "pictures", "output": "v"}
-    return replace(_assemble(dataset, model, (draw, row), tables), substituted=True)
+    return replace(_assemble(dataset, model, (draw, row), tables, epsilon), substituted=True)
 
 
 def _draw(dataset: Dataset, model: Any, section: LabelOnly, rng: np.random.Generator) -> FittedPerturber:
     if section.picture == "mean":
-        return from_classifier(dataset, model)
+        return from_classifier(dataset, model, epsilon=section.epsilon)
     allowed = check_consent(dataset.consent, public=section.public_data)
-    return as_donor(dataset, model, rng, donors=section.donors, allowed=allowed)
+    return as_donor(dataset, model, rng, donors=section.donors, allowed=allowed, epsilon=section.epsilon)
 
 
 def _assemble(
-    dataset: Dataset, model: Any, picture: tuple[dict[str, Any], ...], tables: dict[str, np.ndarray]
+    dataset: Dataset,
+    model: Any,
+    picture: tuple[dict[str, Any], ...],
+    tables: dict[str, np.ndarray],
+    epsilon: float | None,
 ) -> FittedPerturber:
-    """The manifest's stages around a classifier and the ``picture`` stages from its ``label`` to ``v``."""
-    tensor = model.inputs[0].name
+    """The manifest's stages around a classifier and the ``picture`` stages from ``SENT`` to ``v``."""
+    told = SENT if epsilon is None else "predicted"
+    stages = [*class_of(dataset.input, model, told)]
+    if epsilon is not None:
+        tables = {**tables, "response": channel_of(len(dataset.y_names), epsilon)}
+        stages.append(draw_stage(told, "response", SENT))
     return FittedPerturber(
         kind="label-only",
         input=dataset.input,
-        stages=(
-            preprocess_stage(dataset.input),
-            {"stage": "artefact", "model": "classifier", "inputs": {tensor: "u"}, "outputs": {"logits": "logits"}},
-            {"stage": "table", "op": "argmax", "input": "logits", "output": "label"},
-            *picture,
-            output_stage(dataset.input),
-        ),
+        stages=(*stages, *picture, output_stage(dataset.input)),
         outputs=(
             frame_output(dataset.input),
-            {"name": "label", "kind": "label", "tensor": "label", "shape": [], "dtype": "int64"},
+            {"name": "label", "kind": "label", "tensor": SENT, "shape": [], "dtype": "int64"},
         ),
         models={"classifier": model},
         tables=tables,
+    )
+
+
+def class_of(spec: InputSpec, model: Any, name: str) -> tuple[dict[str, Any], ...]:
+    """The stages from x to the class ``name`` that a classifier predicts."""
+    tensor = model.inputs[0].name
+    return (
+        preprocess_stage(spec),
+        {"stage": "artefact", "model": "classifier", "inputs": {tensor: "u"}, "outputs": {"logits": "logits"}},
+        {"stage": "table", "op": "argmax", "input": "logits", "output": name},
     )

@@ -7,7 +7,7 @@ where D is sure, so the generator is trained with its non-saturating form, -log 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from edgeveil.trainer.recipe.perturber import Generator, Minimax, PrGan
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.training.bfloat16 import in_bfloat16
 from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from edgeveil.trainer.training.classifiers import train_joint
 from edgeveil.trainer.training.epochs import Judged, run_epochs
@@ -62,7 +63,9 @@ def fit(
     networks = build(dataset.input, section, goal.target, sensitive, seed=seed)
     to_fit, to_choose = fit_and_validation(dataset, "perturber")
     u, y, chosen_u = tf.constant(dataset.unit(to_fit.x)), tf.constant(to_fit.y, tf.int32), dataset.unit(to_choose.x)
-    step = training_step(networks, priced.theta, section)
+    against = replace(networks, target=in_bfloat16(goal.target), sensitive=in_bfloat16(sensitive))
+    log.record(bfloat16=against.target is not goal.target)
+    step = training_step(against, priced.theta, section)
     batch = min(budget.batch, len(to_fit))
     steps = len(to_fit) // batch
     rule = {"floor": goal.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
@@ -169,11 +172,13 @@ def training_step(networks: Networks, theta: np.ndarray, section: PrGan) -> Any:
     @tf.function(reduce_retracing=True)
     def step(u: Any, y: Any) -> dict[str, Any]:
         losses = {}
-        if section.kind != "ngp":
-            made = networks.sent(generator(u, training=True))
-            losses["loss_discriminator"] = train_discriminator(discriminator, networks.discriminator_optimizer, u, made)
         with tf.GradientTape() as tape:
             made = networks.sent(generator(u, training=True))
+            if section.kind != "ngp":
+                with tape.stop_recording():
+                    losses["loss_discriminator"] = train_discriminator(
+                        discriminator, networks.discriminator_optimizer, u, made
+                    )
             z_term = med_cross_entropy(networks.sensitive(made, training=False), tf.gather(med, y))
             adversary = tf.reduce_mean(z_term)
             hinge = hinge_loss(u, made, section.distance)

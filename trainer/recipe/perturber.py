@@ -17,6 +17,9 @@ class Section(BaseModel):
     unbounded: ClassVar[bool] = False  # whether a perturber takes vectors as they are, without a range
 
 
+MOST_EPSILON = 20.0  # beyond it nothing is promised: e^20 is half a billion
+
+
 class Generator(Section):
     """The network that maps u to u', both in the unit cube."""
 
@@ -108,6 +111,14 @@ class LabelOnly(Section):
     )
     donors: int = Field(default=256, ge=1, le=4096, description="donor: samples of each class, a power of two.")
     public_data: bool = Field(default=False, description="donor: the data are public, so receivers may see samples.")
+    epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        le=MOST_EPSILON,
+        description="alpha of randomised response (k-rr) behind the class: one release changes the odds of anything "
+        "about its reading by a factor of at most e^alpha. Goes with `[spending]`. Left out: the class is sent as it "
+        "is.",
+    )
 
 
 class Codebook(Section):
@@ -156,6 +167,13 @@ class Codebook(Section):
         default="none",
         description='How c becomes c\': "none" sends c, "lp" adds the least noise under `bound`, "independent" draws '
         'anew. Where `hold` is a track or a period it is "independent" and may be left out.',
+    )
+    epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        le=MOST_EPSILON,
+        description="alpha of randomised response (k-rr) behind the code, over the codes of all classes: as of "
+        "label-only. It is a channel of its own, so it goes with no other `channel`, `merge_below` or held stream.",
     )
     merge_below: int = Field(
         default=0,
@@ -226,7 +244,20 @@ class Codebook(Section):
             raise ValueError('"frame" with `acknowledge`, which is for that value only')
         if hold.startswith(("track", "period")) and info.data.get("channel") != "independent":
             raise ValueError('"none" or "frame" with this `channel`: what is held is drawn by "independent" alone')
+        if info.data.get("epsilon") is not None and hold != "none":
+            raise ValueError('"none" with `epsilon`: what is held is released many times, and the ledger counts each')
         return hold
+
+    @property
+    def bare(self) -> bool:
+        """Whether every sample's code is sent as it is."""
+        return self.channel == "none" and not self.merge_below and self.epsilon is None and self.hold == "none"
+
+    @model_validator(mode="after")
+    def _one_channel(self) -> Codebook:
+        if self.epsilon is not None and (self.channel != "none" or self.merge_below):
+            raise ValueError("no `channel` and no `merge_below` with `epsilon`, which is a channel of its own")
+        return self
 
 
 class _Linear(Section):
@@ -290,4 +321,56 @@ class Laplace(Section):
     )
 
 
-Perturber = Annotated[PrGan | Minimax | LabelOnly | Codebook | Cleaner | Noise | Laplace, Field(discriminator="kind")]
+VECTOR_MECHANISMS = ("duchi-linf", "duchi-l2", "laplace", "hybrid")
+CATEGORY_MECHANISMS = ("auto", "k-rr", "oue", "hrr")
+
+
+class Local(Section):
+    """A report that is alpha-locally differentially private (paper 002, Definition 3): of many, a collector learns."""
+
+    kind: Literal["local"] = Field(description="A locally private report, from which a collector estimates.")
+    of: Literal["reading", "label", "code"] = Field(
+        description='What is reported: "reading", the vector itself; "label", the class that D_y predicts; "code", the '
+        "code of a `codebook`."
+    )
+    mechanism: Literal["duchi-linf", "duchi-l2", "laplace", "hybrid", "auto", "k-rr", "oue", "hrr"] = Field(
+        description='Of a reading: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a ball), '
+        '"laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr below '
+        "3 e^alpha + 2 of them, else oue."
+    )
+    epsilon: float = Field(
+        gt=0,
+        le=MOST_EPSILON,
+        description="alpha: one release changes the odds of anything about its reading by a factor of at most e^alpha.",
+    )
+    radius: float = Field(
+        default=1.0,
+        gt=0,
+        le=1e6,
+        description="reading: how far from the middle of `data.low` and `data.high` a value may be, in half ranges "
+        "(duchi-l2: the length of all of them together); what is further is clipped. Smaller has less noise.",
+    )
+    codebook: Codebook | None = Field(default=None, description="code: the codebook whose codes are reported.")
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Local:
+        vector = self.mechanism in VECTOR_MECHANISMS
+        if vector != (self.of == "reading"):
+            known = VECTOR_MECHANISMS if self.of == "reading" else CATEGORY_MECHANISMS
+            names = ", ".join(f'"{one}"' for one in known)
+            raise ValueError(f'one of {names} with `of = "{self.of}"`; got "{self.mechanism}"')
+        if self.of != "reading" and self.radius != 1.0:
+            raise ValueError("no `radius` with classes or codes, which have no distance")
+        if (self.of == "code") != (self.codebook is not None):
+            wanted = "a section [perturber.codebook]" if self.of == "code" else "no section [perturber.codebook]"
+            raise ValueError(f'{wanted} with `of = "{self.of}"`')
+        if self.codebook is not None and not self.codebook.bare:
+            raise ValueError(
+                "no `channel`, `merge_below`, `epsilon` or `hold` in [perturber.codebook]: its code is reported"
+            )
+        return self
+
+
+Perturber = Annotated[
+    PrGan | Minimax | LabelOnly | Codebook | Cleaner | Noise | Laplace | Local, Field(discriminator="kind")
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,6 +31,7 @@ STREAMS = ("depth", "overhead")  # whose samples come from a camera, many of eac
 PRICED = ("codebook", "minimax", "prgan", "ngp", "ap")  # kinds that hide more than z
 OWN_FORMS = '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"'
 CERTIFIED = ("codebook", "label-only")  # kinds that send one of finitely many codes
+MOST_SECONDS = 10 * 366 * 86_400
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
 Name = Annotated[str, Field(pattern=NAME)]
@@ -92,12 +94,21 @@ class Data(Section):
         description="What gives such samples: the bundle refuses sources of another sensor. Left out: known of the "
         "data that come with EdgeVeil and by `[capture]`, else any.",
     )
-    low: float | None = Field(
-        default=None, description="Own pictures: the value that becomes 0. Left out: 0, or the smallest in training."
-    )
-    high: float | None = Field(
+    low: float | list[float] | None = Field(
         default=None,
-        description="Own pictures: the value that becomes 1. Left out: 255 for 8 bits, else the largest in training.",
+        description="The value that becomes 0. Own pictures; left out: 0, or the smallest in training. Vectors: one "
+        "for all features, or a list of one for each; left out: the smallest in training.",
+    )
+    high: float | list[float] | None = Field(
+        default=None,
+        description="The value that becomes 1. Own pictures; left out: 255 for 8 bits, else the largest in training. "
+        "Vectors: as for `low`; left out: the largest in training.",
+    )
+    bounds: Literal["from-training"] | None = Field(
+        default=None,
+        description="What is promised of a release (`[spending]`, laplace, local) needs bounds that are public: `low` "
+        'and `high`, or those that come with the data. "from-training" takes the extremes of training rows in spite '
+        "of that; they ship, and card and messages say so.",
     )
     labels: str | None = Field(
         default=None,
@@ -122,6 +133,20 @@ class Data(Section):
         if source not in BUILT_IN and not (kind in OWN and place):
             raise ValueError(", ".join(f'"{name}"' for name in BUILT_IN) + f", or {OWN_FORMS}")
         return source
+
+    @field_validator("low", "high", mode="before")
+    @classmethod
+    def _numbers(cls, end: Any) -> Any:
+        values = end if isinstance(end, list) and end else [end]
+        if end is not None and not all(type(one) in (int, float) and math.isfinite(one) for one in values):
+            raise ValueError("a finite number, or a list of one for each feature")
+        return end
+
+    @model_validator(mode="after")
+    def _bounds_from_one_place(self) -> Data:
+        if self.bounds is not None and (self.low is not None or self.high is not None):
+            raise ValueError('no `low` and `high` with `bounds = "from-training"`, which takes them from the rows')
+        return self
 
     @model_validator(mode="after")
     def _columns_of_what_has_them(self) -> Data:
@@ -183,6 +208,22 @@ class Quick(Section):
     rows: int = Field(default=3000, ge=100, description="At most this many rows of data.")
     classifier_epochs: int = Field(default=3, ge=1, description="Epochs of D_y and of D_z.")
     epochs: int = Field(default=3, ge=1, description="Epochs of the perturber.")
+
+
+class Spending(Section):
+    """What a unit may spend in all: every release costs its epsilon, and the board's ledger stops at `most`."""
+
+    unit: Literal["release", "track", "subject"] = Field(
+        description='Whose releases add up: "release" (all of the device), "track" (those of one track), "subject" '
+        "(those of one person, whom the source names)."
+    )
+    most: float = Field(gt=0, le=1e6, description="Epsilon that one unit may spend in a period.")
+    period_s: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_SECONDS,
+        description="Seconds that the device was on after which a unit may spend `most` again. Left out: never again.",
+    )
 
 
 class Budget(Section):
@@ -252,6 +293,9 @@ class Recipe(Section):
     )
     classifiers: Classifiers = Field(description="D_y and D_z.")
     perturber: Perturber = Field(description="What is trained to perturb.")
+    spending: Spending | None = Field(
+        default=None, description="What the releases of a unit may add up to: of a perturber that promises an epsilon."
+    )
     budget: Budget = Field(description="How long to train.")
     limits: Limits = Field(description="What the result must meet.")
     certificate: Certificate | None = Field(default=None, description="Asks for a certificate.")
@@ -286,9 +330,34 @@ class Recipe(Section):
             )
         if isinstance(self.perturber, Codebook) and self.data.source in STREAMS and self.perturber.hold == "none":
             raise ValueError('`perturber.hold` to be "track:7", "period:600s" or "frame": these data are streams')
+        if self.perturber.unbounded and (self.data.low is not None or self.data.high is not None):
+            raise ValueError(
+                f'no `data.low` and `data.high` for perturber.kind = "{self.perturber.kind}": it has no range'
+            )
+        self._spends()
         if not isinstance(self.perturber, Codebook) and self.limits.unseen_accuracy is not None:
             raise ValueError('perturber.kind = "codebook" with `limits.unseen_accuracy`')
         return self
+
+    def _spends(self) -> None:
+        """Raise ``ValueError`` where ``[spending]`` and what the perturber promises do not fit."""
+        asked = self.perturber.kind == "local" or getattr(self.perturber, "epsilon", None) is not None
+        if self.spending is None:
+            if asked:
+                raise ValueError("a section [spending] with `perturber.epsilon`: what a unit's releases may add up to")
+            return
+        if not self.promises:
+            raise ValueError(
+                f'no [spending] for perturber.kind = "{self.perturber.kind}" without `epsilon`: it promises none'
+            )
+        one = getattr(self.perturber, "epsilon", None)
+        if one is not None and self.spending.most < one:
+            raise ValueError(f"`spending.most` of at least one release's `perturber.epsilon`, {one:g}")
+
+    @property
+    def promises(self) -> bool:
+        """Whether one release has an epsilon, which asks for public bounds."""
+        return self.perturber.kind in ("local", "laplace") or getattr(self.perturber, "epsilon", None) is not None
 
     @property
     def holds(self) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.sections import linear_section
 from edgeveil.trainer.audit.sections.retained_table import score
-from edgeveil.trainer.audit.text import part_lines, percent, what_else_lines
+from edgeveil.trainer.audit.text import part_lines, percent, what_else_lines, what_else_sentence
 from edgeveil.trainer.report.card_page import probe
+
+MOST = 3  # of a kind, where a card is told in brief
 
 
 def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
@@ -26,6 +28,30 @@ def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
     yield "  not tested:"
     yield from (f"    {line}" for line in card["not_tested"])
     yield f"  {card['statement']}"
+
+
+def brief_lines(card: Mapping[str, Any]) -> Iterator[str]:
+    """What a card says first, in ten lines at most: warnings, what leaks by artefact, what is certified."""
+    yield from _first(MOST, [f"  WARNING  {line}" for line in card["warnings"]], "warnings")
+    yield from _first(MOST, [_verdict(card, part) for part in card["artefacts"]], "artefacts")
+    for one in card["guarantees"][:1]:
+        yield f"  certified ({one['artefact']}): {one['sentence']}"
+    yield from (f"  {what_else_sentence(part)}" for part in card["artefacts"][:1] if part.get("what_else"))
+
+
+def _first(most: int, lines: Sequence[str], what: str) -> Iterator[str]:
+    yield from lines[:most]
+    if len(lines) > most:
+        yield f"  and {len(lines) - most} more {what}"
+
+
+def _verdict(card: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    worst, floor = part["worst_adaptive"], part["label_only"]["worst_adaptive"]
+    return (
+        f"  {board_column.title(part)}: {part['verdict']}: right about {card['sensitive']['name']} {score(worst)} "
+        f"(best attack found: {worst['name']}), label-only {score(floor)}; keeps {card['target']['name']} "
+        f"{score(part['target'])}"
+    )
 
 
 def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[str]:

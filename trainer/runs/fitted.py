@@ -17,6 +17,7 @@ from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.recipe.renamed import KINDS
+from edgeveil.trainer.runs.received import as_received
 
 HIDES_NOTHING = (
     "Train it with more `budget.epochs`, a larger `perturber.distance` (where the recipe has one) or another `seed`."
@@ -30,7 +31,7 @@ class FittedPerturber:
     ``stages``, ``outputs`` and ``input`` are the manifest's own (docs/reference/bundle-format.md), so the pipeline that
     runs on the board runs here too, with Keras in place of an interpreter. ``models`` maps a model's name to a Keras
     model whose input and output *names* are those the artefact stage uses. ``tables`` maps a name to an array.
-    ``stream`` is the manifest's too: None for single releases.
+    ``stream`` is the manifest's too: None for single releases; and so is ``spending``: None without a promise.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class FittedPerturber:
     identity_allowed: bool = False
     substituted: bool = False
     stream: Mapping[str, Any] | None = None
+    spending: Mapping[str, Any] | None = None
 
     def description(self) -> dict[str, Any]:
         """The manifest's part that does not depend on how the networks are exported."""
@@ -55,6 +57,7 @@ class FittedPerturber:
             "stream": None if self.stream is None else dict(self.stream),
             "stages": list(self.stages),
             "outputs": list(self.outputs),
+            **({} if self.spending is None else {"spending": dict(self.spending)}),
         }
 
     def perturb(self, x: np.ndarray, tracks: np.ndarray | None = None) -> dict[str, np.ndarray]:
@@ -64,6 +67,19 @@ class FittedPerturber:
         """
         pipeline = Pipeline(parse(self.description()), tables=dict(self.tables), runners=self.runners())
         return pipeline.run(x, tracks=None if tracks is None else tracks.tolist())
+
+    def frames(self, x: np.ndarray) -> np.ndarray:
+        """What a receiver makes of the outputs for samples x (n, ...), in units of x: (n, *shape).
+
+        Where nothing is or can be decoded into a frame, every frame is the middle of the range.
+        """
+        facts = self.description()
+        declared, values = as_received(facts["outputs"], facts["input"], self.tables, self.perturb(x))
+        for output in declared:
+            if output["kind"] == "frame":
+                return values[output["name"]]
+        middle = np.full((len(x), *self.input.shape), 0.5, np.float32)
+        return preprocess.to_raw(self.input.dtype, self.input.low, self.input.high)(middle)
 
     def runners(self) -> dict[str, KerasRunner]:
         """Its networks behind the pipeline's interface."""
@@ -99,6 +115,7 @@ class FittedPerturber:
             identity_allowed=facts["identity_allowed"],
             substituted=facts["substituted"],
             stream=text.get("stream"),
+            spending=text.get("spending"),
         )
 
 
@@ -151,13 +168,3 @@ class KerasRunner:
         """Named float32 batches (n, ...) in, named batches out."""
         out = predict(self._model, [inputs[tensor.name] for tensor in self._model.inputs], batch=512)
         return dict(zip(self._model.output_names, out if isinstance(out, list) else [out]))
-
-
-def decoded(code: np.ndarray, decoder: np.ndarray) -> np.ndarray:
-    """x~ (n, features) of a code (n, r), as a receiver computes it; float32."""
-    return code.astype(np.float32) @ decoder[:-1] + decoder[-1]
-
-
-def drawn(code: np.ndarray, decoder: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """x' (n, *shape) of the numbers of codes (n,), as a receiver draws it: evenly of ``decoder`` (codes, m, *shape)."""
-    return decoder[code, rng.integers(0, decoder.shape[1], len(code))]

@@ -17,6 +17,8 @@ from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE, channels_first,
 from edgeveil.trainer.recipe.schema import BUILT_IN, OWN, OWN_FORMS
 
 LARGE = 128  # pixels: pictures with a longer side make a large network
+PEOPLE = "people"  # of --crop: a patch around each person, wherever they are
+KINECT_COLUMNS = 512  # of a Kinect v2's pictures, for which [capture.crop] has its defaults
 LABELS = "labels.csv"  # of a folder of pictures, where --labels names no other
 
 
@@ -24,8 +26,8 @@ LABELS = "labels.csv"  # of a folder of pictures, where --labels names no other
 class Given:
     """The words of the command: where the data are, which columns say what, and what the camera gives.
 
-    ``capture`` is WIDTHxHEIGHTxCHANNELS, ``size`` WIDTHxHEIGHT or WIDTHxHEIGHTx1, ``crop`` WIDTHxHEIGHT or
-    WIDTHxHEIGHT+LEFT+TOP.
+    ``capture`` is WIDTHxHEIGHTxCHANNELS, ``size`` WIDTHxHEIGHT or WIDTHxHEIGHTx1, ``crop`` WIDTHxHEIGHT,
+    WIDTHxHEIGHT+LEFT+TOP or ``people``.
     """
 
     source: str
@@ -96,7 +98,10 @@ def capture_section(given: Given) -> dict[str, Any] | None:
         "frame": {"shape": [rows, columns] if channels == 1 else [rows, columns, channels], "dtype": _dtype(given)}
     }
     whole = [rows, columns]
-    if given.crop is not None:
+    if given.crop == PEOPLE:
+        section = _people(section["frame"])
+        whole = section["crop"]["size"]
+    elif given.crop is not None:
         section["window"] = _window(given.crop, rows, columns)
         whole = section["window"][2:]
     if given.size is not None:
@@ -105,7 +110,7 @@ def capture_section(given: Given) -> dict[str, Any] | None:
             raise BadInput(f"--size: expected at least {SMALLEST_SIDE}x{SMALLEST_SIDE}; got {given.size}.")
         section["size"] = [high, wide]
         section |= {"channels": last[0]} if last and last[0] != channels else {}
-        if high <= whole[0] and wide <= whole[1]:
+        if given.crop != PEOPLE and high <= whole[0] and wide <= whole[1]:
             section["resize"] = "area"
     return section
 
@@ -126,12 +131,38 @@ def smaller(shape: Sequence[int]) -> list[str]:
 
 def _window(crop: str, rows: int, columns: int) -> list[int]:
     wide, high, *place = _numbers(
-        "--crop", crop, r"(\d+)x(\d+)(?:\+(\d+)\+(\d+))?", "480x480 (the middle) or 480x480+80+0 (its left and top)"
+        "--crop",
+        crop,
+        r"(\d+)x(\d+)(?:\+(\d+)\+(\d+))?",
+        "480x480 (the middle), 480x480+80+0 (its left and top) or people",
     )
     left, top = place or ((columns - wide) // 2, (rows - high) // 2)
     if not (wide and high and 0 <= left <= columns - wide and 0 <= top <= rows - high):
         raise BadInput(f"--crop: expected a part of the camera's {columns}x{rows}; got {crop}.")
     return [top, left, high, wide]
+
+
+def _people(frame: dict[str, Any]) -> dict[str, Any]:
+    """Height above the floor in a patch around each person under a depth camera, with a Kinect v2's optics."""
+    if frame["dtype"] != "uint16" or len(frame["shape"]) != 2:
+        raise BadInput(
+            f"--crop people: people are found in depth, in pictures of 16 bits and one channel; these are "
+            f"{frame['dtype']} {tuple(frame['shape'])}. Name the part that is used, as in 480x480."
+        )
+    scale = frame["shape"][1] / KINECT_COLUMNS
+    return {
+        "frame": {**frame, "unit_mm": 1.0},
+        "measure": "height",
+        "low": 0.0,
+        "high": 2200.0,
+        "dtype": "uint8",
+        "crop": {
+            "size": [min(round(180 * scale), side) for side in frame["shape"]],
+            "focal_px": round(365 * scale, 1),
+            "least_pixels": max(1, round(600 * scale**2)),
+            "step_px": max(1, round(60 * scale)),
+        },
+    }
 
 
 def _dtype(given: Given) -> str:

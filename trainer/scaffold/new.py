@@ -15,11 +15,11 @@ from pydantic import BaseModel
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer import datasets
-from edgeveil.trainer.datasets.base import PARTS, Dataset
+from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.datasets.priced import finest, follows
 from edgeveil.trainer.recipe.schema import PRICED, Data, Recipe
 from edgeveil.trainer.scaffold import templates
-from edgeveil.trainer.scaffold.given import Given, capture_section, data_section, smaller, turned_round
+from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data_section, smaller, turned_round
 
 USES = "for the classifiers, the perturber, adversaries alone, and the test"
 USES_OF_THREE = (
@@ -64,11 +64,14 @@ epochs = {epochs}
 batch = {batch}
 quick = {{ rows = 3000, classifier_epochs = {quick_classifier_epochs}, epochs = {quick_epochs} }}
 
-# The accuracy that D_y must keep on validation: ten points below the forest's. Raise it to what your use needs.
+# {floor_is}
 [limits]
 target_accuracy = {floor}
 """
 
+
+FLOOR = "The accuracy that D_y must keep on validation: ten points below the forest's. Raise it to what your use needs."
+ONE_REPORT = "One report tells next to nothing of its reading, so y need not be read from it: only the mean of many is."
 
 CAPTURE = """
 # What the camera gives, and how it becomes a sample: the same on the board as in training, and signed with the bundle.
@@ -122,6 +125,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None) -> tuple[str, t
     per_epoch = max(1, int(fitted // batch))
     epochs = {part: int(np.clip(round(steps / per_epoch), 5, 150)) for part, steps in STEPS.items()}
     spec, image, linear = dataset.input, dataset.input.kind == "image", kind in templates.LINEAR
+    reported = kind == "local" and not image  # of pictures, the class is reported
     text = TEMPLATE.format(
         name=json.dumps(f"{_name(file)}-{kind}"),
         target=names["y"],
@@ -142,9 +146,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None) -> tuple[str, t
         uses=USES if len(dataset.slices.attack) else USES_OF_THREE,
         cut=f"no {dataset.cluster_kind} in two of them" if dataset.cluster_kind else "cut row by row",
         source=_quoted(f"{given.kind}:{_from(out.parent, file)}"),
-        range=f"low = {spec.low}    # x that becomes 0 in the networks\nhigh = {spec.high}    # x that becomes 1\n"
-        if image and guess.capture is None
-        else "",
+        range=_range(spec, kind, captured=guess.capture is not None),
         family=_family(dataset, names) if kind in PRICED else "",
         y=_key(dataset.y_names[0]),
         z=_key(dataset.z_names[0]),
@@ -161,10 +163,23 @@ def compose(given: Given, out: Path, *, kind: str | None = None) -> tuple[str, t
         batch=batch,
         quick_classifier_epochs=1 if linear else max(3, epochs["classifiers"] // 4),
         quick_epochs=max(3, epochs["perturber"] // 5) if trained else 1,
-        floor=round(float(np.clip(look["y"].accuracy - 0.1, 0.05, 0.97)), 2),
+        floor_is=ONE_REPORT if reported else FLOOR,
+        floor=0.01 if reported else round(float(np.clip(look["y"].accuracy - 0.1, 0.05, 0.97)), 2),
     )
     Recipe.parse(text, origin=str(out), folder=out.parent)
     return text, notes
+
+
+def _range(spec: InputSpec, kind: str, *, captured: bool) -> str:
+    """Lines about the range of x: of pictures as it is; of what promises an epsilon, where training rows have it."""
+    if spec.kind == "image" and not captured:
+        return f"low = {spec.low}    # x that becomes 0 in the networks\nhigh = {spec.high}    # x that becomes 1\n"
+    if spec.kind == "vector" and kind in templates.PROMISED:
+        return (
+            "# An epsilon asks for public bounds: replace this line by low and high, what the sensor can give.\n"
+            'bounds = "from-training"\n'
+        )
+    return ""
 
 
 def first_guess(given: Given) -> Recipe:
@@ -247,6 +262,11 @@ def _notes(given: Given, dataset: Dataset) -> tuple[str, ...]:
     if spec.kind == "image" and given.capture is None and (options := smaller(spec.shape)):
         size = f"{spec.shape[1]} x {spec.shape[0]}"
         notes.append(f"The network is as large as the pictures, {size}. A smaller one for them: {' '.join(options)}.")
+    if given.crop == PEOPLE:
+        notes.append(
+            "A step of a pixel is taken as 1 mm, and the lens as a Kinect v2's: put your camera's into "
+            "`capture.frame.unit_mm` and `capture.crop.focal_px`."
+        )
     return tuple(notes)
 
 

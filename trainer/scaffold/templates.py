@@ -12,7 +12,8 @@ from edgeveil.trainer.recipe import renamed
 GENERATED = ("prgan", "ngp", "ap", "minimax")
 LINEAR = ("cleaner", "noise")
 TRAINED = (*GENERATED, "codebook")  # in the epochs of the budget
-KINDS = ("codebook", "label-only", *LINEAR, *GENERATED, "laplace")
+KINDS = ("codebook", "label-only", "local", *LINEAR, *GENERATED, "laplace")
+PROMISED = ("local", "laplace")  # an epsilon, which asks for public bounds
 TITLES = {
     "prgan": "PR-GAN",
     "ngp": "NGP",
@@ -20,6 +21,7 @@ TITLES = {
     "minimax": "Minimax",
     "codebook": "A codebook",
     "label-only": "Label-only",
+    "local": "A locally private report",
     "laplace": "Laplace noise",
     "cleaner": "A linear cleaner",
     "noise": "Noise like a cleaner's",
@@ -75,6 +77,18 @@ PLAIN = {
 [perturber]
 kind = "label-only"
 """,
+    "local": """\
+# Of {of}: one report tells little of anything; a collector who gets many estimates {what}.
+[perturber]
+kind = "local"
+of = "{of}"
+mechanism = "{mechanism}"
+epsilon = 1.0         # alpha: the odds of anything about a reading change by at most e^alpha
+
+[spending]
+unit = "release"      # all releases of a device add up; "subject" where the source says whose each is
+most = 10.0           # epsilon, then nothing leaves any more
+""",
     "laplace": """\
 # eps is searched: the smallest at which D_y stays above the floor of [limits].
 [perturber]
@@ -124,6 +138,10 @@ def section(kind: str, dataset: Dataset, *, apart: float, stream: bool = False) 
         raise BadInput(f'--kind {kind} is for vectors, and these are pictures: give "codebook" or "label-only".')
     if kind in GENERATED:
         return _generated(kind, dataset, apart)
+    if kind == "local":
+        vector = dataset.input.kind == "vector"
+        words = ("reading", "means", "duchi-linf") if vector else ("label", "shares of classes", "auto")
+        return PLAIN[kind].format(**dict(zip(("of", "what", "mechanism"), words, strict=True)))
     return _codebook(dataset, stream=stream) if kind == "codebook" else PLAIN[kind]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.signing.keys import Key
-from edgeveil.trainer.report.card_text import as_lines
+from edgeveil.trainer.report.card_text import as_lines, brief_lines
 
 NOT_AUDITED = "not audited: nobody has measured what it leaks"
 DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have it. Not for real data."
@@ -24,7 +24,7 @@ DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have i
 
 @dataclass(frozen=True)
 class View:
-    """A verified bundle. ``whole``: show all of it, not only that it is verified.
+    """A verified bundle. ``whole``: show what it is, not only that it is verified; ``full``: every line of it.
 
     ``auditors``: whom the trust names as such; any key may have countersigned.
     """
@@ -32,6 +32,7 @@ class View:
     bundle: Bundle
     signer: Key
     whole: bool
+    full: bool = False
     auditors: tuple[Key, ...] = ()
 
     def document(self) -> dict[str, Any]:
@@ -55,7 +56,8 @@ class View:
 
     def text(self) -> str:
         """For a terminal, without control characters."""
-        lines = [*self._head(), *(self._body() if self.whole else [])]
+        body = (self._body if self.full else self._brief) if self.whole else tuple
+        lines = [*self._head(), *body()]
         return "\n".join(_printable(line) for line in lines)
 
     def _head(self) -> Iterator[str]:
@@ -66,6 +68,29 @@ class View:
         yield f"signed by {self.signer.name}, key {self.bundle.key}"
         if manifest.privacy.file is None:
             yield NOT_AUDITED
+
+    def _brief(self) -> Iterator[str]:
+        """What it is, what leaves and what its card says first: with the head at most 25 lines."""
+        manifest = self.bundle.manifest
+        perturber, source = manifest.perturber, manifest.input
+        leaves = [f"{output.name} {_shape(output.shape)} {output.dtype}" for output in manifest.outputs]
+        variants = ", ".join(manifest.preference) or NO_MODEL
+        boards = ", ".join(manifest.document["profiles"]) or "no board by name"
+        yield ""
+        yield f"  perturber  {perturber.kind}: keeps {perturber.target}, hides {perturber.sensitive}"
+        yield f"  sensor     {source.sensor or 'any'}: {source.kind} {_shape(source.shape)} {source.dtype}"
+        yield f"  leaves     {', '.join(leaves)}"
+        yield f"  variants   {variants}, for {boards}"
+        yield f"  made       {self._made()}"
+        if manifest.privacy.card is not None:
+            yield ""
+            yield from self._card(brief_lines)
+        yield "All of it, every member and measurement: --full"
+
+    def _made(self) -> str:
+        manifest = self.bundle.manifest
+        audience = f"for {manifest.audience} alone" if manifest.audience else "for anyone"
+        return f"{manifest.created} by edgeveil {manifest.document['provenance']['edgeveil']}, {audience}"
 
     def _body(self) -> Iterator[str]:
         manifest = self.bundle.manifest
@@ -83,17 +108,16 @@ class View:
             yield f"  preferred  {', '.join(manifest.preference)}"
         for name, profile in manifest.document["profiles"].items():
             yield f"  board      {name}: {', '.join(profile['artefacts']) or NO_MODEL}"
-        audience = f"for {manifest.audience} alone" if manifest.audience else "for anyone"
-        yield f"  made       {manifest.created} by edgeveil {manifest.document['provenance']['edgeveil']}, {audience}"
+        yield f"  made       {self._made()}"
         yield f"  security   version {manifest.security_version}"
         yield ""
-        yield from self._card()
+        yield from self._card(as_lines)
         yield ""
         yield f"  {'bytes':>10}  {'SHA-256':64}  member"
         for member in manifest.members:
             yield f"  {member.size:>10}  {member.sha256}  {member.name}"
 
-    def _card(self) -> Iterator[str]:
+    def _card(self, told: Callable[[Any], Iterator[str]]) -> Iterator[str]:
         card = self._member("card")
         if card is None:
             yield f"privacy card: {NOT_AUDITED}"
@@ -104,7 +128,7 @@ class View:
         for key, name in self._countersigners():
             yield f"  countersigned by {name or 'a key that is no auditor in this trust'}, key {key}"
         try:
-            yield from as_lines(card)
+            yield from told(card)
         except (LookupError, TypeError, ValueError, AttributeError):
             yield "  written in a form that this version cannot show; --json has it unchanged"
         if self._not_audited():
@@ -129,9 +153,9 @@ class View:
         return sorted(variants - set(self.bundle.manifest.privacy.speaks_of))
 
 
-def inspect(bundle: Path, trust: Path) -> View:
-    """Verify a bundle and show all of it. Raises as ``read_bundle`` and ``open_trust`` do."""
-    return replace(verify(bundle, trust), whole=True)
+def inspect(bundle: Path, trust: Path, *, full: bool = False) -> View:
+    """Verify a bundle and show what it is, ``full`` all of it. Raises as ``read_bundle`` and ``open_trust`` do."""
+    return replace(verify(bundle, trust), whole=True, full=full)
 
 
 def verify(bundle: Path, trust: Path) -> View:

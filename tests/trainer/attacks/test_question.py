@@ -1,6 +1,6 @@
 """The settings of an attack: which rows adversaries learn on, and that a leak on fresh rows alone is found."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -55,6 +55,48 @@ def test_a_leak_on_fresh_rows_alone_is_missed_by_who_learns_on_old_ones_and_foun
     assert rows["old"].bits_counted < 0.01
     for learned_on in ("fresh", "both", "crossed"):
         assert rows[learned_on].bits_counted_low > 0.05, learned_on
+
+
+@dataclass(frozen=True)
+class Slow(CodeCounts):
+    """A family with seeds, as networks are."""
+
+    name: str = "slow"
+    seeded: bool = True
+
+
+def slow_ran(dataset, left, budget="quick"):
+    asked = question_of(dataset, left, BUDGETS[budget], NONE, seed=0)
+    findings = attack_all(asked, families=(CodeCounts(), Slow()), curve=False)
+    reasons = [one.reason for one in findings.not_run if one.name == "slow"]
+    assert bool(reasons) != ("slow" in {row.name for row in findings.rows})
+    return reasons[0] if reasons else None
+
+
+def test_a_slow_attack_is_left_out_once_another_reads_nearly_all_of_z():
+    dataset = made(8000)
+    all_of_it = released(dataset, 1.0, everywhere=True)
+    assert "already reads z from all but 0.0% of the rows; a thorough audit runs this too" in slow_ran(
+        dataset, all_of_it
+    )
+    assert slow_ran(dataset, all_of_it, "thorough") is None
+    assert slow_ran(dataset, released(dataset, 0.9, everywhere=True)) is None
+
+
+def test_a_slow_attack_still_looks_for_the_rows_of_which_others_know_nothing():
+    """Of 6 % of the rows nothing leaves: others have nine tenths of the bits, and 3 % of the rows wrong."""
+    dataset = made(8000)
+    left = released(dataset, 1.0, everywhere=True)
+    silent = np.random.default_rng(3).random(len(left)) < 0.06
+    code = np.where(silent, CODES - 1, left.z)
+    assert slow_ran(dataset, replace(left, also=np.eye(CODES, dtype=np.float32)[code])) is None
+
+
+def test_a_rare_z_that_nobody_reads_leaves_no_slow_attack_out():
+    """Hardly a row is wrong where one in two hundred has the other z; but none of its bits is read."""
+    dataset = made(8000)
+    rare = replace(dataset, z=(np.arange(8000) % 200 == 0).astype(np.int64))
+    assert slow_ran(rare, released(rare, 0.0, everywhere=True)) is None
 
 
 def test_a_leak_everywhere_is_found_in_every_setting():

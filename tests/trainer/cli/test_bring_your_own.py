@@ -96,7 +96,7 @@ def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys)
     assert card["data"]["clusters"] == {"kind": "subject", "test": SUBJECTS // 3}
     assert card["guarantees"] == []  # a generator has no certificate
     assert "No certificate" in card["artefacts"][0]["certificate"]["sentence"]
-    edgeveil("bundle", "inspect", work / "mine.veil", "--trust", work / "keys")
+    edgeveil("bundle", "inspect", work / "mine.veil", "--trust", work / "keys", "--full")
     text = capsys.readouterr().out
     for words in ("best attack found", "the maker's own statement", "told apart from raw samples", "not tested:"):
         assert words in text

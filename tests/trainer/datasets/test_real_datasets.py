@@ -1,5 +1,7 @@
 """WiFi, faces and depth as the paper's stand-ins are defined: counts on the real files, rules on made ones."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,9 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import downloads, slicing
 from edgeveil.trainer.datasets.loaders import depth, faces, wifi
 from edgeveil.trainer.recipe.schema import Recipe
+
+# Reading and clustering WiFi takes ten seconds; the first test shows that it does the same again.
+WIFI, DEPTH = functools.cache(wifi.load), functools.cache(depth.load)
 
 
 @pytest.fixture
@@ -24,7 +29,7 @@ def best_guess(readings) -> float:
 
 @pytest.mark.data
 def test_wifi_is_104_regions_of_13_floors_without_doubles(real):
-    found = wifi.load(target="floor", sensitive="region")
+    found = WIFI(target="floor", sensitive="region")
     assert found.x.shape == (20_411, 520)
     assert set(np.unique(found.x)) == {0, 1}
     assert (len(found.y_names), len(found.z_names)) == (13, 104)
@@ -42,7 +47,8 @@ def test_wifi_is_104_regions_of_13_floors_without_doubles(real):
 
 @pytest.mark.data
 def test_wifi_strengths_are_the_same_records_as_measured(real):
-    seen, strength = (wifi.load(target="floor", sensitive="region", strength=it) for it in (False, True))
+    seen = WIFI(target="floor", sensitive="region")
+    strength = WIFI(target="floor", sensitive="region", strength=True)
     assert ((strength.x > 0) == (seen.x > 0)).all()
     assert strength.x.max() == 105
     assert (strength.x.max(axis=1) - 105.0 == seen.attributes["strongest"]).all()
@@ -58,7 +64,9 @@ def test_wifi_buildings_are_three(real):
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", [name for name in Recipe.names() if name.startswith("wifi")])
-def test_the_quick_budget_leaves_rows_enough_of_every_region(real, name):
+def test_the_quick_budget_leaves_rows_enough_of_every_region(real, name, monkeypatch):
+    monkeypatch.setitem(datasets.LOADERS, "wifi", WIFI)
+    monkeypatch.setitem(datasets.LOADERS, "wifi-strength", functools.partial(WIFI, strength=True))
     slices = datasets.load(Recipe.find(name).with_budget("quick")).slices
     assert 3_000 < len(slices.perturber) < 4_000
 
@@ -79,7 +87,7 @@ def test_faces_are_1844_pictures_in_three_lights(real):
 
 @pytest.mark.data
 def test_depth_keeps_recordings_whole_and_the_unseen_apart(real):
-    found = depth.load(target="action", sensitive="person")
+    found = DEPTH(target="action", sensitive="person")
     assert found.x.shape[1:] == (40, 32, 1)
     assert found.z_names == tuple(f"person-{n}" for n in (1, 2, 3, 4, 5))
     assert (found.z[1:][np.diff(found.session) == 0] == found.z[:-1][np.diff(found.session) == 0]).all()
@@ -97,7 +105,7 @@ def test_depth_keeps_recordings_whole_and_the_unseen_apart(real):
 
 @pytest.mark.data
 def test_movement_is_what_moves_the_whole_body(real):
-    action = depth.load(target="action", sensitive="person")
+    action = DEPTH(target="action", sensitive="person")
     found = depth.load(target="movement", sensitive="person")
     assert (action.y_names, found.y_names) == (("arms", "walk", "sit", "step"), ("walk", "sit", "step"))
     whole = action.y > 0
@@ -108,7 +116,7 @@ def test_movement_is_what_moves_the_whole_body(real):
 
 @pytest.mark.data
 def test_standing_position_does_not_give_a_person_away(real):
-    found = depth.load(target="action", sensitive="person")
+    found = DEPTH(target="action", sensitive="person")
     person = found.x[..., 0] > 0
     centre = (person.sum(axis=1) * np.arange(32)).sum(axis=1) / person.sum(axis=(1, 2))
     assert abs(centre - 15.5).max() < 1.0

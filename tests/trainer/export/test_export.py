@@ -22,6 +22,7 @@ from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.self_test import self_test
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.export.kept_pieces import KeptPieces
 from edgeveil.trainer.results import locked
 from tests.support.checkout import PACKAGES, ROOT
 from tests.support.export_models import image_net
@@ -213,7 +214,7 @@ def test_what_no_converter_can_do_is_one_sentence(tmp_path):
     from edgeveil.trainer.export import export as make
 
     with pytest.raises(BadInput, match="'generator' cannot be converted to tflite"):
-        make._convert(run, fitted, [make.Artefact("tflite-int8")], lambda: None)
+        make._convert(run, fitted, [make.Artefact("tflite-int8")], KeptPieces(tmp_path / "kept", {}), lambda: None)
 
 
 def test_a_folder_that_is_not_an_export_is_left_alone(run, tmp_path):

@@ -75,6 +75,18 @@ def test_blocks_do_not_show():
     assert cleaner.clean(x[:0]).shape == (0, 8)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("eps", [0.0, 1e-6, 0.3, 5.0, 1e6])
+def test_one_vector_is_cleaned_as_in_a_batch(dtype, eps):
+    cleaner = algorithm1(*operators(12, 5, 4), eps=eps).astype(dtype)
+    x = np.random.default_rng(1).normal(size=(40, 12)).astype(dtype)
+    x[0] = 0
+    alone = np.concatenate([cleaner.clean(one[None]) for one in x])
+    assert alone.dtype == dtype
+    rounding = 200 * np.finfo(dtype).eps * np.abs(x).max()
+    np.testing.assert_allclose(alone, cleaner.clean(x), atol=rounding, rtol=0)
+
+
 def test_directions_solve_the_pencil():
     a_d, a_c = operators(12, 4, 4)
     cleaner = algorithm1(a_d, a_c, eps=0.1)

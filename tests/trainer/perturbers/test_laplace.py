@@ -23,6 +23,12 @@ def binary(folder):
     return write_npz(folder, x=x, y=y, z=z)
 
 
+def laplace_recipe(path, low, high, **sections):
+    """A small recipe with public bounds, which an epsilon asks for."""
+    data = {"source": f"npz:{path}", "target": "y", "sensitive": "z", "low": low, "high": high}
+    return small_recipe(path, data=data, **sections)
+
+
 @pytest.mark.parametrize("eps", [0.013, 1.0, 4.2, 10.0])
 @pytest.mark.parametrize("levels", [1, 16, 255, 4095])
 def test_the_scale_costs_no_more_than_was_asked_for(eps, levels):
@@ -42,7 +48,7 @@ def test_whole_numbers_are_their_own_grid():
 
 
 def test_as_much_noise_as_the_target_bears_and_no_more(tmp_path):
-    run = train(small_recipe(binary(tmp_path), floor=0.9, perturber={"kind": "laplace"}), tmp_path / "run")
+    run = train(laplace_recipe(binary(tmp_path), 0, 1, floor=0.9, perturber={"kind": "laplace"}), tmp_path / "run")
     found = run.facts["laplace"]
     assert found["levels"] == 1
     assert found["eps_reading"] == pytest.approx(20 * found["eps"])
@@ -57,7 +63,7 @@ def test_as_much_noise_as_the_target_bears_and_no_more(tmp_path):
 
 
 def test_it_ships_without_a_network_and_runs_as_exported(tmp_path):
-    run = train(small_recipe(binary(tmp_path), perturber={"kind": "laplace", "eps": 1.0}), tmp_path / "run")
+    run = train(laplace_recipe(binary(tmp_path), 0, 1, perturber={"kind": "laplace", "eps": 1.0}), tmp_path / "run")
     exported = export(run.folder, ["raspberry-pi-cpu"], tmp_path / "export")
     assert exported.manifest["preference"] == []
     assert exported.manifest["perturber"]["identity_allowed"] is True
@@ -70,8 +76,24 @@ def test_it_ships_without_a_network_and_runs_as_exported(tmp_path):
 
 def test_real_numbers_are_taken_to_a_grid(tmp_path):
     section = {"kind": "laplace", "eps": 5.0, "levels": 10}
-    run = train(small_recipe(write_npz(tmp_path), perturber=section), tmp_path / "run")
+    run = train(laplace_recipe(write_npz(tmp_path), -8, 8, perturber=section), tmp_path / "run")
     dataset = run.dataset()
     sent = dataset.unit(run.perturber().perturb(dataset.x)["frame"])
     np.testing.assert_allclose(sent * 10, np.rint(sent * 10), atol=1e-3)
     assert len(np.unique(np.rint(sent * 10))) == 11
+
+
+def test_it_promises_what_its_values_add_up_to(tmp_path):
+    section, spending = {"kind": "laplace", "eps": 0.5}, {"unit": "release", "most": 100.0}
+    path = binary(tmp_path)
+    run = train(laplace_recipe(path, 0, 1, perturber=section, spending=spending), tmp_path / "run")
+    assert run.facts["spending"]["epsilon"] == pytest.approx(run.facts["laplace"]["eps_reading"], abs=2e-6) == 10.0
+
+
+def test_bounds_from_training_rows_are_refused_unless_they_are_asked_for(tmp_path, capfd):
+    section = {"kind": "laplace", "eps": 5.0}
+    with pytest.raises(BadInput, match="public bounds"):
+        train(small_recipe(write_npz(tmp_path), perturber=section), tmp_path / "refused")
+    data = {"source": f"npz:{tmp_path / 'small.npz'}", "target": "y", "sensitive": "z", "bounds": "from-training"}
+    train(small_recipe(tmp_path / "small.npz", data=data, perturber=section), tmp_path / "run")
+    assert "extremes of training rows" in capfd.readouterr().err

@@ -106,6 +106,19 @@ def test_a_wrong_key_gets_one_sentence(path, value, says):
     assert "\n" not in message
 
 
+@pytest.mark.parametrize("end", ["wide", [], [0.0, "1"], [float("nan")], True])
+def test_a_bound_is_a_number_or_one_for_each_feature(end):
+    with pytest.raises(BadInput, match=r"`data.low`: expected a finite number, or a list of one for each feature; got"):
+        Recipe.check(changed("data/low", end))
+
+
+def test_bounds_come_from_one_place():
+    table = changed("data/bounds", "from-training")
+    table["data"]["low"] = 0.0
+    with pytest.raises(BadInput, match='no `low` and `high` with `bounds = "from-training"`'):
+        Recipe.check(table)
+
+
 def test_two_wrong_keys_are_counted():
     table = changed("seed", "0")
     table["budget"]["epochs"] = 0
@@ -182,6 +195,9 @@ def tried(said):
         for one in said.split(" or "):
             yield one.strip("`"), True
             yield json.dumps(one.strip("`")), False  # quoted once more: 1 is taken, "1" is not
+        return
+    if said == "number or list of numbers":
+        yield from (("0.75", True), ("[0.75, 2]", True), ('"1"', False), ('["1"]', False))
         return
     name, *limits = said.split(", ")
     many = re.fullmatch(r"list of (?:(\d+) )?(.*)s", name)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.recipe.schema import Recipe
@@ -49,6 +50,17 @@ def test_every_kind_of_perturber_can_be_asked_for(kind, tmp_path):
     generator = getattr(recipe.perturber, "generator", None)
     # What nothing is clipped in has no such key.
     assert generator is None or (generator.clip == "returns") == (generator.latent is None)
+
+
+def test_one_report_need_not_say_y(tmp_path):
+    """A limit ten points below the forest's would end every training with exit code 3."""
+    write_npz(tmp_path)
+    for kind in ("local", "label-only"):
+        write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / f"{kind}.toml", kind=kind)
+    local, other = (Recipe.find(tmp_path / f"{kind}.toml") for kind in ("local", "label-only"))
+    assert local.perturber.of == "reading"
+    assert local.limits.target_accuracy == 0.01 < 0.3 < other.limits.target_accuracy
+    assert "only the mean of many is" in (tmp_path / "local.toml").read_text()
 
 
 @pytest.mark.slow
@@ -216,9 +228,49 @@ def test_a_part_of_the_frame_has_its_place(pictures, tmp_path):
     assert Recipe.find(tmp_path / "mine.toml").capture.window == [10, 40, 30, 20]
 
 
+@pytest.fixture(scope="module")
+def depth(tmp_path_factory):
+    """Frames of a simulated doorway: y whether a person walks in, z who of two, a session for each crossing."""
+    scene = Scene(seed=3, people=1, shape=(106, 128), cast=2)
+    frames, about, crossing, before = [], [], 0, False
+    for tick in range(1, 6000):
+        there = scene.anybody(tick / 10)
+        crossing += before and not there
+        before = there
+        frame = scene.frame(tick / 10)
+        if there and len(scene.walkers) == 1:
+            (walker,) = scene.walkers
+            frames.append(frame)
+            about.append((int(walker.inward), walker.who, crossing))
+    y, z, session = np.array(about).T
+    path = tmp_path_factory.mktemp("depth") / "door.npz"
+    np.savez(path, x=np.stack(frames), y=y, z=z, session=session, consent=session % 2)
+    return path
+
+
+def test_people_under_a_depth_camera_are_cut_out(depth, tmp_path):
+    given = Given(f"npz:{depth}", capture="128x106x1", crop="people", size="16x16")
+    (_, note) = write_recipe(given, tmp_path / "mine.toml", kind=None)
+    assert "`capture.frame.unit_mm` and `capture.crop.focal_px`" in note
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    found = recipe.capture
+    assert (found.frame.dtype, found.frame.unit_mm, found.measure) == ("uint16", 1.0, "height")
+    assert (found.crop.size, found.crop.focal_px, found.size, found.resize) == ([45, 45], 91.2, [16, 16], "nearest")
+    dataset = datasets.load(recipe)
+    frames = np.load(depth)["x"]
+    assert 0.3 * len(frames) < len(dataset.x) <= len(frames)
+    assert (dataset.input.shape, dataset.input.dtype) == ((16, 16, 1), "uint8")
+    assert len(dataset.consent) == len(dataset.x)
+    # Near the middle of each patch is somebody's head, or shoulders where it is beyond the picture: at 1 to 2 m.
+    top = dataset.x[:, 4:12, 4:12].max(axis=(1, 2, 3)) / 255 * 2200
+    assert ((top > 1000) & (top < 2100)).all()
+    assert (top > 1300).mean() > 0.9
+
+
 @pytest.mark.parametrize(
     ("words", "match"),
     [
+        ({"capture": "64x48x3", "crop": "people"}, r"found in depth, .*; these are uint8 \(48, 64, 3\). Name"),
         ({"capture": "64x48"}, "--capture: expected width and height in pixels, as in 640x480x3"),
         ({"capture": "48x64x3"}, r"frames are uint8 \(48, 64, 3\), not uint8 \(64, 48, 3\)"),
         ({"capture": "64x48x3", "size": "2x2"}, "at least 4x4"),

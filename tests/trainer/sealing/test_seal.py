@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import read_public_key
+from edgeveil.trainer.report.card_text import brief_lines
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.sealing import seal as seal_module
 from edgeveil.trainer.sealing.inspect import inspect, verify
@@ -310,7 +311,7 @@ def test_a_full_disk_leaves_nothing_half_written(keys, exported):
 
 def test_card_shows_the_adaptive_number_first_and_calls_the_others_what_they_are(tmp_path, keys, exported):
     out = seal(exported, keys / "signing.key", tmp_path / "b.veil")
-    text = inspect(out, keys).text()
+    text = inspect(out, keys, full=True).text()
     assert text.index("best attack found (adaptive, forest)") < text.index("non-adaptive (fixed, fixed)")
     assert "64.0 % [62.0, 66.0]" in text
     assert "a lower bound" in text
@@ -321,6 +322,29 @@ def test_card_shows_the_adaptive_number_first_and_calls_the_others_what_they_are
         assert name in text
         assert f"{len(data):>10}" in text
     assert "guarantee" not in text
+
+
+def test_the_short_view_is_25_lines_at_most_and_names_what_matters(tmp_path, keys, exported):
+    out = seal(exported, keys / "signing.key", tmp_path / "b.veil")
+    view = inspect(out, keys)
+    lines = view.text().splitlines()
+    assert len(lines) <= 25
+    for word in ("verified", "signed by", "perturber ", "sensor ", "leaves ", "tflite-int8: ", "NOT audited", "--full"):
+        assert any(word in line for line in lines), word
+    assert "best attack found: forest" in view.text()
+    assert len(inspect(out, keys, full=True).text().splitlines()) > 2 * len(lines)
+
+
+def test_a_card_of_many_warnings_and_artefacts_is_told_in_ten_lines(tmp_path, keys, exported):
+    out = seal(exported, keys / "signing.key", tmp_path / "b.veil")
+    card = inspect(out, keys).document()["card"]
+    part = {**card["artefacts"][0], "what_else": None}
+    found = {"artefact": "tflite-int8", "sentence": "At most 70 %."}
+    many = {**card, "warnings": list("abcdefg"), "artefacts": [part] * 5, "guarantees": [found] * 6}
+    lines = list(brief_lines(many))
+    assert len(lines) <= 10
+    assert [line for line in lines if "more" in line] == ["  and 4 more warnings", "  and 2 more artefacts"]
+    assert "  certified (tflite-int8): At most 70 %." in lines
 
 
 def test_view_as_json(tmp_path, keys, exported):

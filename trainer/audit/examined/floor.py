@@ -21,7 +21,7 @@ import numpy as np
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed
-from edgeveil.trainer.attacks.journal import Journal, code_of, code_of_family
+from edgeveil.trainer.attacks.journal import Journal, code_of_family
 from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, digest
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
@@ -32,6 +32,7 @@ from edgeveil.trainer.audit.subject import perturb_with
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.graphs.prediction import asked_once, keep_answers, recall_answers
 from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.source_code import code_of
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 LABEL_ONLY_ROWS = 12_000

@@ -39,7 +39,15 @@ _DRAWN = "draw "  # before the names of draws that a board hands out
 
 
 # distribution -> type of what is drawn, and whether the stage says its shape
-_DRAWS = {"uniform": ("float32", True), "laplace": ("int64", True), "channel": ("int64", False)}
+_DRAWS = {
+    "uniform": ("float32", True),
+    "laplace": ("int64", True),
+    "channel": ("int64", False),
+    "words": ("uint32", True),
+    "coin": ("bool", True),
+    "integer": ("int64", True),
+    "subset": ("int64", True),
+}
 
 
 @dataclass(frozen=True)

@@ -63,4 +63,5 @@ def captured(readings: Readings, capture: Capture) -> Readings:
         attributes={name: values[keep] for name, values in readings.attributes.items()},
         known={name: one[keep] for name, one in readings.known.items()},
         labels=taken(readings.labels, keep),
+        consent=taken(readings.consent, keep),
     )

@@ -35,9 +35,8 @@ SMALLEST_SIDE = 4
 LARGEST = 1e30  # of |x|: beyond it float32 has no room for a difference of two
 
 
-def load(path: Path, *, low: float | None = None, high: float | None = None, wanted: int | None = None) -> Readings:
-    """Read and check a file. ``low`` and ``high`` are the ends of x's range, for images; the first ``wanted`` of
-    ``labels`` are kept. Raises ``BadInput``."""
+def load(path: Path, *, wanted: int | None = None) -> Readings:
+    """Read and check a file; the first ``wanted`` of ``labels`` are kept. Raises ``BadInput``."""
     arrays = read_arrays(path)
     x = checked_samples(arrays["x"], path)
     y, y_names = class_numbers(arrays["y"], "y", len(x), path)
@@ -48,14 +47,10 @@ def load(path: Path, *, low: float | None = None, high: float | None = None, wan
     groups = {name: class_numbers(arrays[name], name, len(x), path)[0] if name in arrays else None for name in OPTIONAL}
     subject = groups["subject"] if groups["groups"] is None else groups["groups"]
     kind = "vector" if x.ndim == 2 else "image"
-    if kind == "vector" and not (low is None and high is None):
-        raise BadInput(
-            "`data.low` and `data.high` are for images; vectors take the range of each feature. Leave them out."
-        )
     labels = _numbers(arrays.get(LABELS), wanted, len(x), path)
     units = {"subject": subject, "session": groups["session"]}
     known = known_labels(arrays, len(x), path)
-    return Readings(x, y, z, y_names, z_names, kind, low, high, known=known, labels=labels, consent=consent, **units)  # type: ignore[arg-type]
+    return Readings(x, y, z, y_names, z_names, kind, known=known, labels=labels, consent=consent, **units)  # type: ignore[arg-type]
 
 
 def known_labels(arrays: Mapping[str, np.ndarray], rows: int, path: Path) -> dict[str, Known]:

@@ -72,9 +72,10 @@ def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
         "building": building,
         "user": rows[:, ACCESS_POINTS + 6],
     }
+    most = -UNHEARD_DBM if strength else 1.0
     x = (heard - UNHEARD_DBM if strength else seen).astype(np.uint8)
     known = {name: Known(values, names) for name, (values, names) in labels.items()}
-    return Readings(x, y, z, y_names, z_names, "vector", 0.0, 1.0, attributes=attributes, known=known)
+    return Readings(x, y, z, y_names, z_names, "vector", 0.0, most, attributes=attributes, known=known)
 
 
 def _rows(name: str) -> np.ndarray:

@@ -29,6 +29,7 @@ from edgeveil.trainer.perturbers.codebook import (
 from edgeveil.trainer.perturbers.codebook.group_means import group_means
 from edgeveil.trainer.perturbers.codebook.stages import class_stages, draw_stage, is_held, pictured
 from edgeveil.trainer.perturbers.codebook.targets import Values, fit_kept
+from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.progress import Steps, progress
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Budget
@@ -158,13 +159,17 @@ def assemble(
     if table is not None:
         tables["channel"], code = table, "code_out"
         stages.append(draw_stage("code", "channel", code))
+    label = "label"
+    if section.epsilon is not None:  # the answer may be of another class, so the class that leaves is read from it
+        tables["class_of_code"], label = np.kron(np.eye(groups), np.ones((section.codes, 1))).astype(np.uint32), "class"
+        stages.append(draw_stage(code, "class_of_code", label))
     return pictured(
         dataset.input,
         encoder,
         stages,
         tables,
         pictures,
-        label="label",
+        label=label,
         code=code,
         codes=groups * section.codes,
         substituted=section.synthesis == "donor",
@@ -229,11 +234,14 @@ def channel_table(
 ) -> np.ndarray | None:
     """The shipped integers (codes, codes), or None for c' = c; each class from the rows that are classified as it.
 
+    With ``epsilon`` it is randomised response over the codes of all classes.
     ``code`` and ``z`` (n,), ``kept`` (n, d) is T, ``unit`` (n,) whose rows they are (None: each its own). Raises
     ``BadInput`` for a class without such rows.
     """
     from scipy.linalg import block_diag
 
+    if section.epsilon is not None:
+        return channel_of(len(y_names) * section.codes, section.epsilon)
     if section.channel == "none" and not section.merge_below:
         return None
     k, groups = section.codes, len(y_names)

@@ -10,7 +10,8 @@ from edgeveil.trainer.export.convert.code_output import as_code
 from edgeveil.trainer.measures.certificate import certify, count, information
 from edgeveil.trainer.perturbers.codebook.receiver_pool import receiver_pool
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.fitted import FittedPerturber, drawn
+from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.received import drawn
 from edgeveil.trainer.runs.run import Run
 from tests.support import seeds
 from tests.support.small_runs import fit_codebook

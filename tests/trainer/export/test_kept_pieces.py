@@ -1,0 +1,158 @@
+"""An export that was broken off goes on from what it had made, and takes nothing that was made for another."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.export import measure
+from edgeveil.trainer.export.convert import to_onnx, to_tflite
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.export.kept_pieces import KeptPieces, kept_pieces
+from tests.support.export_runs import prgan_run
+
+BOARDS = ["jetson-nano", "raspberry-pi-cpu"]  # ONNX, and TFLite in two precisions
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return prgan_run(tmp_path_factory.mktemp("prgan") / "run")
+
+
+@pytest.fixture(scope="module")
+def whole(run):
+    return export(run.folder, BOARDS, run.folder.parent / "whole")
+
+
+def broken_off(monkeypatch, run, out, error):
+    """Export until two of three artefacts are measured; the third meets ``error``."""
+    real, measured = measure._answers, []
+
+    def answers(fitted, one, *rest):
+        if len(measured) == 2:
+            raise error
+        measured.append(one.name)
+        return real(fitted, one, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(measure, "_answers", answers)
+        with pytest.raises(type(error)):
+            export(run.folder, BOARDS, out)
+
+
+def counted(monkeypatch):
+    """The names of what is converted and measured from now on."""
+    done, real = [], measure._answers
+    for module in (to_onnx, to_tflite):
+        convert = module.convert
+        monkeypatch.setattr(
+            module,
+            "convert",
+            lambda *a, c=convert, n=module.__name__, **k: done.append(n.rpartition(".")[2]) or c(*a, **k),
+        )
+    monkeypatch.setattr(
+        measure, "_answers", lambda fitted, one, *rest: done.append(one.name) or real(fitted, one, *rest)
+    )
+    return done
+
+
+def test_what_was_made_is_not_made_again_and_the_result_is_the_same(run, whole, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    broken_off(monkeypatch, run, out, KeyboardInterrupt())
+    assert f"4 pieces of the export are kept in {tmp_path}/.out.kept; the same command with --resume" in (
+        capsys.readouterr().err
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [".out.kept"]
+    with pytest.raises(BadInput, match=r"4 pieces of it are kept\. Add --resume"):
+        export(run.folder, BOARDS, out)
+    done = counted(monkeypatch)
+    resumed = export(run.folder, BOARDS, out, resume=True)
+    assert done == ["tflite-float32"]  # the one that had not been measured
+    assert resumed.members == whole.members
+    assert {**resumed.report, "run": ""} == {**whole.report, "run": ""}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_nothing_of_another_run_is_taken(run, tmp_path, monkeypatch):
+    broken_off(monkeypatch, run, tmp_path / "out", KeyboardInterrupt())
+    other = prgan_run(tmp_path / "run")
+    fitted = other.perturber()
+    network = fitted.models["generator"]
+    network.set_weights([weights * 0.9 for weights in network.get_weights()])
+    fitted.save(other.folder / "perturber")
+    wanted = export(other.folder, BOARDS, tmp_path / "wanted")
+    done = counted(monkeypatch)
+    assert export(other.folder, BOARDS, tmp_path / "out", resume=True).members == wanted.members
+    assert len(done) == 2 + 3
+
+
+def test_an_error_leaves_nothing_to_resume(run, tmp_path, monkeypatch):
+    broken_off(monkeypatch, run, tmp_path / "out", BadInput("no"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_piece_is_of_all_that_it_depends_on_and_a_damaged_one_is_made_again(tmp_path):
+    made = []
+
+    def make():
+        made.append(len(made))
+        return {"n": np.array(len(made))}
+
+    def piece(versions, *of):
+        return int(KeptPieces(tmp_path / "kept", versions).piece(make, *of)["n"])
+
+    x = np.arange(4, dtype=np.float32)
+    assert piece({"a": "1"}, "int8", {"x": x}) == piece({"a": "1"}, "int8", {"x": x.copy()}) == 1
+    others = [
+        piece({"a": "2"}, "int8", {"x": x}),
+        piece({"a": "1"}, "float32", {"x": x}),
+        piece({"a": "1"}, "int8", {"x": x + 1}),
+        piece({"a": "1"}, "int8", {"x": x.reshape(2, 2)}),
+        piece({"a": "1"}, "int8", {"y": x}),
+        piece({"a": "1"}, "int", "8", {"x": x}),
+    ]
+    assert others == [2, 3, 4, 5, 6, 7]
+    for path in (tmp_path / "kept").iterdir():
+        path.write_bytes(path.read_bytes()[:-30])
+    assert piece({"a": "1"}, "int8", {"x": x}) == 8
+
+
+def test_ctrl_c_exits_130_and_resume_finishes(run, whole, tmp_path):
+    words = [
+        sys.executable,
+        "-m",
+        "edgeveil.trainer.cli.main",
+        "export",
+        str(run.folder),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    words += [word for board in BOARDS for word in ("--for", board)]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while process.poll() is None and not (tmp_path / ".out.kept").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "are kept in" in said
+    assert export(run.folder, BOARDS, tmp_path / "out", resume=True).members == whole.members
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_kept_pieces_stay_where_the_process_was_killed(tmp_path):
+    with kept_pieces(tmp_path / "out", {}, resume=False) as kept:
+        kept.piece(lambda: {"n": np.array(1)}, "a")
+        (tmp_path / "copy").write_bytes(next(kept.folder.iterdir()).read_bytes())  # as a kill would leave it
+    kept.folder.mkdir()
+    (tmp_path / "copy").rename(kept.folder / "a.npz")
+    with (
+        pytest.raises(BadInput, match=r"An export into .* was broken off; 1 pieces"),
+        kept_pieces(tmp_path / "out", {}, resume=False),
+    ):
+        pass
+    assert len(kept) == 1

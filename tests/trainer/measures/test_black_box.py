@@ -1,0 +1,103 @@
+"""The black-box audit: sound where a claim holds, and near the truth where it does not."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from edgeveil.trainer.measures.black_box import clopper_pearson, epsilon_of_mu, gaussian_lower_bound, lower_bound
+from edgeveil.trainer.private.estimators.losses import Logistic
+from edgeveil.trainer.private.estimators.minimiser import minimum
+from edgeveil.trainer.private.estimators.perturbed_risk import perturbation
+from edgeveil.trainer.private.noise import Seeded
+
+N = 100_000
+SURE = 1 - 1e-6
+
+
+def test_the_laplace_mechanism_keeps_its_claim_and_nearly_all_of_it_is_found():
+    rng = np.random.default_rng(0)
+    found = lower_bound(rng.laplace(0, 1, N), rng.laplace(1, 1, N))
+    assert 0.9 <= found.epsilon <= 1.0
+    assert found.runs == N // 2
+
+
+def test_half_the_noise_is_found():
+    rng = np.random.default_rng(0)
+    found = lower_bound(rng.laplace(0, 0.5, N), rng.laplace(1, 0.5, N), confidence=SURE)
+    assert found.epsilon > 1.7
+
+
+def test_equal_laws_prove_nothing_and_claims_are_rarely_broken_by_chance():
+    broken = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        found = lower_bound(rng.laplace(0, 1, 2000), rng.laplace(1, 1, 2000))
+        broken += found.epsilon > 1.0
+        assert lower_bound(rng.normal(size=500), rng.normal(size=500), confidence=SURE).epsilon == 0
+    assert broken <= 3 + 3 * math.sqrt(3)  # 5 % of 60, and three deviations
+
+
+def test_what_both_tails_give_away_is_found():
+    """Half-lines of the score see nothing: one law is wider."""
+    rng = np.random.default_rng(1)
+    wide, narrow = rng.normal(0, 2, N), rng.normal(0, 1, N)
+    assert lower_bound(wide, narrow).epsilon > 3
+    assert lower_bound(narrow, wide).epsilon > 3
+
+
+def test_few_values_are_bins_of_their_own():
+    """Randomised response that keeps a bit three times in four: epsilon log 3."""
+    rng = np.random.default_rng(2)
+    one, other = rng.random(N) < 0.75, rng.random(N) < 0.25
+    found = lower_bound(one.astype(float), other.astype(float))
+    assert 1.05 <= found.epsilon <= math.log(3)
+    assert lower_bound(np.zeros(100), np.zeros(100)).epsilon == 0
+
+
+def test_delta_is_taken_off():
+    """One run in ten thousand tells all: that is (0, 1e-4), and no epsilon at delta 0 with enough runs."""
+    rng = np.random.default_rng(3)
+    told = np.where(rng.random(10**6) < 1e-4, 9.0, 0.0)
+    quiet = np.zeros(10**6)
+    assert lower_bound(told, quiet, delta=2e-4).epsilon == 0
+    assert lower_bound(told, quiet).epsilon > 1.5
+
+
+def test_a_gaussian_mechanism_is_bounded_by_its_mu():
+    rng = np.random.default_rng(4)
+    found = gaussian_lower_bound(rng.normal(1, 1, N), rng.normal(0, 1, N), delta=1e-5)
+    assert 0.93 * epsilon_of_mu(1.0, 1e-5) < found.epsilon <= epsilon_of_mu(1.0, 1e-5)
+    assert gaussian_lower_bound(rng.normal(0, 1, N), rng.normal(1, 1, N), delta=1e-5).epsilon == pytest.approx(
+        found.epsilon, rel=0.1
+    )
+
+
+def test_epsilon_of_mu_is_the_exact_curve():
+    for mu in (0.1, 0.5, 1.0, 3.0):
+        for delta in (1e-6, 1e-3):
+            epsilon = epsilon_of_mu(mu, delta)
+            z = np.linspace(-40, 40, 800_001)
+            gap = stats.norm.pdf(z, mu) - math.exp(epsilon) * stats.norm.pdf(z)
+            assert np.maximum(gap, 0).sum() * (z[1] - z[0]) == pytest.approx(delta, rel=2e-3)
+
+
+def test_the_ends_of_the_exact_interval():
+    assert clopper_pearson(0, 10, 0.95) == (0.0, pytest.approx(1 - 0.025 ** (1 / 10)))
+    assert clopper_pearson(10, 10, 0.95)[1] == 1.0
+
+
+@pytest.mark.parametrize("slides", [False, True], ids=["as shipped", "as on the slides"])
+def test_objective_perturbation(slides):
+    """One row of +1 against the zero row, n lambda .1, epsilon .1: exactly .04 as shipped and 1.206 on the slides."""
+    noise, loss = Seeded(5), Logistic()
+    scale, more = (10.0, 0.0) if slides else perturbation(0.1, 1, 0.1, loss.curvature)
+
+    def fitted(row):
+        return minimum(np.array([[row]]), loss, 0.1 + more, noise.radial(1, scale))[0][0]
+
+    runs = 4000
+    one, other = (np.array([fitted(row) for _ in range(runs)]) for row in (1.0, 0.0))
+    found = lower_bound(one, other, confidence=SURE if not slides else 0.95)
+    assert found.epsilon > 0.3 if slides else found.epsilon <= 0.1

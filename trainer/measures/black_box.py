@@ -1,0 +1,130 @@
+"""How much a mechanism spends at the least, by running it: a lower bound for epsilon, with confidence.
+
+A mechanism is run many times on each of two neighbours. On one half of the runs an event is chosen, on the other it is
+judged: if (epsilon, delta) holds, P(E | one) <= e^epsilon P(E | other) + delta for every event, so the ends of the
+Clopper-Pearson intervals of both rates bound epsilon from below. The event is a set of likelihood ratios: 64 bins of a
+score, those first that one neighbour fills more than the other. Half-lines of a score miss what both tails give away.
+
+For Gaussian mechanisms the two rates bound mu, and so epsilon at any delta (Nasr et al., "Tight Auditing of
+Differentially Private Machine Learning", 2023).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, stats
+
+BINS = 64
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What was spent is at least ``epsilon`` at ``delta``, with ``confidence``, judged on ``runs`` of each neighbour.
+
+    ``one`` and ``other`` are the event's rates, the larger first. So many runs prove no more than log(runs),
+    about, however much is spent: events that cannot happen are not told apart from rare ones.
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    runs: int
+    one: float
+    other: float
+
+
+def lower_bound(one: np.ndarray, other: np.ndarray, *, delta: float = 0.0, confidence: float = 0.95) -> Spent:
+    """What the scores (n,) of runs on two neighbours prove. Runs must be independent and in no order.
+
+    Both directions are tried on the first half; the second half judges the event that was chosen.
+    """
+    chosen = _Event.chosen(one[: len(one) // 2], other[: len(other) // 2], delta, confidence)
+    one, other = one[len(one) // 2 :], other[len(other) // 2 :]
+    if chosen.swapped:
+        one, other = other, one
+    hits, misses = chosen.holds(one), chosen.holds(other)
+    epsilon = _epsilon(hits.sum(), len(hits), misses.sum(), len(misses), delta, confidence)
+    return Spent(epsilon, delta, confidence, len(hits), float(hits.mean()), float(misses.mean()))
+
+
+def gaussian_lower_bound(one: np.ndarray, other: np.ndarray, *, delta: float, confidence: float = 0.95) -> Spent:
+    """The same for a mechanism that is Gaussian: from a bound on mu, the distance of the two laws in deviations."""
+    half = len(one) // 2
+    cut, sign = _best_cut(one[:half], other[:half])
+    hits, misses = sign * one[half:] > sign * cut, sign * other[half:] > sign * cut
+    seen = clopper_pearson(int(hits.sum()), len(hits), confidence)[0]
+    false = clopper_pearson(int(misses.sum()), len(misses), confidence)[1]
+    mu = max(0.0, float(stats.norm.ppf(seen) - stats.norm.ppf(false)))
+    epsilon = epsilon_of_mu(mu, delta)
+    return Spent(epsilon, delta, confidence, len(hits), float(hits.mean()), float(misses.mean()))
+
+
+def clopper_pearson(hits: int, runs: int, confidence: float) -> tuple[float, float]:
+    """The ends of the exact interval of a rate. Of two rates that are used on one side each, both ends hold at once."""
+    error = (1 - confidence) / 2
+    low = float(stats.beta.ppf(error, hits, runs - hits + 1)) if hits else 0.0
+    high = float(stats.beta.ppf(1 - error, hits + 1, runs - hits)) if hits < runs else 1.0
+    return low, high
+
+
+def epsilon_of_mu(mu: float, delta: float) -> float:
+    """epsilon at ``delta`` of the Gaussian mechanism whose laws lie ``mu`` deviations apart (Balle and Wang 2018)."""
+    if mu == 0:
+        return 0.0
+
+    def too_much(epsilon: float) -> float:
+        first = stats.norm.cdf(mu / 2 - epsilon / mu)
+        return float(first - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)) - delta
+
+    return 0.0 if too_much(0.0) <= 0 else float(optimize.brentq(too_much, 0.0, mu**2 / 2 + 40 * mu + 1))
+
+
+def _epsilon(hits: int, runs: int, misses: int, others: int, delta: float, confidence: float) -> float:
+    low, high = clopper_pearson(int(hits), runs, confidence)[0], clopper_pearson(int(misses), others, confidence)[1]
+    return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
+
+
+def _best_cut(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """The half-line that tells most: (where, on which side)."""
+    cuts = np.quantile(np.concatenate([one, other]), np.linspace(0.02, 0.98, 49))
+    gains = np.array([(one > cut).mean() - (other > cut).mean() for cut in cuts])
+    at = int(np.abs(gains).argmax())
+    return float(cuts[at]), 1.0 if gains[at] >= 0 else -1.0
+
+
+@dataclass(frozen=True)
+class _Event:
+    """Some of the bins between ``edges``; ``swapped``: seen more with the other neighbour than with the one."""
+
+    edges: np.ndarray
+    bins: np.ndarray
+    swapped: bool
+
+    @classmethod
+    def chosen(cls, one: np.ndarray, other: np.ndarray, delta: float, confidence: float) -> _Event:
+        """That which bounds epsilon best on these runs."""
+        values = np.unique(np.concatenate([one, other]))
+        if len(values) > BINS:
+            pooled = np.concatenate([one, other])
+            values = np.unique(np.quantile(pooled, np.linspace(0, 1, BINS + 1)[1:-1], method="lower"))
+            edges = values
+        else:
+            edges = values[1:]
+        counts = [np.bincount(np.searchsorted(edges, x, "right"), minlength=len(edges) + 1) for x in (one, other)]
+        best: tuple[float, _Event] | None = None
+        for swapped in (False, True):
+            mine, theirs = counts[::-1] if swapped else counts
+            order = np.argsort(-(mine + 0.5) / (theirs + 0.5), kind="stable")
+            for take in range(1, len(order)):
+                bins = order[:take]
+                bound = _epsilon(mine[bins].sum(), mine.sum(), theirs[bins].sum(), theirs.sum(), delta, confidence)
+                if best is None or bound > best[0]:
+                    best = bound, cls(edges, bins, swapped)
+        return best[1] if best else cls(edges, np.array([0]), False)
+
+    def holds(self, scores: np.ndarray) -> np.ndarray:
+        """Whether it happened, (n,) bool."""
+        return np.isin(np.searchsorted(self.edges, scores, "right"), self.bins)

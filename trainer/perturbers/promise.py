@@ -1,0 +1,89 @@
+"""The promise of a trained perturber: what one release costs, by the integers that ship, and what it buys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.spending import MICRO, charged, epsilon_of
+from edgeveil.trainer.measures.local_error import category_variance, expected_error, vector_variance
+from edgeveil.trainer.recipe.schema import Spending
+from edgeveil.trainer.runs.fitted import FittedPerturber
+
+EXTREMES = "The bounds are extremes of training rows, and they ship: public ones would tell nothing of anybody."
+
+
+def promised(fitted: FittedPerturber, asked: Spending) -> FittedPerturber:
+    """The same perturber with the manifest's ``spending``. Raises ``BadInput`` where one release costs more than a
+    unit may spend, or where what leaves is not covered."""
+    cost = epsilon_of(fitted.stages, fitted.outputs, fitted.tables)
+    if not cost.is_finite():
+        raise BadInput("What leaves has no epsilon: a category never comes of another. Leave [spending] out.")
+    micro, most = micro_epsilon(cost), int(Decimal(repr(asked.most)) * MICRO)
+    if micro > most:
+        raise BadInput(
+            f"`spending.most`: expected at least what one release costs, {micro / MICRO:g}; got {asked.most:g}."
+        )
+    claim = {
+        "micro_epsilon": micro,
+        "unit": asked.unit,
+        "most_micro_epsilon": most,
+        "period_s": asked.period_s,
+    }
+    return replace(fitted, spending=claim)
+
+
+def micro_epsilon(cost: Decimal) -> int:
+    """Steps of 1e-6 epsilon, rounded up."""
+    return int((cost * MICRO).to_integral_value(ROUND_CEILING))
+
+
+def facts(fitted: FittedPerturber, *, from_training: bool) -> dict[str, Any]:
+    """What run.json says of a promise, with the error of what a collector estimates; ``spending`` must be there.
+
+    ``from_training``: the bounds are extremes of training rows.
+    """
+    claim = fitted.spending or {}
+    (stage, *_) = charged(fitted.stages, fitted.outputs)
+    alpha = claim["micro_epsilon"] / MICRO
+    of, values, variance = _estimate(stage, fitted, alpha)
+    return {
+        **claim,
+        "epsilon": alpha,
+        "bounds": "from-training" if from_training else "public",
+        "of": of,
+        "values": values,
+        "expected_error": expected_error(variance, values),
+    }
+
+
+def _estimate(stage: Mapping[str, Any], fitted: FittedPerturber, alpha: float) -> tuple[str, int, float]:
+    """What is estimated, of how many values, and the largest variance of one report's estimate of one of them."""
+    name = stage.get("op", "laplace")
+    if stage["stage"] == "draw":
+        name, values = "k-rr", len(fitted.tables[stage["table"]])
+    elif name in ("oue", "hrr"):
+        noise = {one["output"]: one for one in fitted.stages if one["stage"] == "draw"}
+        values = noise[stage["noise"][-1]]["shape"][0] if name == "oue" else noise[stage["noise"][0]]["bound"]
+    else:
+        values = math.prod(fitted.input.shape)
+        return "mean", values, vector_variance(name, values, alpha)
+    return "share", values, category_variance(name, values, alpha)
+
+
+def sentence(found: Mapping[str, Any]) -> str:
+    """The expected error in words, for people who are about to train or to collect."""
+    what = "the mean, in half ranges," if found["of"] == "mean" else "a share"
+    errors = ", ".join(f"{row['one']:g} of {int(n):,}" for n, row in found["expected_error"].items())
+    largest = ", ".join(f"{row['largest']:g}" for row in found["expected_error"].values())
+    unit, most = found["unit"].replace("release", "device"), found["most_micro_epsilon"] / MICRO
+    extremes = f" {EXTREMES}" if found["bounds"] == "from-training" else ""
+    return (
+        f"One release costs {found['epsilon']:g} epsilon, and a {unit} may spend {most:g}. "
+        f"Expected error of {what} from the reports of n devices: {errors}; the largest of {found['values']} values: "
+        f"{largest}.{extremes}"
+    )
