@@ -1,4 +1,4 @@
-"""The tables of docs/results/capture-loop.md, from what capture_loop, replay_overhead_depth and soak recorded."""
+"""The tables of docs/results/capture-loop.md, from records of capture_loop, edge_speed, replay_overhead_depth, soak."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from edgeveil.trainer.report.bench_tables import markdown
 from edgeveil.trainer.report.marked import filled
 
 Record = Mapping[str, Any]
+SPENT_ON = ("tflite-int8", "ai-edge-litert")  # the start whose parts are told
 
 
 def page(text: str, results: Path) -> str:
@@ -92,6 +93,44 @@ def _soak(document: Record) -> str:
     )
 
 
+def _speed(document: Record) -> str:
+    starts, frames = document["start"], document["frames"]
+    imports, cleaner, goals = document["import"]["ratio"], document["cleaner"]["share"], document["goals"]
+    rows = [
+        [
+            f"open and first frame, {row['artefact']} on {row['backend']}, times the bare interpreter",
+            *(f"{row['ratio'][side]:.2f}" for side in ("before", "now")),
+            f"at most {goals['start']:g}",
+        ]
+        for row in starts
+    ]
+    rows += [
+        [
+            f"around the interpreter, {row['input']}, {row['artefact']}, us a frame",
+            *(f"{row[side]['added_us']:.0f}" for side in ("before", "now")),
+            f"at most {goals['frames']:g}",
+        ]
+        for row in frames
+    ]
+    rows += [
+        ["import of the runtime, times that of numpy", *map("{:.2f}".format, imports.values()), f"{goals['import']:g}"],
+        ["one cleaned vector, share of two products", *map("{:.2f}".format, cleaner.values()), f"{goals['cleaner']:g}"],
+    ]
+    files = [row["ratio"]["file"] for row in starts]
+    tiny = next(row for row in starts if (row["artefact"], row["backend"]) == SPENT_ON)
+    now = tiny["now"]
+    spent = (
+        f"Where a start goes, {' on '.join(SPENT_ON)}: numpy {now['numpy_ms']:.0f} ms, the runtime's modules "
+        f"{now['import_ms']:.0f}, verify, open and self-test {now['open_ms']:.0f}, of {now['ms']:.0f} ms; the bare "
+        f"interpreter takes {tiny['bare']['ms']:.0f}. By the one file of a board, which is compiled at every start, "
+        f"the ratios are {min(files):.2f} to {max(files):.2f}.\n"
+    )
+    missed = ", ".join(name for name, met in document["met"].items() if not met) or "none"
+    how = f"{document['turns']} turns, time of the processor, beside a load of {document['load']:.0f}."
+    note = f"{how} Goals that are not met everywhere: {missed}. {spent}"
+    return markdown(["what", "before", "now", "goal"], rows) + "\n" + note
+
+
 def _reasons(dropped: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items(), key=lambda one: -one[1]))
 
@@ -99,6 +138,7 @@ def _reasons(dropped: Mapping[str, int]) -> str:
 _PARTS: dict[str, tuple[str, Callable[[Record], str]]] = {
     "loop": ("loop", _loop),
     "apart": ("loop", _apart),
+    "edge-speed": ("edge-speed", _speed),
     "overhead": ("overhead", _overhead),
     "soak": ("soak", _soak),
 }

