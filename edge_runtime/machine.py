@@ -64,10 +64,15 @@ def machine_id() -> str:
     )
 
 
+def board() -> Optional[str]:
+    """The board's model, as its device tree has it; None where there is none."""
+    return (_lines("/proc/device-tree/model") or [None])[0]
+
+
 def facts() -> Dict[str, Any]:
     """Board or processor, cores, memory, system and Python, as far as the system reports them."""
     return {
-        "board": (_lines("/proc/device-tree/model") or [None])[0],
+        "board": board(),
         "processor": _field("/proc/cpuinfo", ("model name", "Model", "Hardware")) or platform.processor() or None,
         "architecture": platform.machine(),
         "cores": os.cpu_count(),

@@ -5,6 +5,7 @@ other int8), so only ``edgeveil audit --on BOARD --device`` measures its output.
 under ``others``, and names the device in its section ``on_board``.
 """
 
+import platform
 import sys
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -18,8 +19,7 @@ Place = Tuple[Optional[str], str]  # a board by its model (None: it has none) an
 
 def current_place() -> Place:
     """The kind of this machine, as an audit on a board names it."""
-    found = machine.facts()
-    return found["board"], found["architecture"]
+    return machine.board(), platform.machine()
 
 
 def audits_of(

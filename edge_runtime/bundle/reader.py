@@ -18,7 +18,6 @@ from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Member
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES, check_manifest
-from edgeveil.edge_runtime.manifest.spending import check_promise
 from edgeveil.edge_runtime.signing import ed25519
 
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
@@ -69,7 +68,11 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     manifest = check_manifest(_parse(manifest_bytes))
     trust.check_claims(manifest, trust.key_of(key))
     verified = _check_members(members[2:], manifest.members)
-    check_promise(manifest.document, verified)
+    if manifest.spending is not None:
+        # Here, as below: a bundle that promises nothing starts without it.
+        from edgeveil.edge_runtime.manifest.epsilon import check_promise
+
+        check_promise(manifest.document, verified)
     if manifest.privacy.file is not None:
         # Here: a bundle that was not audited starts without it.
         from edgeveil.edge_runtime.bundle.audit_document import check_card, read_audit

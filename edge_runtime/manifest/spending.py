@@ -2,25 +2,16 @@
 
 An output is *covered* where it is made of reports, constants and fresh noise alone. What leaves is then differentially
 private, whatever the receiver knows: a stage that turns an uncovered value into a covered one *charges* its epsilon,
-which ``epsilon_of`` computes, and all that comes after costs nothing. Reports that leave together add up.
-
-No float rounds a promise: probabilities are ratios of the shipped integers, and their logarithms have 50 digits.
+which ``edgeveil.edge_runtime.manifest.epsilon`` computes, and all that comes after costs nothing. Reports that leave
+together add up.
 """
 
-import array
-import decimal
-import struct
-import sys
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any, List, Mapping, Sequence, Set
 
 from edgeveil.edge_runtime.formats.validate import one_of, positive, record, refuse, whole
-from edgeveil.edge_runtime.manifest.mechanism_rules import COIN
 
 UNITS = ("release", "track", "subject")
 MICRO = 10**6  # steps of epsilon in 1
-_DIGITS = decimal.Context(prec=50, rounding=decimal.ROUND_CEILING)
 
 Stage = Mapping[str, Any]
 
@@ -91,111 +82,3 @@ def charged(stages: Sequence[Stage], outputs: Sequence[Stage]) -> List[Stage]:
             else:
                 needed.update(reads)
     return found[::-1]
-
-
-def epsilon_of(stages: Sequence[Stage], outputs: Sequence[Stage], tables: Mapping[str, Any]) -> Decimal:
-    """What one release of all outputs costs, as the integers of the manifest have it; infinite where it promises
-    nothing. ``tables`` has the rows of the channels' tables (R, C), whole numbers, by name."""
-    draws = {stage["output"]: stage for stage in stages if stage["stage"] == "draw"}
-    total = Decimal(0)
-    for stage in charged(stages, outputs):
-        total = _DIGITS.add(total, _epsilon(stage, draws, tables))
-    return total
-
-
-def check_promise(manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
-    """Raise ``BundleRefused`` where a checked manifest promises less than its integers and ``members`` tell."""
-    claim = manifest.get("spending")
-    if claim is None:
-        return
-    tables = {
-        stage["table"]: _channel_table(manifest["tables"][stage["table"]], members, "tables." + stage["table"])
-        for stage in charged(manifest["stages"], manifest["outputs"])
-        if stage.get("distribution") == "channel"
-    }
-    spent = epsilon_of(manifest["stages"], manifest["outputs"], tables)
-    if spent > Decimal(claim["micro_epsilon"]) / MICRO:
-        problem = "one release costs {:.7g} epsilon, and the manifest admits {:.7g}"
-        refuse("spending-mismatch", "spending.micro_epsilon", problem.format(spent, claim["micro_epsilon"] / MICRO))
-
-
-def _channel_table(table: Mapping[str, Any], members: Mapping[str, bytes], at: str) -> List[Sequence[int]]:
-    """The rows of a table of uint32 (R, C), read without numpy from the one spelling of ``.npy`` that numpy writes."""
-    (rows, columns), content = table["shape"], members[table["file"]]
-    values = array.array("I", content[len(content) - 4 * rows * columns :])
-    if sys.byteorder == "big":
-        values.byteswap()
-    header = "{{'descr': '<u4', 'fortran_order': False, 'shape': ({}, {}), }}".format(rows, columns)
-    begins = content[: len(content) - 4 * rows * columns]
-    length = struct.pack("<H", max(0, len(begins) - 10))
-    if begins[:10] != b"\x93NUMPY\x01\x00" + length or begins[10:].rstrip(b" \n") != header.encode("ascii"):
-        refuse("wrong-value", at, "its file is no array of uint32 {}".format(table["shape"]))
-    return [values[row * columns : (row + 1) * columns] for row in range(rows)]
-
-
-def _epsilon(stage: Stage, draws: Mapping[str, Stage], tables: Mapping[str, Any]) -> Decimal:
-    """What one stage that charges costs."""
-    if stage["stage"] == "draw":
-        return _of_channel(tables[stage["table"]])
-    noise = stage["noise"]
-    if isinstance(noise, str):
-        noise = [noise]
-    return _OF[stage.get("op", "laplace")](stage, [draws[name] for name in noise])
-
-
-def _of_channel(table: Sequence[Sequence[int]]) -> Decimal:
-    """The largest log-ratio of two entries of one column; infinite for a 0 beside a number."""
-    ratios = {(int(max(column)), int(min(column))) for column in zip(*table)}
-    if any(above and not below for above, below in ratios):
-        return Decimal("Infinity")
-    # A column of zeros never leaves.
-    return _log(max((Fraction(above, below) for above, below in ratios if above), default=Fraction(1)))
-
-
-def _log(ratio: Fraction) -> Decimal:
-    """|ln(ratio)|, never below it."""
-    ratio = max(ratio, 1 / ratio)
-    return _DIGITS.next_plus(_DIGITS.ln(_DIGITS.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))))
-
-
-def _odds(draw: Stage) -> Fraction:
-    """P / (1 - P) of a coin."""
-    return Fraction(draw["numerator"], COIN - draw["numerator"])
-
-
-def _of_coin(_stage: Stage, noise: Sequence[Stage]) -> Decimal:
-    return _log(_odds(noise[-1]))
-
-
-def _of_steps(stage: Stage, noise: Sequence[Stage]) -> Decimal:
-    """Every value may move by all the grid: the distance in l1 is their number times ``levels``."""
-    values = 1
-    for size in noise[0]["shape"]:
-        values *= size
-    cost = Fraction(values * stage["levels"] * noise[0]["denominator"], noise[0]["numerator"])
-    return _DIGITS.divide(Decimal(cost.numerator), Decimal(cost.denominator))
-
-
-def _of_bits(_stage: Stage, noise: Sequence[Stage]) -> Decimal:
-    """Two categories differ in two bits."""
-    return _log(_odds(noise[0]) / _odds(noise[1]))
-
-
-def _of_hybrid(_stage: Stage, noise: Sequence[Stage]) -> Decimal:
-    """Each of k values by the worse of its two mechanisms: one coin, or a place inside a window or beyond it."""
-    each = _log(_odds(noise[2]))
-    if len(noise) > 3:
-        inside, within, beyond = noise[4:]
-        each = max(each, _log(_odds(inside) * Fraction(beyond["bound"], within["bound"])))
-    return _DIGITS.multiply(each, Decimal(noise[0]["shape"][0]))
-
-
-_OF = {
-    "duchi-linf": _of_coin,
-    "duchi-l2": _of_coin,
-    "laplace": _of_steps,
-    "hybrid": _of_hybrid,
-    "oue": _of_bits,
-    "rappor": _of_bits,
-    "hrr": _of_coin,
-}
