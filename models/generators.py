@@ -45,12 +45,20 @@ def conv_generator(
         channels = max(4, width >> (halvings - step)) if step else 4
         x = layers.Conv2D(channels, 3, padding="same", name=f"up{step}")(x)
         x = layers.ReLU(6.0, name=f"up{step}_relu")(x)
-        x = ResizeNearest(*sizes[step], name=f"up{step}_resize")(x)
+        x = _doubled(x, sizes[step], f"up{step}")
     small = keras.initializers.RandomNormal(stddev=0.01, seed=0)
     x = layers.Conv2D(shape[2], 3, padding="same", kernel_initializer=small, name="change")(x)
     x = layers.Activation("tanh", name="change_tanh")(x)  # bounded, so that int8 has a fixed scale for it
     output = UnitClip(returns=returns, name="output")(layers.Add(name="changed")([image, x]))
     return keras.Model(image if drawn is None else [image, drawn], output, name="generator")
+
+
+def _doubled(x: keras.KerasTensor, size: tuple[int, int], name: str) -> keras.KerasTensor:
+    """``x`` twice as high and wide, cut to ``size`` where that is odd: an NPU repeats whole pixels, and no others."""
+    high, wide = 2 * x.shape[1], 2 * x.shape[2]
+    x = ResizeNearest(high, wide, name=f"{name}_resize")(x)
+    over = (high - size[0], wide - size[1])
+    return layers.Cropping2D([(0, side) for side in over], name=f"{name}_cut")(x) if any(over) else x
 
 
 def mlp_generator(

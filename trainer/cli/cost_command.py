@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli.common import Json, TrustForBundle, print_json, verified_bundle
 
 app = typer.Typer()
@@ -17,43 +17,77 @@ app = typer.Typer()
 @app.command(epilog="Example: edgeveil cost runs/mnist-export")
 def cost(
     what: Annotated[Path, typer.Argument(help="A .tflite, .onnx or .keras file, an export folder, or a .veil bundle.")],
+    npu: Annotated[
+        list[str] | None,
+        typer.Option(help="Also what an Arm Ethos-U runs of each int8 TFLite file, by Vela: ethos-u55-128, ..."),
+    ] = None,
     trust: TrustForBundle = None,
     as_json: Json = False,
 ) -> None:
-    """Count what a network costs: MACs, parameters, bytes of weights and activations, operations by type."""
+    """Count what a network costs: MACs, parameters, bytes of weights and activations, operations by type.
+
+    With --npu, which may be repeated, Vela compiles the file for that Ethos-U: how many operations the NPU takes, why
+    it leaves the others, and how long Vela expects a frame to take. Exit code 3 where it leaves any.
+    """
     costs = {name: one.document() for name, one in costs_of(what, trust).items()}
+    placed = _placed(what, trust, npu or [])
+    for name, documents in placed.items():
+        costs[name]["ethos_u"] = documents
     if as_json:
         print_json({"schema": 1, "costs": costs})
-        return
-    for name, document in costs.items():
-        print("\n".join(_lines(name, document)))
+    else:
+        for name, document in costs.items():
+            print("\n".join(_lines(name, document)))
+    left = sum(one["on_cpu"] for documents in placed.values() for one in documents)
+    if left:
+        raise LimitNotMet(f"{left} operations would run beside the NPU, on the CPU.")
 
 
 def costs_of(what: Path, trust: Path | None) -> dict[str, Any]:
     """``FullCost`` by name: the file's own name, or ``model/artefact`` for each of a bundle or an export folder."""
-    from edgeveil.trainer.graphs.cost import model_file_cost
+    from edgeveil.trainer.graphs.cost import file_cost, model_file_cost
 
-    if what.suffix == ".veil":
-        bundle = verified_bundle(what, trust)
-        return _of_manifest(bundle.manifest.document, lambda name: bundle.members[name])
-    if what.is_dir():
-        try:
-            manifest = json.loads((what / "manifest.json").read_text())
-        except (OSError, ValueError):
-            raise BadInput(f"An export folder with a manifest.json was expected; {what} has none.") from None
-        return _of_manifest(manifest, lambda name: (what / name).read_bytes())
+    if what.suffix == ".veil" or what.is_dir():
+        return {name: file_cost(data, kind) for name, (data, kind) in _files(what, trust).items()}
     return {what.name: model_file_cost(what)}
 
 
-def _of_manifest(manifest: Any, read: Any) -> dict[str, Any]:
-    from edgeveil.trainer.graphs.cost import file_cost
+def _placed(what: Path, trust: Path | None, npus: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """What each NPU takes of the int8 TFLite files, by their names. Raises ``BadInput`` where there are none."""
+    from edgeveil.trainer.graphs.vela import place
 
+    if not npus:
+        return {}
+    if what.suffix == ".tflite":
+        files = {what.name: (what.read_bytes(), "tflite")}
+    elif what.suffix == ".veil" or what.is_dir():
+        files = {name: one for name, one in _files(what, trust).items() if name.endswith("/tflite-int8")}
+    else:
+        files = {}
+    if not files:
+        raise BadInput(f"An int8 TFLite file was expected for an Ethos-U; {what} has none. Export it for one.")
+    return {name: [place(data, npu).document() for npu in npus] for name, (data, _) in files.items()}
+
+
+def _files(what: Path, trust: Path | None) -> dict[str, tuple[bytes, str]]:
+    """The files of a bundle or an export folder and their formats, by ``model/artefact``."""
+    if what.suffix == ".veil":
+        bundle = verified_bundle(what, trust)
+        return _of_manifest(bundle.manifest.document, lambda name: bundle.members[name])
+    try:
+        manifest = json.loads((what / "manifest.json").read_text())
+    except (OSError, ValueError):
+        raise BadInput(f"An export folder with a manifest.json was expected; {what} has none.") from None
+    return _of_manifest(manifest, lambda name: (what / name).read_bytes())
+
+
+def _of_manifest(manifest: Any, read: Any) -> dict[str, tuple[bytes, str]]:
     found = {}
     for model, entry in manifest["models"].items():
         for artefact, facts in entry["artefacts"].items():
             if "compiled" in facts:
                 continue  # its operations are those of the artefact it was made of, which is counted
-            found[f"{model}/{artefact}"] = file_cost(read(facts["file"]), facts["format"])
+            found[f"{model}/{artefact}"] = read(facts["file"]), facts["format"]
     if not found:
         raise BadInput("There is nothing to count: this pipeline has no models.")
     return found
@@ -68,4 +102,16 @@ def _lines(name: str, document: dict[str, Any]) -> list[str]:
         f"  {document['peak_activation_bytes']:,} bytes of activations at once at least, "
         f"{document['input_bytes']:,} in and {document['output_bytes']:,} out a frame",
         f"  operations: {ops}",
+        *(line for placed in document.get("ethos_u", ()) for line in _npu_lines(placed)),
     ]
+
+
+def _npu_lines(placed: dict[str, Any]) -> list[str]:
+    all_of_them = placed["on_npu"] + placed["on_cpu"]
+    head = f"  {placed['npu']}: {placed['on_npu']} of {all_of_them} operations on the NPU"
+    if placed["ms"] is not None:
+        head += (
+            f"; ESTIMATED by Vela: {placed['ms']:.3g} ms a frame at {placed['clock_mhz']:.0f} MHz, {placed['system']}, "
+            f"{placed['sram_kib']:.4g} KiB of SRAM and {placed['other_kib']:.4g} KiB beyond"
+        )
+    return [head, *(f"    on the CPU: {one}" for one in placed["left"])]

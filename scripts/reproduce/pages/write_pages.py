@@ -50,6 +50,7 @@ PICTURE = Path("docs/results/figure-7.svg")
 UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results/unseen-people.md")
 BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop.md")
 RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results/recipe-times.md")
+ETHOS_U, ETHOS_U_PAGE = Path("docs/results/devices/ethos-u.json"), Path("docs/results/ethos-u.md")
 GUARDS_PAGE = Path("docs/results/guards.md")
 EMISSION, EMISSION_PAGE = BENCHES / "emission-times.json", Path("docs/results/emission-times.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results/streams.md")
@@ -256,6 +257,23 @@ def recipe_times(record: dict[str, Any]) -> str:
     return template.render(rows=list(recipe_times_page.rows(record)), made_with=sorted(made_with))
 
 
+def ethos_u(record: dict[str, Any]) -> str:
+    """The page on Ethos-U NPUs as Markdown; recipes with the same network share a row."""
+    alike: dict[str, list[dict[str, Any]]] = {}
+    for row in record["rows"]:
+        alike.setdefault(json.dumps(row["on"]), []).append(row)
+    rows = [
+        [
+            ", ".join(row["recipe"] for row in same),
+            f"{same[0]['macs'] / 1e6:,.3f}",
+            *(f"{one['on_npu']} of {one['on_npu'] + one['on_cpu']}, {one['ms']:.3f}" for one in same[0]["on"]),
+        ]
+        for same in alike.values()
+    ]
+    systems = ", ".join(f"{one['system']} ({one['clock_mhz']:.0f} MHz)" for one in record["rows"][0]["on"])
+    return templates().get_template("ethos-u.md.j2").render(record=record, rows=rows, systems=systems)
+
+
 def pythons(record: dict[str, Any]) -> str:
     """The page on the Pythons and platforms of the workstation as Markdown."""
     wheels = {name: [row for row in record["wheels"] if row["platform"] == name] for name in record["platforms"]}
@@ -328,6 +346,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "guards": _of(guards.RESULT, GUARDS_PAGE, guards_page),
     "emission-times": _of(EMISSION, EMISSION_PAGE, emission_times),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
+    "ethos-u": _of(ETHOS_U, ETHOS_U_PAGE, ethos_u),
     "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),
     "four-slices": lambda: write_atomic(FOUR_SLICES_PAGE, four_slices().encode()),
     "capture-loop": lambda: capture_loop_page.write(BENCHES, LOOP_PAGE),

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.models.generators import conv_generator
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.export.convert import to_onnx, to_tflite
 from edgeveil.trainer.graphs.cost import file_cost, keras_cost, model_file_cost
@@ -31,7 +32,11 @@ def test_a_small_network_by_hand():
     assert cost.ops["Conv2D"] == 2
 
 
-@pytest.mark.parametrize("make", [image_net, two_input_net, classifier])
+def odd_net():
+    return conv_generator((11, 6, 1), width=8, halvings=2, blocks=1)
+
+
+@pytest.mark.parametrize("make", [image_net, two_input_net, classifier, odd_net])
 def test_keras_tflite_and_onnx_agree(make):
     costs = everywhere(make())
     for field in ("macs", "flops", "parameters", "depthwise_macs"):
