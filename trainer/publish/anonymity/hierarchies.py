@@ -1,0 +1,276 @@
+"""Hierarchies of values, as a plan writes them: ranges, cuts, dates, prefixes, and trees of names.
+
+Level 0 is the value itself and the last level is ``*``, one label for all. Each level between joins whole labels of the
+level before it; a hierarchy that would not is refused when it is read. The loss of a label is its extent in the domain
+that the plan states (normalised certainty penalty: Xu et al., "Utility-based anonymization", 2006): 0 for a single
+value, 1 for ``*``; m of M names lose (m - 1) / (M - 1).
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+ANY = "*"
+Rung = tuple[str, float]  # a label and its loss
+
+
+class _Hierarchy(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def rungs(self, value: str) -> list[Rung] | None:
+        """The labels of ``value`` from itself up to ``*``, each with its loss in [0, 1]; None where it is not covered."""
+        raise NotImplementedError
+
+    ordered: ClassVar[bool] = False  # whether values stand on a line, at a place from 0 to 1
+
+    def place(self, value: str) -> float | str:
+        """What sorts covered values: their place on a line, or among the names of the plan."""
+        return value
+
+
+class _Numbers(_Hierarchy):
+    """Numbers from ``low`` to ``high``, both included; both are public, and none is taken from the data."""
+
+    ordered = True
+    low: float
+    high: float
+    whole: bool = True
+
+    @model_validator(mode="after")
+    def _some(self) -> _Numbers:
+        if self.low >= self.high:
+            raise ValueError(f"`low` below `high`, not {self.low:g} and {self.high:g}")
+        return self
+
+    def rungs(self, value: str) -> list[Rung] | None:
+        """As ``_Hierarchy``; the value itself is written as a number, so that 7 and 07 are one."""
+        number = _number(value)
+        if number is None or not self.low <= number <= self.high or (self.whole and number != round(number)):
+            return None
+        itself = f"{number:.0f}" if number == round(number) else repr(number)
+        return [(itself, 0.0), *(self._range(*ends) for ends in self._ends(number)), (ANY, 1.0)]
+
+    def place(self, value: str) -> float:
+        """As ``_Hierarchy``."""
+        return (float(value) - self.low) / (self.high - self.low)
+
+    def _ends(self, number: float) -> Iterator[tuple[float, float]]:
+        raise NotImplementedError
+
+    def _range(self, low: float, high: float) -> Rung:
+        """From ``low`` to below ``high``."""
+        if self.whole:
+            first, last = math.ceil(low), math.ceil(high) - 1
+            size = min(last, self.high) - max(first, self.low)
+            return (f"{first}..{last}" if first < last else f"{first}"), size / (self.high - self.low)
+        size = min(high, self.high) - max(low, self.low)
+        return f"[{low:g},{high:g})", size / (self.high - self.low)
+
+
+class Ranges(_Numbers):
+    """Ranges that begin at ``start`` and at every ``width`` from there; each width is a multiple of the one before."""
+
+    kind: Literal["ranges"]
+    widths: list[Annotated[float, Field(gt=0)]]
+    start: float = 0.0
+
+    @model_validator(mode="after")
+    def _nested(self) -> Ranges:
+        for fine, coarse in zip(self.widths, self.widths[1:], strict=False):
+            times = coarse / fine
+            if times < 2 or abs(times - round(times)) > 1e-9:
+                raise ValueError(f"each width a multiple of the one before, and {coarse:g} is none of {fine:g}")
+        return self
+
+    def _ends(self, number: float) -> Iterator[tuple[float, float]]:
+        if not self.widths:
+            return
+        finest = self.widths[0]
+        step = math.floor((number - self.start) / finest)  # one division, so that no two levels round apart
+        for width in self.widths:
+            times = round(width / finest)
+            low = self.start + (step // times) * times * finest
+            yield low, low + width
+
+
+class Cuts(_Numbers):
+    """Ranges between cuts, a list for each level; a cut belongs to the range above it. Each list is part of the one
+    before."""
+
+    kind: Literal["cuts"]
+    cuts: list[list[float]]
+
+    @model_validator(mode="after")
+    def _nested(self) -> Cuts:
+        for fine, coarse in zip(self.cuts, self.cuts[1:], strict=False):
+            if more := sorted(set(coarse) - set(fine)):
+                raise ValueError(f"each list of cuts to be part of the one before, and {more[0]:g} is not in it")
+        for level in self.cuts:
+            if level != sorted(set(level)) or any(not self.low < cut <= self.high for cut in level):
+                raise ValueError("cuts that rise, above `low` and up to `high`")
+        return self
+
+    def _ends(self, number: float) -> Iterator[tuple[float, float]]:
+        for level in self.cuts:
+            ends = [-math.inf, *level, math.inf]
+            at = bisect.bisect_right(level, number)
+            yield max(ends[at], self.low), self._end if ends[at + 1] == math.inf else ends[at + 1]
+
+    @property
+    def _end(self) -> float:
+        """Just above ``high``."""
+        return self.high + 1 if self.whole else math.nextafter(self.high, math.inf)
+
+
+Unit = Literal["week", "month", "quarter", "year"]
+
+
+class Dates(_Hierarchy):
+    """Days from ``first`` to ``last``, and what they lie in. No month, quarter or year is made of whole weeks, so nothing
+    but ``*`` is above a week. The time of a day is never published."""
+
+    ordered = True
+    kind: Literal["dates"]
+    first: date
+    last: date
+    units: list[Unit]
+
+    @model_validator(mode="after")
+    def _nested(self) -> Dates:
+        order = ["month", "quarter", "year"]
+        known = [order.index(unit) for unit in self.units if unit != "week"]
+        if known != sorted(set(known)) or ("week" in self.units and self.units != ["week"]):
+            raise ValueError('month, quarter and year in this order, or ["week"] alone: months do not hold whole weeks')
+        if self.first >= self.last:
+            raise ValueError("`first` before `last`")
+        return self
+
+    def rungs(self, value: str) -> list[Rung] | None:
+        """As ``_Hierarchy``; ISO dates, or times of which the date is taken."""
+        day = _date(value)
+        if day is None or not self.first <= day <= self.last:
+            return None
+        spans = (_span(day, unit) for unit in self.units)
+        return [(day.isoformat(), 0.0), *((label, self._loss(*ends)) for label, *ends in spans), (ANY, 1.0)]
+
+    def place(self, value: str) -> float:
+        """As ``_Hierarchy``."""
+        return (datetime.fromisoformat(value).date() - self.first) / (self.last - self.first)
+
+    def _loss(self, first: date, after: date) -> float:
+        days = min(after - timedelta(1), self.last) - max(first, self.first)
+        return days / (self.last - self.first)
+
+
+class Prefixes(_Hierarchy):
+    """Codes of ``length`` characters such as ZIP codes; a level for each number of characters that stay."""
+
+    kind: Literal["prefixes"]
+    length: Annotated[int, Field(ge=1)]
+    keep: list[Annotated[int, Field(ge=1)]]
+    alphabet: Annotated[int, Field(ge=2, description="How many characters there are: 10 for digits.")] = 10
+
+    @model_validator(mode="after")
+    def _nested(self) -> Prefixes:
+        if self.keep != sorted(set(self.keep), reverse=True) or any(kept >= self.length for kept in self.keep):
+            raise ValueError("numbers that fall, all below `length`")
+        return self
+
+    def rungs(self, value: str) -> list[Rung] | None:
+        """As ``_Hierarchy``."""
+        if len(value) != self.length or not value.isalnum():
+            return None
+        kept = [(value[:keep] + ANY * (self.length - keep), float(self.alphabet) ** -keep) for keep in self.keep]
+        return [(value, 0.0), *kept, (ANY, 1.0)]
+
+
+class Tree(_Hierarchy):
+    """Names in groups, and groups in groups: ``["a", "b"]``, or ``{ group = ["a", "b"], other = ["c"] }``, and so on."""
+
+    kind: Literal["tree"]
+    tree: Any
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Tree:
+        leaves = list(_leaves(self.tree))
+        depths = {len(path) for path in leaves}
+        if len(leaves) < 2 or len(depths) > 1:
+            raise ValueError("a list of two names or more, or tables of lists that are all equally deep")
+        names = [path[-1] for path in leaves]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f'each name in one group, and "{twice[0]}" stands in two')
+        return self
+
+    @cached_property
+    def _paths(self) -> dict[str, tuple[str, ...]]:
+        return {path[-1]: path for path in _leaves(self.tree)}
+
+    @cached_property
+    def _below(self) -> Counter[tuple[str, ...]]:
+        """How many leaves each group has."""
+        return Counter(path[:depth] for path in self._paths.values() for depth in range(1, len(path)))
+
+    def rungs(self, value: str) -> list[Rung] | None:
+        """As ``_Hierarchy``."""
+        path = self._paths.get(value)
+        if path is None:
+            return None
+        groups = [path[:depth] for depth in range(len(path) - 1, 0, -1)]
+        return [(value, 0.0), *((one[-1], self._loss(one)) for one in groups), (ANY, 1.0)]
+
+    def place(self, value: str) -> float:
+        """As ``_Hierarchy``: names in the order of the plan."""
+        return float(list(self._paths).index(value))
+
+    def _loss(self, group: tuple[str, ...]) -> float:
+        return (self._below[group] - 1) / (len(self._paths) - 1)
+
+
+Hierarchy = Annotated[Ranges | Cuts | Dates | Prefixes | Tree, Field(discriminator="kind")]
+
+
+def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(tree, dict):
+        for name, inner in tree.items():
+            yield from _leaves(inner, (*path, str(name)))
+    elif isinstance(tree, list) and all(isinstance(one, str) for one in tree):
+        for name in tree:
+            yield (*path, name)
+    else:
+        raise ValueError("tables, and lists of texts")
+
+
+def _number(value: str) -> float | None:
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in value else None
+
+
+def _date(value: str) -> date | None:
+    try:
+        return datetime.fromisoformat(value).date()
+    except ValueError:
+        return None
+
+
+def _span(day: date, unit: Unit) -> tuple[str, date, date]:
+    """The label of what a day lies in, its first day, and the day after it."""
+    if unit == "week":
+        monday = day - timedelta(day.weekday())
+        year, week, _ = day.isocalendar()
+        return f"{year}-W{week:02d}", monday, monday + timedelta(7)
+    months = {"month": 1, "quarter": 3, "year": 12}[unit]
+    begin = (day.month - 1) // months * months + 1
+    end = begin + months
+    label = {"month": f"{day:%Y-%m}", "quarter": f"{day.year}-Q{(begin + 2) // 3}", "year": f"{day.year}"}[unit]
+    return label, date(day.year, begin, 1), date(day.year + (end > 12), end - 12 if end > 12 else end, 1)
