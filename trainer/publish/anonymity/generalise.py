@@ -31,8 +31,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Generalised:
-    """``rows`` (mask) are published, with ``labels`` (rows,) of text for each column. ``losses`` are means over all rows,
-    1 for one that is left out; ``suppressed`` counts people; ``facts`` say how it was found."""
+    """``rows`` (mask) are published, with ``labels`` (published rows,) of text for each column. ``losses`` are means
+    over all rows, 1 for one that is left out; ``suppressed`` counts people; ``facts`` say how it was found."""
 
     rows: np.ndarray
     labels: Mapping[str, np.ndarray]
@@ -57,7 +57,8 @@ def generalise(
 ) -> Generalised:
     """Generalise until the criteria are met; ``person`` (rows,) as ``Frequencies.of`` takes it.
 
-    ``sensitive`` has codes (people,). Raises ``BadInput`` where no generalisation will do, with what the last one lacks.
+    ``sensitive`` has codes (people,). Raises ``BadInput`` where no generalisation will do, with what the last one
+    lacks.
     """
     people = int(person.max()) + 1
     if criteria.k > people:
@@ -69,13 +70,19 @@ def generalise(
     for name, asked in criteria.sensitive.items():
         if max(asked.distinct_l or 0, asked.entropy_l or 0) > len(np.unique(sensitive[name])):
             raise BadInput(f'"{name}" has fewer different values than the l that is asked for: ask for less.')
-    frequencies = Frequencies.of(link, [one.levels for one in columns], [one.codes for one in columns], person, sensitive)
+    frequencies = Frequencies.of(
+        link, [one.levels for one in columns], [one.codes for one in columns], person, sensitive
+    )
     if method == "mondrian":
         return _mondrian(columns, frequencies, person, criteria, budget)
     found = search(frequencies, criteria, budget=budget)
     if not found.minimal:
-        raise BadInput(f"No generalisation meets the criteria: with every column at *, {_lacks(frequencies, criteria)}.")
-    best = min((_at(columns, frequencies, person, node, criteria, budget) for node in found.minimal), key=_order(columns))
+        raise BadInput(
+            f"No generalisation meets the criteria: with every column at *, {_lacks(frequencies, criteria)}."
+        )
+    best = min(
+        (_at(columns, frequencies, person, node, criteria, budget) for node in found.minimal), key=_order(columns)
+    )
     facts = {"nodes": found.nodes, "nodes_checked": found.checked, "minimal_nodes": len(found.minimal)}
     return Generalised(best.rows, best.labels, best.losses, best.suppressed, {**best.facts, **facts})
 

@@ -26,7 +26,7 @@ class _Hierarchy(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def rungs(self, value: str) -> list[Rung] | None:
-        """The labels of ``value`` from itself up to ``*``, each with its loss in [0, 1]; None where it is not covered."""
+        """The labels of ``value`` from itself up to ``*``, each with its loss in [0, 1]; None: it is not covered."""
         raise NotImplementedError
 
     ordered: ClassVar[bool] = False  # whether values stand on a line, at a place from 0 to 1
@@ -52,7 +52,7 @@ class _Numbers(_Hierarchy):
 
     def rungs(self, value: str) -> list[Rung] | None:
         """As ``_Hierarchy``; the value itself is written as a number, so that 7 and 07 are one."""
-        number = _number(value)
+        number = as_number(value)
         if number is None or not self.low <= number <= self.high or (self.whole and number != round(number)):
             return None
         itself = f"{number:.0f}" if number == round(number) else repr(number)
@@ -134,8 +134,8 @@ Unit = Literal["week", "month", "quarter", "year"]
 
 
 class Dates(_Hierarchy):
-    """Days from ``first`` to ``last``, and what they lie in. No month, quarter or year is made of whole weeks, so nothing
-    but ``*`` is above a week. The time of a day is never published."""
+    """Days from ``first`` to ``last``, and what they lie in. No month, quarter or year is made of whole weeks, so
+    nothing but ``*`` is above a week. The time of a day is never published."""
 
     ordered = True
     kind: Literal["dates"]
@@ -155,7 +155,7 @@ class Dates(_Hierarchy):
 
     def rungs(self, value: str) -> list[Rung] | None:
         """As ``_Hierarchy``; ISO dates, or times of which the date is taken."""
-        day = _date(value)
+        day = as_date(value)
         if day is None or not self.first <= day <= self.last:
             return None
         spans = (_span(day, unit) for unit in self.units)
@@ -193,7 +193,7 @@ class Prefixes(_Hierarchy):
 
 
 class Tree(_Hierarchy):
-    """Names in groups, and groups in groups: ``["a", "b"]``, or ``{ group = ["a", "b"], other = ["c"] }``, and so on."""
+    """Names in groups, and groups in groups: ``["a", "b"]``, ``{ group = ["a", "b"], other = ["c"] }``, and so on."""
 
     kind: Literal["tree"]
     tree: Any
@@ -248,7 +248,8 @@ def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         raise ValueError("tables, and lists of texts")
 
 
-def _number(value: str) -> float | None:
+def as_number(value: str) -> float | None:
+    """A finite number, or None for another text."""
     try:
         number = float(value)
     except ValueError:
@@ -256,7 +257,8 @@ def _number(value: str) -> float | None:
     return number if math.isfinite(number) and "_" not in value else None
 
 
-def _date(value: str) -> date | None:
+def as_date(value: str) -> date | None:
+    """The date of an ISO date or time, or None for another text."""
     try:
         return datetime.fromisoformat(value).date()
     except ValueError:

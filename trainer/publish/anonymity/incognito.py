@@ -25,7 +25,7 @@ MOST_NODES = 5_000_000
 
 @dataclass(frozen=True)
 class Found:
-    """The ``minimal`` nodes that meet the criteria; the nodes ``checked``, of all subsets; and the lattice's ``nodes``."""
+    """The ``minimal`` nodes that meet the criteria, how many of all subsets' were ``checked``, and of how many."""
 
     minimal: tuple[Node, ...]
     checked: int

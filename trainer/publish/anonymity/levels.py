@@ -42,8 +42,8 @@ def encode(column: str, values: Sequence[str], hierarchy: Hierarchy) -> tuple[np
     for at in np.argsort(first):
         if rungs[at] is None:
             raise BadInput(
-                f'Column "{column}", row {first[at] + 1}: its {hierarchy.kind} hierarchy does not cover the value there. '
-                "Add it to the plan's hierarchy, or drop the row."
+                f'Column "{column}", row {first[at] + 1}: its hierarchy of {hierarchy.kind} does not cover the value '
+                "there. Add it to the plan, or drop the row."
             )
     found = [rung for rung in rungs if rung is not None]
     places = [hierarchy.place(str(value)) for value in distinct]
@@ -76,4 +76,3 @@ def _coded(
         positions=None if places is None else places[by_base],
     )
     return base[raw], levels
-

@@ -1,7 +1,8 @@
-"""Mondrian (LeFevre, DeWitt, Ramakrishnan, ICDE 2006), strict: each class is cut in parts as long as all parts will do.
+"""Mondrian (LeFevre, DeWitt, Ramakrishnan, ICDE 2006), strict: each class is cut in two as long as both parts will do.
 
-A column with an order is cut at its median, a column of names between the groups below its present one. The column of the largest loss within
-the class is tried first. A class is published with the smallest range, or lowest group, that holds its values.
+A column with an order is cut at its median, a column of names between the groups below its present one. The column of
+the largest loss within the class is tried first. A class is published with the smallest range, or lowest group, that
+holds its values.
 """
 
 from __future__ import annotations
