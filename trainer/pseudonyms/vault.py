@@ -2,11 +2,11 @@
 
 What is published is the encrypted salt, so a row that is gone takes the way from pseudonym to person with it, and
 back: the key's holder could try every name for ever if the name itself were encrypted. Names are in no row: a subject
-is found by HMAC-SHA256 of field and identifier, and the identifier is sealed (AES-SIV) with its salt as associated data.
+is found by HMAC-SHA256 of field and identifier, and the identifier is sealed (AES-SIV), its salt as associated data.
 
 SQLite with a write-ahead log, synchronous FULL: a transaction is whole or not at all through a power cut. It is opened
-by one process at a time. After an erasure the file is written anew and the log emptied, because pages keep remains of
-rows that were moved; ``user_version`` says across a crash that this is still to do. What a disk or a backup keeps of
+by one process at a time. ``secure_delete`` overwrites what is deleted, and the log, which has pages of before, is
+emptied after an erasure and, for one that a crash broke off, at the next opening. What a disk or a backup keeps of
 overwritten blocks is not in its power.
 """
 
@@ -65,13 +65,12 @@ class Vault:
 
     def _prepare(self, proof: bytes) -> None:
         with self._said():
-            # temp_store: the copy that VACUUM makes stays in memory. Exclusive: nobody reads while rows go.
+            # Exclusive: nobody reads while the log is emptied.
             for setting in (
                 "locking_mode = EXCLUSIVE",
                 "journal_mode = WAL",
                 "synchronous = FULL",
                 "secure_delete = ON",
-                "temp_store = MEMORY",
             ):
                 self._base.execute(f"PRAGMA {setting}")
         with self.change():
@@ -82,9 +81,7 @@ class Vault:
             found = self._base.execute("SELECT proof FROM vault").fetchone()
         if found is None or not hmac.compare_digest(found[0], proof):
             raise BadInput(f"The vault {self.path} is of another key. Give the key that it was made with.")
-        with self._said():
-            if self._base.execute("PRAGMA user_version").fetchone()[0]:
-                self._scrub()
+        self._empty_log()
 
     @contextmanager
     def _said(self) -> Iterator[None]:
@@ -193,14 +190,11 @@ class Vault:
         with self.change():
             self._base.execute("DELETE FROM subject WHERE salt = ?", (salt,))
             self._base.execute("DELETE FROM held WHERE salt = ?", (salt,))
-            self._base.execute("PRAGMA user_version = 1")
-        with self._said():
-            self._scrub()
+        self._empty_log()
 
-    def _scrub(self) -> None:
-        self._base.execute("VACUUM")
-        self._base.execute("PRAGMA user_version = 0")
-        self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    def _empty_log(self) -> None:
+        with self._said():
+            self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _name(self, field: str, identifier: str) -> bytes:
         return hmac.digest(self._names, f"{len(field)}:{field}:{identifier}".encode(), "sha256")

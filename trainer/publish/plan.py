@@ -54,7 +54,7 @@ class Drop(_Column):
     """Not published. ``normalise`` is for the column that says whose a row is."""
 
     action: Literal["drop"]
-    normalise: tuple[Step, ...] = Field(default=(), strict=False)
+    normalise: list[Step] = []
 
 
 class Keep(_Column):
@@ -70,7 +70,7 @@ class Pseudonym(_Column):
 
     action: Literal["pseudonym"]
     mode: Literal["vault", "stateless"]
-    normalise: tuple[Step, ...] = Field(strict=False)
+    normalise: list[Step]
     epoch: int = Field(ge=1)
     field: str | None = Field(default=None, min_length=1)
 
@@ -79,7 +79,7 @@ class Quasi(_Column):
     """What others may know of a person: generalised along its hierarchy; ``weight`` is its share in the loss."""
 
     action: Literal["quasi"]
-    hierarchy: Hierarchy = Field(strict=False)
+    hierarchy: Hierarchy
     weight: float = Field(default=1.0, gt=0)
 
 
@@ -91,7 +91,7 @@ class Sensitive(_Column):
     entropy_l: float | None = Field(default=None, gt=1)
     t: float | None = Field(default=None, ge=0, lt=1)
     distance: Distance = "equal"
-    hierarchy: Hierarchy | None = Field(default=None, strict=False)
+    hierarchy: Hierarchy | None = None
 
     @model_validator(mode="after")
     def _asked(self) -> Sensitive:
@@ -213,5 +213,7 @@ def _checked(model: type[Any], table: Any, where: str) -> Any:
         said = str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"]
         if first["type"] == "extra_forbidden":
             said = f"no such key{nearest(str(first['loc'][-1]), model.model_fields)}"
+        if first["type"] == "missing":
+            said = "a value, and the key is missing"
         said = said.removeprefix("Input should be ")
         raise BadInput(f"{where}{f', `{key}`' if key else ''}: expected {said}.") from None

@@ -34,7 +34,7 @@ from edgeveil.trainer.results import locked
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table under its plan: ``names`` are identifiers in one spelling, by column; ``person`` (rows,) numbers people."""
+    """A table under its plan: ``names`` are identifiers in one spelling, by column; ``person`` (rows,) are numbers."""
 
     plan: Plan
     cells: Cells

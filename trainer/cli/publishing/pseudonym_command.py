@@ -41,6 +41,7 @@ def keygen(
 
 @pseudonym.command(
     "reveal",
+    context_settings={"ignore_unknown_options": True},  # a pseudonym may begin with a dash
     epilog="Example: edgeveil pseudonym reveal PSEUDONYM --key pseudonyms.key --vault vault --recipient university "
     "--field visitor --epoch 1",
 )

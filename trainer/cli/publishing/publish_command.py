@@ -46,7 +46,7 @@ def table_alone(
     passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:
-    """Publish a table: pseudonyms, generalised columns, checked k, l and t. Exit code 3: less than the plan asks for."""
+    """Publish a table: pseudonyms, generalised columns, checked k, l and t. Exit code 3: less than was asked for."""
     from edgeveil.trainer.cli.publishing.opening import opened_key, opened_vault
     from edgeveil.trainer.publish import statement
     from edgeveil.trainer.publish.plan import Plan
