@@ -141,10 +141,15 @@ class Vault:
 
     def salts(self, field: str, identifiers: Sequence[str]) -> list[bytes]:
         """The salt of each normalised identifier; those not known yet get one. Within ``change``."""
-        names = {one: self._name(field, one) for one in dict.fromkeys(identifiers)}
-        rows = [(name, salt := os.urandom(SALT), self._sealed(one, field, salt)) for one, name in names.items()]
-        self._base.executemany("INSERT INTO subject VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING", rows)
-        salts = {one: self._salt(name) for one, name in names.items()}
+        salts: dict[str, bytes] = {}
+        new: list[tuple[bytes, bytes, bytes]] = []
+        for one in dict.fromkeys(identifiers):
+            name = self._name(field, one)
+            found = self._base.execute("SELECT salt FROM subject WHERE name = ?", (name,)).fetchone()
+            salts[one] = bytes(found[0]) if found else os.urandom(SALT)
+            if not found:
+                new.append((name, salts[one], self._sealed(one, field, salts[one])))
+        self._base.executemany("INSERT INTO subject VALUES (?, ?, ?)", sorted(new))
         return [salts[one] for one in identifiers]
 
     def salt(self, field: str, identifier: str) -> bytes:
@@ -198,9 +203,6 @@ class Vault:
 
     def _name(self, field: str, identifier: str) -> bytes:
         return hmac.digest(self._names, f"{len(field)}:{field}:{identifier}".encode(), "sha256")
-
-    def _salt(self, name: bytes) -> bytes:
-        return bytes(self._base.execute("SELECT salt FROM subject WHERE name = ?", (name,)).fetchone()[0])
 
     def _sealed(self, identifier: str, field: str, salt: bytes) -> bytes:
         return self._seal.encrypt(identifier.encode(), [field.encode(), salt])

@@ -1,0 +1,131 @@
+"""Who finds a pseudonym: an attacker who knows a few visits of a person, in a table anonymised by rows and by people.
+
+The attacker knows day and door of 1, 2 or 4 visits, and takes one of the pseudonyms whose rows agree with all of them:
+the right one with a chance of one over their number, which is computed exactly for each target. Records
+docs/results/publishing/linkage.json; the page is docs/results/publishing.md. A few minutes on one core. Ends with 3
+where counting people lets an attacker do better than 1/k, or where counting rows does not: the check had no power.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.measures.intervals import mean
+from edgeveil.trainer.publish.anonymity.criteria import Criteria
+from edgeveil.trainer.publish.anonymity.generalise import Generalised, generalise
+from scripts.reproduce import record
+from scripts.reproduce.publishing import visitors
+
+RESULT = Path("docs/results/publishing/linkage.json")
+K = 10
+KNOWN = (1, 2, 4)  # visits that the attacker knows
+TARGETS = 2_000
+SHOWN = ("day", "door")
+LEFT_OUT = 0.05  # of all people may be left out, by people; by rows, as many rows
+
+
+def main() -> int:
+    """Run all, and write the record."""
+    script = record.Script(__file__, __doc__, out=RESULT)
+    asked = script.parse_args()
+    table = visitors.made()
+    people = int(table.person.max()) + 1
+    by_rows = _generalised(table, "rows", np.arange(len(table.person)), int(LEFT_OUT * people))
+    by_people = _generalised(table, "person", table.person, int(LEFT_OUT * people))
+    document = {
+        **record.here(),
+        "rows": len(table.person),
+        "people": people,
+        "k": K,
+        "targets": TARGETS,
+        "columns": [column.name for column in table.columns],
+        "tables": {
+            "raw": {"attacks": _attacks(table, _raw(table))},
+            "k by rows": _entry(table, by_rows),
+            "k by people": _entry(table, by_people),
+        },
+    }
+    attacks = {name: one["attacks"] for name, one in document["tables"].items()}
+    held = all(one["high"] <= 1 / K + 1e-12 for one in attacks["k by people"])
+    power = attacks["k by rows"][-1]["low"] > 2 / K
+    document |= {"held": held, "power": power}
+    record.write(asked.out, script.made_by(asked), document)
+    return 0 if held and power else 3
+
+
+def _generalised(table: visitors.Visitors, link: Any, person: np.ndarray, budget: int) -> Generalised:
+    return generalise(
+        table.columns, link=link, person=person, sensitive={}, criteria=Criteria(K), budget=budget, method="incognito"
+    )
+
+
+def _entry(table: visitors.Visitors, shown: Generalised) -> dict[str, Any]:
+    kept = np.flatnonzero(shown.rows)
+    labels = [tuple(row) for row in zip(*shown.labels.values(), strict=True)]
+    groups: dict[int, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    for row, label in zip(kept, labels, strict=True):
+        groups[int(table.person[row])][label] += 1
+    alike = Counter(frozenset(held.items()) for held in groups.values())
+    alone = sum(alike[frozenset(held.items())] < K for held in groups.values())
+    return {
+        "node": dict(zip((column.name for column in table.columns), shown.facts["node"], strict=True)),
+        "loss": round(shown.loss(table.columns), 4),
+        "rows_left_out": int((~shown.rows).sum()),
+        "people_in_groups_below_k": alone,
+        "attacks": _attacks(table, _of(table, shown)),
+    }
+
+
+def _raw(table: visitors.Visitors) -> dict[str, np.ndarray]:
+    """What each row shows of day and door, as texts (rows,)."""
+    chosen = [column for column in table.columns if column.name in SHOWN]
+    return {one.name: np.array(one.levels.labels[0], object)[one.codes] for one in chosen}
+
+
+def _of(table: visitors.Visitors, shown: Generalised) -> dict[str, np.ndarray]:
+    """The same of a generalised table; an empty text in a row that was left out."""
+    found = {}
+    for name in SHOWN:
+        found[name] = np.full(len(table.person), "", object)
+        found[name][shown.rows] = shown.labels[name]
+    return found
+
+
+def _attacks(table: visitors.Visitors, shown: dict[str, np.ndarray]) -> list[dict[str, float]]:
+    """For each number of known visits the attacker's chance: its mean over targets, with interval, and its largest."""
+    cells = np.array([f"{day}|{door}" for day, door in zip(*(shown[name] for name in SHOWN), strict=True)], object)
+    held: dict[int, Counter[str]] = defaultdict(Counter)
+    who_has: dict[str, set[int]] = defaultdict(set)
+    rows_of: dict[int, list[int]] = defaultdict(list)
+    for row in np.flatnonzero(cells != "|"):
+        person = int(table.person[row])
+        held[person][cells[row]] += 1
+        who_has[cells[row]].add(person)
+        rows_of[person].append(int(row))
+    rng = np.random.default_rng(1)
+    enough = [person for person, rows in rows_of.items() if len(rows) >= max(KNOWN)]
+    targets = rng.choice(enough, TARGETS, replace=False)
+    known = {int(target): rng.permutation(rows_of[int(target)]) for target in targets}
+    found = []
+    for count in KNOWN:
+        chances = np.array(
+            [_chance(Counter(cells[row] for row in known[int(one)][:count]), held, who_has) for one in targets]
+        )
+        middle = mean(chances)
+        ends = {"estimate": middle.estimate, "low": middle.low, "high": middle.high}
+        found.append({"known": count, **ends, "largest": float(chances.max())})
+    return found
+
+
+def _chance(needed: Counter[str], held: dict[int, Counter[str]], who_has: dict[str, set[int]]) -> float:
+    """One over the people who have all the visits that the attacker knows, each as often."""
+    few = min((who_has[cell] for cell in needed), key=len)
+    return 1 / sum(needed <= held[person] for person in few)
+
+
+if __name__ == "__main__":
+    record.run(main)
