@@ -5,9 +5,10 @@ back: the key's holder could try every name for ever if the name itself were enc
 is found by HMAC-SHA256 of field and identifier, and the identifier is sealed (AES-SIV), its salt as associated data.
 
 SQLite with a write-ahead log, synchronous FULL: a transaction is whole or not at all through a power cut. It is opened
-by one process at a time. ``secure_delete`` overwrites what is deleted, and the log, which has pages of before, is
-emptied after an erasure and, for one that a crash broke off, at the next opening. What a disk or a backup keeps of
-overwritten blocks is not in its power.
+by one process at a time. ``secure_delete`` overwrites what is deleted, but not what a row left behind when its page was
+split, which happens to one in a few dozen rows of a large vault. So after an erasure the file is written anew and the
+log emptied; ``user_version`` says across a crash that this is still to do. What a disk or a backup keeps of overwritten
+blocks is not in its power.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import writing
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.normalise import Step
 from edgeveil.trainer.pseudonyms.pseudonym import Scope
@@ -53,9 +55,9 @@ class Vault:
         self.path = Path(path)
         self._names, self._seal = key.derive("vault names"), AESSIV(key.derive("vault seal"))
         proof = key.derive("vault proof", size=32)
+        with writing(self.path):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         with self._said():
-            if not self.path.exists():
-                os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             self._base = sqlite3.connect(self.path, timeout=2, isolation_level=None)
         try:
             self._prepare(proof)
@@ -65,12 +67,13 @@ class Vault:
 
     def _prepare(self, proof: bytes) -> None:
         with self._said():
-            # Exclusive: nobody reads while the log is emptied.
+            # Exclusive: nobody reads while the log is emptied. temp_store: the copy that VACUUM makes stays in memory.
             for setting in (
                 "locking_mode = EXCLUSIVE",
                 "journal_mode = WAL",
                 "synchronous = FULL",
                 "secure_delete = ON",
+                "temp_store = MEMORY",
             ):
                 self._base.execute(f"PRAGMA {setting}")
         with self.change():
@@ -81,14 +84,14 @@ class Vault:
             found = self._base.execute("SELECT proof FROM vault").fetchone()
         if found is None or not hmac.compare_digest(found[0], proof):
             raise BadInput(f"The vault {self.path} is of another key. Give the key that it was made with.")
-        self._empty_log()
+        with self._said():
+            if self._base.execute("PRAGMA user_version").fetchone()[0]:
+                self._write_anew()
 
     @contextmanager
     def _said(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            raise BadInput(f"The vault {self.path} cannot be opened: {error.strerror}. Give another place.") from None
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise BadInput(
@@ -195,11 +198,14 @@ class Vault:
         with self.change():
             self._base.execute("DELETE FROM subject WHERE salt = ?", (salt,))
             self._base.execute("DELETE FROM held WHERE salt = ?", (salt,))
-        self._empty_log()
-
-    def _empty_log(self) -> None:
+            self._base.execute("PRAGMA user_version = 1")
         with self._said():
-            self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._write_anew()
+
+    def _write_anew(self) -> None:
+        self._base.execute("VACUUM")
+        self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._base.execute("PRAGMA user_version = 0")  # last: until here the log has the row
 
     def _name(self, field: str, identifier: str) -> bytes:
         return hmac.digest(self._names, f"{len(field)}:{field}:{identifier}".encode(), "sha256")

@@ -12,6 +12,7 @@ from edgeveil.trainer.pseudonyms.master_key import MasterKey, is_sealed, keygen,
 from edgeveil.trainer.pseudonyms.normalise import normalised
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope, padded, unpadded
 
+PHRASE = "correct horse"
 KEY = MasterKey(bytes(range(64)))
 SCOPE = Scope("university", "visitor", 1)
 
@@ -125,14 +126,14 @@ def test_a_key_of_another_length_is_refused(tmp_path):
 
 def test_a_sealed_key_wants_its_passphrase(tmp_path):
     path = tmp_path / "key"
-    keygen(path, passphrase="horse")
+    keygen(path, passphrase=PHRASE)
     assert is_sealed(path)
-    assert open_key(path, passphrase="horse").derive("x") == open_key(path, passphrase="horse").derive("x")
+    assert open_key(path, passphrase=PHRASE).derive("x") == open_key(path, passphrase=PHRASE).derive("x")
     for passphrase, said in ((None, "needs a passphrase"), ("cow", "not the right one")):
         with pytest.raises(BadInput, match=said):
             open_key(path, passphrase=passphrase)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(BadInput, match="damaged"):
-        open_key(path, passphrase="horse")
+        open_key(path, passphrase=PHRASE)
     with pytest.raises(BadInput, match="empty"):
         keygen(tmp_path / "other", passphrase="")
