@@ -9,6 +9,7 @@ where counting people lets an attacker do better than 1/k, or where counting row
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -98,33 +99,42 @@ def _of(table: visitors.Visitors, shown: Generalised) -> dict[str, np.ndarray]:
 def _attacks(table: visitors.Visitors, shown: dict[str, np.ndarray]) -> list[dict[str, float]]:
     """For each number of known visits the attacker's chance: its mean over targets, with interval, and its largest."""
     cells = np.array([f"{day}|{door}" for day, door in zip(*(shown[name] for name in SHOWN), strict=True)], object)
-    held: dict[int, Counter[str]] = defaultdict(Counter)
-    who_has: dict[str, set[int]] = defaultdict(set)
-    rows_of: dict[int, list[int]] = defaultdict(list)
-    for row in np.flatnonzero(cells != "|"):
-        person = int(table.person[row])
-        held[person][cells[row]] += 1
-        who_has[cells[row]].add(person)
-        rows_of[person].append(int(row))
-    rng = np.random.default_rng(1)
-    enough = [person for person, rows in rows_of.items() if len(rows) >= max(KNOWN)]
-    targets = rng.choice(enough, TARGETS, replace=False)
-    known = {int(target): rng.permutation(rows_of[int(target)]) for target in targets}
+    rows = np.flatnonzero(cells != "|")
+    held = Holders(cells[rows], table.person[rows])
+    often = np.bincount(table.person[rows])
+    targets = np.random.default_rng(1).choice(np.flatnonzero(often >= max(KNOWN)), TARGETS, replace=False)
+    known: dict[int, list[str]] = {int(one): [] for one in targets}
+    for row in np.random.default_rng(2).permutation(rows):
+        if int(table.person[row]) in known:
+            known[int(table.person[row])].append(cells[row])
     found = []
     for count in KNOWN:
-        chances = np.array(
-            [_chance(Counter(cells[row] for row in known[int(one)][:count]), held, who_has) for one in targets]
-        )
+        chances = np.array([1 / held.people_with(Counter(visits[:count])) for visits in known.values()])
         middle = mean(chances)
         ends = {"estimate": middle.estimate, "low": middle.low, "high": middle.high}
         found.append({"known": count, **ends, "largest": float(chances.max())})
     return found
 
 
-def _chance(needed: Counter[str], held: dict[int, Counter[str]], who_has: dict[str, set[int]]) -> float:
-    """One over the people who have all the visits that the attacker knows, each as often."""
-    few = min((who_has[cell] for cell in needed), key=len)
-    return 1 / sum(needed <= held[person] for person in few)
+class Holders:
+    """Who has which visits, from the cells (rows,) of a table and whose they are."""
+
+    def __init__(self, cells: np.ndarray, person: np.ndarray) -> None:
+        names, codes = np.unique(cells.astype(str), return_inverse=True)
+        pairs, times = np.unique(codes * (int(person.max()) + 1) + person, return_counts=True)
+        cell, who = pairs // (int(person.max()) + 1), pairs % (int(person.max()) + 1)
+        ends = np.searchsorted(cell, np.arange(len(names) + 1))
+        self._of = {name: slice(ends[at], ends[at + 1]) for at, name in enumerate(names)}
+        self._who, self._times = who, times
+        self._seen: dict[frozenset[tuple[str, int]], int] = {}
+
+    def people_with(self, visits: Counter[str]) -> int:
+        """How many people have each of these visits, as often as it is there."""
+        key = frozenset(visits.items())
+        if key not in self._seen:
+            having = [self._who[self._of[cell]][self._times[self._of[cell]] >= times] for cell, times in key]
+            self._seen[key] = len(reduce(partial(np.intersect1d, assume_unique=True), having))
+        return self._seen[key]
 
 
 if __name__ == "__main__":
