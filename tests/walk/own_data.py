@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.support import visit_tables
+from tests.support.publishing import visit_tables
 from tests.trainer.datasets.made_pictures import cv2, write_folder
 
 PEOPLE, EACH = 48, 8

@@ -191,7 +191,7 @@ class Plan:
 
 def _column(name: str, table: Any, path: Path) -> Column:
     action = table.get("action") if isinstance(table, dict) else None
-    if action not in ACTIONS:
+    if not isinstance(action, str) or action not in ACTIONS:
         came = f'"{action}"{nearest(str(action), ACTIONS)}' if action else "none yet"
         raise BadInput(f'{path}: column "{name}" needs an action of {", ".join(ACTIONS)}; it has {came}.')
     return _checked(ACTIONS[action], table, f'{path}: column "{name}"')

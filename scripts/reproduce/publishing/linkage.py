@@ -1,7 +1,7 @@
 """Who finds a pseudonym: an attacker who knows a few visits of a person, in a table anonymised by rows and by people.
 
-The attacker knows day and door of 1, 2 or 4 visits, and takes one of the pseudonyms whose rows agree with all of them:
-the right one with a chance of one over their number, which is computed exactly for each target. Records
+The attacker knows 1, 2 or 4 visits, by day and door or by all six columns, and takes one of the pseudonyms whose rows
+agree with all of them: the right one with a chance of one over their number, computed exactly for each target. Records
 docs/results/publishing/linkage.json; the page is docs/results/publishing.md. A few minutes on one core. Ends with 3
 where counting people lets an attacker do better than 1/k, or where counting rows does not: the check had no power.
 """
@@ -9,6 +9,7 @@ where counting people lets an attacker do better than 1/k, or where counting row
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ RESULT = Path("docs/results/publishing/linkage.json")
 K = 10
 KNOWN = (1, 2, 4)  # visits that the attacker knows
 TARGETS = 2_000
-SHOWN = ("day", "door")
+KNOWLEDGE = {"day and door": ("day", "door"), "all columns": tuple(visitors.HIERARCHIES)}
 LEFT_OUT = 0.05  # of all people may be left out, by people; by rows, as many rows
 
 
@@ -45,14 +46,14 @@ def main() -> int:
         "targets": TARGETS,
         "columns": [column.name for column in table.columns],
         "tables": {
-            "raw": {"attacks": _attacks(table, _raw(table))},
+            "raw": {"attacks": _both(table, None)},
             "k by rows": _entry(table, by_rows),
             "k by people": _entry(table, by_people),
         },
     }
     attacks = {name: one["attacks"] for name, one in document["tables"].items()}
-    held = all(one["high"] <= 1 / K + 1e-12 for one in attacks["k by people"])
-    power = attacks["k by rows"][-1]["low"] > 2 / K
+    held = all(one["largest"] <= 1 / K + 1e-12 for many in attacks["k by people"].values() for one in many)
+    power = all(many[-1]["low"] > 2 / K for many in attacks["k by rows"].values())
     document |= {"held": held, "power": power}
     record.write(asked.out, script.made_by(asked), document)
     return 0 if held and power else 3
@@ -77,29 +78,30 @@ def _entry(table: visitors.Visitors, shown: Generalised) -> dict[str, Any]:
         "loss": round(shown.loss(table.columns), 4),
         "rows_left_out": int((~shown.rows).sum()),
         "people_in_groups_below_k": alone,
-        "attacks": _attacks(table, _of(table, shown)),
+        "attacks": _both(table, shown),
     }
 
 
-def _raw(table: visitors.Visitors) -> dict[str, np.ndarray]:
-    """What each row shows of day and door, as texts (rows,)."""
-    chosen = [column for column in table.columns if column.name in SHOWN]
-    return {one.name: np.array(one.levels.labels[0], object)[one.codes] for one in chosen}
+def _both(table: visitors.Visitors, shown: Generalised | None) -> dict[str, list[dict[str, float]]]:
+    """The attacks of each knowledge; None for the raw table."""
+    return {name: _attacks(table, _cells(table, shown, columns)) for name, columns in KNOWLEDGE.items()}
 
 
-def _of(table: visitors.Visitors, shown: Generalised) -> dict[str, np.ndarray]:
-    """The same of a generalised table; an empty text in a row that was left out."""
-    found = {}
-    for name in SHOWN:
-        found[name] = np.full(len(table.person), "", object)
-        found[name][shown.rows] = shown.labels[name]
+def _cells(table: visitors.Visitors, shown: Generalised | None, names: Sequence[str]) -> np.ndarray:
+    """What each row shows of some columns, as one text (rows,); an empty one for a row that was left out."""
+    chosen = [column for column in table.columns if column.name in names]
+    found = np.full(len(table.person), "", object)
+    if shown is None:
+        texts = [np.array(one.levels.labels[0], object)[one.codes] for one in chosen]
+        found[:] = ["|".join(row) for row in zip(*texts, strict=True)]
+    else:
+        found[shown.rows] = ["|".join(row) for row in zip(*(shown.labels[one.name] for one in chosen), strict=True)]
     return found
 
 
-def _attacks(table: visitors.Visitors, shown: dict[str, np.ndarray]) -> list[dict[str, float]]:
+def _attacks(table: visitors.Visitors, cells: np.ndarray) -> list[dict[str, float]]:
     """For each number of known visits the attacker's chance: its mean over targets, with interval, and its largest."""
-    cells = np.array([f"{day}|{door}" for day, door in zip(*(shown[name] for name in SHOWN), strict=True)], object)
-    rows = np.flatnonzero(cells != "|")
+    rows = np.flatnonzero(cells != "")
     held = Holders(cells[rows], table.person[rows])
     often = np.bincount(table.person[rows])
     targets = np.random.default_rng(1).choice(np.flatnonzero(often >= max(KNOWN)), TARGETS, replace=False)

@@ -23,6 +23,7 @@ HIERARCHIES: dict[str, Hierarchy] = {
     "sex": Tree(kind="tree", tree=["f", "m"]),
     "group": Tree(kind="tree", tree=GROUPS),
 }
+WEIGHTS = {"day": 4.0, "door": 4.0}  # the study is about who comes when and where
 
 
 @dataclass(frozen=True)
@@ -54,4 +55,7 @@ def made(seed: int = 0) -> Visitors:
         "sex": ["fm"[one] for one in sex[person]],
         "group": [groups[one] for one in group[person]],
     }
-    return Visitors([Column(name, *encode(name, cells, HIERARCHIES[name])) for name, cells in texts.items()], person)
+    columns = [
+        Column(name, *encode(name, cells, HIERARCHIES[name]), WEIGHTS.get(name, 1.0)) for name, cells in texts.items()
+    ]
+    return Visitors(columns, person)

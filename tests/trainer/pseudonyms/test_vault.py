@@ -8,10 +8,10 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import WriteFailed
+from edgeveil.trainer.pseudonyms.holdings import erase, holdings
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope
 from edgeveil.trainer.pseudonyms.rotation import rotated
-from edgeveil.trainer.pseudonyms.subject import erase, holdings
 from edgeveil.trainer.pseudonyms.vault import Publication, Vault
 
 KEY = MasterKey(bytes(range(64)))

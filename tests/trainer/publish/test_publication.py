@@ -14,7 +14,7 @@ from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope, unpadded
 from edgeveil.trainer.pseudonyms.vault import Vault
 from edgeveil.trainer.publish import publication, table_files
 from edgeveil.trainer.publish.plan import Plan
-from tests.support import visit_tables
+from tests.support.publishing import visit_tables
 
 KEY = MasterKey(bytes(range(64)))
 PSEUDONYM = 'action = "pseudonym"\nmode = "vault"\n'

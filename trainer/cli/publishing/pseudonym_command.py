@@ -10,11 +10,11 @@ import typer
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, NoPassphrase, PassphraseFile, new_passphrase, print_json
-from edgeveil.trainer.cli.publishing.opening import opened_key, opened_vault
+from edgeveil.trainer.cli.publishing.key_and_vault import opened_key, opened_vault
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
-    from edgeveil.trainer.pseudonyms.subject import Holding
+    from edgeveil.trainer.pseudonyms.holdings import Holding
 
 pseudonym = typer.Typer(help="Keyed pseudonyms: reveal, rotate, erase.", no_args_is_help=True)
 Key = Annotated[Path, typer.Option(help="The master key.")]
@@ -81,7 +81,7 @@ def subject(
     as_json: Json = False,
 ) -> None:
     """Show which publications hold a person: the right to know."""
-    from edgeveil.trainer.pseudonyms.subject import holdings
+    from edgeveil.trainer.pseudonyms.holdings import holdings
 
     master = opened_key(key, passphrase_file)
     with opened_vault(vault, master, new=False) as held:
@@ -132,7 +132,7 @@ def erase(
     as_json: Json = False,
 ) -> None:
     """Forget a person for good, and print what to ask of each recipient."""
-    from edgeveil.trainer.pseudonyms.subject import erase as erase_subject
+    from edgeveil.trainer.pseudonyms.holdings import erase as erase_subject
 
     def show(found: list[Holding]) -> None:
         if as_json:

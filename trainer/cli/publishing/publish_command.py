@@ -47,7 +47,7 @@ def table_alone(
     as_json: Json = False,
 ) -> None:
     """Publish a table: pseudonyms, generalised columns, checked k, l and t. Exit code 3: less than was asked for."""
-    from edgeveil.trainer.cli.publishing.opening import opened_key, opened_vault
+    from edgeveil.trainer.cli.publishing.key_and_vault import opened_key, opened_vault
     from edgeveil.trainer.publish import statement
     from edgeveil.trainer.publish.plan import Plan
     from edgeveil.trainer.publish.publication import publish as publish_table

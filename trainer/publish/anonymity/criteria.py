@@ -120,6 +120,6 @@ def closeness(cells: np.ndarray, everyone: np.ndarray, distance: Distance, level
 
 def _summed(columns: np.ndarray, into: np.ndarray, size: int) -> np.ndarray:
     """Columns (n, m) added up by their numbers ``into`` (m,), as (n, size)."""
-    out = np.zeros((len(columns), size))
-    np.add.at(out, (slice(None), into), columns)
-    return out
+    out = np.zeros((size, len(columns)))
+    np.add.at(out, into, columns.T)
+    return out.T

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.support import visit_tables
+from tests.support.publishing import visit_tables
 
 
 @pytest.fixture
