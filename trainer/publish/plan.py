@@ -187,6 +187,11 @@ class Plan:
                 f'{path}: link = "{asked.link}" takes a column of people with the action "{wanted.__name__.lower()}"; '
                 f'"{asked.people}" has {whose.action if whose else "none: there is no such column"}.'
             )
+        if isinstance(whose, Pseudonym) and whose.mode != "vault":
+            raise BadInput(
+                f'{path}: "{asked.people}" says who people are: set mode = "vault". A stateless pseudonym of a person '
+                "can never be erased, for the key's holder may try every name."
+            )
 
 
 def _column(name: str, table: Any, path: Path) -> Column:

@@ -91,7 +91,8 @@ def publish(
     """Write ``table``, ``publication.json`` and ``publication.md`` to the folder ``out``; returns the statement.
 
     Raises ``BadInput``; ``LimitNotMet`` where the reader finds less than was asked for. Then nothing is published and
-    the vault is as it was.
+    the vault is as it was. The vault is lasting before the folder has its name: what a crash leaves between the two is
+    a vault that knows of too much, never a pseudonym that nobody can reveal.
     """
     require_vault(plan, vault)
     prepared = Prepared.of(plan, table_files.read(table))

@@ -99,7 +99,7 @@ def _vault(key: MasterKey, folder: Path) -> dict[str, Any]:
 
         (salts, insert_s), insert_cpu_s = _timed(lambda: _timed(insert, time.perf_counter))
         first = list(map(Cipher(key, SCOPE).seal, salts))
-        revealed = [vault.identifier("visitor", Cipher(key, SCOPE).open(one)) for one in first[::10]]
+        revealed = [vault.identifier("visitor", Cipher(key, SCOPE).open(one)) for one in first]
         with vault.change():
             vault.record({Publication("first", SCOPE): salts})
             second = rotated(first, key, SCOPE, to=2, vault=vault)
@@ -116,7 +116,7 @@ def _vault(key: MasterKey, folder: Path) -> dict[str, Any]:
     return {
         "insert_s": round(insert_s, 2),
         "insert_cpu_s": round(insert_cpu_s, 2),
-        "all_revealed": revealed == people[::10],
+        "all_revealed": revealed == people,
         "rotations_keep_all": back == first and not set(first) & {*second, *third},
         "erased": ERASED,
         "no_trace": not any(one in left for one in traces) and all(one in left for one in stays),

@@ -236,6 +236,7 @@ def test_a_folder_that_is_not_empty_is_refused(folder):
         ('people = "visitor"', 'people = "door"', 'takes a column of people with the action "pseudonym"'),
         ('link = "person"', 'link = "none"', 'takes a column of people with the action "drop"'),
         ('people = "visitor"\nlink = "person"', 'link = "rows"', "links the rows of a person, and k counts people"),
+        ('mode = "vault"', 'mode = "stateless"', 'set mode = "vault"'),
         ('people = "visitor"\n', "", "`people`, the column that says whose a row is"),
         ('action = "drop"', 'action = "target"', 'Column "remark", row 1: free text is not published'),
         ('[columns.minutes]\naction = "target"', '[columns.minutes]\naction = "sensitive"\ndistinct_l = 2',

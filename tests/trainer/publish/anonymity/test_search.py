@@ -177,3 +177,10 @@ def test_distances_by_hand():
     assert closeness(cells, everyone, "hierarchical", levels) == pytest.approx(1 / 3 * 1 / 2 + 1 / 3)
     _, line = encode("count", ["0", "1", "2"], Ranges(kind="ranges", low=0, high=2, widths=[]))
     assert closeness(cells, everyone, "ordered", line) == pytest.approx((2 / 3 + 1 / 3) / 2)
+
+
+def test_what_is_above_a_node_that_will_do_is_not_checked():
+    table = ([("a", "0", "u")] * 4, [0, 1, 2, 3], ["flu"] * 4)
+    frequencies, _ = frequencies_of(table, "rows")
+    found = search(frequencies, Criteria(2))
+    assert (found.minimal, found.checked, found.nodes) == (((0, 0, 0),), 7, 18)  # the lowest node of each subset
