@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgeveil.trainer.datasets.columns import MISSING, Cells
-from edgeveil.trainer.publish.anonymity.hierarchies import as_date, as_number
+from edgeveil.trainer.publish.anonymity.date_spans import as_date
+from edgeveil.trainer.publish.anonymity.number_ranges import as_number
 
 WORDS = 4  # a text of more words than these is prose, in which anything may stand
 LETTERS = 64

@@ -8,8 +8,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.pseudonyms.normalise import Step, normalised
+from edgeveil.trainer.publish.actions import Sensitive
 from edgeveil.trainer.publish.anonymity.levels import Levels, encode
-from edgeveil.trainer.publish.plan import Sensitive
 
 
 def identifiers(column: str, cells: Sequence[str], steps: Sequence[Step]) -> list[str]:

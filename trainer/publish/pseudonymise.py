@@ -9,7 +9,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope, padded
 from edgeveil.trainer.pseudonyms.vault import Vault
-from edgeveil.trainer.publish.plan import Plan, Pseudonym
+from edgeveil.trainer.publish.actions import Pseudonym
+from edgeveil.trainer.publish.plan import Plan
 
 
 @dataclass(frozen=True)

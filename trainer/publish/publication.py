@@ -20,6 +20,7 @@ from edgeveil.trainer.datasets.columns import Cells
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.vault import Publication, Vault
 from edgeveil.trainer.publish import reader, statement, table_files
+from edgeveil.trainer.publish.actions import Drop, Keep, Pseudonym, Quasi, Sensitive, Target
 from edgeveil.trainer.publish.anonymity.criteria import Criteria
 from edgeveil.trainer.publish.anonymity.criteria import Sensitive as Asked
 from edgeveil.trainer.publish.anonymity.frequency import Frequencies
@@ -27,7 +28,7 @@ from edgeveil.trainer.publish.anonymity.generalise import Column, Generalised, g
 from edgeveil.trainer.publish.anonymity.levels import encode
 from edgeveil.trainer.publish.draft import is_prose
 from edgeveil.trainer.publish.people import identifiers, numbers, sensitive_values
-from edgeveil.trainer.publish.plan import Drop, Keep, Plan, Pseudonym, Quasi, Sensitive, Target
+from edgeveil.trainer.publish.plan import Plan
 from edgeveil.trainer.publish.pseudonymise import pseudonymise, require_vault
 from edgeveil.trainer.results import locked
 

@@ -14,8 +14,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from edgeveil.edge_runtime.errors import LimitNotMet
-from edgeveil.trainer.publish.anonymity.hierarchies import ANY, Hierarchy
-from edgeveil.trainer.publish.plan import Plan, Quasi, Sensitive
+from edgeveil.trainer.publish.actions import Quasi, Sensitive
+from edgeveil.trainer.publish.anonymity.hierarchies import Hierarchy
+from edgeveil.trainer.publish.anonymity.rungs import ANY
+from edgeveil.trainer.publish.plan import Plan
 
 Person = Hashable
 

@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgeveil.trainer.publish.actions import Keep, Pseudonym, Quasi, Sensitive
 from edgeveil.trainer.publish.anonymity.frequency import Frequencies
 from edgeveil.trainer.publish.anonymity.generalise import Column, Generalised
 from edgeveil.trainer.publish.anonymity.loss import discernibility, unique_people, uniqueness
-from edgeveil.trainer.publish.plan import Keep, Plan, Pseudonym, Quasi, Sensitive
+from edgeveil.trainer.publish.plan import Plan
 
 MOST_SHOWN = 5  # combinations of columns of each size, the most telling ones
 LIMITS = (

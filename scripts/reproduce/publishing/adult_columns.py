@@ -9,8 +9,10 @@ import numpy as np
 from edgeveil.trainer.datasets.tables import adult
 from edgeveil.trainer.datasets.tables.coded import Coded
 from edgeveil.trainer.publish.anonymity.generalise import Column
-from edgeveil.trainer.publish.anonymity.hierarchies import Cuts, Hierarchy, Ranges, Tree
+from edgeveil.trainer.publish.anonymity.hierarchies import Hierarchy
 from edgeveil.trainer.publish.anonymity.levels import encode
+from edgeveil.trainer.publish.anonymity.name_groups import Tree
+from edgeveil.trainer.publish.anonymity.number_ranges import Cuts, Ranges
 
 MARRIED = {"Married-civ-spouse", "Married-AF-spouse"}
 WORK = {"Self-emp-not-inc": "self", "Self-emp-inc": "self"} | dict.fromkeys(

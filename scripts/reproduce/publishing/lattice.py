@@ -12,9 +12,9 @@ import numpy as np
 from edgeveil.trainer.datasets.tables.coded import Coded
 from edgeveil.trainer.publish.anonymity.criteria import Criteria, Sensitive
 from edgeveil.trainer.publish.anonymity.frequency import Frequencies, Node
-from edgeveil.trainer.publish.anonymity.hierarchies import Tree
 from edgeveil.trainer.publish.anonymity.incognito import search
 from edgeveil.trainer.publish.anonymity.levels import encode
+from edgeveil.trainer.publish.anonymity.name_groups import Tree
 from edgeveil.trainer.publish.anonymity.suppression import kept
 from scripts.reproduce.publishing import adult_columns
 

@@ -7,9 +7,12 @@ from datetime import date, timedelta
 
 import numpy as np
 
+from edgeveil.trainer.publish.anonymity.date_spans import Dates
 from edgeveil.trainer.publish.anonymity.generalise import Column
-from edgeveil.trainer.publish.anonymity.hierarchies import Dates, Hierarchy, Ranges, Tree
+from edgeveil.trainer.publish.anonymity.hierarchies import Hierarchy
 from edgeveil.trainer.publish.anonymity.levels import encode
+from edgeveil.trainer.publish.anonymity.name_groups import Tree
+from edgeveil.trainer.publish.anonymity.number_ranges import Ranges
 
 PEOPLE, ROWS = 20_000, 100_000
 FIRST = date(2025, 1, 1)

@@ -194,12 +194,17 @@ def killed(path, work, *, statement=None, after_s=None):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         vault._base.set_trace_callback(count)
-        work(vault)
+        try:
+            work(vault)
+        except BaseException:
+            os._exit(1)
         os._exit(0)
     if after_s is not None:
         time.sleep(after_s)
         os.kill(child, signal.SIGKILL)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    status = os.waitpid(child, 0)[1]
+    assert status in (0, signal.SIGKILL)
+    return status == signal.SIGKILL
 
 
 @pytest.mark.parametrize("work", [insert, rotate, erase_one])

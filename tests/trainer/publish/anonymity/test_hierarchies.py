@@ -7,8 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.publish.anonymity.hierarchies import Cuts, Dates, Prefixes, Ranges, Tree
+from edgeveil.trainer.publish.anonymity.date_spans import Dates
 from edgeveil.trainer.publish.anonymity.levels import encode
+from edgeveil.trainer.publish.anonymity.name_groups import Prefixes, Tree
+from edgeveil.trainer.publish.anonymity.number_ranges import Cuts, Ranges
 
 YEAR = {"kind": "dates", "first": date(2024, 1, 1), "last": date(2024, 12, 31)}
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.publish.anonymity.criteria import Criteria, Sensitive, closeness, entropy_l
 from edgeveil.trainer.publish.anonymity.frequency import Frequencies, combined, numbered
-from edgeveil.trainer.publish.anonymity.hierarchies import Ranges, Tree
 from edgeveil.trainer.publish.anonymity.incognito import search
 from edgeveil.trainer.publish.anonymity.levels import Levels, encode
+from edgeveil.trainer.publish.anonymity.name_groups import Tree
+from edgeveil.trainer.publish.anonymity.number_ranges import Ranges
 from edgeveil.trainer.publish.anonymity.suppression import kept
 
 HIERARCHIES = (
