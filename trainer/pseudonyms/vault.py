@@ -3,29 +3,22 @@
 What is published is the encrypted salt, so a row that is gone takes the way from pseudonym to person with it, and
 back: the key's holder could try every name for ever if the name itself were encrypted. Names are in no row: a subject
 is found by HMAC-SHA256 of field and identifier, and the identifier is sealed (AES-SIV), its salt as associated data.
-
-SQLite with a write-ahead log, synchronous FULL: a transaction is whole or not at all through a power cut. It is opened
-by one process at a time. ``secure_delete`` overwrites what is deleted, but not what a row left behind when its page was
-split, which happens to one in a few dozen rows of a large vault. So after an erasure the file is written anew and the
-log emptied; ``user_version`` says across a crash that this is still to do. What a disk or a backup keeps of overwritten
-blocks is not in its power.
 """
 
 from __future__ import annotations
 
 import hmac
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage.atomic import writing
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.normalise import Step
 from edgeveil.trainer.pseudonyms.pseudonym import Scope
+from edgeveil.trainer.pseudonyms.vault_file import VaultFile
 
 SALT = 16
 _TABLES = """
@@ -54,28 +47,15 @@ class Vault:
 
         self.path = Path(path)
         self._names, self._seal = key.derive("vault names"), AESSIV(key.derive("vault seal"))
-        proof = key.derive("vault proof", size=32)
-        with writing(self.path):
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-        with self._said():
-            self._base = sqlite3.connect(self.path, timeout=2, isolation_level=None)
+        self._file = VaultFile(self.path)
+        self._base = self._file.base
         try:
-            self._prepare(proof)
+            self._prove(key.derive("vault proof", size=32))
         except BaseException:
-            self._base.close()
+            self.close()
             raise
 
-    def _prepare(self, proof: bytes) -> None:
-        with self._said():
-            # Exclusive: nobody reads while the log is emptied. temp_store: the copy that VACUUM makes stays in memory.
-            for setting in (
-                "locking_mode = EXCLUSIVE",
-                "journal_mode = WAL",
-                "synchronous = FULL",
-                "secure_delete = ON",
-                "temp_store = MEMORY",
-            ):
-                self._base.execute(f"PRAGMA {setting}")
+    def _prove(self, proof: bytes) -> None:
         with self.change():
             if not self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 for statement in filter(str.strip, _TABLES.split(";")):
@@ -84,35 +64,12 @@ class Vault:
             found = self._base.execute("SELECT proof FROM vault").fetchone()
         if found is None or not hmac.compare_digest(found[0], proof):
             raise BadInput(f"The vault {self.path} is of another key. Give the key that it was made with.")
-        with self._said():
-            if self._base.execute("PRAGMA user_version").fetchone()[0]:
-                self._write_anew()
-
-    @contextmanager
-    def _said(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                raise BadInput(
-                    f"The vault {self.path} is in use by another command: nothing was done. Repeat this when that has "
-                    "ended."
-                ) from None
-            raise BadInput(f"The vault {self.path} cannot be used ({error}): it is as it was before.") from None
-        except sqlite3.DatabaseError:
-            raise BadInput(f"{self.path} is no vault, or is damaged. Give another file, or take your backup.") from None
 
     @contextmanager
     def change(self) -> Iterator[None]:
         """A transaction: all of the block is lasting when it ends, or nothing where it raises."""
-        with self._said():
-            self._base.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._base.execute("COMMIT")
-            finally:
-                if self._base.in_transaction:
-                    self._base.execute("ROLLBACK")
+        with self._file.change():
+            yield
 
     def close(self) -> None:
         """Let others open it."""
@@ -196,16 +153,9 @@ class Vault:
         """Delete all that is known of a subject, and its bytes from the vault's files. Raises ``BadInput``."""
         salt = self.salt(field, identifier)
         with self.change():
-            self._base.execute("DELETE FROM subject WHERE salt = ?", (salt,))
-            self._base.execute("DELETE FROM held WHERE salt = ?", (salt,))
-            self._base.execute("PRAGMA user_version = 1")
-        with self._said():
-            self._write_anew()
-
-    def _write_anew(self) -> None:
-        self._base.execute("VACUUM")
-        self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._base.execute("PRAGMA user_version = 0")  # last: until here the log has the row
+            self._file.delete("DELETE FROM subject WHERE salt = ?", salt)
+            self._file.delete("DELETE FROM held WHERE salt = ?", salt)
+        self._file.forget()
 
     def _name(self, field: str, identifier: str) -> bytes:
         return hmac.digest(self._names, f"{len(field)}:{field}:{identifier}".encode(), "sha256")
