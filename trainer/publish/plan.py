@@ -11,6 +11,7 @@ from typing import Any
 
 import tomllib
 from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.publish.actions import ACTIONS, Column, Drop, PlanTable, Pseudonym, Quasi
@@ -133,10 +134,18 @@ def _checked(model: type[Any], table: Any, where: str) -> Any:
         details = error.errors(include_url=False)
         first = min(details, key=lambda one: one["type"] != "extra_forbidden")
         key = ".".join(str(part) for part in first["loc"])
-        said = str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"]
-        if first["type"] == "extra_forbidden":
-            said = f"no such key{nearest(str(first['loc'][-1]), model.model_fields)}"
-        if first["type"] == "missing":
-            said = "a value, and the key is missing"
-        said = said.removeprefix("Input should be ")
-        raise BadInput(f"{where}{f', `{key}`' if key else ''}: expected {said}.") from None
+        raise BadInput(f"{where}{f', `{key}`' if key else ''}: expected {_expected(first, model)}.") from None
+
+
+def _expected(detail: ErrorDetails, model: type[Any]) -> str:
+    match detail["type"]:
+        case "value_error":
+            return str(detail["ctx"]["error"])
+        case "extra_forbidden":
+            return f"no such key{nearest(str(detail['loc'][-1]), model.model_fields)}"
+        case "missing":
+            return "a value, and the key is missing"
+        case "union_tag_invalid" | "union_tag_not_found":
+            return "`kind` to be one of 'ranges', 'cuts', 'dates', 'prefixes', 'tree'"
+        case _:
+            return detail["msg"].removeprefix("Input should be ")

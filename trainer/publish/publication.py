@@ -95,6 +95,8 @@ def publish(
     the vault is as it was. The vault is lasting before the folder has its name: what a crash leaves between the two is
     a vault that knows of too much, never a pseudonym that nobody can reveal.
     """
+    if not recipient.strip():
+        raise BadInput("A recipient was expected; the name is empty. One publication has one recipient.")
     require_vault(plan, vault)
     prepared = Prepared.of(plan, table_files.read(table))
     with locked(out, "publish table"), _whole(out) as folder:

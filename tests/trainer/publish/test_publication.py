@@ -231,6 +231,7 @@ def test_a_folder_that_is_not_empty_is_refused(folder):
         ("distinct_l = 2", "t = 0.1", "not monotone under suppression"),
         ("distinct_l = 2", "", "`distinct_l`, `entropy_l` or `t`"),
         ('k = 3', 'k = 3\nmethod = "mondrian"', "leaves nobody out"),
+        ('kind = "ranges"', 'kind = "range"', "`kind` to be one of 'ranges', 'cuts'"),
         ("low = 18", "low = 30", 'Column "age", row [0-9]+: its hierarchy of ranges does not cover'),
         ("widths = [10, 20]", "widths = [10, 25]", "each width a multiple of the one before"),
         ('people = "visitor"', 'people = "door"', 'takes a column of people with the action "pseudonym"'),
@@ -249,6 +250,11 @@ def test_what_is_refused_and_leaves_nothing(folder, old, new, said):
         published(folder, plan_of(folder, (old, new)))
     assert "Person 0" not in str(refused.value)
     assert nothing_is_left(folder)
+
+
+def test_a_publication_has_a_recipient(folder):
+    with pytest.raises(BadInput, match="the name is empty"):
+        published(folder, plan_of(folder), recipient=" ")
 
 
 def test_a_vault_is_given_exactly_where_the_plan_has_one(folder):
