@@ -138,14 +138,13 @@ def _checked(model: type[Any], table: Any, where: str) -> Any:
 
 
 def _expected(detail: ErrorDetails, model: type[Any]) -> str:
-    match detail["type"]:
-        case "value_error":
-            return str(detail["ctx"]["error"])
-        case "extra_forbidden":
-            return f"no such key{nearest(str(detail['loc'][-1]), model.model_fields)}"
-        case "missing":
-            return "a value, and the key is missing"
-        case "union_tag_invalid" | "union_tag_not_found":
-            return "`kind` to be one of 'ranges', 'cuts', 'dates', 'prefixes', 'tree'"
-        case _:
-            return detail["msg"].removeprefix("Input should be ")
+    kind = detail["type"]
+    if kind == "value_error":
+        return str(detail["ctx"]["error"])
+    if kind == "extra_forbidden":
+        return f"no such key{nearest(str(detail['loc'][-1]), model.model_fields)}"
+    if kind == "missing":
+        return "a value, and the key is missing"
+    if kind.startswith("union_tag"):
+        return "`kind` to be one of 'ranges', 'cuts', 'dates', 'prefixes', 'tree'"
+    return detail["msg"].removeprefix("Input should be ")
