@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.support.publishing import visit_tables
 from tests.trainer.datasets.made_pictures import cv2, write_folder
 
 PEOPLE, EACH = 48, 8
 
 
 def write() -> None:
-    """Own data as npz, table and pictures; pictures of digits' size; a fleet; a policy."""
+    """Own data as npz, table and pictures; pictures of digits' size; a fleet; a policy; visits and their plan."""
     rng = np.random.default_rng(0)
     _own(rng)
     write_folder(Path("pictures"), people=24, each=4)
@@ -25,6 +26,8 @@ def write() -> None:
     for name in ("hall.toml", "boards.toml"):
         Path(name).write_text(text)
     hide = [{"sensitive": "less-than-five", "most_attack_over_chance": 0.5, "audited": True}]
+    visit_tables.write(Path("visits.csv"))
+    Path("visits-plan.toml").write_text(visit_tables.PLAN)
     Path("policy.json").write_text(json.dumps({"schema": 1, "hide": hide}))
 
 

@@ -53,18 +53,18 @@ def new_passphrase(file: Path | None, *, none: bool) -> str | None:
     """The passphrase of a new key, typed twice at a terminal; None if ``none``. Raises ``BadInput``."""
     if none and file is not None:
         raise BadInput("--passphrase-file and --no-passphrase exclude each other: give one of them.")
-    return None if none else _passphrase(file, confirm=True)
+    return None if none else asked_passphrase(file, confirm=True)
 
 
 def passphrase_of(key: str | Path, file: Path | None) -> str | None:
     """The passphrase of a key file, or the PIN of a key's token; None if none is needed. Raises ``BadInput``."""
     from edgeveil.trainer.sealing.keys import is_encrypted
 
-    return _passphrase(file) if is_encrypted(key) else None
+    return asked_passphrase(file) if is_encrypted(key) else None
 
 
-def _passphrase(file: Path | None, *, confirm: bool = False) -> str:
-    """Read it from the file, the environment, or the terminal."""
+def asked_passphrase(file: Path | None, *, confirm: bool = False) -> str:
+    """A passphrase from the file, the environment, or the terminal. Raises ``BadInput``."""
     if file is not None:
         try:
             return file.read_text().rstrip("\r\n")

@@ -29,6 +29,8 @@ from edgeveil.trainer.cli.common import (
     print_view,
 )
 from edgeveil.trainer.cli.fleet import fleet
+from edgeveil.trainer.cli.publishing.pseudonym_command import pseudonym
+from edgeveil.trainer.cli.publishing.publish_command import publish
 from edgeveil.trainer.cli.recipes import data, recipes
 from edgeveil.trainer.cli.runs_command import runs
 from edgeveil.trainer.cli.trust import trust
@@ -66,6 +68,8 @@ app.add_typer(bundles, name="bundle")
 app.add_typer(boards.devices, name="devices")
 app.add_typer(trust, name="trust")
 app.add_typer(fleet, name="fleet")
+app.add_typer(publish, name="publish")
+app.add_typer(pseudonym, name="pseudonym")
 
 RUNTIME = (
     "run",

@@ -36,6 +36,7 @@ from scripts.reproduce.pages import (
 from scripts.reproduce.pages.dp import local_page
 from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.papers import figure_6, figure_7
+from scripts.reproduce.publishing import anonymity, linkage, pseudonyms, publishing_page
 from scripts.reproduce.record import ROOT, Script, run
 from scripts.reproduce.security import downgrades, guards
 
@@ -62,6 +63,7 @@ FOUR_SLICES_PAGE = Path("docs/results/four-slices.md")
 ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 LOCAL_PAGE = Path("docs/results/local-privacy.md")
 PYTHONS_PAGE = Path("docs/results/pythons.md")
+PUBLISHING, PUBLISHING_PAGE = (anonymity.RESULT, linkage.RESULT, pseudonyms.RESULT), Path("docs/results/publishing.md")
 
 
 def rate(value: dict[str, Any] | None) -> str:
@@ -296,6 +298,21 @@ def local_privacy(record: dict[str, Any], federated: dict[str, Any]) -> str:
     )
 
 
+def publishing(record: dict[str, Any], linked: dict[str, Any], keyed: dict[str, Any]) -> str:
+    """The page on publishing tables as Markdown."""
+    template = templates().get_template("publishing.md.j2")
+    return template.render(
+        anonymity=record,
+        linkage=linked,
+        pseudonyms=keyed,
+        claims=publishing_page.claims(record),
+        brute_force=list(publishing_page.brute_force(record)),
+        losses=list(publishing_page.losses(record)),
+        attacks=list(publishing_page.attacks(linked)),
+        raw=publishing_page.accuracy(record["raw"]),
+    )
+
+
 def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
     """The records of codebooks, by data set."""
     found = {data: root / CODEBOOKS.format(data) for data in table_2_page.PAPER}
@@ -321,6 +338,12 @@ def _local() -> None:
     if local.RESULT.is_file() and local_sgd.RESULT.is_file():
         found = (json.loads(path.read_text()) for path in (local.RESULT, local_sgd.RESULT))
         write_atomic(LOCAL_PAGE, local_privacy(*found).encode())
+
+
+def _publishing() -> None:
+    if all(path.is_file() for path in PUBLISHING):
+        found = (json.loads(path.read_text()) for path in PUBLISHING)
+        write_atomic(PUBLISHING_PAGE, publishing(*found).encode())
 
 
 def _figure_7() -> None:
@@ -354,6 +377,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "linear-cleaners": lambda: predictors_page.write_tables(PREDICTORS, CLEANERS_PAGE),
     "estimator": lambda: write_guide(BENCHES, ESTIMATOR_PAGE),
     "local-privacy": _local,
+    "publishing": _publishing,
     "pythons": _of(workstation_pythons.RESULT, PYTHONS_PAGE, pythons),
     "recipes": recipes_page.write,
 }

@@ -39,6 +39,11 @@ def test_the_page_on_local_privacy_is_what_its_records_say():
     assert (ROOT / write_pages.LOCAL_PAGE).read_text() == write_pages.local_privacy(*found), HOW
 
 
+def test_the_page_on_publishing_is_what_its_records_say():
+    found = (json.loads((ROOT / path).read_text()) for path in write_pages.PUBLISHING)
+    assert (ROOT / write_pages.PUBLISHING_PAGE).read_text() == write_pages.publishing(*found), HOW
+
+
 def test_a_figure_that_became_worse_is_marked():
     old = {"one": {"y right, %": [90.0], "z, best attack, %": [60.0], "kept: ink": [0.9], "only before": [1.0]}}
     new = {"one": {"y right, %": [91.0], "z, best attack, %": [61.0], "kept: ink": [0.8]}}

@@ -80,10 +80,11 @@ def test_a_key_is_made_and_read_by_the_same_flags_everywhere():
     has = defaultdict(set)
     for name, flag, _ in flags():
         has[flag].add(name)
-    assert has["--no-passphrase"] == {"keygen", "trust init"}
+    assert has["--no-passphrase"] == {"keygen", "trust init", "pseudonym keygen"}
     trust = {"add", "remove", "reset-floor", "revoke", "require", "set", "rotate", "sign", "upgrade", "policy"}
     signs = {"seal", "index", "audit", "runtime"} | {f"trust {name}" for name in trust}
-    assert has["--passphrase-file"] == has["--no-passphrase"] | signs
+    master = {"publish table", *(f"pseudonym {name}" for name in ("reveal", "subject", "rotate", "erase"))}
+    assert has["--passphrase-file"] == has["--no-passphrase"] | signs | master
 
 
 def test_the_version_is_said(edgeveil):

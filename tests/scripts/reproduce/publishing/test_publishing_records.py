@@ -1,0 +1,45 @@
+"""What the records of publishing say is still what they must say, and what the code does."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from scripts.reproduce.publishing import adult_columns, anonymity, lattice, linkage, pseudonyms
+from tests.support.checkout import ROOT
+
+
+def record(path):
+    return json.loads((ROOT / path).read_text())
+
+
+def test_the_search_is_exact_and_mondrian_loses_less():
+    found = record(anonymity.RESULT)
+    assert all(row.get("held", True) for part in ("brute_force", "pruning", "unique", "losses") for row in found[part])
+    assert {row["quasi_identifiers"] for row in found["pruning"]} == {5, 8}
+
+
+def test_by_people_no_attacker_is_better_than_one_in_k_and_by_rows_one_is():
+    found = record(linkage.RESULT)
+    people, rows = (found["tables"][name]["attacks"].values() for name in ("k by people", "k by rows"))
+    assert max(one["largest"] for many in people for one in many) <= 1 / found["k"] + 1e-12
+    assert min(many[-1]["low"] for many in rows) > 2 / found["k"]
+
+
+def test_pseudonyms_are_fast_enough_and_none_is_lost():
+    assert all(record(pseudonyms.RESULT)["checks"].values())
+
+
+def test_who_has_visits_is_counted_as_often_as_they_are_there():
+    cells = np.array(["a", "a", "b", "a", "b", "c"], object)
+    holders = linkage.Holders(cells, np.array([0, 0, 0, 1, 1, 2]))
+    assert [holders.people_with(Counter(visits)) for visits in ("a", "aa", "ab", "aab", "c")] == [2, 1, 2, 1, 1]
+
+
+@pytest.mark.data
+def test_adult_is_searched_in_as_few_checks_as_recorded():
+    most, nodes, minimal = lattice.KNOWN[5]
+    frequencies, criteria = lattice.frequencies_of(adult_columns.load(), 5, {}, 10)
+    found = lattice.search(frequencies, criteria)
+    assert (found.checked, found.nodes, len(found.minimal)) == (most, nodes, minimal)

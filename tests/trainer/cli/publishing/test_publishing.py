@@ -1,0 +1,98 @@
+"""A table from plan to erasure, by commands alone."""
+
+import csv
+import json
+
+import pytest
+
+from tests.support.publishing import visit_tables
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    visit_tables.write(tmp_path / "visits.csv")
+    (tmp_path / "plan.toml").write_text(visit_tables.PLAN)
+    return tmp_path
+
+
+def ok(found):
+    """What a command wrote to stdout."""
+    code, out, err = found
+    assert code == 0, err
+    return out
+
+
+def pseudonyms(path):
+    with path.open(newline="") as file:
+        return [row["visitor"] for row in csv.DictReader(file)]
+
+
+def test_from_the_plan_to_the_erasure(folder, edgeveil):
+    of = ("--key", "p.key", "--vault", "vault", "--field", "visitor")
+    scope = (*of, "--recipient", "university", "--epoch", "1")
+    to = (
+        "--table",
+        "visits.csv",
+        "--plan",
+        "plan.toml",
+        "--key",
+        "p.key",
+        "--vault",
+        "vault",
+        "--recipient",
+        "university",
+    )
+    ok(edgeveil("pseudonym", "keygen", "p.key", "--no-passphrase"))
+    document = json.loads(ok(edgeveil("publish", "table", *to, "--out", "out", "--json")))
+    assert document["found"]["k"] >= 3
+    first = pseudonyms(folder / "out/table.csv")
+    (name,) = ok(edgeveil("pseudonym", "reveal", first[0], *scope)).splitlines()
+    assert name.startswith("person ")
+    assert first[0] in ok(edgeveil("pseudonym", "subject", name.upper(), *of))
+    ok(edgeveil("pseudonym", "rotate", "out/table.csv", "--column", "visitor", *scope, "--to", "2", "--out", "r.csv"))
+    assert not set(first) & set(pseudonyms(folder / "r.csv"))
+    asked = json.loads(ok(edgeveil("pseudonym", "erase", f"  {name}", *of, "--json")))
+    assert [one["epoch"] for one in asked] == [1, 2]
+    assert asked[0]["pseudonym"] == first[0]
+    code, out, err = edgeveil("pseudonym", "reveal", first[0], *scope)
+    assert (code, out) == (2, "")
+    assert err == "error: This subject was erased: nobody can go from the pseudonym to the person.\n"
+    code, _, err = edgeveil("publish", "table", *to, "--out", "out")
+    assert code == 2
+    assert "never written over another" in err
+
+
+def test_a_drafted_plan_publishes_nothing(folder, edgeveil):
+    ok(edgeveil("pseudonym", "keygen", "p.key", "--no-passphrase"))
+    ok(edgeveil("publish", "plan", "--table", "visits.csv", "--out", "new.toml"))
+    text = (folder / "new.toml").read_text()
+    assert text.count('action = ""') == 8
+    assert 'type = "prose"' in text
+    assert "Person 0" not in text
+    words = ("--table", "visits.csv", "--plan", "new.toml", "--key", "p.key", "--recipient", "x", "--out", "out")
+    for missing in ("`link`", 'column "visitor" needs an action'):
+        code, out, err = edgeveil("publish", "table", *words)
+        assert (code, out) == (2, "")
+        assert missing in err
+        (folder / "new.toml").write_text(text.replace('# people = ""', 'people = "visitor"').replace("# link", "link"))
+    code, _, err = edgeveil("publish", "plan", "--table", "visits.csv", "--out", "new.toml")
+    assert code == 2
+    assert not (folder / "out").exists()
+
+
+def test_a_pseudonym_that_begins_with_a_dash_is_no_option(folder, edgeveil):
+    ok(edgeveil("pseudonym", "keygen", "p.key", "--no-passphrase"))
+    scope = ("--key", "p.key", "--recipient", "x", "--field", "door", "--epoch", "1")
+    for pseudonym in ("-" + "A" * 42, "--" + "A" * 41):
+        code, _, err = edgeveil("pseudonym", "reveal", pseudonym, *scope)
+        assert code == 2
+        assert "does not decrypt" in err
+
+
+def test_a_vault_that_is_not_there_is_not_made_to_look_into_it(folder, edgeveil):
+    ok(edgeveil("pseudonym", "keygen", "p.key", "--no-passphrase"))
+    code, _, err = edgeveil("pseudonym", "subject", "ann", "--key", "p.key", "--vault", "none", "--field", "visitor")
+    assert code == 2
+    assert "There is no vault at none" in err
+    assert not (folder / "none").exists()

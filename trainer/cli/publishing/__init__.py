@@ -1,0 +1,1 @@
+"""Commands of ``edgeveil`` that publish tables and manage pseudonyms."""

@@ -1,0 +1,108 @@
+"""The master key: 64 bytes in a file of mode 600, sealed by a passphrase where one is given.
+
+Every key in use is derived from it (HKDF-SHA256, RFC 5869), for one purpose and its names alone. A sealed file is
+``edgeveil pseudonym key 1``, a line break, 16 bytes of salt, 12 of nonce, and the key under AES-256-GCM with a key that
+scrypt makes of the passphrase (RFC 7914: n = 2^15, r = 8, p = 1).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+
+SIZE = 64
+_SEALED = b"edgeveil pseudonym key 1\n"
+_SALT, _NONCE, _TAG = 16, 12, 16
+
+
+class MasterKey:
+    """An opened master key; ``derive`` is all that is asked of it."""
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != SIZE:
+            raise BadInput(f"A master key of {SIZE} bytes was expected; came {len(secret)}.")
+        self._secret = secret
+
+    def derive(self, purpose: str, *names: str, size: int = SIZE) -> bytes:
+        """``size`` bytes for a purpose and its names, each written with its length, so that no two run together."""
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        parts = [part.encode() for part in ("edgeveil", purpose, *names)]
+        info = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return HKDF(SHA256(), size, None, info).derive(self._secret)
+
+
+def keygen(path: Path, *, passphrase: str | None = None) -> None:
+    """Write a new master key. Raises ``BadInput`` where there is a file already; a key is never overwritten."""
+    if passphrase == "":
+        raise BadInput("A passphrase of at least one character was expected; got an empty one.")
+    if os.path.lexists(path):
+        raise BadInput(
+            f"{path} is there already, and what it made cannot be revealed without it. Give another file for the key."
+        )
+    secret = os.urandom(SIZE)
+    if passphrase is not None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        salt, nonce = os.urandom(_SALT), os.urandom(_NONCE)
+        secret = _SEALED + salt + nonce + AESGCM(_stretched(passphrase, salt)).encrypt(nonce, secret, _SEALED)
+    write_atomic(path, secret, mode=0o600)
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether a passphrase is needed. Raises ``BadInput`` where the file cannot be read."""
+    return _read(path).startswith(_SEALED)
+
+
+def open_key(path: Path, *, passphrase: str | None = None) -> MasterKey:
+    """Open a key file. Raises ``BadInput`` for a wrong length, mode or passphrase."""
+    data = _read(path)
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077:
+        raise BadInput(
+            f"The master key {path} can be read by others (mode {mode:o}; 600 was expected). Run chmod 600 on it, or "
+            "make a new one if others may have it."
+        )
+    if not data.startswith(_SEALED):
+        if len(data) != SIZE:
+            raise BadInput(
+                f"The master key {path} has {len(data)} bytes and {SIZE} were expected. Make one with edgeveil "
+                "pseudonym keygen."
+            )
+        return MasterKey(data)
+    return MasterKey(_unsealed(path, data, passphrase))
+
+
+def _unsealed(path: Path, data: bytes, passphrase: str | None) -> bytes:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    if passphrase is None:
+        raise BadInput(f"The master key {path} needs a passphrase, and none was given.")
+    body = data[len(_SEALED) :]
+    salt, nonce, sealed = body[:_SALT], body[_SALT : _SALT + _NONCE], body[_SALT + _NONCE :]
+    if len(sealed) != SIZE + _TAG:
+        raise BadInput(f"The master key {path} is damaged: it has {len(data)} bytes. Take the copy that you keep.")
+    try:
+        return AESGCM(_stretched(passphrase, salt)).decrypt(nonce, sealed, _SEALED)
+    except InvalidTag:
+        raise BadInput(f"{path}: the passphrase is not the right one, or the file is damaged.") from None
+
+
+def _stretched(passphrase: str, salt: bytes) -> bytes:
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+    return Scrypt(salt=salt, length=32, n=2**15, r=8, p=1).derive(passphrase.encode())
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"The master key {path} cannot be read: {error.strerror}. Give the file of edgeveil pseudonym keygen."
+        ) from None

@@ -1,0 +1,150 @@
+"""The plan of a publication: what becomes of each column. No column passes by default.
+
+A plan is TOML: ``[anonymity]``, and a table ``[columns.NAME]`` for each column. Its ``action`` says which keys it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomllib
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.publish.actions import ACTIONS, Column, Drop, PlanTable, Pseudonym, Quasi
+from edgeveil.trainer.publish.anonymity.frequency import Link
+from edgeveil.trainer.publish.anonymity.generalise import Method
+from edgeveil.trainer.recipe.messages import nearest
+
+
+class Anonymity(PlanTable):
+    """``k`` people alike; ``people`` is the column that says whose a row is, and ``link`` how rows hang together."""
+
+    k: int = Field(ge=2)
+    link: Link
+    people: str | None = None
+    suppress: int = Field(default=0, ge=0)
+    method: Method = "incognito"
+
+    @model_validator(mode="after")
+    def _whose(self) -> Anonymity:
+        if (self.people is None) != (self.link == "rows"):
+            raise ValueError(
+                '`people`, the column that says whose a row is; or link = "rows", where each is another\'s'
+            )
+        return self
+
+
+class Plan:
+    """A plan whose columns all have an action. ``text`` is the file as it was read."""
+
+    def __init__(self, text: str, anonymity: Anonymity, columns: Mapping[str, Column]) -> None:
+        self.text, self.anonymity, self.columns = text, anonymity, columns
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """Read a plan. Raises ``BadInput`` with the key, what was expected and what came."""
+        try:
+            text = path.read_text(encoding="utf-8")
+            document = tomllib.loads(text)
+        except OSError as error:
+            raise BadInput(
+                f"The plan {path} cannot be read: {error.strerror}. Give one of edgeveil publish plan."
+            ) from None
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise BadInput(f"{path} is no TOML: {error}. Correct it.") from None
+        _known(document, ("anonymity", "columns"), path)
+        anonymity = _checked(Anonymity, document.get("anonymity", {}), f"{path}: anonymity")
+        tables = document.get("columns", {})
+        if not isinstance(tables, dict) or not tables:
+            raise BadInput(
+                f"{path}: a table [columns.NAME] for each column was expected. edgeveil publish plan writes it."
+            )
+        plan = cls(text, anonymity, {name: _column(name, table, path) for name, table in tables.items()})
+        plan._check(path)
+        return plan
+
+    def of(self, kind: type[Any]) -> dict[str, Any]:
+        """The columns of one action, by name."""
+        return {name: column for name, column in self.columns.items() if isinstance(column, kind)}
+
+    @property
+    def published(self) -> list[str]:
+        """The columns that are published, in the plan's order."""
+        return [name for name, column in self.columns.items() if not isinstance(column, Drop)]
+
+    def require_columns(self, table: Iterable[str]) -> None:
+        """Raise ``BadInput`` for a column that came later than the plan, or that the table does not have."""
+        there = list(table)
+        for name in there:
+            if name not in self.columns:
+                raise BadInput(
+                    f'The table has a column "{name}" that the plan does not know. Write what becomes of it.'
+                )
+        for name in self.columns:
+            if name not in there:
+                raise BadInput(f'The plan has a column "{name}"{nearest(name, there)} that the table does not have.')
+
+    def _check(self, path: Path) -> None:
+        asked = self.anonymity
+        if not self.of(Quasi):
+            raise BadInput(f'{path}: no column has the action "quasi". Say which ones others may know of a person.')
+        if asked.link == "rows":
+            if vaulted := [name for name, one in self.of(Pseudonym).items() if one.mode == "vault"]:
+                raise BadInput(
+                    f'{path}: "{vaulted[0]}" links the rows of a person, and k counts people: set anonymity.people = '
+                    f'"{vaulted[0]}" and link = "person".'
+                )
+            return
+        whose = self.columns.get(asked.people or "")
+        wanted = Pseudonym if asked.link == "person" else Drop
+        if not isinstance(whose, wanted):
+            raise BadInput(
+                f'{path}: link = "{asked.link}" takes a column of people with the action "{wanted.__name__.lower()}"; '
+                f'"{asked.people}" has {whose.action if whose else "none: there is no such column"}.'
+            )
+        if isinstance(whose, Pseudonym) and whose.mode != "vault":
+            raise BadInput(
+                f'{path}: "{asked.people}" says who people are: set mode = "vault". A stateless pseudonym of a person '
+                "can never be erased, for the key's holder may try every name."
+            )
+
+
+def _column(name: str, table: Any, path: Path) -> Column:
+    action = table.get("action") if isinstance(table, dict) else None
+    if not isinstance(action, str) or action not in ACTIONS:
+        came = f'"{action}"{nearest(str(action), ACTIONS)}' if action else "none yet"
+        raise BadInput(f'{path}: column "{name}" needs an action of {", ".join(ACTIONS)}; it has {came}.')
+    return _checked(ACTIONS[action], table, f'{path}: column "{name}"')
+
+
+def _known(document: Mapping[str, Any], keys: Iterable[str], path: Path) -> None:
+    for key in document:
+        if key not in keys:
+            raise BadInput(f"{path}: `{key}` is not a key of a plan{nearest(key, keys)}; expected: {', '.join(keys)}.")
+
+
+def _checked(model: type[Any], table: Any, where: str) -> Any:
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        first = min(details, key=lambda one: one["type"] != "extra_forbidden")
+        key = ".".join(str(part) for part in first["loc"])
+        raise BadInput(f"{where}{f', `{key}`' if key else ''}: expected {_expected(first, model)}.") from None
+
+
+def _expected(detail: ErrorDetails, model: type[Any]) -> str:
+    kind = detail["type"]
+    if kind == "value_error":
+        return str(detail["ctx"]["error"])
+    if kind == "extra_forbidden":
+        return f"no such key{nearest(str(detail['loc'][-1]), model.model_fields)}"
+    if kind == "missing":
+        return "a value, and the key is missing"
+    if kind.startswith("union_tag"):
+        return "`kind` to be one of 'ranges', 'cuts', 'dates', 'prefixes', 'tree'"
+    return detail["msg"].removeprefix("Input should be ")

@@ -1,0 +1,129 @@
+"""The independent reader: k, l and t counted again from the file that was written.
+
+It shares nothing with the search but the plan: it groups the very texts of the file, with dictionaries, and no code,
+sum or class of the publisher reaches it.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.trainer.publish.actions import Quasi, Sensitive
+from edgeveil.trainer.publish.anonymity.hierarchies import Hierarchy
+from edgeveil.trainer.publish.anonymity.rungs import ANY
+from edgeveil.trainer.publish.plan import Plan
+
+Person = Hashable
+
+
+def found(path: Path, plan: Plan, people: Sequence[Person]) -> dict[str, float]:
+    """``k`` and, for each that is asked, ``NAME.distinct_l``, ``.entropy_l`` and ``.t`` of the worst class in a file.
+
+    ``people`` says whose each written row is, where no pseudonym in the file does.
+    """
+    columns = _columns(path)
+    quasi, rows = list(plan.of(Quasi)), range(len(next(iter(columns.values()))))
+    linked = plan.anonymity.link == "person"
+    whose: Sequence[Person] = columns[str(plan.anonymity.people)] if linked else people
+    shown = [tuple(columns[name][row] for name in quasi) for row in rows]
+    classes: dict[Hashable, set[Person]] = defaultdict(set)
+    if linked:
+        records: dict[Person, list[tuple[str, ...]]] = defaultdict(list)
+        for row in rows:
+            records[whose[row]].append(shown[row])
+        for person, held in records.items():
+            classes[tuple(sorted(held))].add(person)
+    else:
+        for row in rows:
+            classes[shown[row]].add(whose[row])
+    worst = {"k": float(min(map(len, classes.values()), default=0))}
+    for name, asked in plan.of(Sensitive).items():
+        values = dict(zip(whose, columns[name], strict=True))  # of a person, one value
+        groups = [Counter(values[person] for person in group) for group in classes.values()]
+        worst |= {f"{name}.{key}": value for key, value in _worst(groups, Counter(values.values()), asked).items()}
+    return worst
+
+
+def require(plan: Plan, measured: Mapping[str, float]) -> None:
+    """Raise ``LimitNotMet`` where the file has less than the plan asks for."""
+    if measured["k"] < plan.anonymity.k:
+        raise LimitNotMet(
+            f"What was written has k = {measured['k']:.0f} and the plan asks for {plan.anonymity.k}: {_END}"
+        )
+    for name, asked in plan.of(Sensitive).items():
+        for key in ("distinct_l", "entropy_l"):
+            least = getattr(asked, key)
+            if least is not None and measured[f"{name}.{key}"] < least - 1e-6:
+                raise LimitNotMet(f'"{name}" has {key} = {measured[f"{name}.{key}"]:.4g}, not {least:g}: {_END}')
+        if asked.t is not None and measured[f"{name}.t"] > asked.t + 1e-6:
+            raise LimitNotMet(f'"{name}" has t = {measured[f"{name}.t"]:.4g}, not {asked.t:g}: {_END}')
+
+
+_END = "nothing was published. This is a fault of the program; report it with the plan."
+
+
+def _columns(path: Path) -> dict[str, list[str]]:
+    if path.suffix == ".parquet":
+        table = importlib.import_module("pyarrow.parquet").read_table(path).to_pydict()
+        return {name: ["" if one is None else str(one) for one in column] for name, column in table.items()}
+    with path.open(encoding="utf-8", newline="") as file:
+        names, *lines = csv.reader(file)
+    return {name: [line[at] for line in lines] for at, name in enumerate(names)}
+
+
+def _worst(groups: Sequence[Counter[str]], everyone: Counter[str], asked: Sensitive) -> dict[str, float]:
+    worst: dict[str, float] = {}
+    if asked.distinct_l is not None:
+        worst["distinct_l"] = float(min(map(len, groups), default=0))
+    if asked.entropy_l is not None:
+        worst["entropy_l"] = min((math.exp(_entropy(group)) for group in groups), default=0.0)
+    if asked.t is not None:
+        worst["t"] = max((_distance(group, everyone, asked) for group in groups), default=1.0)
+    return worst
+
+
+def _entropy(group: Counter[str]) -> float:
+    return -sum(n / group.total() * math.log(n / group.total()) for n in group.values())
+
+
+def _distance(group: Counter[str], everyone: Counter[str], asked: Sensitive) -> float:
+    extra = {value: group[value] / group.total() - everyone[value] / everyone.total() for value in everyone}
+    if asked.distance == "equal" or asked.hierarchy is None:
+        return sum(map(abs, extra.values())) / 2
+    if asked.distance == "ordered":
+        return _ordered(extra, asked.hierarchy)
+    return _hierarchical(extra, asked.hierarchy)
+
+
+def _ordered(extra: Mapping[str, float], hierarchy: Hierarchy) -> float:
+    """Work to move the extra along a line of equal steps, over its length."""
+    places = sorted({hierarchy.place(value) for value in extra}, key=lambda place: place)
+    total = moved = 0.0
+    for place in places[:-1]:
+        total += sum(more for value, more in extra.items() if hierarchy.place(value) == place)
+        moved += abs(total)
+    return moved / max(len(places) - 1, 1)
+
+
+def _hierarchical(extra: Mapping[str, float], hierarchy: Hierarchy) -> float:
+    """Work to move the extra within the smallest groups first; a move in a group costs its height over the tree's."""
+    flow = {tuple(label for label, _ in hierarchy.rungs(value) or []): more for value, more in extra.items()}
+    height, cost = len(next(iter(flow))) - 1, 0.0
+    for level in range(1, height + 1):
+        above: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for path, more in flow.items():
+            above[path[1:]].append(more)
+        cost += level / height * sum(min(_part(many), _part(-one for one in many)) for many in above.values())
+        flow = {path: sum(many) for path, many in above.items()}
+    assert set(flow) == {(ANY,)}  # noqa: S101 - every hierarchy ends there
+    return cost
+
+
+def _part(values: Iterable[float]) -> float:
+    return sum(max(value, 0.0) for value in values)
