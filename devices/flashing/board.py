@@ -37,6 +37,7 @@ class Board:
 
     def __init__(self, transport: Transport, *, root: str = ROOT, say: Say = lambda _: None) -> None:
         self.transport, self.root, self.say = transport, root, say
+        self.environment: dict[str, str] = {}  # what this board's libraries need: its profile's
         self._sudo: list[str] | None = None
         self._incoming: str | None = None
 
@@ -53,7 +54,7 @@ class Board:
     def facts_document(self, accelerator: str | None = None) -> dict:
         """The facts as the script printed them."""
         site = posixpath.join(self.root, "site")
-        command = [self.transport.python, "-", self.root, accelerator or "", site]
+        command = [*self._python(), "-", self.root, accelerator or "", site]
         done = self.transport.run(command, data=read_agent("gather_facts"), timeout_s=180)
         if done.code in (126, 127):
             raise BadInput(
@@ -67,14 +68,22 @@ class Board:
     def edge(self, *arguments: str, timeout_s: float = 120) -> Completed:
         """Run a command of the installed runtime, as root if possible. Raises ``BadInput`` if none is installed."""
         runtime = posixpath.join(self.root, "current", "edgeveil-edge.pyz")
-        done = self._root([self.transport.python, runtime, *arguments], timeout_s=timeout_s)
+        done = self._root([*self._python(), runtime, *arguments], timeout_s=timeout_s)
         if done.code in (126, 127) or b"can't open file" in done.err:
             raise BadInput(f"There is no EdgeVeil on {self.transport.name}: flash it first.")
         return done
 
     def run_agent(self, name: str, *arguments: str, timeout_s: float = 120) -> Completed:
         """Send a program of ``devices/agents`` and run it, as root if possible."""
-        return self._root([self.transport.python, "-", *arguments], data=read_agent(name), timeout_s=timeout_s)
+        return self._root([*self._python(), "-", *arguments], data=read_agent(name), timeout_s=timeout_s)
+
+    def _python(self, site: str | None = None) -> list[str]:
+        """The command that starts Python there, with what its libraries need, and wheels at ``site``."""
+        words = dict(self.environment)
+        if site is not None:
+            words["PYTHONPATH"] = ":".join(filter(None, (site, words.get("PYTHONPATH"))))
+        prefix = ["env", *(f"{name}={value}" for name, value in words.items())] if words else []
+        return [*prefix, self.transport.python]
 
     def execute(self, plan: Plan, progress: Progress = lambda *_: None) -> None:
         """Execute every step in order. Raises at the first that fails; uploads stay for the next try.
@@ -134,8 +143,8 @@ class Board:
             runtime = posixpath.join(self._incoming_folder(), "edgeveil-edge.pyz")
             self.transport.put(step.bundle.runtime, runtime)
             # An installed release finds its wheels next to it; this runtime needs their path (numpy may be one).
-            wheels = "PYTHONPATH=" + posixpath.join(self.root, "site")
-            done = self._root(["env", wheels, self.transport.python, runtime, *arguments], timeout_s=TRIAL_S)
+            python = self._python(posixpath.join(self.root, "site"))
+            done = self._root([*python, runtime, *arguments], timeout_s=TRIAL_S)
         else:
             done = self.edge(*arguments, timeout_s=TRIAL_S)
         self.say(runtime_output(done).decode("utf-8", "replace").strip())
@@ -147,7 +156,7 @@ class Board:
         for command in (
             ["install", "-d", "-m", "755", *mine, posixpath.dirname(LEDGER)],
             ["rm", "-f", new],
-            [self.transport.python, runtime, "ledger", "new", new],
+            [*self._python(), runtime, "ledger", "new", new],
             ["chown", f"{user}:{user}", new],
             ["mv", "-n", new, LEDGER],
         ):

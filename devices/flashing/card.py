@@ -48,7 +48,7 @@ def flash_card(
         service_files=partial(service_files.for_board, root, inputs.profile, wanted, None),
     )
     inputs.check_policy(None, None)
-    tree = first_boot.tree(made, root)
+    tree = first_boot.tree(made, root, inputs.profile.service.environment)
     card = sd_card.open_media(target)
     show(f"{len(tree)} files for {card.name}; at its first boot the board does this:\n{made.text()}")
     if not dry_run:

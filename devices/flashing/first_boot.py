@@ -7,6 +7,7 @@ commits it. ``files.json`` has every file's SHA-256, so a damaged card is found 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from edgeveil.devices.agents import read_agent
@@ -27,12 +28,15 @@ REMOVED = ("/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/lib
 HOST_KEYS = "/etc/ssh"  # and in it ssh_host_*
 
 
-def tree(plan: Plan, root: str) -> dict[str, bytes]:
-    """The files of the tree by their names in it (``bundle.veil``, ``trust/root.pub``, ...)."""
+def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, bytes]:
+    """The files of the tree by their names in it (``bundle.veil``, ``trust/root.pub``, ...).
+
+    ``environment`` is what this board's libraries need, of its profile.
+    """
     made: dict[str, bytes] = {}
     places: dict[str, str] = {}
     job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": [], "units": []}
-    job |= {"config": service_files.CONFIG, "group": "", "ledger": None}
+    job |= {"config": service_files.CONFIG, "group": "", "ledger": None, "environment": dict(environment)}
     for step in plan.steps:
         match step:
             case TrustKeys(trust):

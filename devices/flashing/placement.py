@@ -43,6 +43,7 @@ def place(
     asked = _settings_device(before, wanted) if settings_kept else wanted.device
     if asked is None:
         artefact, device, note = _accelerated(facts, bundle, profile, artefact, backend)
+        note = note or _left_out(facts, profile, backend)
     else:
         if asked != CPU and facts.accelerator is False:
             raise Refused(
@@ -63,9 +64,10 @@ def _interpreter(
     brought: Mapping[str, str] = wheels.interpreters if wheels is not None and _fit(wheels, facts) else {}
     numpy_there = "numpy" in facts.interpreters
     if not numpy_there and "numpy" not in brought:
+        why = f"it does not load ({facts.failed['numpy']})" if "numpy" in facts.failed else "there is none"
         raise Refused(
             "no-numpy",
-            f"numpy was expected on the board for Python {facts.python}; there is none. Install python3-numpy "
+            f"numpy was expected on the board for Python {facts.python}; {why}. Install python3-numpy "
             f"there, or collect wheels (edgeveil wheels {profile.name} --out DIR) and give them with --wheels.",
         )
     if not bundle.artefacts:
@@ -130,6 +132,19 @@ def _accelerated(
     return compiled, backend.device, None
 
 
+def _left_out(facts: Facts, profile: Profile, chosen: Backend) -> str | None:
+    """Why the interpreter of the accelerator that is there was not chosen; None where nobody could expect it."""
+    best = next((backend for backend in profile.backends if backend.accelerator), None)
+    if best is None or best.name == chosen.name or not facts.accelerator:
+        return None
+    if best.name in facts.failed:
+        why = f"{best.name} does not load there ({facts.failed[best.name]})"
+    else:
+        there = facts.interpreters.get(best.name, "not there")
+        why = f"{best.name} {best.versions} was expected, and is {there}"
+    return f"the {best.accelerator} is not used: {why}"
+
+
 def compiled_artefact(
     bundle: BundleFacts, profile: Profile, artefact: str, backend: Backend | None, device: str
 ) -> str:
@@ -150,6 +165,9 @@ def compiled_artefact(
 def _refuse_interpreters(facts: Facts, profile: Profile, possible: list[str], wheels: Wheels | None) -> NoReturn:
     wanted = [f"{b.name} {b.versions}" for b in profile.backends if set(b.artefacts) & set(possible)]
     there = [f"{name} {version}" for name, version in facts.interpreters.items() if name != "numpy"]
+    there += [
+        f"{name} that does not load ({why})" for name, why in facts.failed.items() if name not in ("numpy", "cv2")
+    ]
     came = f"there is {', '.join(there)}" if there else "there is none"
     if wheels is not None and not _fit(wheels, facts):
         came += f", and the wheels given are for {wheels.architecture} and Python {wheels.python}, not for " + (

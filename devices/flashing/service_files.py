@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edgeveil.devices.flashing.records import Facts, Wanted
@@ -30,6 +30,7 @@ _DEVICES = {
 }
 _NO_DEVICE = ("simulate", "csv", "arff", "npz", "images", "video")
 _UPDATES = re.compile(r"https?://[A-Za-z0-9._~:/\[\]-]+|dir:/[A-Za-z0-9._/-]+")
+_REPEATED = ("@DEVICE@", "@ENVIRONMENT@")
 _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
@@ -51,19 +52,20 @@ def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, 
     if facts is None or not wanted.keeps_settings(facts):
         made |= files(root, wanted.source, wanted.sinks, profile, device)
     if wanted.update_from:
-        made |= update_files(root, wanted.update_from, python=profile.service.python, device=device)
+        made |= update_files(root, wanted.update_from, profile.service, device=device)
     return made
 
 
-def update_files(root: str, place: str, *, python: str = "/usr/bin/python3", device: str = CPU) -> dict[str, bytes]:
+def update_files(root: str, place: str, service: Service, *, device: str = CPU) -> dict[str, bytes]:
     """The units that look for a newer release at ``place`` every six hours, by their paths on the board.
 
     ``device`` is what a release is tried on. Raises ``BadInput`` for a ``place`` that is not valid.
     """
     if not _UPDATES.fullmatch(place):
         raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as --update-from; got {place!r}.")
-    words = {"@ROOT@": root, "@PYTHON@": python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
-    return {UNIT_FOLDER + name: filled(name, words) for name in (UPDATE, TIMER)}
+    words = {"@ROOT@": root, "@PYTHON@": service.python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
+    lines = {"@ENVIRONMENT@": _environment(service)}
+    return {UNIT_FOLDER + name: filled(name, words, lines) for name in (UPDATE, TIMER)}
 
 
 def user_commands(service: Service) -> dict[str, list[str]]:
@@ -101,7 +103,12 @@ def files(root: str, source: str | None, sinks: Sequence[str], profile: Profile,
     words["@NAMESPACE@"] = "no" if hears_of_usb(device) else "yes"
     words["@GROUP@"] = " ".join(dict.fromkeys(groups))
     settings = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
-    return {CONFIG: settings} | {UNIT_FOLDER + name: filled(name, words, dict.fromkeys(devices)) for name in UNITS}
+    lines = {"@DEVICE@": list(dict.fromkeys(devices)), "@ENVIRONMENT@": _environment(service)}
+    return {CONFIG: settings} | {UNIT_FOLDER + name: filled(name, words, lines) for name in UNITS}
+
+
+def _environment(service: Service) -> list[str]:
+    return [f"{name}={value}" for name, value in service.environment.items()]
 
 
 def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
@@ -123,15 +130,19 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
     )
 
 
-def filled(name: str, words: Mapping[str, str], devices: Iterable[str] = ()) -> bytes:
-    """The unit ``name`` with its words replaced, without comments; a line with @DEVICE@ is repeated for each device."""
+def filled(name: str, words: Mapping[str, str], repeated: Mapping[str, Sequence[str]] | None = None) -> bytes:
+    """The unit ``name`` with its words replaced, without comments.
+
+    A line with a word of ``repeated`` (@DEVICE@, @ENVIRONMENT@) is written once for each of its values.
+    """
     text = (Path(__file__).parent / "units" / name).read_text()
     lines = []
     for line in text.splitlines():
         if line.startswith("#"):
             continue  # a comment about what is filled in here
-        if "@DEVICE@" in line:
-            lines += [line.replace("@DEVICE@", device) for device in devices]
+        again = next((word for word in _REPEATED if word in line), None)
+        if again is not None:
+            lines += [line.replace(again, value) for value in (repeated or {}).get(again, ())]
         elif "@GROUP@" not in line or words.get("@GROUP@"):
             for word, value in words.items():
                 line = line.replace(word, value)

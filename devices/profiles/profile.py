@@ -38,6 +38,9 @@ _Version = Annotated[str, matching(r"\d+(\.\d+){0,3}", 'a version such as "3.11"
 _User = Annotated[str, matching(r"[a-z_][a-z0-9_-]{0,30}", "the name of a user")]
 _Group = Annotated[str, matching(r"[a-z_][a-z0-9_-]{0,30}", "the name of a group")]
 _Path = Annotated[str, matching(r"(/[A-Za-z0-9._-]+)+", "a plain path")]
+# What a library reads as it is loaded. A quote or a percent sign would mean something else in a unit.
+_Variable = Annotated[str, matching(r"[A-Z][A-Z0-9_]{0,40}", "the name of a variable")]
+_Words = Annotated[str, matching(r"[A-Za-z0-9_./:,=+-]+", "a value without blanks and quotes")]
 _Pinned = Annotated[
     str, matching(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", 'a name with an exact version, as "numpy==1.26.4"')
 ]
@@ -84,12 +87,16 @@ class Calibration(Table):
 
 
 class Service(Table):
-    """The users that the service runs as, its Python, and EdgeVeil's folder on the board."""
+    """The users that the service runs as, its Python, EdgeVeil's folder on the board, and what libraries need there.
+
+    ``environment`` is set in the units, and for each command and probe that runs Python there.
+    """
 
     user: _User = "edgeveil"
     inside_user: _User = "edgeveil-inside"
     python: _Path = "/usr/bin/python3"
     root: _Path = "/opt/edgeveil"
+    environment: dict[_Variable, _Words] = Field(default_factory=dict)
 
 
 class Camera(Table):
@@ -214,6 +221,7 @@ class Profile(Table):
             lines.append(f"  ONNX: opset {self.onnx.opset}, IR {self.onnx.ir}, {ops}")
         lines += [f"  install: {install.text()}" for install in self.install]
         lines.append(f"  service: as {self.service.user} and {self.service.inside_user}, in {self.service.root}")
+        lines += [f"  environment: {name}={value}" for name, value in self.service.environment.items()]
         if self.camera.sources:
             lines.append(f"  cameras: {', '.join(self.camera.sources)}")
         if self.sensors:

@@ -78,7 +78,18 @@ def environment() -> Dict[str, str]:
     return ours
 
 
-_KEPT = ("HOME", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ")
+_KEPT = (
+    "HOME",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "OPENBLAS_CORETYPE",
+    "PATH",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TMPDIR",
+    "TZ",
+)
 # Of Python, of the interpreters and of what opens cameras. None of these takes a password.
 _KEPT_FAMILIES = (
     *("LC_", "PYTHON", "CUDA_", "INTEL_", "NVIDIA_", "OPENVINO_", "ORT_", "TF_"),

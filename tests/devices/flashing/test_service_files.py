@@ -88,7 +88,7 @@ def test_a_gpus_device_files_are_opened_where_the_gpu_is_used():
 
 def test_what_tries_an_update_has_the_accelerator_that_will_run_it():
     for device, private in (("cpu", "yes"), ("edgetpu", "no")):
-        made = service_files.update_files(ROOT, "https://updates.example/hall", device=device)
+        made = service_files.update_files(ROOT, "https://updates.example/hall", Service(), device=device)
         assert unit(made, service_files.UPDATE)["Service"]["PrivateDevices"] == private
 
 
@@ -110,7 +110,7 @@ def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
 
 
 def test_a_timer_looks_for_newer_releases():
-    made = service_files.update_files(ROOT, "https://updates.example/hall")
+    made = service_files.update_files(ROOT, "https://updates.example/hall", Service())
     words = unit(made, service_files.UPDATE)["Service"]["ExecStart"].split()
     assert main._parser().parse_args(words[2:]).place == "https://updates.example/hall"
     assert unit(made, service_files.TIMER)["Timer"]["OnUnitInactiveSec"] == "6h"
@@ -120,7 +120,7 @@ def test_a_timer_looks_for_newer_releases():
     ]
     for place in ("https://x/$(id)", "dir:/a b"):
         with pytest.raises(BadInput, match="--update-from"):
-            service_files.update_files(ROOT, place)
+            service_files.update_files(ROOT, place, Service())
 
 
 def test_a_board_in_use_keeps_its_settings_and_may_be_told_where_updates_are():
@@ -130,7 +130,7 @@ def test_a_board_in_use_keeps_its_settings_and_may_be_told_where_updates_are():
     updating = service_files.for_board(ROOT, profile, Wanted(update_from="https://x"), facts, "cpu")
     other = service_files.for_board(ROOT, profile, Wanted("camera:0", ("none",)), facts, "cpu")
     assert same == {}
-    assert updating == service_files.update_files(ROOT, "https://x")
+    assert updating == service_files.update_files(ROOT, "https://x", Service())
     assert other == service_files.files(ROOT, "camera:0", ["none"], PI)
 
 
@@ -211,6 +211,23 @@ def test_a_first_flash_shows_the_runtime_the_wheels_that_travelled():
     Board(line).execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
     first = next(one for one in line.ran if "edgeveil-edge.pyz install" in one)
     assert first.startswith("env PYTHONPATH=/opt/edgeveil/site python3 ")
+
+
+def test_what_a_boards_libraries_need_is_in_every_unit_and_before_every_python():
+    jetson = profiles.load("jetson-nano")
+    made = service_files.files(ROOT, "camera:0", ["none"], jetson)
+    made |= service_files.update_files(ROOT, "https://x", jetson.service)
+    units = [data.decode() for path, data in made.items() if path.endswith(".service")]
+    assert len(units) == 4
+    assert all("\nEnvironment=OPENBLAS_CORETYPE=ARMV8\n" in text for text in units)
+    line = Recorded(b"0")
+    board = Board(line)
+    board.environment = {**jetson.service.environment, "PYTHONPATH": "/opt/more"}
+    board.execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
+    board.run_agent("run_rows")
+    ran = [one for one in line.ran if "python3" in one and "-c" not in one]
+    assert ran[0].startswith("env OPENBLAS_CORETYPE=ARMV8 PYTHONPATH=/opt/edgeveil/site:/opt/more python3 ")
+    assert ran[1].startswith("env OPENBLAS_CORETYPE=ARMV8 PYTHONPATH=/opt/more python3 -")
 
 
 @pytest.mark.parametrize(
