@@ -24,6 +24,7 @@ from edgeveil.devices.flashing.steps import (
 )
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed, Progress, Transport, check, digest
+from edgeveil.devices.transports.sudo import Sudo
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.paths import LEDGER, ROOT
 
@@ -35,10 +36,13 @@ Say = Callable[[str], None]
 class Board:
     """A board at the other end of a transport; ``root`` is EdgeVeil's folder there."""
 
-    def __init__(self, transport: Transport, *, root: str = ROOT, say: Say = lambda _: None) -> None:
+    def __init__(
+        self, transport: Transport, *, root: str = ROOT, say: Say = lambda _: None, sudo: Sudo | None = None
+    ) -> None:
         self.transport, self.root, self.say = transport, root, say
+        self.sudo = sudo or Sudo(transport)
         self.environment: dict[str, str] = {}  # what this board's libraries need: its profile's
-        self._sudo: list[str] | None = None
+        self._writes: bool | None = None
         self._incoming: str | None = None
 
     def __enter__(self) -> Board:
@@ -52,10 +56,11 @@ class Board:
         return Facts.of(self.facts_document(accelerator))
 
     def facts_document(self, accelerator: str | None = None) -> dict:
-        """The facts as the script printed them."""
+        """The facts as the script printed them; as root, where only the password makes a user root."""
         site = posixpath.join(self.root, "site")
         command = [*self._python(), "-", self.root, accelerator or "", site]
-        done = self.transport.run(command, data=read_agent("gather_facts"), timeout_s=180)
+        run = self.sudo.run if self.sudo.has_password and self.sudo.allowed() else self.transport.run
+        done = run(command, data=read_agent("gather_facts"), timeout_s=600)
         if done.code in (126, 127):
             raise BadInput(
                 f"Python 3.6 or later was expected on {self.transport.name}; there is none. Install python3."
@@ -211,21 +216,15 @@ class Board:
         self._incoming = None
 
     def _root(self, command: list[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
-        if self._sudo is None:
-            self._sudo = [] if self._is_root() or self._may_write() else ["sudo", "-n"]
-        return self.transport.run([*self._sudo, *command], data=data, timeout_s=timeout_s)
+        """Run as root, or as a user who may write EdgeVeil's folder."""
+        if self._writes is None:
+            self._writes = self.sudo.is_root() or self.transport.run(["test", "-w", self.root]).code == 0
+        run = self.transport.run if self._writes else self.sudo.run
+        return run(command, data=data, timeout_s=timeout_s)
 
     def _sudoed(self, command: Sequence[str], *, timeout_s: float = 120) -> Completed:
         """Run as root: for system files."""
-        prefix = [] if self._is_root() else ["sudo", "-n"]
-        return self.transport.run([*prefix, *command], timeout_s=timeout_s)
-
-    def _is_root(self) -> bool:
-        return check(self.transport.run(["id", "-u"]), "id").strip() == b"0"
-
-    def _may_write(self) -> bool:
-        """Whether the user may write the folder itself: then only the service needs root."""
-        return self.transport.run(["test", "-w", self.root]).code == 0
+        return self.sudo.run(command, timeout_s=timeout_s)
 
 
 def runtime_output(done: Completed, *, accepted: Sequence[int] = (0,)) -> bytes:

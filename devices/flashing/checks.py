@@ -110,8 +110,8 @@ def check_root(facts: Facts, steps: Sequence[Step]) -> None:
     if not facts.sudo and any(isinstance(step, WriteService | StopService | StartService) for step in steps):
         raise Refused(
             "no-root",
-            "The service needs root on the board, and this user cannot sudo without a password. Log in as a "
-            "user who can, or leave it out with --no-service and without --source.",
+            "The service needs root on the board, and this user cannot sudo without a password: give it with "
+            "--password-file, log in as another user, or leave the service out with --no-service and without --source.",
         )
 
 

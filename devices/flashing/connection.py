@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,7 @@ class Connection:
         """
         from edgeveil.devices.flashing.board import Board
         from edgeveil.devices.transports import open_transport
+        from edgeveil.devices.transports.sudo import Sudo
 
         password = None
         if self.password_file is not None:
@@ -40,4 +43,11 @@ class Connection:
         transport = open_transport(
             target, identity=self.identity, known_hosts=self.known_hosts, password=password, say=say
         )
-        return Board(transport, root=self.root, say=say)
+        return Board(transport, root=self.root, say=say, sudo=Sudo(transport, password, _asking(transport.name)))
+
+
+def _asking(name: str) -> Callable[[], str] | None:
+    """A question for the password on the terminal; None where nobody sits at one."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    return lambda: getpass.getpass(f"Password of {name} for sudo there: ", stream=sys.stderr)

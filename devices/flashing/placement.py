@@ -106,7 +106,7 @@ def _settings_device(before: str | None, wanted: Wanted) -> str:
         raise Refused(
             "settings-unread",
             "The settings of the board's service say what runs the model, and cannot be read: log in as a user "
-            "who can sudo without a password, or give --source and --sink for new ones.",
+            "who can sudo, with --password-file where sudo asks for one; or give --source and --sink for new ones.",
         )
     return before or CPU
 
