@@ -90,6 +90,6 @@ class Sudo:
             if not any(word in said for word in _WRONG):
                 return False  # not a user who may sudo, or there is no sudo
         raise BadInput(
-            f"The password that sudo expects on {self._transport.name} was not the one given. Nothing was changed: give "
-            "the right one with --password-file."
+            f"The password that sudo expects on {self._transport.name} was not the one given. Nothing was changed: "
+            "give the right one with --password-file."
         )
